@@ -23,20 +23,26 @@ from epochal.store.explain import why_in
 from epochal.store.groups import Choice
 from epochal.store.importance import Importance, importance
 from epochal.store.local.load import load_run
-from epochal.store.local.store import LocalStore, open_store
+from epochal.store.local.store import open_store
+from epochal.store.lookup import is_address
 from epochal.store.run_groups import RunGroups, groups_of
-from epochal.store.store import RunView
+from epochal.store.store import RunView, Store
 from epochal.store.why import Why
 
 
 def open(  # noqa: A001 - epochal.open is its public name
-    path: str | Path | None = None, *, follow_links: bool = False
+    path: str | Path | None = None, *, follow_links: bool = False, token: str | None = None
 ) -> Runs:
     """The runs below a folder, by default the one that runs are recorded in.
 
-    Links that lead out of the folder are followed with ``follow_links`` only. Raises ``UsageError``
-    when there is no such folder.
+    ``https://host`` is a hub or a server, ``ssh://host/folder`` a folder of another machine. The
+    token of a hub is ``token``, else EPOCHAL_HUB_TOKEN. Links that lead out of the folder are
+    followed with ``follow_links`` only. Raises ``UsageError`` when there is no such folder.
     """
+    if isinstance(path, str) and is_address(path):
+        from epochal.store.remote.address import open_remote
+
+        return Runs(open_remote(path, token=token, rules=reader_rules()))
     folder = read_settings().dir if path is None else path
     return Runs(open_store(folder, follow_links=follow_links, rules=reader_rules()))
 
@@ -161,7 +167,7 @@ class RunData:
 class Runs:
     """The runs below a folder; use it in ``with``, or close it, to keep what was learnt of them."""
 
-    def __init__(self, store: LocalStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
 
     def __enter__(self) -> Runs:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from epochal.errors import MetricNotFoundError, RunNotFoundError, UsageError
 from epochal.store.local.store import LocalStore
+from epochal.store.remote.store import RemoteStore
 from epochal.store.store import Store
+from tests.server.live import serving
 from tests.store.journals import Journal, settle
 from tests.store.sealing import seal_all
 
@@ -41,8 +44,28 @@ def in_place(root: Path) -> Store:
     return LocalStore(lines, follow_links=True)
 
 
+_SERVERS = contextlib.ExitStack()
+
+
+@pytest.fixture(autouse=True)
+def end_servers() -> Iterator[None]:
+    yield
+    _SERVERS.close()
+
+
+def remote(root: Path) -> Store:
+    """The folder is another machine's: a server has it, and only its address is known."""
+    server = _SERVERS.enter_context(serving(root))
+    cache = root.parent / f"{root.name}-remote"
+    return _SERVERS.enter_context(RemoteStore(f"http://127.0.0.1:{server.port}", cache=cache))
+
+
 # Each is given a folder of runs to answer about.
-GROWING: dict[str, Callable[[Path], Store]] = {"local": LocalStore, "indexed": indexed}
+GROWING: dict[str, Callable[[Path], Store]] = {
+    "local": LocalStore,
+    "indexed": indexed,
+    "remote": remote,
+}
 STORES = {**GROWING, "sealed": sealed}
 # What has one writer and one attempt can also lie in another program's files.
 FOREIGN: dict[str, Callable[[Path], Store]] = {"in place": in_place}
@@ -50,6 +73,12 @@ FOREIGN: dict[str, Callable[[Path], Store]] = {"in place": in_place}
 
 @pytest.fixture(params=STORES)
 def open_at(request: pytest.FixtureRequest) -> Callable[[Path], Store]:
+    return STORES[request.param]
+
+
+@pytest.fixture(params=[name for name in STORES if name != "remote"])
+def open_owned(request: pytest.FixtureRequest) -> Callable[[Path], Store]:
+    """Stores that may erase: nobody erases runs of another machine."""
     return STORES[request.param]
 
 
@@ -332,9 +361,9 @@ def test_a_removed_run_is_in_the_trash_until_it_is_restored(open_at: Open, tmp_p
     assert list(store.trash.runs()) == []
 
 
-def test_an_erased_run_cannot_be_restored(open_at: Open, tmp_path: Path) -> None:
+def test_an_erased_run_cannot_be_restored(open_owned: Open, tmp_path: Path) -> None:
     Journal(tmp_path).finish()
-    store = open_at(tmp_path)
+    store = open_owned(tmp_path)
     moved = store.remove(store.run("x"))
     store.trash.erase(moved)
     assert list(store.trash.runs()) == []

@@ -692,6 +692,10 @@ export const PATHS = {
   restore: "api/trash/restore",
   request_control: "api/runs/{run}/control",
   blob: "api/runs/{run}/blob/{file}",
+  infos: "api/infos",
+  run_state: "api/hub/runs/{run}",
+  run_lines: "api/hub/runs/{run}/parts/{stem}",
+  run_file: "api/hub/runs/{run}/{kind}/{name}",
   history: "api/history",
 } as const;
 

@@ -13,7 +13,8 @@ printed through ``output``. Whatever a person can put right is raised as an ``Ep
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from epochal.health.rule_settings import RuleSettings
     from epochal.store.local.run import LocalRun
     from epochal.store.local.store import LocalStore
+    from epochal.store.store import RunView, Store
 
 
 class Command(Protocol):
@@ -107,6 +109,48 @@ def rules_now() -> RuleSettings:
     from epochal.health.rule_settings import rule_settings
 
     return rule_settings(read_settings())
+
+
+def add_hub_reading(parser: argparse.ArgumentParser) -> None:
+    """Add ``--hub``, by which a command reads runs of a hub in place of a folder."""
+    parser.add_argument(
+        "--hub",
+        nargs="?",
+        const="",
+        metavar="URL",
+        help="read the runs of a hub, a server or ssh://host/folder"
+        " (without URL: the setting hub.url)",
+    )
+
+
+@contextlib.contextmanager
+def reading_store(args: argparse.Namespace) -> Iterator[Store]:
+    """The store that a command reads: ``--hub``, else the folder of runs."""
+    if getattr(args, "hub", None) is None:
+        with store_of(args) as store:
+            yield store
+        return
+    from epochal.store.remote.address import hub_address, open_remote
+
+    with open_remote(hub_address(args.hub), rules=rules_now()) as remote:
+        yield remote
+
+
+def named_runs(store: Store, args: argparse.Namespace) -> list[RunView]:
+    """The runs that RUN… means in the store of ``reading_store``; a project means all in it."""
+    if getattr(args, "hub", None) is None:
+        return list(runs_of(args))
+    found: list[RunView] = []
+    for key in args.runs:
+        try:
+            found.append(store.run(key))
+        except EpochalError:
+            inside = [run for run in store.known_runs().runs if run.outline().project == key]
+            shown = [run for run in inside if not run.outline().hidden]
+            if not shown:
+                raise
+            found += shown
+    return found
 
 
 def run_of(args: argparse.Namespace) -> LocalRun:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from epochal.cli import group_tables
-from epochal.cli.command import add_json, add_run, store_of
+from epochal.cli.command import add_hub_reading, add_json, add_run, reading_store
 from epochal.cli.output import say, say_json
 from epochal.cli.table import table, terminal_columns
 from epochal.cli.words import gravest_text, progress_text
@@ -38,6 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "-a", "--all", action="store_true", help="also show configuration that is equal in all runs"
     )
     group_tables.configure(parser)
+    add_hub_reading(parser)
     add_json(parser)
 
 
@@ -47,8 +48,9 @@ def run(args: argparse.Namespace) -> int:
         return group_tables.run(args)
     if args.where is not None:
         raise UsageError("--where goes with --group-by, --all-but or --importance.")
-    with store_of(args) as store:
-        runs = list({view.place: view for view in map(store.run, args.runs)}.values())
+    with reading_store(args) as store:
+        named = map(store.run, args.runs)
+        runs = list({(view.id, view.outline().folder): view for view in named}.values())
         if len(runs) < 2:
             raise UsageError(
                 "compare takes two runs or more; the first is what others differ from."

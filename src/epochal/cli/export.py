@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import TextIO, cast
 
 from epochal.atomic_file import new_text_file
-from epochal.cli.command import add_json, runs_of
+from epochal.cli.command import add_hub_reading, add_json, named_runs, reading_store
 from epochal.cli.output import VisibleStream, remark, say_json
 from epochal.errors import UsageError
 from epochal.exports.export import FORMATS, PICTURES, export_named, picture_named
 from epochal.guard import Guard
 from epochal.journal.layout import slugify
-from epochal.store.local.run import LocalRun
 from epochal.store.store import RunView
 
 _TABLE = "csv"
@@ -51,12 +50,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="rows of csv, log and plain (default: epochs if a run has any, else steps; for plain"
         " steps if a run has any, else epochs)",
     )
+    add_hub_reading(parser)
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the runs to the output; a file appears when it is complete."""
-    runs = runs_of(args)
+    with reading_store(args) as store:
+        return _export(named_runs(store, args), args)
+
+
+def _export(runs: Sequence[RunView], args: argparse.Namespace) -> int:
     name = args.format or _format_of(args.output)
     if args.output is not None and Path(args.output).is_dir():
         return _write_each(name, runs, Path(args.output), args)
@@ -68,17 +72,17 @@ def run(args: argparse.Namespace) -> int:
     with new_text_file(args.output) as out:
         _write(name, runs, out, args)
     if args.json:
-        say_json({"file": args.output, "runs": [view.brief().id for view in runs]})
+        say_json({"file": args.output, "runs": [view.outline().id for view in runs]})
     else:
         remark(f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} written to {args.output}.")
     return 0
 
 
-def _write_each(name: str, runs: Sequence[LocalRun], folder: Path, args: argparse.Namespace) -> int:
+def _write_each(name: str, runs: Sequence[RunView], folder: Path, args: argparse.Namespace) -> int:
     """Write a file for each run into a folder."""
     files: dict[str, str] = {}
     for view in runs:
-        info = view.brief()
+        info = view.outline()
         stem = slugify(f"{info.project}-{info.name}")
         number = next(n for n in itertools.count(1) if _numbered(stem, n, name) not in files)
         file = _numbered(stem, number, name)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from epochal.cli.command import runs_of, store_of
+from epochal.cli.command import named_runs, reading_store
 from epochal.cli.output import say, say_json
 from epochal.cli.table import table, terminal_columns
 from epochal.errors import UsageError
@@ -87,8 +87,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--steps prints numbers for programs: add --csv or --json.")
     if args.csv and args.json:
         raise UsageError("--csv and --json exclude each other.")
-    with store_of(args) as store:
-        runs: Sequence[RunView] = runs_of(args) if args.runs else store.runs(args.where)
+    with reading_store(args) as store:
+        runs: Sequence[RunView] = named_runs(store, args) if args.runs else store.runs(args.where)
         if args.runs and args.where is not None:
             wanted = {run.id for run in store.runs(args.where)}
             runs = [run for run in runs if run.id in wanted]

@@ -5,20 +5,30 @@ from __future__ import annotations
 import argparse
 import re
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epochal.cli.command import add_json, follows_links, rules_now, runs_dir, store_of
+from epochal.cli.command import (
+    add_hub_reading,
+    add_json,
+    follows_links,
+    reading_store,
+    rules_now,
+    runs_dir,
+    store_of,
+)
 from epochal.cli.output import Line, complain, remark, say, say_json, say_lines
 from epochal.cli.table import table, terminal_columns
 from epochal.cli.words import gravest_text, progress_text
 from epochal.format import UNKNOWN, format_number
 from epochal.store.answers import RunInfo
-from epochal.store.local.store import LocalStore, open_store
+from epochal.store.local.store import open_store
+from epochal.store.lookup import is_address
 from epochal.store.status import format_age
 
 if TYPE_CHECKING:
-    pass
+    from epochal.store.store import Store
 
 _WHOLE_S = 1.0
 # In place of what was not read yet.
@@ -32,8 +42,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "query",
         metavar="QUERY|DIR",
         nargs="?",
-        help="a project, a query such as 'config.lr < 3e-4', or another"
-        " folder of runs, ours or another tracker's",
+        help="a project, a query such as 'config.lr < 3e-4', another folder of runs, ours or"
+        " another tracker's, or ssh://host/folder",
     )
     parser.add_argument("-a", "--all", action="store_true", help="also list hidden runs")
     parser.add_argument("-n", "--limit", type=int, metavar="N", help="at most N runs")
@@ -43,6 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FIELDS",
         help="sort by fields: --sort=-summary.loss.last,name (default: newest first)",
     )
+    add_hub_reading(parser)
     add_json(parser)
 
 
@@ -51,13 +62,18 @@ def run(args: argparse.Namespace) -> int:
     rows: list[tuple[RunInfo, float | None]] = []
     folder, query = _meant(args)
     with _store(args, folder) as store:
-        listed = store.runs(_query(query), order=args.sort)
+        # What another machine has not read yet is listed in part, as here.
+        listed = (
+            store.runs(_query(query), order=args.sort)
+            if args.hub is None or query or args.sort or args.json
+            else store.known_runs().runs
+        )
         begun = time.monotonic()
         for view in listed:
             if args.limit is not None and len(rows) >= args.limit:
                 break
             # Of thousands of runs that nobody has listed before, some are read in part.
-            is_whole = args.json or time.monotonic() < begun + _WHOLE_S
+            is_whole = args.json or (args.hub is None and time.monotonic() < begun + _WHOLE_S)
             info = view.info if is_whole else view.outline()
             if not info.hidden or args.all:
                 rows.append((info, view.latest("loss")))
@@ -66,20 +82,28 @@ def run(args: argparse.Namespace) -> int:
     elif rows:
         _print(rows)
     else:
-        remark(_nothing(folder or runs_dir(args), query))
+        remark(_nothing(_where(args, folder), query))
     return 0
 
 
-def _store(args: argparse.Namespace, folder: Path | None) -> LocalStore:
+def _store(args: argparse.Namespace, folder: Path | None) -> AbstractContextManager[Store]:
     if folder is None:
-        return store_of(args)
+        return reading_store(args)
     return open_store(folder, follow_links=follows_links(args), rules=rules_now())
+
+
+def _where(args: argparse.Namespace, folder: Path | None) -> str:
+    if args.hub is not None:
+        return args.hub or "the hub"
+    return str(folder or runs_dir(args))
 
 
 def _meant(args: argparse.Namespace) -> tuple[Path | None, str | None]:
     """The folder that the argument names, if it names one, and the query."""
-    if args.query is None:
-        return None, None
+    if is_address(args.query) and args.hub is None:
+        args.hub, args.query = args.query, None
+    if args.query is None or args.hub is not None:
+        return None, args.query
     place = Path(args.query).expanduser()
     # A word alone may be a project as well, and then it is that.
     is_path = len(place.parts) > 1 or args.query in (".", "..")
@@ -161,7 +185,7 @@ def _marked(line: str, info: RunInfo) -> Line:
     return [(before, ""), (found, style), (after, "")]
 
 
-def _nothing(where: Path, query: str | None) -> str:
+def _nothing(where: str, query: str | None) -> str:
     if _is_project(query):
         return f"No run of project {query!r} in {where}."
     if query is not None:

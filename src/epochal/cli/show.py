@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from epochal.cli.command import add_json, add_run, run_of
+from epochal.cli.command import add_hub_reading, add_json, add_run, reading_store
 from epochal.cli.figures import format_figures
 from epochal.cli.output import one_line, say, say_json
 from epochal.cli.table import table
@@ -27,6 +27,7 @@ _OWN_COST = "system/epochal_cpu_pct"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``show``."""
     add_run(parser)
+    add_hub_reading(parser)
     add_json(parser)
     parser.epilog = (
         "In training lines, \\ marks a falling loss, / a rising one, ! a gradient norm far"
@@ -36,9 +37,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Show a run; 1 when something about it could not be read."""
-    view = run_of(args)
+    with reading_store(args) as store:
+        return _show(store.run(args.run), as_json=args.json)
+
+
+def _show(view: RunView, *, as_json: bool) -> int:
     info = view.info
-    if args.json:
+    if as_json:
         say_json(_as_data(view, info, list(_series(view))))
     else:
         say("\n".join([*_heading(info), *_beside(view)]))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
-from epochal.cli.command import add_json, add_run, run_of
+from epochal.cli.command import add_hub_reading, add_json, add_run, reading_store
 from epochal.cli.figures import format_figure
 from epochal.cli.output import one_line, say_json, say_lines
 from epochal.errors import UsageError
@@ -124,6 +124,7 @@ def _clock(t: float) -> str:
 
 
 _LOOK_EVERY_S = 0.25
+_ASK_EVERY_S = 1.0
 # How many more records are looked through where too few of them are for people.
 _FURTHER = 8
 _Item = tuple[Position, Record]
@@ -132,6 +133,7 @@ _Item = tuple[Position, Record]
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``tail``."""
     add_run(parser)
+    add_hub_reading(parser)
     parser.add_argument(
         "-n", "--lines", type=int, default=10, metavar="N", help="number of records (10)"
     )
@@ -154,7 +156,14 @@ def run(args: argparse.Namespace) -> int:
     """Print the latest records of all writers by time; with ``-f`` go on."""
     if args.lines < 0:
         raise UsageError(f"-n {args.lines} must be 0 or more.")
-    view = run_of(args)
+    with reading_store(args) as store:
+        _follow(store.run(args.run), args)
+    return 0
+
+
+def _follow(view: RunView, args: argparse.Namespace) -> None:
+    # Another machine is asked less often than a disk.
+    pause_s = _LOOK_EVERY_S if args.hub is None else _ASK_EVERY_S
     _print(_latest(view, args.lines, all_kinds=args.all), as_json=args.json)
     while args.follow:
         # Asked before reading: what a run writes before it ends is never missed.
@@ -166,8 +175,7 @@ def run(args: argparse.Namespace) -> int:
         elif not may_go_on:
             break
         else:
-            time.sleep(_LOOK_EVERY_S)
-    return 0
+            time.sleep(pause_s)
 
 
 def _latest(view: RunView, count: int, *, all_kinds: bool) -> list[_Item]:

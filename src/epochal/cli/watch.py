@@ -10,11 +10,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epochal.cli.command import follows_links, rules_now, store_of
+from epochal.cli.command import add_hub_reading, follows_links, rules_now, store_of
 from epochal.cli.output import say_lines
+from epochal.store.lookup import is_address
 
 if TYPE_CHECKING:
     from epochal.store.local.store import LocalStore
+    from epochal.store.remote.store import RemoteStore
     from epochal.tui.app_state import AppState
     from epochal.tui.glyphs import Glyphs
 
@@ -27,8 +29,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "what",
         metavar="RUN|DIR",
         nargs="?",
-        help="a run (id, name, project/name, folder), a folder of runs or a file of another tracker"
-        " (default: the folder of --dir)",
+        help="a run (id, name, project/name, folder), a folder of runs, a file of another tracker"
+        " or ssh://host/folder (default: the folder of --dir)",
     )
     parser.add_argument(
         "-c",
@@ -41,6 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--once", action="store_true", help="print the state once and exit (as in a pipe)"
     )
+    add_hub_reading(parser)
     parser.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
 
 
@@ -61,10 +64,16 @@ def run(args: argparse.Namespace) -> int:
         return _watch(state, glyphs)
 
 
-def _opened(args: argparse.Namespace) -> tuple[LocalStore, str | None]:
+def _opened(args: argparse.Namespace) -> tuple[LocalStore | RemoteStore, str | None]:
     """The runs that are meant, and the one among them that was named."""
     from epochal.store.local.store import open_store
 
+    if is_address(args.what):
+        args.hub, args.what = args.what, None
+    if args.hub is not None:
+        from epochal.store.remote.address import hub_address, open_remote
+
+        return open_remote(hub_address(args.hub), rules=rules_now()), args.what
     if args.what is None:
         return store_of(args), None
     path = Path(args.what).expanduser()

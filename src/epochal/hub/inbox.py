@@ -12,7 +12,7 @@ import hashlib
 import os
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,18 +24,15 @@ from epochal.journal.layout import (
     PartName,
     RunFolder,
     create_run_folder,
-    parse_part_name,
     read_json,
     run_folders,
     slugify,
     write_json,
 )
 from epochal.shipping.labels import merged_labels
+from epochal.shipping.offering import PartCounts, labels_of, named_part, piece_of, state_of
 from epochal.shipping.protocol import (
-    BATCH_BYTES,
-    CHUNK_BYTES,
     FileKind,
-    PartState,
     RunState,
     is_file_name,
     is_run_id,
@@ -99,6 +96,7 @@ class Inbox:
         self._lock = threading.Lock()
         self._places: dict[str, Path] | None = None
         self._runs: dict[str, _Run] = {}
+        self._counts = PartCounts()
 
     # -- runs -------------------------------------------------------------------------------------
 
@@ -144,20 +142,7 @@ class Inbox:
         run = self._run(run_id)
         folder = run.folder
         with run.lock:
-            parts = {}
-            for name in folder.parts():
-                part = self._part(run, name)
-                parts[name.stem] = PartState(part.lines, part.crc)
-            return RunState(
-                id=run.id,
-                project=run.project,
-                folder=str(folder.path.relative_to(self.root)),
-                parts=parts,
-                segments=_sizes(folder.segments, "segments"),
-                blobs=_sizes(folder.blobs, "blobs"),
-                labels=_labels_of(folder),
-                identity=read_json(folder.identity),
-            )
+            return state_of(folder, self._counts)
 
     # -- what shippers send -----------------------------------------------------------------------
 
@@ -166,7 +151,7 @@ class Inbox:
 
         Lines beyond a gap are not taken: the answer says from where to send.
         """
-        name = _part_name(stem)
+        name = named_part(stem)
         if lines and not lines.endswith(b"\n"):
             raise FormatError("the last line has no end: send whole lines.")
         run = self._run(run_id)
@@ -230,7 +215,7 @@ class Inbox:
         """Merge labels that were changed elsewhere; what holds for both sides then."""
         run = self._run(run_id)
         with run.lock, between_processes(run.folder.path / LABELS_LOCK):
-            here = _labels_of(run.folder)
+            here = labels_of(run.folder)
             merged = merged_labels(ours=here, theirs=labels, base=base)
             if merged != here:
                 write_json(run.folder.labels, merged)
@@ -240,28 +225,12 @@ class Inbox:
 
     def lines(self, run_id: str, stem: str, *, first: int) -> bytes:
         """Whole lines of a part from an ordinal on, about as many as fit in one batch."""
-        run = self._run(run_id)
-        path = run.folder.part_path(_part_name(stem))
-        with run.lock, contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
-            for _ in range(first):
-                if not file.readline().endswith(b"\n"):
-                    return b""
-            block = file.read(BATCH_BYTES)
-            if not block.endswith(b"\n"):
-                block += file.readline()
-            return block[: block.rfind(b"\n") + 1]
-        return b""
+        path = self._run(run_id).folder.part_path(named_part(stem))
+        return self._counts.lines(path, first)
 
     def file(self, run_id: str, kind: FileKind, name: str, *, offset: int) -> bytes:
         """A piece of a file from an offset on."""
-        if not is_file_name(kind, name):
-            raise UsageError(f"{name!r} is not a name of a file in {kind}.")
-        try:
-            with open(self._run(run_id).folder.path / kind / name, "rb") as file:
-                file.seek(offset)
-                return file.read(CHUNK_BYTES)
-        except FileNotFoundError:
-            raise UnknownRunError(f"there is no {kind}/{name} in the run {run_id}.") from None
+        return piece_of(self._run(run_id).folder, kind, name, offset=offset)
 
     # -- files ------------------------------------------------------------------------------------
 
@@ -300,9 +269,10 @@ class Inbox:
             write_json(run.folder.identity, checked)
 
     def _part(self, run: _Run, name: PartName) -> _Part:
-        part = run.parts.get(name.stem)
-        if part is None:
-            part = run.parts[name.stem] = _counted(run.folder.part_path(name))
+        part, path = run.parts.get(name.stem), run.folder.part_path(name)
+        # A file that another process changed was restored from a backup under a running hub.
+        if part is None or part.size != (path.stat().st_size if path.exists() else 0):
+            part = run.parts[name.stem] = _counted(path)
         return part
 
     def _write(self, run: _Run, part: _Part, new: bytes) -> None:
@@ -341,7 +311,7 @@ class Inbox:
         os.replace(partial, target)
         sync_folder(target.parent)
         if kind == "segments":
-            part = _part_name(target.stem)
+            part = named_part(target.stem)
             run.parts.pop(part.stem, None)
             with contextlib.suppress(FileNotFoundError):
                 run.folder.part_path(part).unlink()
@@ -351,7 +321,7 @@ class Inbox:
         """Raise unless a segment holds everything that the part here holds."""
         from epochal.segments.read import Segment
 
-        part = self._part(run, _part_name(name.removesuffix(".parquet")))
+        part = self._part(run, named_part(name.removesuffix(".parquet")))
         try:
             with Segment(partial) as segment:
                 num_bytes = segment.journal_bytes
@@ -387,13 +357,6 @@ def _checked_identity(run_id: str, identity: Mapping[str, Any]) -> dict[str, Any
     return checked
 
 
-def _part_name(stem: str) -> PartName:
-    name = parse_part_name(f"{stem}.jsonl", ".jsonl")
-    if name is None or name.stem != stem:
-        raise UsageError(f"{stem!r} is not the name of a part of a journal.")
-    return name
-
-
 def _counted(path: Path) -> _Part:
     """Count the whole lines of a part; what follows the last of them is cut off."""
     lines = end = size = 0
@@ -427,17 +390,6 @@ def _after(lines: bytes, num_known: int) -> bytes:
     return lines[start:]
 
 
-def _sizes(folder: Path, kind: FileKind) -> dict[str, int]:
-    return {name: size for name, size in _files(folder) if is_file_name(kind, name)}
-
-
-def _files(folder: Path) -> Iterator[tuple[str, int]]:
-    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_file(follow_symlinks=False):
-                yield entry.name, entry.stat().st_size
-
-
 _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
 
@@ -447,10 +399,3 @@ def _digest(path: Path) -> str:
         for block in iter(lambda: file.read(_READ_BYTES), b""):
             digest.update(block)
     return digest.hexdigest()
-
-
-def _labels_of(folder: RunFolder) -> dict[str, Any]:
-    try:
-        return read_json(folder.labels)
-    except (FileNotFoundError, FormatError):
-        return {}

@@ -146,6 +146,10 @@ class Catalog:
             self._searched = (started, time.monotonic())
             return True
 
+    def search_since(self, asked_at: float) -> bool:
+        """Search unless a search began after a monotonic time; False until the next one is due."""
+        return self._searched[0] >= asked_at or self.refresh(every_s=0.0)
+
     def changed(self) -> set[str]:
         """The ids of runs that were added, changed or removed since the last call."""
         with self._refresh_lock:

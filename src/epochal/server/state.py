@@ -14,6 +14,7 @@ from epochal.page.loader import Page
 from epochal.server.broadcaster import Broadcaster
 from epochal.server.reader import Reader
 from epochal.server.state_changes import StateChangeCache
+from epochal.shipping.offering import PartCounts
 from epochal.store.store import RunView, Store
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class ServerState:
     folders: str = ""
     exports: Mapping[str, ExportFormat] = field(default_factory=dict)
     state_changes: StateChangeCache = field(default_factory=StateChangeCache)
+    part_counts: PartCounts = field(default_factory=PartCounts)
 
     @property
     def num_faults(self) -> int:

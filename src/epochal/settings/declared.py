@@ -268,6 +268,14 @@ class Settings:
         variable="EPOCHAL_CONTROL",
         key="hub.control",
     )
+    # Never from a file: a folder that somebody else made must not name what runs elsewhere.
+    ssh_command: str | None = _setting(
+        None,
+        kinds.TEXT,
+        "the command of Epochal on the machines of `ssh://` addresses",
+        variable="EPOCHAL_SSH_COMMAND",
+        key=None,
+    )
     rules: Mapping[str, Located] = field(default_factory=dict)
     sinks: Mapping[str, Located] = field(default_factory=dict)
     sources: Mapping[str, Source] = field(default_factory=dict, compare=False, repr=False)

@@ -39,12 +39,20 @@ class HubError(EpochalError):
     """A hub could not be reached, or refused a request.
 
     ``status`` is the HTTP status, 0 without an answer. ``retry_after_s`` is how long it asks to
-    wait.
+    wait, ``answered`` the sentence of its answer alone.
     """
 
-    def __init__(self, sentence: str, *, status: int = 0, retry_after_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        sentence: str,
+        *,
+        status: int = 0,
+        retry_after_s: float = 0.0,
+        answered: str | None = None,
+    ) -> None:
         super().__init__(sentence)
         self.status = status
+        self.answered = answered or sentence
         self.retry_after_s = retry_after_s
 
     @property
@@ -250,11 +258,18 @@ class HubClient:
             sentence = ""
         if response.headers.get("connection", "").lower() == "close":
             self.close()
+        if response.status == 401:
+            sentence = (
+                "it does not know this token; set EPOCHAL_HUB_TOKEN."
+                if self._token
+                else "it needs a token; set EPOCHAL_HUB_TOKEN."
+            )
         wait = response.headers.get("retry-after", "")
         return HubError(
             f"the hub {self.url} answered {response.status}: {sentence or response.reason}",
             status=response.status,
             retry_after_s=float(wait) if wait.isdigit() else 0.0,
+            answered=sentence,
         )
 
 

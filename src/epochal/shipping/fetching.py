@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from epochal.atomic_file import replaced_file
-from epochal.errors import UsageError
+from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import (
-    PartName,
     RunFolder,
     create_run_folder,
     parse_part_name,
@@ -17,9 +19,10 @@ from epochal.journal.layout import (
     slugify,
     write_json,
 )
-from epochal.shipping.client import HubClient
-from epochal.shipping.protocol import FileKind, RunState, is_file_name
-from epochal.shipping.shipper import HUB_FILE, end_of_lines
+from epochal.shipping.client import HubClient, HubError
+from epochal.shipping.offering import PartCounts, named_part, sizes
+from epochal.shipping.protocol import FileKind, PartState, RunState, is_file_name
+from epochal.shipping.shipper import HUB_FILE
 
 
 def fetch_run(client: HubClient, run_id: str, root: Path) -> RunFolder:
@@ -29,18 +32,39 @@ def fetch_run(client: HubClient, run_id: str, root: Path) -> RunFolder:
     """
     state = client.state(run_id)
     folder = _folder_of(client, state, root)
-    for name, size in state.blobs.items():
-        _fetch_file(client, state, folder, "blobs", name, size)
-    for stem in state.parts:
-        _fetch_part(client, state, folder, stem)
-    for name, size in state.segments.items():
-        _fetch_file(client, state, folder, "segments", name, size)
-        part = parse_part_name(name, ".parquet")
-        if part is not None:
-            folder.part_path(part).unlink(missing_ok=True)
-    if state.labels:
-        write_json(folder.labels, state.labels)
+    _Fetch(client, run_id, state, folder).fetch(state.identity, with_blobs=True)
     return folder
+
+
+def mirror_run(client: HubClient, run_id: str, root: Path) -> RunFolder:
+    """Make the one copy in ``root`` what the hub has, but for blobs: ``fetch_blob`` has these.
+
+    What differs from the hub is fetched anew. Of a fork, the run that it continues comes too.
+    """
+    state = client.state(run_id)
+    folder = _folder_of(client, state, root)
+    identity = state.identity
+    fork = identity.get("fork")
+    if isinstance(fork, dict) and fork.get("path") and isinstance(fork.get("id"), str):
+        with contextlib.suppress(HubError):  # deleted there, or not to be seen: the fork says so
+            parent = mirror_run(client, fork["id"], root)
+            path = os.path.relpath(parent.path, folder.path)
+            identity = {**identity, "fork": {**fork, "path": path}}
+    fetch = _Fetch(client, run_id, state, folder)
+    fetch.drop_what_differs()
+    fetch.fetch(identity, with_blobs=False)
+    return folder
+
+
+def fetch_blob(client: HubClient, run_id: str, folder: RunFolder, name: str) -> bool:
+    """Have a blob in a mirror; whether the hub has one of this name."""
+    if not is_file_name("blobs", name) or (folder.blobs / name).is_file():
+        return (folder.blobs / name).is_file()
+    state = client.state(run_id)
+    if name not in state.blobs:
+        return False
+    _Fetch(client, run_id, state, folder).file("blobs", name, state.blobs[name])
+    return True
 
 
 def _folder_of(client: HubClient, state: RunState, root: Path) -> RunFolder:
@@ -53,7 +77,6 @@ def _folder_of(client: HubClient, state: RunState, root: Path) -> RunFolder:
                 f"{folder.path} is the run {state.id} already, and was not fetched from"
                 f" {client.url}: it is left as it is."
             )
-        write_json(folder.identity, state.identity)
         return folder
     project = root / slugify(state.project)
     folder, _ = create_run_folder(project, str(state.identity.get("name", state.id)))
@@ -62,52 +85,101 @@ def _folder_of(client: HubClient, state: RunState, root: Path) -> RunFolder:
     return folder
 
 
-def _fetch_part(client: HubClient, state: RunState, folder: RunFolder, stem: str) -> None:
-    name = _part_name(stem)
-    path = folder.part_path(name)
-    have = _num_lines(path)
-    if have:  # a copy that was interrupted ends within a line
-        end, _ = end_of_lines(path, have)
-        if end is not None and end < path.stat().st_size:
-            os.truncate(path, end)
-    while have < state.parts[stem].lines:
-        lines = client.lines(state.id, stem, first=have)
-        if not lines:
-            return  # sealed meanwhile: the next fetch gets the segment
-        with open(path, "ab") as file:
-            file.write(lines)
-        have += lines.count(b"\n")
+class _Fetch:
+    """One copy of a run; files that are there already are left alone, so readers see no change."""
+
+    def __init__(self, client: HubClient, run_id: str, state: RunState, folder: RunFolder) -> None:
+        self._client = client
+        self._run_id = run_id
+        self._state = state
+        self._folder = folder
+
+    def fetch(self, identity: Mapping[str, Any], *, with_blobs: bool) -> None:
+        state, folder = self._state, self._folder
+        _write_changed(folder.identity, identity)
+        for name, size in state.blobs.items() if with_blobs else ():
+            self.file("blobs", name, size)
+        for stem, part in state.parts.items():
+            self._part(stem, part)
+        for name, size in state.segments.items():
+            self.file("segments", name, size)
+            sealed = parse_part_name(name, ".parquet")
+            if sealed is not None:
+                folder.part_path(sealed).unlink(missing_ok=True)
+        if state.labels or folder.labels.exists():
+            _write_changed(folder.labels, state.labels)
+        for name in state.live:
+            self._live(name)
+
+    def drop_what_differs(self) -> None:
+        """Remove copies of parts and segments that the hub no longer has, or has otherwise."""
+        state, folder = self._state, self._folder
+        for name in folder.parts():
+            path, there = folder.part_path(name), state.parts.get(name.stem)
+            if there is None and f"{name.stem}.parquet" in state.segments:
+                continue  # it is replaced when the segment is here
+            here = PartCounts().state(path)
+            is_same = there is not None and (here.lines < there.lines or here == there)
+            if not is_same:
+                path.unlink()
+        for file, size in sizes(folder.segments, "segments").items():
+            if state.segments.get(file) != size:
+                (folder.segments / file).unlink()
+
+    def _part(self, stem: str, there: PartState) -> None:
+        path = self._folder.part_path(named_part(stem))
+        path.parent.mkdir(exist_ok=True)
+        have = _cut_to_lines(path)
+        while have < there.lines:
+            lines = self._client.lines(self._run_id, stem, first=have)
+            if not lines:
+                return  # sealed meanwhile: the next fetch gets the segment
+            with open(path, "ab") as file:
+                file.write(lines)
+            have += lines.count(b"\n")
+
+    def file(self, kind: FileKind, name: str, size: int) -> None:
+        if not is_file_name(kind, name):
+            raise UsageError(f"the hub names a file that no run has: {name!r}.")
+        target = self._folder.path / kind / name
+        if target.exists() and target.stat().st_size == size:
+            return
+        target.parent.mkdir(exist_ok=True)
+        with replaced_file(target) as temporary, open(temporary, "wb") as out:
+            offset = 0
+            while offset < size:
+                piece = self._client.file(self._run_id, kind, name, offset=offset)
+                if not piece:
+                    raise UsageError(f"{kind}/{name} became shorter on the hub meanwhile.")
+                out.write(piece)
+                offset += len(piece)
+
+    def _live(self, name: str) -> None:
+        if not is_file_name("live", name):
+            raise UsageError(f"the hub names a file that no run has: {name!r}.")
+        self._folder.live.mkdir(exist_ok=True)
+        with contextlib.suppress(HubError):  # gone since: the machine has ended
+            data = self._client.file(self._run_id, "live", name, offset=0)
+            with replaced_file(self._folder.live / name) as temporary:
+                temporary.write_bytes(data)
 
 
-def _fetch_file(
-    client: HubClient, state: RunState, folder: RunFolder, kind: FileKind, name: str, size: int
-) -> None:
-    if not is_file_name(kind, name):
-        raise UsageError(f"the hub names a file that no run has: {name!r}.")
-    target = folder.path / kind / name
-    if target.exists() and target.stat().st_size == size:
-        return
-    target.parent.mkdir(exist_ok=True)
-    with replaced_file(target) as temporary, open(temporary, "wb") as out:
-        offset = 0
-        while offset < size:
-            piece = client.file(state.id, kind, name, offset=offset)
-            if not piece:
-                raise UsageError(f"{kind}/{name} became shorter on the hub while it was fetched.")
-            out.write(piece)
-            offset += len(piece)
+def _cut_to_lines(path: Path) -> int:
+    """The whole lines of a copy; a copy that was interrupted ends within a line, which is cut."""
+    lines = end = size = 0
+    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            if last := block.rfind(b"\n") + 1:
+                end = size + last
+            lines, size = lines + block.count(b"\n"), size + len(block)
+    if end < size:
+        os.truncate(path, end)
+    return lines
 
 
-def _part_name(stem: str) -> PartName:
-    name = parse_part_name(f"{stem}.jsonl", ".jsonl")
-    if name is None or name.stem != stem:
-        raise UsageError(f"the hub names a part that no run has: {stem!r}.")
-    return name
-
-
-def _num_lines(path: Path) -> int:
-    try:
-        with open(path, "rb") as file:
-            return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
-    except FileNotFoundError:
-        return 0
+def _write_changed(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON file unless it says the same already."""
+    with contextlib.suppress(FileNotFoundError, FormatError):
+        if read_json(path) == value:
+            return
+    write_json(path, value)

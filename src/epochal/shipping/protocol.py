@@ -44,7 +44,10 @@ class PartState(msgspec.Struct, frozen=True):
 
 
 class RunState(msgspec.Struct, frozen=True):
-    """What a hub has of a run; files by name with their sizes in bytes."""
+    """What a hub has of a run; files by name with their sizes in bytes.
+
+    ``live`` names the files with the newest readings of machines.
+    """
 
     id: str
     project: str
@@ -55,6 +58,7 @@ class RunState(msgspec.Struct, frozen=True):
     labels: dict[str, Any]
     identity: dict[str, Any]
     protocol: int = PROTOCOL
+    live: list[str] = []
 
 
 class Ack(msgspec.Struct, frozen=True):

@@ -227,3 +227,24 @@ class Entry:
 def by_time(entries: Iterable[Entry]) -> list[Entry]:
     """The same entries, the oldest first."""
     return sorted(entries, key=lambda entry: entry.t or 0.0)
+
+
+class ListedInfo(msgspec.Struct, frozen=True):
+    """A run of a list for a reader on another machine; ``latest`` has last values by role."""
+
+    info: RunInfo
+    labels: Labels
+    latest: Mapping[str, float] = {}
+
+
+class InfoPage(msgspec.Struct, frozen=True):
+    """One window of a list of runs; ``total`` counts all that the query selects.
+
+    ``pending`` counts runs of the store that were not read whole yet: what is said of them, and
+    whether a query selects them, may change.
+    """
+
+    runs: list[ListedInfo]
+    total: int
+    offset: int = 0
+    pending: int = 0

@@ -10,6 +10,12 @@ from typing import Protocol
 from epochal.errors import RunNotFoundError, UsageError
 
 _SHOWN = 8
+_SCHEMES = ("http://", "https://", "ssh://")
+
+
+def is_address(text: object) -> bool:
+    """Whether a text is the address of runs on another machine, not a folder here."""
+    return isinstance(text, str) and text.startswith(_SCHEMES)
 
 
 class Named(Protocol):

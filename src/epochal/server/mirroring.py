@@ -1,0 +1,114 @@
+"""Handlers for readers on other machines: rows of the store as they are, and files to copy.
+
+A reader lists runs here and copies those that it reads in depth, so it returns what this store
+returns. Requests for files are those of a hub (``spec/hub.md``); a hub answers them itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import cast
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from epochal.errors import RunNotFoundError, UsageError
+from epochal.journal.layout import RunFolder
+from epochal.server.handlers import LIMIT, OFFSET, ORDER, QUERY
+from epochal.server.params import bool_param, int_param, str_param, str_params
+from epochal.server.responses import body_response, json_response, run_id_of
+from epochal.server.state import server_state
+from epochal.shipping.offering import named_part, piece_of, state_of
+from epochal.shipping.protocol import FileKind
+from epochal.store.answers import InfoPage, ListedInfo
+from epochal.store.store import RunView
+
+RUN = str_param("run", note="one run by its id, read whole")
+LATEST = str_params("latest", most=16, note="a role: its last value comes too")
+IS_FRESH = bool_param("fresh", note="1: look at the files first")
+FIRST = int_param("first", default=0, most=10**15)
+PLACE = int_param("offset", default=0, most=10**15)
+_RETRY_S = 0.02
+
+
+async def infos(request: Request) -> Response:
+    """``/api/infos``: a window of the list, as the store has it."""
+    state, roles, run_id = server_state(request), LATEST(request), RUN(request)
+    if run_id is not None:
+        listed = await state.reader.query_run(run_id, lambda run: _listed(run, roles, whole=True))
+        return await _packed(request, InfoPage([listed], 1))
+    text, order, offset, limit = QUERY(request), ORDER(request), OFFSET(request), LIMIT(request)
+    catalog, asked_at = state.reader.catalog, time.monotonic()
+    if IS_FRESH(request):
+        while not await state.reader.query(lambda: catalog.search_since(asked_at)):
+            await asyncio.sleep(_RETRY_S)
+
+    def query() -> InfoPage:
+        catalog.refresh()
+        known = catalog.known_runs(text or None, order=order or None)
+        window = known.runs[offset : offset + limit]
+        rows = [_listed(run, roles, whole=False) for run in window]
+        return InfoPage(rows, len(known.runs), offset, known.pending)
+
+    return await _packed(request, await state.reader.query(query))
+
+
+async def run_state(request: Request) -> Response:
+    """``/api/hub/runs/{id}``: what there is of a run to copy."""
+    state = server_state(request)
+
+    def query(run: RunView) -> object:
+        return state_of(_folder(run), state.part_counts)
+
+    return await json_response(request, await state.reader.query_run(run_id_of(request), query))
+
+
+async def run_lines(request: Request) -> Response:
+    """``/api/hub/runs/{id}/parts/{stem}``: lines of a part from an ordinal on."""
+    state, first, name = server_state(request), FIRST(request), request.path_params["stem"]
+
+    def query(run: RunView) -> bytes:
+        return state.part_counts.lines(_folder(run).part_path(named_part(name)), first)
+
+    lines = await state.reader.query_run(run_id_of(request), query)
+    return await body_response(request, lines, media_type="application/x-ndjson")
+
+
+async def run_file(request: Request) -> Response:
+    """``/api/hub/runs/{id}/{kind}/{name}``: a piece of a segment, a blob or live readings."""
+    state, offset, name = server_state(request), PLACE(request), request.path_params["name"]
+    kind = cast(FileKind, request.path_params["kind"])
+
+    def query(run: RunView) -> bytes:
+        return piece_of(_folder(run), kind, name, offset=offset)
+
+    piece = await state.reader.query_run(run_id_of(request), query)
+    return await body_response(request, piece, media_type="application/octet-stream")
+
+
+def _listed(run: RunView, roles: tuple[str, ...], *, whole: bool) -> ListedInfo:
+    info = run.info if whole else run.outline()
+    latest = {role: value for role in roles if (value := run.latest(role)) is not None}
+    return ListedInfo(info, run.labels, latest)
+
+
+def _folder(run: RunView) -> RunFolder:
+    info = run.outline()
+    if info.tracker is not None:
+        raise UsageError(f"{info.name!r} lies in files of {info.tracker}, which cannot be copied.")
+    folder = RunFolder(Path(info.folder))
+    if not folder.identity.is_file():
+        raise RunNotFoundError(f"{info.name!r} has no run.json yet, so it cannot be copied.")
+    for inside in (folder.journal, folder.segments, folder.blobs, folder.live):
+        if inside.is_symlink():
+            raise UsageError(f"{inside} is a link, so {info.name!r} cannot be copied.")
+    return folder
+
+
+async def _packed(request: Request, page: InfoPage) -> Response:
+    # MessagePack: it has nan and infinities, which JSON has not.
+    body = msgspec.msgpack.encode(page)
+    return await body_response(request, body, media_type="application/vnd.msgpack")

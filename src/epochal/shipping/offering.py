@@ -1,0 +1,164 @@
+"""What a run folder offers to those who copy it: the state of its parts and files, and pieces.
+
+Nothing is changed here, so a run may be copied while it is written: a line without its end is not
+offered yet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import zlib
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from epochal.errors import FormatError, RunNotFoundError, UsageError
+from epochal.journal.layout import PartName, RunFolder, parse_part_name, read_json
+from epochal.shipping.protocol import (
+    BATCH_BYTES,
+    CHUNK_BYTES,
+    FileKind,
+    PartState,
+    RunState,
+    is_file_name,
+)
+
+_BLOCK_BYTES = 1 << 20
+_MOST_KNOWN = 4096
+
+
+@dataclass(slots=True)
+class _Counted:
+    """A part as far as it was counted; ``marks`` are line numbers and where these lines begin."""
+
+    inode: int
+    lines: int = 0
+    end: int = 0
+    last_start: int = 0
+    marks: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
+
+
+class PartCounts:
+    """Counts the whole lines of parts; what was counted before is not read again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[Path, _Counted] = OrderedDict()
+
+    def state(self, path: Path) -> PartState:
+        """How many whole lines a part has, and the checksum of the last."""
+        with self._lock, open(path, "rb", opener=_no_link) as file:
+            known = self._count(path, file.fileno())
+            file.seek(known.last_start)
+            return PartState(known.lines, zlib.crc32(file.read(known.end - known.last_start)))
+
+    def lines(self, path: Path, first: int) -> bytes:
+        """Whole lines from an ordinal on, about as many as fit in one batch; none past the end."""
+        with (
+            contextlib.suppress(FileNotFoundError),
+            self._lock,
+            open(path, "rb", opener=_no_link) as file,
+        ):
+            known = self._count(path, file.fileno())
+            if first >= known.lines:
+                return b""
+            ordinal, offset = known.marks[bisect_right(known.marks, (first, known.end)) - 1]
+            file.seek(offset)
+            for _ in range(first - ordinal):
+                file.readline()
+            block = file.read(BATCH_BYTES)
+            if not block.endswith(b"\n"):
+                block += file.readline()
+            return block[: block.rfind(b"\n") + 1]
+        return b""
+
+    def _count(self, path: Path, descriptor: int) -> _Counted:
+        status = os.fstat(descriptor)
+        known = self._known.get(path)
+        if known is None or known.inode != status.st_ino or status.st_size < known.end:
+            known = self._known[path] = _Counted(status.st_ino)
+        self._known.move_to_end(path)
+        if len(self._known) > _MOST_KNOWN:
+            self._known.popitem(last=False)
+        position = known.end
+        while block := os.pread(descriptor, _BLOCK_BYTES, position):
+            num_lines = block.count(b"\n")
+            if num_lines:
+                last = block.rfind(b"\n") + 1
+                begin = block.rfind(b"\n", 0, last - 1) + 1
+                known.last_start = position + begin if begin else known.end
+                known.lines, known.end = known.lines + num_lines, position + last
+                if known.end - known.marks[-1][1] >= _BLOCK_BYTES:
+                    known.marks.append((known.lines, known.end))
+            position += len(block)
+        return known
+
+
+def state_of(folder: RunFolder, counts: PartCounts) -> RunState:
+    """What there is of a run; its id is the one that it recorded."""
+    identity = read_json(folder.identity)
+    parts: dict[str, PartState] = {}
+    for name in folder.parts():
+        with contextlib.suppress(FileNotFoundError):  # sealed meanwhile
+            parts[name.stem] = counts.state(folder.part_path(name))
+    return RunState(
+        id=str(identity.get("id", "")),
+        project=str(identity.get("project", "")),
+        folder="/".join(folder.path.parts[-2:]),
+        parts=parts,
+        segments=sizes(folder.segments, "segments"),
+        blobs=sizes(folder.blobs, "blobs"),
+        labels=labels_of(folder),
+        identity=identity,
+        live=sorted(sizes(folder.live, "live")),
+    )
+
+
+def piece_of(folder: RunFolder, kind: FileKind, name: str, *, offset: int) -> bytes:
+    """A piece of a file from an offset on; raises ``RunNotFoundError`` where there is no file."""
+    if not is_file_name(kind, name):
+        raise UsageError(f"{name!r} is not a name of a file in {kind}.")
+    path = folder.path / kind / name
+    if path.is_symlink() or not path.is_file():
+        raise RunNotFoundError(f"there is no {kind}/{name} in this run.")
+    with open(path, "rb") as file:
+        file.seek(offset)
+        return file.read(CHUNK_BYTES)
+
+
+def named_part(stem: str) -> PartName:
+    """The name of a part; anything else raises ``UsageError``, because it becomes a path."""
+    name = parse_part_name(f"{stem}.jsonl", ".jsonl")
+    if name is None or name.stem != stem:
+        raise UsageError(f"{stem!r} is not the name of a part of a journal.")
+    return name
+
+
+def sizes(folder: Path, kind: FileKind) -> dict[str, int]:
+    """The files of a kind in a folder, with their sizes in bytes."""
+    return {name: size for name, size in _files(folder) if is_file_name(kind, name)}
+
+
+def labels_of(folder: RunFolder) -> dict[str, Any]:
+    """The labels of a run as stored; none where they cannot be read."""
+    try:
+        return read_json(folder.labels)
+    except (FileNotFoundError, FormatError):
+        return {}
+
+
+def _files(folder: Path) -> Iterator[tuple[str, int]]:
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_file(follow_symlinks=False):
+                yield entry.name, entry.stat().st_size
+
+
+def _no_link(path: str, flags: int) -> int:
+    """Open a file that is not a link: a link could lead to any file of the machine."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0))

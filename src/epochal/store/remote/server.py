@@ -1,0 +1,132 @@
+"""A server on another machine, as a store asks it: pages of its list, one run, changes."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from epochal.errors import RunNotFoundError, UsageError
+from epochal.shipping.client import HubClient, HubError
+from epochal.store.answers import InfoPage, ListedInfo
+
+_PAGE = 1000
+_PENDING_PAUSE_S = 0.2
+# A server that reads none of its runs within so many seconds is stuck, or far too busy.
+_PENDING_LIMIT_S = 60.0
+_LATEST = "loss"
+
+
+class RemoteServer:
+    """Connections to one server; several threads may use them."""
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self._token = token
+        self._idle = [HubClient(url, token)]
+        self._lock = threading.Lock()
+        self.url = self._idle[0].url
+
+    @contextlib.contextmanager
+    def client(self) -> Iterator[HubClient]:
+        """A connection that no other thread uses meanwhile."""
+        with self._lock:
+            client = self._idle.pop() if self._idle else HubClient(self.url, self._token)
+        try:
+            yield client
+        finally:
+            with self._lock:
+                self._idle.append(client)
+
+    def close(self) -> None:
+        """Close the connections that are not in use."""
+        with self._lock:
+            clients, self._idle = self._idle, []
+        for client in clients:
+            client.close()
+
+    def listed(
+        self,
+        query: str | None = None,
+        order: str | None = None,
+        *,
+        offset: int = 0,
+        limit: int | None = None,
+        is_fresh: bool = False,
+        is_patient: bool = True,
+    ) -> tuple[list[ListedInfo], int]:
+        """A part of the list, in as many pages as it takes; and how many runs are not read yet.
+
+        With ``is_patient``, the server reads every run first: a query may be about anything.
+        """
+        fields = {"query": query or "", "order": order or "", "latest": _LATEST}
+        page = self._page({**fields, "offset": offset, "limit": 1, "fresh": int(is_fresh)})
+        if is_patient and page.pending:
+            self._wait_until_read(page.pending)
+        found: dict[str, ListedInfo] = {}
+        wanted = limit
+        while wanted is None or len(found) < wanted:
+            size = _PAGE if wanted is None else min(_PAGE, wanted - len(found))
+            page = self._page({**fields, "offset": offset, "limit": size})
+            # A run that was created meanwhile moves others to the next page: they come once.
+            found.update({one.info.id: one for one in page.runs})
+            offset += len(page.runs)
+            if not page.runs or offset >= page.total:
+                break
+        return list(found.values()), page.pending
+
+    def run(self, run_id: str) -> ListedInfo:
+        """One run, read whole; raises ``RunNotFoundError``."""
+        try:
+            return self._page({"run": run_id, "latest": _LATEST}).runs[0]
+        except HubError as error:
+            raise self.not_found(error, run_id) from error
+
+    def not_found(self, error: HubError, run_id: str) -> Exception:
+        """The error itself, or where a run is not there, the error that says so."""
+        if error.status != 404:
+            return error
+        return RunNotFoundError(f"there is no run with the id {run_id!r} on {self.url}.")
+
+    def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """The JSON answer to a request with a JSON body."""
+        sent = None if body is None else msgspec.json.encode(body)
+        headers = {} if sent is None else {"content-type": "application/json"}
+        with self.client() as client:
+            return msgspec.json.decode(client.request(method, path, body=sent, headers=headers))
+
+    def _wait_until_read(self, pending: int) -> None:
+        deadline_s = time.monotonic() + _PENDING_LIMIT_S
+        while pending:
+            if time.monotonic() > deadline_s:
+                raise HubError(f"{self.url} has not read {pending:,} of its runs yet: ask later.")
+            time.sleep(_PENDING_PAUSE_S)
+            left = self._page({"limit": 1}).pending
+            if left < pending:
+                deadline_s = time.monotonic() + _PENDING_LIMIT_S
+            pending = left
+
+    def _page(self, fields: Mapping[str, Any]) -> InfoPage:
+        with self.client() as client:
+            try:
+                answer = client.request("GET", f"/api/infos?{urlencode(fields)}")
+            except HubError as error:
+                if error.status == 400:
+                    raise UsageError(error.answered) from error
+                if error.status == 404 and "run" not in fields:
+                    raise HubError(
+                        f"{self.url} is no server of Epochal, or one of an older version: its runs"
+                        " cannot be read from here.",
+                        status=404,
+                    ) from error
+                raise
+        try:
+            return msgspec.msgpack.decode(answer, type=InfoPage)
+        except msgspec.DecodeError as error:
+            raise HubError(
+                f"{self.url} did not answer like a server of Epochal: {error}."
+            ) from error

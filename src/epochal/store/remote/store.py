@@ -1,0 +1,169 @@
+"""The store over the runs of a hub or a server on another machine.
+
+Lists are made there. A run that is asked about in depth is copied into the cache folder, each time
+only what is new of it, and the local store answers over that copy: results are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Sequence, Set
+from pathlib import Path
+from types import TracebackType
+
+from epochal.errors import RunNotFoundError, UsageError
+from epochal.health.rule_settings import RuleSettings
+from epochal.store.answers import ListedInfo, TrashedRun
+from epochal.store.lookup import choose
+from epochal.store.remote.run import Mirrors, RemoteRun, version
+from epochal.store.remote.server import RemoteServer
+from epochal.store.remote.trash import RemoteTrash
+from epochal.store.selection import parse_order, parse_query
+from epochal.store.store import KnownRuns, RunView
+
+_MIRRORS = "mirrors"
+
+
+class RemoteStore:
+    """Every run that a server shows; see ``epochal.store.store`` for what may be asked.
+
+    Copies are kept below ``cache`` under ``name``, by default the server's address. ``on_close`` is
+    called when the store is closed.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        cache: Path,
+        name: str | None = None,
+        rules: RuleSettings | None = None,
+        on_close: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._server = RemoteServer(url, token)
+        self.url = self._server.url
+        digest = hashlib.sha256((name or self.url).encode()).hexdigest()[:16]
+        self._mirrors = Mirrors(self._server, cache / _MIRRORS / digest, rules=rules)
+        self._on_close = on_close
+        self._lock = threading.Lock()
+        self._runs: dict[str, RemoteRun] = {}
+        self._told: dict[str, object] = {}
+
+    def __enter__(self) -> RemoteStore:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection and file."""
+        self._server.close()
+        self._mirrors.close()
+        self._on_close()
+
+    def runs(
+        self,
+        query: str | None = None,
+        *,
+        order: str | None = None,
+        offset: int = 0,
+        limit: int | None = None,
+    ) -> Sequence[RemoteRun]:
+        """Runs by creation, newest first, unless an order is given."""
+        if offset < 0 or (limit is not None and limit < 0):
+            raise UsageError(f"offset={offset} and limit={limit} must be 0 or more.")
+        _check(query, order)
+        return self._taken(self._server.listed(query, order, offset=offset, limit=limit)[0])
+
+    def known_runs(
+        self,
+        query: str | None = None,
+        *,
+        order: str | None = None,
+        group: str | None = None,
+        budget_s: float = 0.5,
+    ) -> KnownRuns:
+        """Runs as far as the server knows them now; see ``epochal.store.store``."""
+        _check(query, order)
+        if group is not None:
+            raise UsageError("group= cannot be asked of a store on another machine.")
+        listed, pending = self._server.listed(query, order, is_patient=False)
+        return KnownRuns(self._taken(listed), pending)
+
+    def read_on(self, budget_s: float, *, only_small: bool = False) -> tuple[Set[str], int]:
+        """Nothing: the server reads its runs by itself."""
+        return set(), 0
+
+    def run(self, key: str) -> RemoteRun:
+        """The run that an id, its start, a name or project/name stands for."""
+        known = self.find(key)
+        if known is not None:
+            return known
+        runs = self._taken(self._server.listed(is_patient=False)[0])
+        return runs[choose(key, [run.outline() for run in runs])]
+
+    def find(self, run_id: str) -> RemoteRun | None:
+        """The run of exactly this id."""
+        if not run_id:
+            return None
+        try:
+            return self._taken([self._server.run(run_id)])[0]
+        except RunNotFoundError:
+            return None
+
+    def refresh(self, *, budget_s: float = math.inf) -> Set[str]:
+        """Ask for new runs and records; copies that are in use fetch what is new."""
+        listed, _ = self._server.listed(is_fresh=True, is_patient=False)
+        told = {one.info.id: version(one) for one in listed}
+        before, self._told = self._told, told
+        changed = {run_id for run_id, _ in told.items() ^ before.items()}
+        for run in self._taken(listed):
+            if run.is_copied and run.id in changed:
+                run.refresh()
+        with self._lock:
+            for run_id in before.keys() - told.keys():
+                self._runs.pop(run_id, None)
+        return changed
+
+    def remove(self, run: RunView) -> TrashedRun:
+        """Move a run to the trash of the server."""
+        moved = self.trash.put(run.id)
+        with self._lock:
+            self._runs.pop(run.id, None)
+        shutil.rmtree(self._mirrors.place(run.id), ignore_errors=True)
+        return moved
+
+    @property
+    def trash(self) -> RemoteTrash:
+        """The runs that were deleted there."""
+        return RemoteTrash(self._server)
+
+    def _taken(self, listed: Iterable[ListedInfo]) -> list[RemoteRun]:
+        """The runs of a list; one that was listed before is the same object."""
+        found: list[RemoteRun] = []
+        with self._lock:
+            for one in listed:
+                run = self._runs.get(one.info.id)
+                if run is None:
+                    run = self._runs[one.info.id] = RemoteRun(one, self._server, self._mirrors)
+                else:
+                    run.listed = one
+                found.append(run)
+        return found
+
+
+def _check(query: str | None, order: str | None) -> None:
+    """Raise ``UsageError`` for a mistake here, where the place in the text can be shown."""
+    if query is not None:
+        parse_query(query)
+    if order is not None:
+        parse_order(order)

@@ -1,0 +1,159 @@
+"""Runs of a hub are read from another machine as if they were here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import epochal
+from epochal.cli.main import main
+from epochal.hub.ledger import Ledger
+from epochal.shipping.client import HubError
+from epochal.store.remote.store import RemoteStore
+from tests.hub.hub_process import HubProcess
+from tests.hub.test_shipping import record
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EPOCHAL_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def test_a_hub_is_opened_like_a_folder(
+    hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(hub.root, "a", steps=30)
+    record(hub.root, "b", project="q", steps=5)
+    monkeypatch.setenv("EPOCHAL_HUB_TOKEN", hub.token)
+    with epochal.open(hub.url) as there, epochal.open(hub.root) as here:
+        for run in here:
+            same = there.run(run.info.id)
+            assert same.info == run.info
+            assert same.config == run.config
+            assert same.metrics() == run.metrics()
+            assert same.summary("loss") == run.summary("loss")
+            series = same.series("loss")
+            assert np.array_equal(series.values, run.series("loss").values)
+            records = [record for _, record in same.view.records()]
+            assert records == [record for _, record in run.view.records()]
+            blob = same.view.blobs()[0].record["file"]
+            assert same.view.blob(blob) == run.view.blob(blob)
+            assert same.view.facts == run.view.facts
+        assert [run.name for run in there.runs('project == "q"')] == ["b"]
+
+
+def test_refresh_fetches_only_what_is_new(
+    hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = epochal.init("p", "live", dir=hub.root, companion=False, console=False)
+    run.log({"loss": 1.0}, step=0)
+    with RemoteStore(hub.url, token=hub.token, cache=tmp_path / "cache") as store:
+        view = store.run("live")
+        assert view.series("loss").values.tolist() == [1.0]
+        copy = next((tmp_path / "cache").rglob("loop.*.jsonl"))
+        inode = copy.stat().st_ino
+        run.log({"loss": 2.0}, step=1)
+        assert view.series("loss").values.tolist() == [1.0]
+        assert view.refresh()
+        assert view.series("loss").values.tolist() == [1.0, 2.0]
+        assert copy.stat().st_ino == inode
+        assert not view.refresh()
+    run.finish()
+
+
+def test_a_copy_that_is_torn_or_differs_is_made_whole(hub: HubProcess, tmp_path: Path) -> None:
+    folder = record(hub.root)
+    cache = tmp_path / "cache"
+    with RemoteStore(hub.url, token=hub.token, cache=cache) as store:
+        expected = store.run("a").series("loss").values.tolist()
+    copy = next(cache.rglob("loop.*.jsonl"))
+    whole = copy.read_bytes()
+    assert whole == folder.part_path(folder.parts()[0]).read_bytes()
+    for damaged in (whole[:-7], b"", whole[:3], whole.replace(b'"finished"', b'"failed"')):
+        copy.write_bytes(damaged)
+        with RemoteStore(hub.url, token=hub.token, cache=cache) as store:
+            assert store.run("a").series("loss").values.tolist() == expected
+        assert copy.read_bytes() == whole
+
+
+def test_a_long_list_comes_whole(
+    hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(7):
+        record(hub.root, f"r{number}", steps=1)
+    monkeypatch.setattr("epochal.store.remote.server._PAGE", 3)
+    with RemoteStore(hub.url, token=hub.token, cache=tmp_path / "cache") as store:
+        names = [run.info.name for run in store.runs(order="name")]
+        assert names == [f"r{number}" for number in range(7)]
+        assert [run.info.name for run in store.runs(order="name", offset=2, limit=4)] == names[2:6]
+
+
+def test_a_token_for_one_project_sees_that_project(hub: HubProcess, tmp_path: Path) -> None:
+    record(hub.root, "a", project="p", steps=2)
+    hidden = record(hub.root, "b", project="q", steps=2)
+    ledger = Ledger(hub.root)
+    token = ledger.add_token("guest", "read", projects=["p"])
+    ledger.close()
+    with RemoteStore(hub.url, token=token, cache=tmp_path / "cache") as store:
+        assert [run.info.name for run in store.runs()] == ["a"]
+        assert len(store.run("a").series("loss")) == 2
+        other = epochal.load(hidden.path).info.id
+        assert store.find(other) is None
+        with pytest.raises(epochal.EpochalError, match="answered 403"):
+            store.run("a").relabel(lambda labels: labels)
+
+
+def test_the_token_of_one_hub_is_not_sent_to_another(
+    hub: HubProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EPOCHAL_HUB", "https://hub.example.org")
+    monkeypatch.setenv("EPOCHAL_HUB_TOKEN", hub.token)
+    with epochal.open(hub.url) as runs, pytest.raises(HubError, match="it needs a token"):
+        runs.runs()
+    with epochal.open(hub.url, token=hub.token) as runs:
+        assert runs.runs() == []
+    with epochal.open(f"{hub.url}/?token={hub.token}") as runs:
+        assert runs.runs() == []
+
+
+def test_commands_read_a_hub(
+    hub: HubProcess,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    record(hub.root, "a", steps=4)
+    record(hub.root, "b", steps=6)
+    monkeypatch.setenv("EPOCHAL_HUB", hub.url)
+    monkeypatch.setenv("EPOCHAL_HUB_TOKEN", hub.token)
+    out = str(tmp_path / "out.csv")
+    for words, expected in (
+        (["ls", "--hub"], "finished"),
+        (["ls", "name == 'a'", "--hub", hub.url, "--json"], '"name":"a"'),
+        (["show", "a", "--hub"], "loss"),
+        (["tail", "b", "--hub", hub.url], "finish"),
+        (["compare", "a", "b", "--hub"], "METRIC"),
+        (["watch", "--hub", "--once"], "loss"),
+        (["export", "a", "--hub", "-o", out], ""),
+    ):
+        assert main(words) == 0, words
+        assert expected in capsys.readouterr().out, words
+    assert "loss" in Path(out).read_text()
+
+
+def test_failures_are_one_sentence(
+    hub: HubProcess, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("EPOCHAL_HUB_TOKEN", raising=False)
+    for words, expected in (
+        (["ls", "--hub"], "no hub is known"),
+        (["ls", "--hub", hub.url], "answered 401: it needs a token; set EPOCHAL_HUB_TOKEN"),
+        (["ls", "--hub", "http://127.0.0.1:9"], "cannot reach the hub http://127.0.0.1:9"),
+        (["ls", "--hub", "nowhere"], "is not the address of a hub"),
+    ):
+        assert main(words) == 1
+        said = capsys.readouterr().err
+        assert expected in said
+        assert len(said.splitlines()) == 1
