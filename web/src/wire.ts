@@ -628,6 +628,53 @@ export interface ControlRequest {
   outcome: string | null;
 }
 
+/** The splits that a run watches, training data first. */
+export interface DataSplits {
+  splits: DataSplit[];
+}
+
+/** A watched loader. */
+export interface DataSplit {
+  name: string;
+  is_training: boolean;
+  sampler: string;
+  workers: number;
+  ranks: number;
+  dataset_samples: number | null;
+  on_device: number;
+  epochs: DataEpoch[];
+  overlaps: DataOverlap[];
+  labels: Record<string, number>;
+  one_class: number | null;
+  lengths: Record<string, number>;
+  mean_length: number | null;
+  nonfinite: number;
+  constant: number;
+}
+
+/** One epoch of a split, over all ranks; shares are estimates from `compared` samples. */
+export interface DataEpoch {
+  attempt: number;
+  epoch: number;
+  samples: number;
+  batches: number;
+  complete: boolean;
+  compared: number;
+  repeated: number | null;
+  padding: number | null;
+  mean: number | null;
+  std: number | null;
+}
+
+/** The share of an evaluation split that a training split gave as well. */
+export interface DataOverlap {
+  training: string;
+  by: string;
+  share: number;
+  compared: number;
+  error: number;
+}
+
 /** The data of each event of /api/events, by the event's name. */
 export interface Events {
   ready: ReadyEvent;
@@ -647,6 +694,7 @@ export interface RunResponses {
   texts: EntryList;
   blobs: EntryList;
   experts: EntryList;
+  data: DataSplits;
   phases: EntryList;
   findings: EntryList;
   graph: EntryList;
@@ -664,6 +712,7 @@ export interface RunParams {
   texts: { readonly name?: string; readonly limit?: number; readonly offset?: number; readonly spread?: boolean; readonly rank?: number | "all" | readonly number[] };
   blobs: { readonly name?: string; readonly limit?: number; readonly offset?: number; readonly spread?: boolean; readonly rank?: number | "all" | readonly number[] };
   experts: { readonly name?: string; readonly limit?: number; readonly offset?: number; readonly spread?: boolean; readonly rank?: number | "all" | readonly number[] };
+  data: object;
   phases: { readonly name?: string; readonly limit?: number; readonly offset?: number; readonly spread?: boolean; readonly rank?: number | "all" | readonly number[] };
   findings: { readonly name?: string; readonly limit?: number; readonly offset?: number; readonly spread?: boolean };
   graph: { readonly name?: string; readonly limit?: number; readonly offset?: number; readonly spread?: boolean };

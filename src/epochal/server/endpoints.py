@@ -19,6 +19,7 @@ from epochal.records import LOG_KINDS
 from epochal.server import (
     changes,
     control,
+    data,
     downloads,
     entries,
     epochs,
@@ -264,6 +265,12 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     entries_endpoint("texts", _TEXTS, "text samples by step"),
     entries_endpoint("blobs", _BLOBS, "images and other files by step; bytes at `blob/{file}`"),
     entries_endpoint("experts", _EXPERTS, "the load of each expert of each layer, by step"),
+    run_endpoint(
+        "data",
+        data.DataSplits,
+        data.data_splits,
+        "splits of watched data loaders: epochs, repeats, overlaps, labels, padding and lengths",
+    ),
     entries_endpoint("phases", _PHASES, "the time of each phase of a step, by step"),
     entries_endpoint("findings", _FINDINGS, "findings of all ranks, by time"),
     entries_endpoint("graph", _GRAPH, "graphs of the model, by time"),

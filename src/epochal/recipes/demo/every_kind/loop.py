@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from epochal.recipes.demo.every_kind import story, timing
+from epochal.recipes.demo.every_kind.loading import loading_records
 from epochal.recipes.demo.every_kind.opening import opening_records
 from epochal.recipes.demo.every_kind.routing import routing_records
 from epochal.recipes.demo.every_kind.scribe import Scribe
@@ -95,6 +96,9 @@ def _write_figures(scribe: Scribe, told: Step, *, seed: int) -> None:
     at, step = scribe.at(told.seconds), told.step
     if step % 10 == 9:
         for record in routing_records(at, step, seed=seed):
+            scribe.write(record)
+    if (step + 1) % story.STEPS_PER_EPOCH == 0:
+        for record in loading_records(at, step, seed=seed):
             scribe.write(record)
     if (step + 1) % timing.PHASE_STEPS == 0:
         scribe.write(timing.phases_record(at, told, seed=seed))
