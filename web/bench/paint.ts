@@ -2,8 +2,8 @@
 
 import "../src/theme.css";
 import "../src/chart/chart.css";
-import { createLazyQueue, createLineChart, createSyncBus } from "../src/chart/index.ts";
-import type { LineChart, Series } from "../src/chart/index.ts";
+import { aggregate, createLazyQueue, createLineChart, createParallel, createSyncBus } from "../src/chart/index.ts";
+import type { LineChart, ParallelOptions, Series } from "../src/chart/index.ts";
 import { bucketed, lossCurve } from "../gallery/data.ts";
 
 export interface Bench {
@@ -17,11 +17,17 @@ export interface Bench {
   pan(durationMs: number): Promise<number>;
   /** Frames a second while a crosshair moves over all charts. */
   hover(durationMs: number): Promise<number>;
+  /** Charts of a sweep, its runs in groups of seeds with their mean and spread; milliseconds from the series to the paint. */
+  sweep(numRuns: number, numCharts: number): Promise<number>;
+  /** Frames a second while a brush moves over parallel coordinates of that many runs. */
+  brush(numRuns: number, durationMs: number): Promise<number>;
 }
 
 const NUM_CHARTS = 50;
 const NUM_SERIES = 10;
 const NUM_POINTS = 2000;
+const SWEEP_POINTS = 600;
+const SEEDS = 5;
 
 const root = document.querySelector<HTMLElement>("#charts")!;
 const bus = createSyncBus();
@@ -81,6 +87,31 @@ const bench: Bench = {
   pan: (durationMs) => frames(durationMs, (share) => {
     for (const chart of charts) chart.setRange({ min: share * 500, max: share * 500 + 1000 });
   }),
+  async sweep(numRuns, numCharts) {
+    const curves = Array.from({ length: numCharts * numRuns }, (_, seed) => lossCurve({ seed, num: SWEEP_POINTS }));
+    root.replaceChildren(...Array.from({ length: numCharts }, () => document.createElement("div")));
+    const start = performance.now();
+    [...root.children].forEach((place, chart) => {
+      const ofChart = curves.slice(chart * numRuns, (chart + 1) * numRuns);
+      const lines = Array.from({ length: Math.ceil(numRuns / SEEDS) }, (_, group): Series => {
+        const { x, mean, low, high } = aggregate(ofChart.slice(group * SEEDS, (group + 1) * SEEDS), "std");
+        return { id: `group-${group}`, label: `group ${group}`, slot: group, data: { kind: "raw", x, y: mean }, spread: { low, high } };
+      });
+      createLineChart(place as HTMLElement, { title: `metric ${chart}`, sync: bus }).setSeries(lines);
+    });
+    return (await painted()) - start;
+  },
+  async brush(numRuns, durationMs) {
+    root.replaceChildren(document.createElement("div"));
+    const axes = Array.from({ length: 8 }, (_, axis) => ({ name: `key ${axis}` }));
+    const items = Array.from({ length: numRuns }, (_, run) => ({ id: `run-${run}`, label: `run-${run}`, slot: run, values: axes.map((_name, axis) => ((run * 37 + axis * 101) % 997) / 997) }));
+    const options: ParallelOptions = { label: "Runs", axes, items, colorAxis: 7, brushes: new Map(), highlighted: null };
+    const chart = createParallel(root.children[0] as HTMLElement, options);
+    await painted();
+    const found = await frames(durationMs, (share) => chart.update({ ...options, brushes: new Map([[2, { low: share * 0.6, high: share * 0.6 + 0.3 }]]) }));
+    chart.destroy();
+    return found;
+  },
   hover: (durationMs) => frames(durationMs, (share) => bus.publish({ origin: Symbol("bench"), x: share * 1900 })),
 };
 
