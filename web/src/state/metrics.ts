@@ -65,8 +65,10 @@ const SPLIT_FROM = 25;
 export function sectionsOf(metrics: readonly Metric[], order: readonly string[] = []): readonly MetricSection[] {
   const groups = [...groupBy(metrics, ({ name }) => groupOf(name))];
   const at = (title: string): number => (order.includes(title) ? order.indexOf(title) : order.length);
+  // A training is read from its loss on.
+  const lossFirst = (members: readonly Metric[]): number => (members.some(({ role }) => role === "loss") ? 0 : 1);
   return groups
-    .sort(([one], [other]) => at(one) - at(other) || place(one) - place(other) || (one < other ? -1 : 1))
+    .sort(([one, ofOne], [other, ofOther]) => at(one) - at(other) || lossFirst(ofOne) - lossFirst(ofOther) || place(one) - place(other) || (one < other ? -1 : 1))
     .map(([title, members]) => sectionOf(title, title, [...members].sort(byName), title === PLAIN_GROUP ? 0 : title.length + 1));
 }
 
@@ -118,7 +120,8 @@ function place(title: string): number {
   if (first >= 0) return first - FIRST_GROUPS.length;
   if (title === PLAIN_GROUP) return 0;
   // How long epochs took is looked up; it is not what a training is about.
-  return 1 + LAST_GROUPS.indexOf(title) + (LAST_GROUPS.includes(title) ? 1 : 0);
+  if (title === "epoch") return 1.5;
+  return LAST_GROUPS.includes(title) ? 2 + LAST_GROUPS.indexOf(title) : 1;
 }
 
 const NUMERIC = new Intl.Collator("en", { numeric: true });

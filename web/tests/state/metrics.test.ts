@@ -68,3 +68,8 @@ test("how long something took comes after what was measured", () => {
   const [section] = sectionsOf(named("epoch/duration_s", "epoch/loss"));
   expect(section!.metrics.map(({ name }) => name)).toEqual(["epoch/loss", "epoch/duration_s"]);
 });
+
+test("the section with the loss comes first, and that of epoch times after what was logged", () => {
+  const metrics = metricsOf([detail(row("epoch/duration_s"), row("zeta/x"), row("val/loss", { role: "eval_loss" }), row("loss", { role: "loss" }), row("gpu/0/power"))]);
+  expect(sectionsOf(metrics).map(({ title }) => title)).toEqual(["metrics", "val", "zeta", "epoch", "gpu"]);
+});
