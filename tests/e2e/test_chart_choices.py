@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import epochal
+from epochal.exports.archive import write_archive
 from epochal.format import format_number
 from tests.e2e.browsing import OpenPage, Serve, download, until
 from tests.store.journals import Journal
@@ -135,3 +136,31 @@ def test_more_runs_than_lines_can_be_told_apart_are_quantiles_and_say_so(
     assert "median of 101 runs" in download(page, "loss", "SVG")
     page.get_by_role("button", name="newest").click()
     until(page, lambda: "all=1" not in page.url)
+
+
+@pytest.mark.parametrize(("kind", "smooth"), [("ema", "ema:0.8"), ("gaussian", None)])
+def test_an_archive_with_slices_smooths_within_a_hundredth_of_the_range_and_says_so(
+    tmp_path: Path, open_page: OpenPage, kind: str, smooth: str | None
+) -> None:
+    noise = np.random.default_rng(5).normal(size=6000)
+    loss = 3 * np.exp(-np.arange(6000) / 800) + 1 + 0.2 * noise
+    journal = Journal(tmp_path, "long")
+    for step in range(6000):
+        journal.add({"log": "metrics", "step": step, "m": {"loss": float(loss[step])}})
+    journal.add({"log": "finish", "status": "finished"})
+    archive = tmp_path / "long.html"
+    write_archive(tmp_path / "p" / "long", archive, budget_bytes=100_000)
+    page = open_page(archive.as_uri() + f"#panel=charts&smooth=0.8&smooth-as={kind}")
+    note = page.locator('[data-metric="loss"] .metric-coarse')
+    note.get_by_text("error below 1 %").wait_for()
+    raised = re.search(r"smoothed as (\S+) (\S+),", note.inner_text())
+    asked = smooth or (f"{raised[1]}:{raised[2]}" if raised else "")
+    values = epochal.load(tmp_path / "p" / "long").series("loss", smooth=asked).values
+    chart = page.locator('[data-metric="loss"] .chart-plot')
+    chart.focus()
+    for _ in range(12):
+        page.keyboard.press("ArrowRight")
+        said = re.match(r"step ([\d,]+), long ([\d.]+)", chart.locator("output").inner_text())
+        assert said is not None
+        off = abs(values[int(said[1].replace(",", ""))] - float(said[2]))
+        assert off < 0.01 * (loss.max() - loss.min())

@@ -34,6 +34,7 @@ _CONTENTS = {
     "findings": ".found-sentence >> text=was NaN at step 150",
     "log": ".log-text >> text=training begins",
     "config": ".tree-value >> text=65536",
+    "projects": ".projects tbody tr",
 }
 PANELS = {panel.id: _CONTENTS.get(panel.id, ".panel [data-title]") for panel in declared_panels()}
 
