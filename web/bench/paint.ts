@@ -105,10 +105,10 @@ const bench: Bench = {
     root.replaceChildren(document.createElement("div"));
     const axes = Array.from({ length: 8 }, (_, axis) => ({ name: `key ${axis}` }));
     const items = Array.from({ length: numRuns }, (_, run) => ({ id: `run-${run}`, label: `run-${run}`, slot: run, values: axes.map((_name, axis) => ((run * 37 + axis * 101) % 997) / 997) }));
-    const options: ParallelOptions = { label: "Runs", axes, items, colorAxis: 7, brushes: new Map(), highlighted: null };
+    const options: ParallelOptions = { label: "Runs", axes, items, colorAxis: 7, goal: "min", brushes: new Map(), highlighted: null };
     const chart = createParallel(root.children[0] as HTMLElement, options);
     await painted();
-    const found = await frames(durationMs, (share) => chart.update({ ...options, brushes: new Map([[2, { low: share * 0.6, high: share * 0.6 + 0.3 }]]) }));
+    const found = await frames(durationMs, (share) => chart.update({ ...options, brushes: new Map([[2, { range: [share * 0.6, share * 0.6 + 0.3] as const, names: [] }]]) }));
     chart.destroy();
     return found;
   },
