@@ -10,7 +10,7 @@ import pytest
 
 from epochal.cli.main import main
 from epochal.hub.ledger import Ledger
-from epochal.hub.limits import TokenBuckets
+from epochal.hub.limits import BURST, TokenBuckets
 from epochal.shipping.client import HubClient, HubError
 from epochal.shipping.worker import ship_now
 from tests.hub.hub_process import HubProcess
@@ -72,6 +72,36 @@ def test_guessing_tokens_is_slowed_down(hub: HubProcess) -> None:
     assert error.value.retry_after_s >= 1
 
 
+def test_guesses_behind_a_proxy_count_for_the_guesser(tmp_path: Path) -> None:
+    hub = HubProcess(tmp_path / "hub", "--trust", "127.0.0.0/8")
+    other = HubProcess(tmp_path / "other")
+    try:
+        for guess in range(25):
+            # What a client claims stands left of what the proxy adds.
+            said = {"x-forwarded-for": f"10.0.0.{guess}, 203.0.113.9"}
+            for one in (hub, other):
+                with pytest.raises(HubError) as error:
+                    one.client(f"ep_{guess}").request("GET", "/api/runs", headers=said)
+        assert error.value.status == 429  # without a trusted proxy, the header is a claim
+        neighbour = {"x-forwarded-for": "203.0.113.10"}
+        assert b'"rows"' in hub.client().request("GET", "/api/runs", headers=neighbour)
+        guesser = {"x-forwarded-for": "203.0.113.9"}
+        with pytest.raises(HubError) as error:
+            hub.client().request("GET", "/api/runs", headers=guesser)
+        assert error.value.status == 429
+    finally:
+        hub.stop()
+        other.stop()
+
+
+def test_many_runs_of_one_token_ship_at_once(hub: HubProcess, tmp_path: Path) -> None:
+    client = hub.client()
+    ship_now(record(tmp_path / "runs"), client)
+    run = client.get_json("/api/runs")["rows"][0]["id"]
+    for _ in range(BURST + 200):
+        client.state(run)
+
+
 def test_changes_are_in_the_audit_log(
     hub: HubProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,7 +136,7 @@ def test_a_bucket_refills() -> None:
     [
         (["--tls-cert", "x"], "--tls-cert and --tls-key belong together"),
         (["--tls-cert", "x", "--tls-key", "y"], "--tls-cert: there is no file x"),
-        (["--user-header", "X-User"], "--user-header and --trust belong together"),
+        (["--user-header", "X-User"], "--user-header needs --trust"),
         (["--user-header", "X-User", "--trust", "nonsense"], "--trust: 'nonsense'"),
     ],
 )

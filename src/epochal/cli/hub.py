@@ -42,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="ADDRESS",
         action="append",
         default=[],
-        help="address or network of that proxy, such as 10.0.0.1 or 10.0.0.0/24",
+        help="address or network of a proxy, such as 10.0.0.1, whose X-Forwarded-For names clients",
     )
     parser.add_argument(
         "--user-role",
@@ -130,8 +130,8 @@ def _proxy(args: argparse.Namespace) -> TrustedProxy | None:
 
     if args.user_header is None and not args.trust:
         return None
-    if args.user_header is None or not args.trust:
-        raise UsageError("--user-header and --trust belong together.")
+    if not args.trust:
+        raise UsageError("--user-header needs --trust: the address of the proxy that sets it.")
     try:
         networks = tuple(ipaddress.ip_network(one, strict=False) for one in args.trust)
     except ValueError as error:

@@ -10,11 +10,16 @@ from collections.abc import Callable, Hashable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from epochal.server.access import TrustedProxy, address_of
 from epochal.server.responses import error_response
 
-# A companion asks once a second, a page with sixty charts some dozen times at once.
+# A page with sixty charts asks some dozen times at once.
 REQUESTS_PER_S = 100.0
 BURST = 500
+# A run sends about two requests a second, and a cluster may have one token and one address.
+SHIPPING_PER_S = 5000.0
+SHIPPING_BURST = 20_000
+_SHIPPING_PATHS = "/api/hub/"
 FAILURES_PER_S = 0.2
 FAILURES_BURST = 20
 _MOST_KEPT = 10_000
@@ -55,7 +60,7 @@ class LimitMiddleware:
     """Answers 429 to a sender that asks too often, and to an address that guesses tokens.
 
     A sender is who its token says, so machines behind one address do not share a limit; requests
-    without a token count by address.
+    without a token count by address. A trusted proxy says whose address it forwards.
     """
 
     def __init__(
@@ -64,8 +69,11 @@ class LimitMiddleware:
         *,
         requests: TokenBuckets | None = None,
         failures: TokenBuckets | None = None,
+        proxy: TrustedProxy | None = None,
     ) -> None:
         self._app = app
+        self._proxy = proxy
+        self._shipping = TokenBuckets(SHIPPING_PER_S, SHIPPING_BURST)
         self._requests = requests or TokenBuckets(REQUESTS_PER_S, BURST)
         self._failures = failures or TokenBuckets(FAILURES_PER_S, FAILURES_BURST)
 
@@ -74,15 +82,17 @@ class LimitMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        address = scope["client"][0] if scope.get("client") else ""
+        address = address_of(scope) if self._proxy is None else self._proxy.client(scope)
         sender = (address, _token_of(scope))
-        wait_s = max(self._requests.wait_s(sender), self._failures.wait_s(address))
+        is_shipping = scope["path"].startswith(_SHIPPING_PATHS)
+        requests = self._shipping if is_shipping else self._requests
+        wait_s = max(requests.wait_s(sender), self._failures.wait_s(address))
         if wait_s > 0:
             headers = {"retry-after": str(math.ceil(wait_s))}
             sentence = f"too many requests: try again in {math.ceil(wait_s)} s."
             await error_response(429, sentence, headers=headers)(scope, receive, send)
             return
-        self._requests.spend(sender)
+        requests.spend(sender)
 
         async def watched(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] == 401:

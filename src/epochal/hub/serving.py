@@ -67,7 +67,7 @@ def create_hub(
     app = replace(whole, asgi=AuditMiddleware(parts, ledger), close_streams=parts.close_streams)
     access = Access(hosts=server.names, port=server.port, find=find, proxy=proxy)
     guarded = with_access(app, access)
-    return replace(guarded, asgi=LimitMiddleware(guarded.asgi))
+    return replace(guarded, asgi=LimitMiddleware(guarded.asgi, proxy=proxy))
 
 
 def serve_hub(

@@ -71,28 +71,44 @@ OWNER = Principal("owner")
 
 @dataclass(frozen=True, slots=True)
 class TrustedProxy:
-    """A proxy that signs people in, and names them in a header of each request.
+    """A proxy that says who sends a request: the address, and with ``header`` the person.
 
-    The header counts only in requests from ``networks``: from anywhere else it is anybody's claim.
+    Headers count only in requests from ``networks``: from anywhere else they are anybody's claim.
     """
 
-    header: str
+    header: str | None
     networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]
     role: Role = "read"
 
     def user(self, scope: Scope, headers: Headers) -> Principal | None:
         """Who the proxy says it is; None without the header, or from another address."""
-        name = headers.get(self.header, "").strip()
-        client = scope.get("client")
-        if not name or client is None or len(headers.getlist(self.header)) != 1:
+        if self.header is None or len(headers.getlist(self.header)) != 1:
             return None
-        try:
-            address = ipaddress.ip_address(client[0])
-        except ValueError:
-            return None
-        if not any(address in network for network in self.networks):
+        name = headers[self.header].strip()
+        if not name or not self._is_trusted(address_of(scope)):
             return None
         return Principal(name[:_MAX_USER], self.role)
+
+    def client(self, scope: Scope) -> str:
+        """The address that a request comes from, behind this proxy or not."""
+        address = address_of(scope)
+        said = ",".join(Headers(scope=scope).getlist("x-forwarded-for")).split(",")
+        # Each proxy appends whom it heard: what stands left of the first stranger is its claim.
+        while self._is_trusted(address) and said:
+            address = said.pop().strip() or address
+        return address
+
+    def _is_trusted(self, address: str) -> bool:
+        try:
+            parsed = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        return any(parsed in network for network in self.networks)
+
+
+def address_of(scope: Scope) -> str:
+    """The address of who is connected."""
+    return str(scope["client"][0]) if scope.get("client") else ""
 
 
 @dataclass(frozen=True, slots=True)
