@@ -35,7 +35,7 @@ function Projects({ page }: PanelProps): JSX.Element {
       <p class="card-note">{chosen === null ? "All projects are in view; choose one, or tick several." : `In view: ${chosen.join(", ")}. `}
         {chosen !== null && <button type="button" class="link" onClick={() => show(page, null)}>All projects</button>}
       </p>
-      <div class="projects" role="region" aria-label="Projects" tabIndex={0}>
+      <div class="projects" role="region" aria-label="Projects" data-title="Projects" tabIndex={0}>
         <table>
           <thead>
             <tr><th scope="col"><span class="sr">In view</span></th><th scope="col">project</th><th scope="col">runs</th><th scope="col">live</th><th scope="col">failed</th><th scope="col">open findings</th>
