@@ -583,7 +583,6 @@ export interface WhyTable {
   noise: number;
   worse: "left" | "right" | null;
   parted_at: number | null;
-  met_at: number | null;
   verdict: "explained" | "noise" | "same" | "several" | "unexplained" | "weak";
   sentence: string;
   differences: WhyDifference[];

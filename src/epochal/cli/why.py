@@ -68,8 +68,6 @@ def _lines(found: Why, *, with_all: bool) -> Iterator[str]:
     for name, side in zip(names, (found.left, found.right), strict=True):
         value = format_number(side.value)
         yield f"  {name:<{longest}}  {found.metric} {value} at {found.x} {side.at:,.0f}"
-    if found.met_at is not None:
-        yield f"  The curves meet again at {found.x} {found.met_at:,.0f}."
     for kind, title in _TITLES.items():
         of_kind = [one for one in found.differences if one.kind == kind]
         shown = [one for one in of_kind if with_all or one.score >= _LEAST_SCORE]

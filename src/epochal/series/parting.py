@@ -1,11 +1,12 @@
 """Where two curves part beyond their noise, and how far apart they end.
 
 The difference of the curves is taken at the points of the sparser one, and cut into at most
-``MOST_BLOCKS`` blocks. A block is apart if its mean difference is above ``BEYOND`` standard errors
-and above ``LEAST_SHARE`` of the level. The standard error comes from local scatter: second
-differences of the points, which a trend does not change, and the scatter around a line, which
-finds noise that lasts several points. The curves part at the first of three blocks in sequence
-that are apart on the same side; the last blocks need no followers.
+``MOST_BLOCKS`` blocks. A block is apart if its mean difference is above three standard errors and
+above ``LEAST_SHARE`` of the level. The standard error comes from local scatter: second
+differences of points, which a trend does not change. Noise that lasts many points, as in averaged
+losses, is found by the scatter of points around a line and by second differences of block means.
+The curves part for good at the block from which on most blocks are apart on the side of the last
+three, and none on the other side. Ends have to differ by ``BEYOND`` standard errors.
 """
 
 from __future__ import annotations
@@ -24,8 +25,14 @@ BEYOND = 4.0
 LEAST_SHARE = 0.005
 # With too few points for scatter, only differences that nobody doubts count.
 _UNKNOWN_SHARE = 0.05
-_IN_SEQUENCE = 3
+_MOST_OF = 0.6
+_FEWEST_LAST = 2
+# Blocks have to agree with each other, so each needs less.
+_BEYOND_IN_A_BLOCK = 3.0
+_LAST_BLOCKS = 3
 _POINTS_IN_A_BLOCK = 3
+_BLOCKS_NEAR = 5
+_MOST_END_BLOCKS = 10
 _END_SHARE = 0.05
 _MOST_END_POINTS = 200
 _NEIGHBOURS = 7
@@ -46,17 +53,11 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """Where curves part (None if they do not), and where they meet again for good."""
+    """The steps that both curves have, and where they part for good; None if they do not."""
 
     first: float
     last: float
     parted_at: float | None
-    met_at: float | None
-
-    @property
-    def is_apart(self) -> bool:
-        """Whether the curves are apart at the last step that both have."""
-        return self.parted_at is not None and self.met_at is None
 
 
 def end_of(curve: Points) -> End:
@@ -67,8 +68,12 @@ def end_of(curve: Points) -> End:
     taken = int(np.clip(size * _END_SHARE, 1, _MOST_END_POINTS))
     values = curve.values[-taken:]
     values = values[np.isfinite(values)]
-    near = curve.values[-max(_NEIGHBOURS, taken) :]
-    error = _standard_error(values, near[np.isfinite(near)])
+    known = curve.values[np.isfinite(curve.values)]
+    error = _standard_error(values, known[-max(_NEIGHBOURS, taken) :])
+    num_blocks = min(_MOST_END_BLOCKS, known.size // taken)
+    means = known[known.size - num_blocks * taken :].reshape(num_blocks, taken).mean(axis=1)
+    if means.size >= 4:
+        error = max(error, _scatter(means))
     return End(float(values.mean()), error, float(curve.at[-1]))
 
 
@@ -95,8 +100,11 @@ def parting(left: Points, right: Points, goal: Goal | None) -> Parting | None:
     level = np.maximum(np.abs(values[0]), np.abs(values[1]))
     num_blocks = at.size if at.size <= MOST_BLOCKS else at.size // _POINTS_IN_A_BLOCK
     edges = np.linspace(0, at.size, min(MOST_BLOCKS, num_blocks) + 1).astype(np.intp)
-    pairs = itertools.pairwise(edges.tolist())
-    sides = np.array([_side(difference, level, *pair) for pair in pairs])
+    pairs = list(itertools.pairwise(edges.tolist()))
+    means = np.array([difference[start:stop].mean() for start, stop in pairs])
+    sides = np.array(
+        [_side(difference, level, means, place, *pair) for place, pair in enumerate(pairs)]
+    )
     return _parting(at, edges, sides, float(low), float(high))
 
 
@@ -111,7 +119,9 @@ def _values_on(curve: Points, at: Floats, goal: Goal | None) -> Floats:
     return np.where(known[place], values, worst)
 
 
-def _side(difference: Floats, level: Floats, start: int, stop: int) -> int:
+def _side(
+    difference: Floats, level: Floats, means: Floats, place: int, start: int, stop: int
+) -> int:
     """1 or -1 where the left curve is above or below in a block, 0 where that is noise."""
     inside = difference[start:stop]
     if not np.isfinite(inside).all():
@@ -119,22 +129,26 @@ def _side(difference: Floats, level: Floats, start: int, stop: int) -> int:
     missing = max(0, _NEIGHBOURS - inside.size)
     near = difference[max(0, start - (missing + 1) // 2) : stop + (missing + 1) // 2]
     error = _standard_error(inside, near[np.isfinite(near)])
+    around = means[max(0, place - _BLOCKS_NEAR) : place + _BLOCKS_NEAR + 1]
+    around = around[np.isfinite(around)]
+    if around.size >= 4:
+        error = max(error, _scatter(around))
     mean = float(inside.mean())
-    limit = _limit(error, float(level[start:stop].mean()))
+    limit = _limit(error, float(level[start:stop].mean()), _BEYOND_IN_A_BLOCK)
     return int(np.sign(mean)) if abs(mean) > limit else 0
 
 
-def _limit(error: float, level: float) -> float:
+def _limit(error: float, level: float, beyond: float = BEYOND) -> float:
     if math.isnan(error):
         return _UNKNOWN_SHARE * level
-    return max(BEYOND * error, LEAST_SHARE * level)
+    return max(beyond * error, LEAST_SHARE * level)
 
 
 def _standard_error(values: Floats, near: Floats) -> float:
     """Of the mean of values, from the scatter of points near them; nan with too few points."""
     if near.size < 4:
         return math.nan
-    scatter = float(np.median(np.abs(np.diff(near, 2)))) * _MAD / math.sqrt(6)
+    scatter = _scatter(near)
     if values.size < _NEIGHBOURS:
         return scatter / math.sqrt(values.size)
     place = np.arange(values.size, dtype=np.float64)
@@ -145,19 +159,20 @@ def _standard_error(values: Floats, near: Floats) -> float:
     return max(scatter, around) / math.sqrt(max(1.0, values.size / lasting))
 
 
+def _scatter(values: Floats) -> float:
+    """The deviation of values from a smooth course."""
+    return float(np.median(np.abs(np.diff(values, 2)))) * _MAD / math.sqrt(6)
+
+
 def _parting(
     at: Floats, edges: np.ndarray, sides: np.ndarray, first: float, last: float
 ) -> Parting:
+    side, size = np.sign(sides[-_LAST_BLOCKS:].sum()), sides.size
     parted = None
-    for index, side in enumerate(sides):
-        following = sides[index : index + _IN_SEQUENCE]
-        if side and (following == side).all():
-            parted = index
+    for index in range(size - 1, -1, -1):
+        if not side or sides[index] == -side:
             break
-    if parted is None:
-        return Parting(first, last, None, None)
-    parted_at = float(at[edges[parted]])
-    if sides[-1]:
-        return Parting(first, last, parted_at, None)
-    last_apart = int(np.flatnonzero(sides)[-1])
-    return Parting(first, last, parted_at, float(at[edges[last_apart + 1]]))
+        is_long = size - index >= min(_FEWEST_LAST, size)
+        if sides[index] and is_long and (sides[index:] == side).mean() >= _MOST_OF:
+            parted = index
+    return Parting(first, last, None if parted is None else float(at[edges[parted]]))

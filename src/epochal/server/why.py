@@ -80,7 +80,6 @@ class WhyTable(msgspec.Struct, frozen=True):
     noise: float
     worse: Literal["left", "right"] | None
     parted_at: float | None
-    met_at: float | None
     verdict: Literal["same", "noise", "explained", "several", "weak", "unexplained"]
     sentence: str
     differences: list[WhyDifference]
@@ -137,7 +136,6 @@ def why_row(found: Why) -> WhyTable:
         noise=found.noise,
         worse=found.worse,
         parted_at=found.parted_at,
-        met_at=found.met_at,
         verdict=found.verdict,
         sentence=found.sentence,
         differences=[

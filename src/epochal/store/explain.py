@@ -173,7 +173,7 @@ class _Explanation:
         found = self._by_elimination(_merged(found))
         found = [*found, *self._findings()]
         found.sort(key=lambda one: (one.kind == "symptom", -one.score))
-        parted = self._parting or Parting(math.nan, math.nan, None, None)
+        parted = self._parting or Parting(math.nan, math.nan, None)
         differing = {one.area for one in found}
         equal = tuple(area for area in FACT_AREAS if self._has(area) and area not in differing)
         unknown = tuple(area for area in FACT_AREAS if not self._has(area))
@@ -187,7 +187,6 @@ class _Explanation:
             noise=self._noise,
             worse=self._worse(),
             parted_at=parted.parted_at,
-            met_at=parted.met_at,
             repeats=self._project.repeats,
             verdict="same",
             sentence="",

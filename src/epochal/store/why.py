@@ -86,7 +86,6 @@ class Why:
     noise: float
     worse: Literal["left", "right"] | None
     parted_at: float | None
-    met_at: float | None
     repeats: RepeatSpread | None
     verdict: Verdict
     sentence: str

@@ -33,8 +33,8 @@ export function WhyView({ page }: { readonly page: Page }): JSX.Element {
   return (
     <>
       <div class="pane-bar">
-        <RunSelect title="Run" value={own} choices={choices} onChange={(id) => (left.value = id)} />
-        <RunSelect title="against" value={other} choices={[{ id: "", label: "its group or project" }, ...choices]} onChange={(id) => (right.value = id === "" ? GROUP : id)} />
+        <RunSelect title="Run" label="Run to explain" value={own} choices={choices} onChange={(id) => (left.value = id)} />
+        <RunSelect title="against" label="Compared with" value={other} choices={[{ id: "", label: "its group or project" }, ...choices]} onChange={(id) => (right.value = id === "" ? GROUP : id)} />
         <MetricSelect page={page} value={metric} onChange={setMetric} />
       </div>
       {problem !== null && <p class="metric-problem" role="status">{problem}</p>}
@@ -57,17 +57,18 @@ export function chosenPair(left: string, right: string, rows: readonly RunRow[],
 
 interface RunSelectProps {
   readonly title: string;
+  readonly label: string;
   readonly value: string;
   readonly choices: readonly { readonly id: string; readonly label: string }[];
   readonly onChange: (id: string) => void;
 }
 
-function RunSelect({ title, value, choices, onChange }: RunSelectProps): JSX.Element {
+function RunSelect({ title, label, value, choices, onChange }: RunSelectProps): JSX.Element {
   return (
     <label class="column-select">
       <span class="slider-label">{title}</span>
-      <select class="select" value={value} onChange={(event) => onChange(event.currentTarget.value)}>
-        {choices.map(({ id, label }) => <option key={id} value={id}>{label}</option>)}
+      <select class="select" aria-label={label} value={value} onChange={(event) => onChange(event.currentTarget.value)}>
+        {choices.map((one) => <option key={one.id} value={one.id}>{one.label}</option>)}
       </select>
     </label>
   );
@@ -142,10 +143,9 @@ function textClass(text: string): string {
 }
 
 /** What was compared without a difference, and what could not be. */
-export function restText({ equal, unknown, met_at: metAt, x, noise }: WhyTable): string {
+export function restText({ equal, unknown, noise }: WhyTable): string {
   return [
     `A gap up to ${formatNumber(noise)} is noise.`,
-    ...(metAt === null ? [] : [`The curves meet again at ${x} ${formatWhole(metAt)}.`]),
     ...(equal.length > 0 ? [`Equal: ${equal.join(", ")}.`] : []),
     ...(unknown.length > 0 ? [`Not recorded on both sides: ${unknown.join(", ")}.`] : []),
   ].join(" ");
