@@ -1,0 +1,255 @@
+"""Shipping when the way between machine and hub, or one of both, is not as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import http.server
+import json
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import epochal
+from epochal.journal.layout import RunFolder
+from epochal.shipping.client import HubClient
+from epochal.shipping.fetching import fetch_run
+from epochal.shipping.shipper import BandwidthLimit, Shipper
+from epochal.shipping.worker import ShippingWorker, ship_now
+from tests.hub.hub_process import HubProcess
+from tests.hub.test_shipping import journal, record, wait_until
+
+
+class Wire:
+    """A TCP proxy to a hub that can be cut and mended; it drops connections in mid-request."""
+
+    def __init__(self, port: int, *, most_bytes: int | None = None) -> None:
+        self._to, self._most_bytes = port, most_bytes
+        self._open: list[socket.socket] = []
+        self.is_cut = False
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        self.is_cut = True
+        for one in self._open:
+            _close(one)
+
+    def close(self) -> None:
+        self.cut()
+        _close(self._listening)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listening.accept()
+            except OSError:
+                return
+            if self.is_cut:
+                _close(near)
+                continue
+            far = socket.create_connection(("127.0.0.1", self._to))
+            self._open += [near, far]
+            for pair in ((near, far), (far, near)):
+                threading.Thread(target=self._copy, args=pair, daemon=True).start()
+
+    def _copy(self, source: socket.socket, target: socket.socket) -> None:
+        num_bytes = 0
+        try:
+            while data := source.recv(4096):
+                num_bytes += len(data)
+                if self._most_bytes is not None and num_bytes > self._most_bytes:
+                    break
+                target.sendall(data)
+        except OSError:
+            pass
+        _close(source)
+        _close(target)
+
+
+def _close(one: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
+    one.close()
+
+
+@pytest.fixture
+def wire(hub: HubProcess) -> Iterator[Wire]:
+    between = Wire(hub.port)
+    yield between
+    between.close()
+
+
+def test_a_run_arrives_whole_over_a_network_that_was_cut(
+    hub: HubProcess, wire: Wire, tmp_path: Path
+) -> None:
+    run = epochal.init("p", "a", dir=tmp_path / "runs", companion=False, console=False)
+    run.log({"loss": 0.0}, step=0)
+    folder = RunFolder(run.dir)
+    worker = ShippingWorker(folder, HubClient(wire.url, hub.token, timeout_s=5))
+    worker.start()
+    wait_until(lambda: worker.num_lines > 0)
+    wire.cut()
+    for step in range(1, 200):
+        run.log({"loss": float(step)}, step=step)
+    wait_until(lambda: worker.error is not None)
+    wire.is_cut = False
+    run.finish()
+    worker.finish()
+    assert worker.join(60)
+    assert worker.is_complete
+    assert journal(RunFolder(hub.root / "p" / "a")) == journal(folder)
+
+
+def test_a_connection_that_drops_every_few_thousand_bytes_still_delivers(
+    hub: HubProcess, tmp_path: Path
+) -> None:
+    folder = record(tmp_path / "runs", steps=300)
+    drops = Wire(hub.port, most_bytes=6000)
+    try:
+        client = HubClient(drops.url, hub.token, timeout_s=5)
+        ship_now(folder, client, tries=20, pause_s=0.05)
+        client.close()
+    finally:
+        drops.close()
+    assert journal(RunFolder(hub.root / "p" / "a")) == journal(folder)
+
+
+def test_a_hub_restored_from_a_backup_gets_what_a_live_companion_has(
+    hub: HubProcess, tmp_path: Path
+) -> None:
+    run = epochal.init("p", "a", dir=tmp_path / "runs", companion=False, console=False)
+    run.log({"loss": 0.0}, step=0)
+    folder, there = RunFolder(run.dir), hub.root / "p" / "a"
+    worker = ShippingWorker(folder, hub.client())
+    worker.start()
+    wait_until(lambda: worker.num_lines > 0)
+    shutil.copytree(there, tmp_path / "backup")
+    for step in range(1, 50):
+        run.log({"loss": float(step)}, step=step)
+    wait_until(lambda: worker.num_lines > 40)
+    shutil.rmtree(there)  # under the running hub
+    shutil.copytree(tmp_path / "backup", there)
+    for step in range(50, 60):
+        run.log({"loss": float(step)}, step=step)
+    run.finish()
+    worker.finish()
+    assert worker.join(60)
+    assert worker.is_complete
+    assert journal(RunFolder(there)) == journal(folder)
+
+
+def test_a_laptop_that_slept_for_a_week_goes_on_where_it_was(
+    hub: HubProcess, tmp_path: Path
+) -> None:
+    run = epochal.init("p", "a", dir=tmp_path / "runs", companion=False, console=False)
+    run.log({"loss": 0.0}, step=0)
+    now = [1000.0]
+    folder = RunFolder(run.dir)
+    shipper = Shipper(folder, hub.client(), clock=lambda: now[0])
+    shipper.ship()
+    sent = shipper.num_lines
+    hub.kill()  # the connection is dead when the lid is opened, and the clock has jumped
+    hub.start()
+    now[0] += 7 * 86_400
+    run.log({"loss": 1.0}, step=1)
+    while not shipper.ship():
+        pass
+    assert shipper.num_lines == sent + 1
+    now[0] -= 30 * 86_400  # the clock was set right
+    run.finish()
+    while not shipper.ship():
+        pass
+    assert journal(RunFolder(hub.root / "p" / "a")) == journal(folder)
+
+
+def test_a_rate_is_kept_on_average(hub: HubProcess, tmp_path: Path) -> None:
+    folder = record(tmp_path / "runs", steps=400)
+    num_bytes = sum(map(len, journal(folder).values()))
+    slept: list[float] = []
+    limit = BandwidthLimit(1000.0, clock=lambda: sum(slept), sleep=slept.append)
+    shipper = Shipper(folder, hub.client(), limit=limit)
+    while not shipper.ship():
+        pass
+    limit.wait(0)
+    assert sum(slept) >= num_bytes / 1000.0
+
+
+def test_the_rate_of_the_settings_slows_the_companion_down(
+    hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EPOCHAL_HUB", hub.url)
+    monkeypatch.setenv("EPOCHAL_HUB_TOKEN", hub.token)
+    monkeypatch.setenv("EPOCHAL_GRACE", "1")
+    monkeypatch.setenv("EPOCHAL_HUB_RATE", "1")  # a byte a second: the second batch never comes
+    run = epochal.init("p", "slow", dir=tmp_path / "runs", console=False, companion=True)
+    run.log({"loss": 0.0}, step=0)
+    there = hub.root / "p" / "slow" / "journal"
+    wait_until(lambda: there.is_dir() and any(there.iterdir()))
+    first = sum(path.stat().st_size for path in there.iterdir())
+    for step in range(1, 100):
+        run.log({"loss": 1.0}, step=step)
+    run.finish()
+    assert sum(path.stat().st_size for path in there.iterdir()) == first
+
+
+class NewerHub(http.server.BaseHTTPRequestHandler):
+    """Forwards to a hub; adds unknown keys to each JSON object, as another version would."""
+
+    port = 0
+    protocol_version = "HTTP/1.1"
+
+    def _forward(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length", "0")))
+        headers = {k: v for k, v in self.headers.items() if k.lower() != "content-length"}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection.request(self.command, self.path, body=_newer(body), headers=headers)
+        response = connection.getresponse()
+        answer = _newer(response.read())
+        connection.close()
+        self.send_response(response.status)
+        self.send_header("content-length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    do_GET = do_PUT = do_POST = _forward  # noqa: N815 - the names that http.server calls
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def _newer(body: bytes) -> bytes:
+    try:
+        value = json.loads(body)
+    except ValueError:
+        return body
+    if not isinstance(value, dict):
+        return body
+    for part in value.get("parts", {}).values():
+        part["newer"] = 1
+    # What an older side does not send, and what a newer side adds.
+    value.pop("live", None)
+    return json.dumps({**value, "newer": {"a": [1]}}).encode()
+
+
+def test_either_side_may_be_of_another_version(hub: HubProcess, tmp_path: Path) -> None:
+    folder = record(tmp_path / "runs")
+    handler = type("Handler", (NewerHub,), {"port": hub.port})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    client = HubClient(f"http://127.0.0.1:{server.server_port}", hub.token)
+    try:
+        ship_now(folder, client)
+        run_id = epochal.load(folder.path).info.id
+        back = fetch_run(client, run_id, tmp_path / "back")
+    finally:
+        client.close()
+        server.shutdown()
+        server.server_close()
+    assert journal(RunFolder(hub.root / "p" / "a")) == journal(folder) == journal(back)
