@@ -52,6 +52,7 @@ class Receiving:
         return [
             Route(run, _answering(self.register), methods=["PUT"]),
             Route(run, _answering(self.state), methods=["GET"]),
+            Route("/api/hub/launches/{launch_id}", _answering(self.launched), methods=["GET"]),
             Route(part, _answering(self.append), methods=["POST"]),
             Route(part, _answering(self.lines), methods=["GET"]),
             Route(f"{run}/labels", _answering(self.put_labels), methods=["PUT"]),
@@ -86,6 +87,14 @@ class Receiving:
         """``GET …/{run_id}``: what is here of a run."""
         run_id = self._allowed(request, "read")
         return _json(await asyncio.to_thread(self._inbox.state, run_id))
+
+    async def launched(self, request: Request) -> Response:
+        """``GET …/launches/{launch_id}?project=P&age=S``: the run that rank 0 of a launch sends."""
+        project = request.query_params.get("project", "")
+        _check(principal_of(request), "write", project)
+        launch_id, age_s = request.path_params["launch_id"], _number(request, "age")
+        run_id = await asyncio.to_thread(self._inbox.launched, launch_id, project, age_s=age_s)
+        return _json({"run": run_id})
 
     async def append(self, request: Request) -> Response:
         """``POST …/parts/{stem}?first=N``: lines of a part; answers how many are on the disk."""

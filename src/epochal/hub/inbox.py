@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import os
 import threading
+import time
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -40,6 +41,8 @@ from epochal.shipping.protocol import (
 )
 
 _MAX_NAME = 200
+# Rank 0 may start so much earlier than the other ranks of its launch.
+_LAUNCH_SLACK_S = 600.0
 _MAX_LIVE_BYTES = 1 << 20
 _MAX_FILE_BYTES = 8 << 30
 _READ_BYTES = 1 << 20
@@ -136,6 +139,27 @@ class Inbox:
                 raise ConflictError(f"the run {run_id} belongs to the project {run.project!r}.")
             self._update_identity(run, checked)
         return self.state(run_id)
+
+    def launched(self, launch_id: str, project: str, *, age_s: float) -> str:
+        """The run of rank 0 of a launch that began so long ago; ids of launches come again.
+
+        ``run.json`` was written when that attempt began, so an older file is of another launch.
+        """
+        since = time.time() - age_s - _LAUNCH_SLACK_S
+        with self._lock:
+            places = dict(self._known_places())
+        found: list[tuple[float, str]] = []
+        for run_id, place in places.items():
+            with contextlib.suppress(OSError, FormatError):
+                written = (place / "run.json").stat().st_mtime
+                if written < since:
+                    continue
+                identity = read_json(place / "run.json")
+                if (identity.get("launch_id"), identity.get("project")) == (launch_id, project):
+                    found.append((written, run_id))
+        if not found:
+            raise UnknownRunError(f"no run of the launch {launch_id!r} is here.")
+        return max(found)[1]
 
     def state(self, run_id: str) -> RunState:
         """What is here of a run."""

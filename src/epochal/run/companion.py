@@ -34,8 +34,12 @@ def start_companion(
 
     It works in another folder, so it gets the settings in its environment and reads no file.
     """
+    if launch.local_rank != 0:
+        return
     # A rank that found no rank 0 writes aside; its files move, and nobody is to hold on to them.
-    if launch.local_rank != 0 or not recorder.folder.identity.exists():
+    if not recorder.folder.identity.exists():
+        if settings.hub is not None:
+            _ship_aside(recorder, settings)
         return
     beside = CompanionProcess(
         recorder,
@@ -50,6 +54,26 @@ def start_companion(
     recorder.ending.after_finish.add(
         beside.wait_for_sinks
     )  # last: it may take all the time that is left
+
+
+def _ship_aside(recorder: Recorder, settings: Settings) -> None:
+    """Start the process that sends what this node writes to the hub, into the run of rank 0."""
+    try:
+        _Companion(
+            [
+                *(sys.executable, "-W", "ignore", "-m", "epochal.shipping.aside"),
+                *(str(recorder.folder.path), "--parent", str(os.getpid())),
+                *("--grace", repr(float(settings.grace_s))),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=recorder.folder.path.anchor,
+            env={**child_environment(Path(__file__).parents[2]), **settings_environment(settings)},
+            start_new_session=True,
+        )
+    except OSError as error:
+        recorder.console.notice(f"nothing is sent to the hub from this node: {error}.")
 
 
 class CompanionProcess:

@@ -155,6 +155,20 @@ class HubClient:
         """What the hub has of a run."""
         return self._json("GET", protocol_path(run_id), RunState)
 
+    def launched(self, launch_id: str, project: str, *, age_s: float) -> str:
+        """The id of the run that rank 0 of a launch ships; its launch began so long ago.
+
+        Raises ``HubError`` without a status while the hub knows none: it may come.
+        """
+        query = urlencode({"project": project, "age": int(age_s)})
+        path = f"/api/hub/launches/{quote(launch_id, safe='')}?{query}"
+        try:
+            return str(self.get_json(path).get("run", ""))
+        except HubError as error:
+            if error.status != 404:
+                raise
+            raise HubError(f"rank 0 of {launch_id} has sent nothing to {self.url} yet.") from error
+
     def lines(self, run_id: str, stem: str, *, first: int) -> bytes:
         """Lines of a part from an ordinal on, about as many as one request holds."""
         return self.request("GET", f"{protocol_path(run_id)}/parts/{quote(stem)}?first={first}")

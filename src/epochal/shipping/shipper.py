@@ -25,6 +25,7 @@ from epochal.shipping.protocol import (
     MAX_LINES_BYTES,
     FileKind,
     PartState,
+    RunState,
     is_file_name,
 )
 
@@ -82,6 +83,7 @@ class Shipper:
         self._clock = clock
         self._run_id: str | None = None
         self._identity_seen: tuple[int, int] | None = None
+        self._is_forgotten = False
         self._sent: dict[str, _Sent] = {}
         self._files: dict[FileKind, set[str]] = {"segments": set(), "blobs": set()}
         self._live_due_s = self._labels_due_s = 0.0
@@ -112,28 +114,38 @@ class Shipper:
 
     def _register(self) -> None:
         """Say who the run is, at first and whenever that changes; take note of what is there."""
+        state = self._registered()
+        if state is None:
+            return
+        self._sent.clear()
+        self.conflicts.clear()
+        for name in self._folder.parts():
+            self._find_place(name, state.parts.get(self._stem(name), PartState(0)))
+        self._files["segments"] = set(state.segments)
+        self._files["blobs"] = set(state.blobs)
+
+    def _registered(self) -> RunState | None:
+        """What the hub has of the run; None when that was asked before and nothing has changed."""
         try:
             status = self._folder.identity.stat()
         except FileNotFoundError:
             raise HubError(f"{self._folder.path} has no run.json yet.") from None
         seen = (status.st_mtime_ns, status.st_size)
-        if self._identity_seen == seen:
-            return
+        if self._identity_seen == seen and not self._is_forgotten:
+            return None
         identity = read_json(self._folder.identity)
         run_id = str(identity.get("id", ""))
         state = self._client.register(run_id, identity)
-        self._run_id = run_id
-        self._sent.clear()
-        self.conflicts.clear()
-        for name in self._folder.parts():
-            self._find_place(name, state.parts.get(name.stem, PartState(0)))
-        self._files["segments"] = set(state.segments)
-        self._files["blobs"] = set(state.blobs)
-        self._identity_seen = seen
+        self._run_id, self._identity_seen, self._is_forgotten = run_id, seen, False
+        return state
+
+    def _stem(self, name: PartName) -> str:
+        """What a part is called on the hub."""
+        return name.stem
 
     def forget(self) -> None:
         """Ask the hub again what it has: it may have been restored from an older copy."""
-        self._identity_seen = None
+        self._is_forgotten = True
 
     # -- parts ------------------------------------------------------------------------------------
 
@@ -176,7 +188,7 @@ class Shipper:
     def _append(self, name: PartName, *, first: int, lines: bytes) -> int:
         assert self._run_id is not None
         try:
-            return self._client.append(self._run_id, name.stem, first=first, lines=lines)
+            return self._client.append(self._run_id, self._stem(name), first=first, lines=lines)
         except HubError as error:
             if error.status == 404:
                 self.forget()

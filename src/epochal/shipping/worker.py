@@ -36,6 +36,7 @@ class ShippingWorker:
         bytes_per_s: float | None = None,
         on_error: Callable[[str], object] = lambda _sentence: None,
         guard: Guard | None = None,
+        shipper_type: type[Shipper] = Shipper,
     ) -> None:
         self._guard = Guard() if guard is None else guard
         self._client = client
@@ -44,7 +45,7 @@ class ShippingWorker:
         self._finishing = threading.Event()
         self._waker = threading.Event()
         limit = BandwidthLimit(bytes_per_s, sleep=self._stopping.wait)
-        self._shipper = Shipper(folder, client, limit=limit)
+        self._shipper = shipper_type(folder, client, limit=limit)
         self._thread = threading.Thread(target=self._run, name="epochal-shipping", daemon=True)
         self._pause_s = _FIRST_PAUSE_S
         self.error: str | None = None
