@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from subprocess import Popen
 
 import pytest
 
+import epochal
 from epochal.cli.main import main
 from epochal.hub.control import HubControls
 from epochal.hub.ledger import Ledger
 from epochal.hub.links import Links
+from epochal.journal.layout import RunFolder
 from epochal.server.access import Principal
 from epochal.shipping.client import HubError
 from epochal.shipping.protocol import CONTROL_EXPIRES_S, ControlOutcome
@@ -78,10 +82,18 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
     folder = tmp_path_factory.mktemp("team")
     hub = HubProcess(folder / "hub", "--allow-control")
     client = hub.client()
-    ship_now(record(folder / "runs", "secret", project="q"), client)
-    ship_now(record(folder / "runs", "open", project="p"), client)
+    live = []
+    for project, name in (("q", "secret"), ("p", "open")):
+        run = epochal.init(project, name, dir=folder / "runs", companion=False, console=False)
+        run.log({"loss": 1.0}, step=1)
+        run.flush()
+        ship_now(RunFolder(run.dir), client)
+        live.append(run)
+    ship_now(record(folder / "runs", "ended", project="p"), client)
     yield hub
     hub.stop()
+    for run in live:
+        run.finish()
 
 
 def events(root: Path, name: str) -> list[dict[str, object]]:
@@ -157,6 +169,19 @@ def test_a_hub_without_the_option_refuses(hub: HubProcess, tmp_path: Path) -> No
     assert refused(lambda: client.take_requests(run_id)) == 403
 
 
+def test_a_run_that_has_ended_takes_no_request(team: HubProcess) -> None:
+    with pytest.raises(HubError, match="has ended: it is finished"):
+        team.client().ask(id_of(team, "ended"), "stop")
+
+
+def test_a_link_does_not_show_who_asked(team: HubProcess) -> None:
+    run_id = id_of(team, "open")
+    team.client().ask(run_id, "continue")
+    link = Links(team.root).make([run_id], until=time.time() + 60)
+    assert team.client(link).get_json(f"/api/runs/{run_id}/control")["requests"] == []
+    assert [one.action for one in team.client().take_requests(run_id)] == ["continue"]
+
+
 def test_a_reader_and_a_link_control_nothing(team: HubProcess) -> None:
     run_id = id_of(team, "open")
     link = Links(team.root).make([run_id], until=time.time() + 60)
@@ -165,7 +190,7 @@ def test_a_reader_and_a_link_control_nothing(team: HubProcess) -> None:
         assert client.get_json(f"/api/runs/{run_id}/control")["allowed"] is False
         assert refused(lambda client=client: client.ask(run_id, "stop")) == 403
         assert refused(lambda client=client: client.take_requests(run_id)) == 403
-    assert team.client().get_json(f"/api/runs/{run_id}/control")["requests"] == []
+    assert team.client().take_requests(run_id) == []
 
 
 def test_a_writer_of_another_project_controls_nothing(team: HubProcess) -> None:
@@ -230,6 +255,55 @@ def test_an_old_request_is_void(tmp_path: Path) -> None:
     controls.ask("run-1", "stop", WRITER)  # a new one is not mistaken for it
     assert [one.age_s for one in controls.take("run-1")] == [0.0]
     ledger.close()
+
+
+class Replaying(BaseHTTPRequestHandler):
+    """A hub that hands out the same requests again and again, one of them a week old."""
+
+    def do_POST(self) -> None:
+        if not self.path.endswith("/control/take"):
+            self.do_PUT()
+            return
+        asked = {"who": "x", "t": 1.0}
+        old = {"id": "old", "action": "stop", "age_s": 7 * 86400.0, **asked}
+        new = {"id": "new", "action": "suspend", "age_s": 1.0, **asked}
+        odd = {"id": "odd", "action": "erase", "age_s": 1.0, **asked}
+        self.answer(200, {"requests": [old, new, odd]})
+
+    def do_PUT(self) -> None:
+        self.answer(404, {"error": "not here."})
+
+    def answer(self, status: int, value: object) -> None:
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
+
+
+def test_a_companion_obeys_no_old_request_and_none_twice(tmp_path: Path) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Replaying)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}"
+    with start_script(tmp_path, TRAINS, EPOCHAL_HUB=url, EPOCHAL_CONTROL="1") as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            wait_until(lambda: len(events(tmp_path, "control-outcome")) == 3)
+            assert main(["--dir", str(tmp_path), "stop", "run", "--continue"]) == 0
+            time.sleep(3)  # it asks again each second
+            assert LocalStore(tmp_path).run("run").status.text == "running"
+            said = {one["request"]: one["is_done"] for one in events(tmp_path, "control-outcome")}
+            assert said == {"old": False, "new": True, "odd": False}
+            assert len(events(tmp_path, "control-request")) == 3
+        finally:
+            process.kill()
+            server.shutdown()
+            server.server_close()
 
 
 def test_a_local_training_saves_on_request(

@@ -48,14 +48,24 @@ class HubControls:
         return Control(
             allowed=self._is_allowed and _may_control(who),
             listens=time.monotonic() - self._asked_s.get(run_id, -_LISTENS_S) < _LISTENS_S,
-            requests=[self._shown(row) for row in self._ledger.requests(run_id)],
+            # Who asked is nothing for those who were only sent a link.
+            requests=[]
+            if who.runs is not None
+            else [self._shown(row) for row in self._ledger.requests(run_id)],
         )
 
-    def ask(self, run_id: str, action: Action, who: Principal) -> ControlRequest:
-        """Keep a request about a run that this person sees; one that waits is not doubled."""
+    def ask(
+        self, run_id: str, action: Action, who: Principal, *, is_live: bool = True
+    ) -> ControlRequest | None:
+        """Keep a request about a run that this person sees; one that waits is not doubled.
+
+        None for a run that has ended; raises ``ControlRefusedError``.
+        """
         self._check_allowed()
         if not _may_control(who):
             raise ControlRefusedError(f"the token {who.name!r} may {who.role}, not write.")
+        if not is_live:
+            return None
         for row in self._ledger.requests(run_id):
             shown = self._shown(row)
             if shown.state == "waiting" and row.action == action:

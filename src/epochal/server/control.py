@@ -13,6 +13,7 @@ from epochal.server.access import Principal, principal_of
 from epochal.server.changes import MAX_BODY_BYTES, body_of
 from epochal.server.responses import error_response, json_response, run_id_of
 from epochal.server.state import server_state
+from epochal.store.answers import LIVE_STATES
 
 Action = Literal["stop", "suspend", "continue", "checkpoint"]
 # Nobody took it yet; its companion has it; it was done; it was not; nobody took it in time.
@@ -57,8 +58,10 @@ class Controls(Protocol):
     def of(self, run_id: str, who: Principal) -> Control:
         """What may be asked of a run, and what was."""
 
-    def ask(self, run_id: str, action: Action, who: Principal) -> ControlRequest:
-        """Keep a request; raises ``ControlRefusedError``."""
+    def ask(
+        self, run_id: str, action: Action, who: Principal, *, is_live: bool = True
+    ) -> ControlRequest | None:
+        """Keep a request, None for a run that has ended; raises ``ControlRefusedError``."""
 
 
 class NoControls:
@@ -68,7 +71,9 @@ class NoControls:
         """Nothing may be asked."""
         return Control(allowed=False, listens=False, requests=[])
 
-    def ask(self, run_id: str, action: Action, who: Principal) -> ControlRequest:
+    def ask(
+        self, run_id: str, action: Action, who: Principal, *, is_live: bool = True
+    ) -> ControlRequest | None:
         """Refuse."""
         raise ControlRefusedError(
             "this server controls no trainings: a hub with --allow-control does."
@@ -86,12 +91,22 @@ async def control(request: Request) -> Response:
 async def request_control(request: Request) -> Response:
     """``POST /api/runs/{id}/control``: asks a training to stop, suspend, continue or save."""
     state, who = server_state(request), principal_of(request)
-    run_id = await state.reader.query_run(run_id_of(request), lambda view: view.id)
+    run_id, status = await state.reader.query_run(
+        run_id_of(request), lambda view: (view.id, view.status)
+    )
     change = await body_of(request, ControlChange, most=MAX_BODY_BYTES)
     if isinstance(change, Response):
         return change
+
+    def ask() -> ControlRequest | None:
+        # A companion that asks is there, whatever records have arrived.
+        is_live = status.state in LIVE_STATES or state.controls.of(run_id, who).listens
+        return state.controls.ask(run_id, change.action, who, is_live=is_live)
+
     try:
-        made = await state.reader.call(lambda: state.controls.ask(run_id, change.action, who))
+        made = await state.reader.call(ask)
     except ControlRefusedError as error:
         return error_response(403, str(error))
+    if made is None:
+        return error_response(409, f"the run has ended: it is {status.text}.")
     return await json_response(request, made)
