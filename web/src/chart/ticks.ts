@@ -67,7 +67,8 @@ export function logTicks({ min, max }: Range, count: number): number[] {
       if (value >= min && value <= max) found.push(value);
     }
   }
-  if (found.length >= 2) return found;
+  // Within about a decade round numbers at equal distances say more.
+  if (found.length >= 4 || (found.length >= 2 && max / min > 12)) return found;
   const step = tickStep((max - min) / Math.max(2, count), "number");
   return multiples({ min, max }, step, 0).filter((value) => value > 0);
 }

@@ -51,3 +51,8 @@ test("positions are written in full", () => {
   expect(positionLabel(12345, "step")).toBe("step 12,345");
   expect(positionLabel(-90, "relative")).toBe("−1m 30s");
 });
+
+test("a log axis of less than a decade has ticks at round numbers", () => {
+  expect(logTicks({ min: 1.6, max: 5.2 }, 7)).toEqual([2, 2.5, 3, 3.5, 4, 4.5, 5]);
+  expect(logTicks({ min: 1, max: 3000 }, 5)).toEqual([1, 10, 100, 1000]);
+});

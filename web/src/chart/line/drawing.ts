@@ -28,7 +28,10 @@ export interface LineDrawing {
 }
 
 const DIMMED = 0.13;
-const FAINT = 0.28;
+/** How strong raw lines are behind smoothed ones; of many lines less, or their haze covers everything. */
+export function faintness(numTraces: number): number {
+  return 0.28 * Math.min(1, 10 / Math.max(1, numTraces));
+}
 const OUTER_BAND = 0.12;
 const BAND = 0.2;
 const MOST_FULL_BANDS = 8;
@@ -85,13 +88,13 @@ function drawTrace(renderer: Renderer, drawing: LineDrawing, trace: Trace, theme
   const smoothed = isSmoothing(options.smoothing) ? drawing.smoothed.get(trace.id) : undefined;
   if (isDense(trace.x, x, box.width)) {
     const stretches = columns(trace.x, trace.y, x, y);
-    const bandAlpha = alpha * (smoothed === undefined ? DENSE_BAND : FAINT);
+    const bandAlpha = alpha * (smoothed === undefined ? DENSE_BAND : faintness(drawing.traces.length));
     renderer.path({ stroke: color, width: 1, alpha: bandAlpha, cap: "butt" }, (sink) => columnBand(sink, stretches));
     // A line of one pixel is many times cheaper to paint without a GPU, and reads better where there is much noise.
     if (smoothed === undefined) renderer.path({ ...ink, width: isProminent ? ink.width : 1 }, (sink) => columnLine(sink, stretches));
   } else {
     const isFine = smoothed !== undefined || (!isProminent && density(trace.x, x, box.width) > FINE_POINTS_PER_COLUMN);
-    const raw = { ...ink, width: isFine ? 1 : ink.width, alpha: smoothed === undefined ? alpha : alpha * FAINT };
+    const raw = { ...ink, width: isFine ? 1 : ink.width, alpha: smoothed === undefined ? alpha : alpha * faintness(drawing.traces.length) };
     renderer.path(raw, (sink) => traceLine(sink, trace.x, trace.y, x, y));
     drawFewPoints(renderer, trace, drawing, color, raw.alpha);
   }

@@ -9,13 +9,12 @@ import type { Scale } from "../scale.ts";
 import type { Trace } from "../series.ts";
 import type { ChartTheme } from "../theme.ts";
 import { isDimmed } from "./options.ts";
-import { rank } from "./drawing.ts";
+import { faintness, rank } from "./drawing.ts";
 import type { LineDrawing } from "./drawing.ts";
 
 /** With fewer points than this in view, exact lines are as quick. */
 const FEWEST_POINTS = 1500;
 const DIMMED = 0.13;
-const FAINT = 0.28;
 
 export interface FastRaster {
   /** Draw the lines of a scene; false where exact ones are as quick, and nothing was drawn. */
@@ -75,7 +74,7 @@ export function fillGrid(grid: Grid, drawing: LineDrawing, ratio: number, theme:
   const place = { x: toColumn(drawing.x, box.left, ratio), y: toColumn(drawing.y, box.top, ratio) };
   const order = [...drawing.traces].sort((one, other) => rank(one, drawing) - rank(other, drawing));
   const inkOf = (trace: Trace, share: number): number => packed(slotColor(trace.slot, theme.isDark), share * (isDimmed(trace.id, emphasis) ? DIMMED : 1));
-  for (const trace of order) addLine(grid, drawing.x, place, trace, { color: inkOf(trace, smoothed.has(trace.id) ? FAINT : 1), thickness: 1 });
+  for (const trace of order) addLine(grid, drawing.x, place, trace, { color: inkOf(trace, smoothed.has(trace.id) ? faintness(order.length) : 1), thickness: 1 });
   for (const trace of order) {
     const y = smoothed.get(trace.id);
     if (y !== undefined) addLine(grid, drawing.x, place, { x: trace.sampleX, y }, { color: inkOf(trace, 1), thickness: 2 });
