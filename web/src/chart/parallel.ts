@@ -64,6 +64,8 @@ const LINE_REACH_PX = 7;
 const SMALLEST_BRUSH_PX = 3;
 const NUDGE = 0.05;
 const MOST_BEST = 10;
+/** More lines than this are one pixel wide. */
+const MOST_WIDE = 150;
 /** Lines of one category are spread over this part of its room, up to so many pixels. */
 const SPREAD = 0.4;
 const MOST_SPREAD_PX = 36;
@@ -98,7 +100,7 @@ export function createParallel(root: HTMLElement, options: ParallelOptions): Cha
         const said = item === undefined ? "" : `; ${item.label}: ${axes.map(({ name }, index) => `${name} ${valueText(item.values[index] ?? null)}`).join(", ")}`;
         return `${label}: ${items.length} items over ${axes.map(({ name }) => name).join(", ")}${said}`;
       },
-      draw: (renderer, size, theme) => drawParallel(renderer, layoutOf(size), current(), theme, { brushes: brushes(), hovered: hovered ?? current().highlighted, chosenAxis }),
+      draw: (renderer, size, theme) => drawParallel(renderer, layoutOf(size), current(), theme, { brushes: brushes(), hovered, chosenAxis, isMoving: live !== null }),
       hover: (point, size) => {
         if (point === null) chosenAxis = null;
         return show(point === null ? null : itemUnder(point, layoutOf(size), brushes()));
@@ -140,7 +142,7 @@ export function createParallel(root: HTMLElement, options: ParallelOptions): Cha
         const kept = view.lines.filter(({ item }) => isKept(item, brushes()));
         const at = kept.findIndex(({ item }) => item.id === hovered);
         const next = kept[at < 0 ? kept.length - 1 : Math.max(0, Math.min(kept.length - 1, at + (event.key === "ArrowUp" ? 1 : -1)))];
-        return next === undefined ? false : { content: show(next.item), point: { x: view.xs.at(-1)!, y: next.ys.at(-1)! } };
+        return next === undefined ? false : { content: show(next.item), point: { x: view.xs.at(-1)!, y: view.box.top } };
       },
     };
   });
@@ -196,18 +198,24 @@ interface Shown {
   readonly brushes: ReadonlyMap<number, Brush>;
   readonly hovered: string | null;
   readonly chosenAxis: number | null;
+  /** While somebody drags. */
+  readonly isMoving: boolean;
 }
 
-export function drawParallel(renderer: Renderer, view: Layout, options: ParallelOptions, theme: ChartTheme, { brushes, hovered, chosenAxis }: Shown): void {
+export function drawParallel(renderer: Renderer, view: Layout, options: ParallelOptions, theme: ChartTheme, { brushes, hovered, chosenAxis, isMoving }: Shown): void {
   const [kept, others]: [Line[], Line[]] = [[], []];
   for (const line of view.lines) (isKept(line.item, brushes) ? kept : others).push(line);
-  drawLines(renderer, view, others, { stroke: theme.line, width: 1, alpha: 0.7 });
-  const found = view.lines.find(({ item }) => item.id === hovered);
-  const faint = found === undefined ? 1 : 0.5;
-  const alpha = (kept.length > 400 ? 0.45 : kept.length > 100 ? 0.6 : 0.75) * faint;
+  // Without a GPU, lines wider than a pixel of the screen take ten times as long.
+  const thin = isMoving ? 1 / (globalThis.devicePixelRatio || 1) : 1;
+  drawLines(renderer, view, others, { stroke: theme.line, width: thin, alpha: 0.7 });
+  const found = view.lines.find(({ item }) => item.id === (hovered ?? options.highlighted));
+  // The chosen run is marked all the time; only under the pointer do the others step back.
+  const faint = hovered === null ? 1 : 0.5;
+  const alpha = (kept.length > 400 ? 0.55 : kept.length > 100 ? 0.65 : 0.75) * faint;
+  const width = view.lines.length > MOST_WIDE ? thin : 1.25;
   const colorOf = ({ item, shade }: Line): string => (view.color === null ? slotColor(item.slot, theme.isDark) : shadeColor(shade, theme));
   const best = kept.filter(({ isBest }) => isBest);
-  for (const [stroke, lines] of batches(kept.filter(({ isBest }) => !isBest), colorOf)) drawLines(renderer, view, lines, { stroke, width: 1.25, alpha });
+  for (const [stroke, lines] of batches(kept.filter(({ isBest }) => !isBest), colorOf)) drawLines(renderer, view, lines, { stroke, width, alpha });
   // A rim in the page's colour lifts the best off the others.
   drawLines(renderer, view, best, { stroke: theme.surface, width: 4, alpha: 0.8 * faint });
   for (const [stroke, lines] of batches(best, colorOf)) drawLines(renderer, view, lines, { stroke, width: 2.25, alpha: faint });

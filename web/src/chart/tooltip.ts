@@ -76,11 +76,13 @@ function cells(row: TooltipRow): HTMLElement[] {
 function place(box: HTMLElement, root: HTMLElement, x: number, y: number): void {
   const bounds = root.getBoundingClientRect();
   const { offsetWidth: width, offsetHeight: height } = box;
+  // A box that scrolls cuts off what stands out of it.
+  const around = root.closest(".chart-scroll")?.getBoundingClientRect();
   const spaceRight = document.documentElement.clientWidth - bounds.left;
   let left = x + GAP_PX;
-  if (left + width > spaceRight - 4) left = x - GAP_PX - width;
+  if (left + width > Math.min(spaceRight, (around?.right ?? Infinity) - bounds.left) - 4) left = x - GAP_PX - width;
   left = Math.max(4 - bounds.left, Math.min(left, spaceRight - width - 4));
-  const lowest = window.innerHeight - bounds.top - height - 4;
+  const lowest = Math.min(window.innerHeight, around?.bottom ?? Infinity) - bounds.top - height - 4;
   const top = Math.max(4 - bounds.top, Math.min(y + GAP_PX, lowest));
   box.style.transform = `translate(${Math.round(left)}px, ${Math.round(top)}px)`;
 }

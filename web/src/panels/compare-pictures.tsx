@@ -107,7 +107,7 @@ export function ParallelView({ page, rows, kept, columns, subject, statistic, br
     <Section title="Parallel coordinates" note={brushes.size > 0 ? `${formatWhole(kept.length)} of ${formatWhole(rows.length)} runs` : "drag along an axis to keep the runs that pass there; press it again to take that back"}
       tools={<Downloads title="Parallel coordinates" chart={() => chart.current} />}>
       {brushes.size > 0 && <BrushBar {...{ page, rows, kept, brushes, statistic, setBrushes }} />}
-      <div class="parallel" ref={box}><div style={{ minWidth: `${axes.length * AXIS_PX + 80}px` }}>
+      <div class="parallel chart-scroll" ref={box}><div style={{ minWidth: `${axes.length * AXIS_PX + 80}px` }}>
         <Mount height={HEIGHT} create={(root) => (chart.current = createParallel(root, options))} update={(made) => made.update(options)} />
       </div></div>
     </Section>

@@ -50,7 +50,8 @@ function Compare({ page }: PanelProps): JSX.Element {
   const chosen = view.text(mode.value === "parallel" ? "parallel-axes" : "compare-columns");
   const rows = scope.value === "shown" ? runs.shown.value : runs.fitting.value;
   const groups = useColumnGroups(page, rows);
-  const value = STATISTICS.find((one) => one === statistic.value) ?? (isPicture ? "last" : "best");
+  const asPicture = STATISTICS.find((one) => one === statistic.value) ?? "last";
+  const value = isPicture || statistic.value !== BOTH ? asPicture : "best";
   const [metric, setMetric] = useMetric(page);
   const scatter = { x: view.text("scatter-x").value, y: view.text("scatter-y").value, color: view.text("scatter-color").value };
   const asked = mode.value === "scatter" && scatter.y.startsWith("metric:") ? scatter.y.slice(7) : metric;
@@ -72,7 +73,7 @@ function Compare({ page }: PanelProps): JSX.Element {
   // Columns that nobody chose and that have nothing in them only take room.
   const isWanted = (column: Column): boolean => chosen.value !== "" || rows.some((row) => column.valueOf(row) !== null);
   const columns = (isBoth ? withLast(ids, summaries) : ids).map(find).filter((column) => column !== null).filter(isWanted);
-  const remaining = brushes.size === 0 ? rows : keptRows(rows, brushes, find);
+  const remaining = brushes.size === 0 ? rows : keptRows(rows, brushes, (id) => columnOf(id, { summaries, statistic: asPicture }));
   const setIds = (next: readonly string[]): void => {
     chosen.value = JSON.stringify(next);
   };

@@ -150,14 +150,31 @@ test("SVG is well-formed with one path a line, PNG is a picture", async () => {
   expect((await saved("loss by tokens", "Download PNG")).slice(1, 4)).toBe("PNG");
 });
 
-test("brushing an axis keeps the lines that pass there", async () => {
-  await card("Parallel coordinates").scrollIntoViewIfNeeded();
-  const canvas = (await card("Parallel coordinates").locator("canvas").boundingBox())!;
-  await page.mouse.move(canvas.x + 14, canvas.y + 60);
-  await page.mouse.down();
-  await page.mouse.move(canvas.x + 14, canvas.y + 150, { steps: 4 });
-  await page.mouse.up();
-  await expect.poll(() => card("Parallel coordinates").locator(".note").innerText()).toMatch(/^\d+ kept$/);
+test("brushes of several axes combine, a press takes one back, and keys do the same", async () => {
+  const picture = card("Parallel coordinates");
+  await picture.scrollIntoViewIfNeeded();
+  const canvas = (await picture.locator("canvas").boundingBox())!;
+  const numKept = async (): Promise<number> => parseInt(await picture.locator(".note").innerText(), 10);
+  const onFirst = async (from: number, to: number): Promise<void> => {
+    await page.mouse.move(canvas.x + 30, canvas.y + from);
+    await page.mouse.down();
+    await page.mouse.move(canvas.x + 30, canvas.y + to, { steps: 4 });
+    await page.mouse.up();
+  };
+  const before = await numKept();
+  await onFirst(60, 150);
+  await expect.poll(numKept).toBeLessThan(before);
+  expect(await numKept()).toBeGreaterThan(0);
+  await onFirst(100, 100);
+  await expect.poll(numKept).toBe(before);
+  await picture.locator("canvas").focus();
+  await page.keyboard.press("Escape");
+  await expect.poll(numKept).toBe(80);
+  await page.keyboard.press("ArrowRight");
+  for (let index = 0; index < 8; index++) await page.keyboard.press("Shift+ArrowUp");
+  await expect.poll(numKept).toBeLessThan(80);
+  await page.keyboard.press("ArrowUp");
+  await expect.poll(() => picture.locator(".chart-tooltip-title").innerText()).toMatch(/^run-\d+$/);
 });
 
 test("a thousand runs keep a few dozen rows on the page, and a regular expression filters them", async () => {
