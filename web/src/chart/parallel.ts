@@ -217,7 +217,7 @@ export function drawParallel(renderer: Renderer, view: Layout, options: Parallel
   const best = kept.filter(({ isBest }) => isBest);
   for (const [stroke, lines] of batches(kept.filter(({ isBest }) => !isBest), colorOf)) drawLines(renderer, view, lines, { stroke, width, alpha });
   // A rim in the page's colour lifts the best off the others.
-  drawLines(renderer, view, best, { stroke: theme.surface, width: 4, alpha: 0.8 * faint });
+  if (!isMoving) drawLines(renderer, view, best, { stroke: theme.surface, width: 4, alpha: 0.8 * faint });
   for (const [stroke, lines] of batches(best, colorOf)) drawLines(renderer, view, lines, { stroke, width: 2.25, alpha: faint });
   if (found !== undefined) {
     drawLines(renderer, view, [found], { stroke: theme.surface, width: 6, alpha: 0.9 });

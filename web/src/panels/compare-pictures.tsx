@@ -6,6 +6,7 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import { brushesText, createParallel, createScatter, formatWhole, rankCorrelation } from "../chart/index.ts";
 import type { Brush, Chart, ParallelOptions, ScatterOptions } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
+import { MOST_SHOWN } from "../state/runs.ts";
 import { sweepRuns, useSweep } from "../state/sweep.ts";
 import { download } from "../ui/download.ts";
 import { Empty } from "../ui/empty.tsx";
@@ -14,7 +15,7 @@ import { Mount } from "../ui/mount.tsx";
 import type { ImportanceRow, ImportanceTable, RunRow } from "../wire.ts";
 import { brushQuery } from "./compare-brushes.ts";
 import type { Brushes } from "./compare-brushes.ts";
-import { differingKeys } from "./compare-columns.ts";
+import { compareValues, differingKeys } from "./compare-columns.ts";
 import type { Column, Statistic } from "./compare-columns.ts";
 import { ColumnSelect } from "./compare-pickers.tsx";
 import type { ColumnGroup } from "./compare-pickers.tsx";
@@ -106,12 +107,22 @@ export function ParallelView({ page, rows, kept, columns, subject, statistic, br
   return (
     <Section title="Parallel coordinates" note={brushes.size > 0 ? `${formatWhole(kept.length)} of ${formatWhole(rows.length)} runs` : "drag along an axis to keep the runs that pass there; press it again to take that back"}
       tools={<Downloads title="Parallel coordinates" chart={() => chart.current} />}>
-      {brushes.size > 0 && <BrushBar {...{ page, rows, kept, brushes, statistic, setBrushes }} />}
       <div class="parallel chart-scroll" ref={box}><div style={{ minWidth: `${axes.length * AXIS_PX + 80}px` }}>
         <Mount height={HEIGHT} create={(root) => (chart.current = createParallel(root, options))} update={(made) => made.update(options)} />
       </div></div>
+      {brushes.size > 0 && <BrushBar {...{ page, rows, kept: bestFirst(kept, axes.at(-1)!, subject.goal), brushes, statistic, setBrushes }} />}
     </Section>
   );
+}
+
+/** Rows from the best to the worst; as they are where nobody knows what is better. */
+export function bestFirst(rows: readonly RunRow[], metric: Column, goal: Subject["goal"]): readonly RunRow[] {
+  if (goal === null) return rows;
+  const valueOf = (row: RunRow): number | null => {
+    const value = metric.valueOf(row);
+    return typeof value === "number" && Number.isFinite(value) ? value : null;
+  };
+  return rows.toSorted((one, other) => compareValues(valueOf(one), valueOf(other), goal === "max"));
 }
 
 function noteOf(ranking: ImportanceTable | null, column: Column): { readonly note?: string } {
@@ -139,7 +150,7 @@ function BrushBar({ page, rows, kept, brushes, statistic, setBrushes }: BrushBar
   };
   return (
     <div class="pane-bar parallel-bar">
-      <button type="button" class="button is-primary" disabled={kept.length === 0} onClick={() => runs.showOnly(kept.map(({ id }) => id))}>Show these {formatWhole(kept.length)} in charts</button>
+      <button type="button" class="button is-primary" disabled={kept.length === 0} onClick={() => runs.showOnly(kept.map(({ id }) => id))}>{kept.length > MOST_SHOWN ? `Show the first ${MOST_SHOWN}, best first, in charts` : `Show these ${formatWhole(kept.length)} in charts`}</button>
       {query !== null && <button type="button" class="button" title={query} onClick={filter}>Filter the run list</button>}
       <button type="button" class="button is-quiet" onClick={() => setBrushes(new Map())}>Clear</button>
     </div>

@@ -4,7 +4,7 @@ import { parseBrushes } from "../../src/chart/index.ts";
 import { brushQuery, keptRows } from "../../src/panels/compare-brushes.ts";
 import { columnOf, compareValues, differingKeys, isCounted, meanOf, sortedBy, statisticOf, withLast } from "../../src/panels/compare-columns.ts";
 import type { Column } from "../../src/panels/compare-columns.ts";
-import { firstKeys, statisticsText } from "../../src/panels/compare-pictures.tsx";
+import { bestFirst, firstKeys, statisticsText } from "../../src/panels/compare-pictures.tsx";
 import { configRows } from "../../src/panels/config-diff.tsx";
 import type { ImportanceRow, ImportanceTable, RunRow, Summary } from "../../src/wire.ts";
 
@@ -103,4 +103,11 @@ test("a relation is told by levels and by ranks", () => {
   expect(statisticsText(row, 0.5)).toBe("η² = 0.72 · Spearman ρ = −0.01");
   expect(statisticsText(undefined, 0.5)).toBe("Spearman ρ = 0.50");
   expect(statisticsText(undefined, null)).toBe("");
+});
+
+test("runs go to the charts from the best to the worst, those that are not finite last", () => {
+  const summaries = new Map([["a", { loss: summary({ last: null, last_nonfinite: "nan" }) }], ["b", { loss: summary({ last: 3 }) }], ["c", { loss: summary({ last: 2 }) }]]);
+  const metric = columnOf("metric:loss", { summaries, statistic: "last" })!;
+  const order = (goal: "min" | "max" | null): string => bestFirst(ROWS, metric, goal).map(({ id }) => id).join("");
+  expect([order("min"), order("max"), order(null)]).toEqual(["cba", "bca", "abc"]);
 });
