@@ -14,11 +14,28 @@ export function MiddleText({ text, numShared = 0 }: MiddleTextProps): JSX.Elemen
   const shown = numShared > 0 && numShared < text.length ? `…${text.slice(numShared)}` : text;
   const numEnd = Math.min(MOST_END, Math.floor(shown.length / 2));
   return (
-    <span class="middle" title={text}>
+    <span class="middle" title={text} style={{ "--end": `${widthOf(shown.slice(shown.length - numEnd))}px` }}>
       <span class="middle-start">{shown.slice(0, shown.length - numEnd)}</span>
       <span class="middle-end">{shown.slice(shown.length - numEnd)}</span>
     </span>
   );
+}
+
+const widths = new Map<string, number>();
+let pen: CanvasRenderingContext2D | null = null;
+
+/** How wide a text is in the page's own font, a hair less: where all of it fits, nothing may be cut. */
+function widthOf(text: string): number {
+  let width = widths.get(text);
+  if (width === undefined) {
+    pen ??= document.createElement("canvas").getContext("2d")!;
+    // Not `font`: with figures of one width it is empty.
+    const { fontSize, fontFamily } = getComputedStyle(document.body);
+    pen.font = `${fontSize} ${fontFamily}`;
+    width = Math.max(0, pen.measureText(text).width - 0.5);
+    widths.set(text, width);
+  }
+  return width;
 }
 
 /** How many characters at the start all texts share, up to the end of a word; 0 unless leaving them out saves room. */
