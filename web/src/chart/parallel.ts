@@ -12,7 +12,7 @@ import { textWidth } from "./renderer.ts";
 import type { Box, Renderer } from "./renderer.ts";
 import type { ChartTheme } from "./theme.ts";
 import type { TooltipContent } from "./tooltip.ts";
-import { axisPixels, createValueAxis } from "./value-axis.ts";
+import { axisPixels, categoryName, createValueAxis } from "./value-axis.ts";
 import type { AxisOptions, AxisPixels, AxisValue, ValueAxis } from "./value-axis.ts";
 
 export interface ParallelItem {
@@ -86,7 +86,7 @@ export function createParallel(root: HTMLElement, options: ParallelOptions): Cha
       if ((item?.id ?? null) !== hovered) redraw();
       hovered = item?.id ?? null;
       if (item === null) return null;
-      return { title: item.label, rows: current().axes.map(({ name }, index) => ({ label: name, value: valueText(item.values[index] ?? null) })) };
+      return { title: item.label, rows: current().axes.map(({ name, isMeasured }, index) => ({ label: name, value: valueText(item.values[index] ?? null, isMeasured) })) };
     };
     const commit = (next: ReadonlyMap<number, Brush>): void => {
       live = null;
@@ -97,7 +97,7 @@ export function createParallel(root: HTMLElement, options: ParallelOptions): Cha
       label: () => {
         const { label, items, axes } = current();
         const item = items.find(({ id }) => id === hovered);
-        const said = item === undefined ? "" : `; ${item.label}: ${axes.map(({ name }, index) => `${name} ${valueText(item.values[index] ?? null)}`).join(", ")}`;
+        const said = item === undefined ? "" : `; ${item.label}: ${axes.map(({ name, isMeasured }, index) => `${name} ${valueText(item.values[index] ?? null, isMeasured)}`).join(", ")}`;
         return `${label}: ${items.length} items over ${axes.map(({ name }) => name).join(", ")}${said}`;
       },
       draw: (renderer, size, theme) => drawParallel(renderer, layoutOf(size), current(), theme, { brushes: brushes(), hovered, chosenAxis, isMoving: live !== null }),
@@ -343,7 +343,8 @@ function nudged({ axes, pixels }: Layout, index: number, brushes: ReadonlyMap<nu
   return next;
 }
 
-export function valueText(value: AxisValue): string {
+/** A result as metrics are written; a setting as somebody gave it. */
+export function valueText(value: AxisValue, isMeasured = false): string {
   if (value === null) return "—";
-  return typeof value === "number" ? formatNumber(value) : value;
+  return typeof value === "number" && isMeasured ? formatNumber(value) : categoryName(value);
 }

@@ -76,14 +76,14 @@ export function createScatter(root: HTMLElement, options: ScatterOptions): Chart
       hovered = item?.id ?? null;
       if (item === null) return null;
       const { x, y, color } = current();
-      const rows = [{ label: x.name, value: valueText(item.x) }, { label: y.name, value: valueText(item.y) }];
-      return { title: item.label, rows: color === null ? rows : [...rows, { label: color.name, value: valueText(item.color) }] };
+      const rows = [{ label: x.name, value: valueText(item.x, x.isMeasured) }, { label: y.name, value: valueText(item.y, y.isMeasured) }];
+      return { title: item.label, rows: color === null ? rows : [...rows, { label: color.name, value: valueText(item.color, color.isMeasured) }] };
     };
     return {
       label: () => {
         const { label, items, x, y } = current();
         const item = items.find(({ id }) => id === hovered);
-        const said = item === undefined ? "" : `; ${item.label}: ${x.name} ${valueText(item.x)}, ${y.name} ${valueText(item.y)}`;
+        const said = item === undefined ? "" : `; ${item.label}: ${x.name} ${valueText(item.x, x.isMeasured)}, ${y.name} ${valueText(item.y, y.isMeasured)}`;
         return `${label}: ${items.length} points of ${y.name} by ${x.name}${said}`;
       },
       draw: (renderer, size, theme) => drawScatter(renderer, size, layoutOf(size), current(), theme, hovered ?? current().highlighted),

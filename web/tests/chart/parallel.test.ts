@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { brushBetween, brushesText, parseBrushes, passes } from "../../src/chart/brush.ts";
 import type { Brush } from "../../src/chart/brush.ts";
 import { hasNames, NUM_SHADES, shadeOf } from "../../src/chart/color-bar.ts";
-import { drawingOrder, keptIds, parallelLayout } from "../../src/chart/parallel.ts";
+import { drawingOrder, keptIds, parallelLayout, valueText } from "../../src/chart/parallel.ts";
 import { rampColor } from "../../src/chart/ramp.ts";
 import { rankCorrelation, scatterLayout } from "../../src/chart/scatter.ts";
 import type { ScatterOptions } from "../../src/chart/scatter.ts";
@@ -116,4 +116,8 @@ test("points of a category are spread beside each other, always in the same way"
   expect(Math.max(...ofZero.map((at) => Math.abs(at - centre)))).toBeLessThan((xs.high - xs.low) / 4);
   expect(scatterLayout({ width: 600, height: 300 }, options).points).toEqual(points);
   expect(points.at(-1)!.item.id).toBe("run0");
+});
+
+test("a setting is written as it was given, a result as metrics are", () => {
+  expect([valueText(0.001), valueText(3e-4), valueText(1.70824, true), valueText("nan", true), valueText(null)]).toEqual(["0.001", "3e-4", "1.7082", "nan", "—"]);
 });
