@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +78,20 @@ def test_a_copy_that_is_torn_or_differs_is_made_whole(hub: HubProcess, tmp_path:
         with RemoteStore(hub.url, token=hub.token, cache=cache) as store:
             assert store.run("a").series("loss").values.tolist() == expected
         assert copy.read_bytes() == whole
+
+
+def test_copies_that_nobody_reads_are_erased(hub: HubProcess, tmp_path: Path) -> None:
+    for name in ("old", "new"):
+        record(hub.root, name, steps=2)
+    cache = tmp_path / "cache"
+    with RemoteStore(hub.url, token=hub.token, cache=cache) as store:
+        for name in ("old", "new"):
+            assert len(store.run(name).series("loss")) == 2
+        old = store.run("old").copy.path.parent.parent
+        month_ago = time.time() - 31 * 86_400
+        os.utime(old, (month_ago, month_ago))
+    assert not old.exists()
+    assert len(list(cache.rglob("run.json"))) == 1
 
 
 def test_a_long_list_comes_whole(

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +37,8 @@ from epochal.store.local.run import LocalRun
 from epochal.store.remote.server import RemoteServer
 from epochal.store.store import RunView
 
+_KEPT_S = 30 * 86_400.0
+
 
 class Mirrors:
     """The copies of a server's runs in the cache folder; each is made when it is first needed."""
@@ -48,6 +54,7 @@ class Mirrors:
         """Fetch what is new of a run; the folder of its copy. Raises ``RunNotFoundError``."""
         root = self.place(run_id)
         root.mkdir(parents=True, exist_ok=True)
+        os.utime(root)
         with between_processes(root / ".lock"), self._server.client() as client:
             try:
                 return mirror_run(client, run_id, root)
@@ -68,8 +75,13 @@ class Mirrors:
         return self._folder / quote(run_id, safe="")
 
     def close(self) -> None:
-        """Close every file."""
+        """Close every file, and erase copies that were not read for a month."""
         self._held.segments.close_all()
+        before = time.time() - _KEPT_S
+        with contextlib.suppress(FileNotFoundError):
+            for place in list(self._folder.iterdir()):
+                if place.stat().st_mtime < before:
+                    shutil.rmtree(place, ignore_errors=True)
 
 
 class RemoteRun(RunView):
