@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -11,11 +13,14 @@ import pytest
 
 import epochal
 from epochal.cli.main import main
+from epochal.errors import RunNotFoundError
 from epochal.hub.ledger import Ledger
+from epochal.hub.links import Links
 from epochal.shipping.client import HubError
 from epochal.store.remote.store import RemoteStore
 from tests.hub.hub_process import HubProcess
 from tests.hub.test_shipping import record
+from tests.server.live import serving
 
 
 @pytest.fixture(autouse=True)
@@ -119,6 +124,54 @@ def test_a_token_for_one_project_sees_that_project(hub: HubProcess, tmp_path: Pa
         assert store.find(other) is None
         with pytest.raises(epochal.EpochalError, match="answered 403"):
             store.run("a").relabel(lambda labels: labels)
+
+
+def test_a_shared_link_opens_its_run_and_no_other(hub: HubProcess) -> None:
+    shown = epochal.load(record(hub.root, "a", steps=3).path).info.id
+    other = epochal.load(record(hub.root, "b", steps=3).path).info.id
+    link = Links(hub.root).make([shown], until=time.time() + 600)
+    with epochal.open(f"{hub.url}/?token={link}") as runs:
+        assert [run.name for run in runs] == ["a"]
+        assert len(runs.run("a").series("loss")) == 3
+        with pytest.raises(RunNotFoundError):
+            runs.run(other)
+
+
+def test_a_fork_comes_with_the_history_of_its_parent(tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    record(folder, "parent", steps=10)
+    fork = epochal.init(
+        "p", "child", dir=folder, fork_from="parent?step=4", companion=False, console=False
+    )
+    fork.log({"loss": 9.0}, step=5)
+    fork.finish()
+    with (
+        serving(folder) as server,
+        epochal.open(folder) as here,
+        epochal.open(f"http://127.0.0.1:{server.port}") as there,
+    ):
+        for name in ("child", "parent"):
+            series = there.run(name).series("loss")
+            assert series.values.tolist() == here.run(name).series("loss").values.tolist()
+        assert len(there.run("child").series("loss")) == 6
+        assert there.run("child").info == here.run("child").info
+
+
+def test_following_a_run_prints_what_comes(
+    hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = epochal.init("p", "live", dir=hub.root, companion=False, console=False)
+    run.log({"loss": 1.0}, step=0)
+    command = [sys.executable, "-m", "epochal", "tail", "live", "-f", "--hub", hub.url]
+    monkeypatch.setenv("EPOCHAL_HUB_TOKEN", hub.token)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert "step 0" in next(process.stdout)
+        run.log({"loss": 0.5}, step=1)
+        run.finish()
+        rest = process.stdout.read()
+    assert "step 1" in rest
+    assert "finish" in rest
 
 
 def test_the_token_of_one_hub_is_not_sent_to_another(
