@@ -371,3 +371,22 @@ def test_healthy_loaders_are_told_nothing(start_run: StartRun) -> None:
         list(other)
     run.finish()
     assert not [name for name in findings_of(run.dir) if name.startswith("data-")]
+
+
+def test_samples_that_come_again_after_a_resume_are_found(start_run: StartRun) -> None:
+    data = pairs(256)
+    first = start_run()
+    loader = epochal.watch_data(DataLoader(data, batch_size=16))
+    for number, _ in enumerate(loader):
+        first.log({"loss": 1.0}, step=number)
+        if number == 9:
+            break
+    first.finish("failed")
+    run = start_run(resume="must")
+    loader = epochal.watch_data(DataLoader(data, batch_size=16))
+    for number, _ in enumerate(loader, 10):
+        run.log({"loss": 1.0}, step=number)
+    run.finish()
+    record = data_records(run.dir)[-1]
+    assert record["earlier"] == list(range(160))
+    assert findings_of(run.dir)["data-resume"] == "warning"

@@ -298,6 +298,14 @@ DATA = Kind(
         Field("ended", "flag", meaning="the epoch ended with this record"),
         Field("complete", "flag", meaning="the loader was exhausted"),
         Field("skipped_epochs", "count", meaning="epochs without a record, to save space"),
+        Field(
+            "earlier",
+            "list",
+            meaning="samples of the epoch that the attempt before did not finish",
+        ),
+        Field("earlier_steps", "list", meaning="the step at which each of them was recorded"),
+        Field("earlier_bits", "count", meaning="zero bits at the end of their hashes"),
+        Field("earlier_by", "text", choices=("index", "content")),
     ),
 )
 

@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from epochal.torch.data.sample_hash import content_hash, leaves
+from epochal.torch.data.sample_hash import content_hash, leaves, row_hashes
 
 _LABELS = ("label", "labels", "target", "targets", "y")
 _MASK = "attention_mask"
 _TOKENS = ("input_ids", "tokens", "input")
 # Mean and spread of the inputs come from so many elements of a batch.
 _ELEMENTS = 4096
+# So many elements of each input are checked for values that are not finite.
+_CHECKED = 16384
 _COLUMNS = 64
 _WHOLE = (torch.int64, torch.int32, torch.int16, torch.uint8)
 
@@ -30,6 +32,7 @@ class BatchFacts:
 
     samples: int
     is_read: bool = True  # otherwise only the number of samples is known
+    stride: int = 1  # every so many-th batch is read
     worker: int | None = None
     hashes: list[int | None] | None = None
     labels: dict[int, int] | None = None
@@ -42,16 +45,21 @@ class BatchFacts:
     is_on_device: bool = False
 
 
-def read_batch(batch: Any, samples: Sequence[Any] | None, *, pad: int | None) -> BatchFacts:
+def read_batch(
+    batch: Any, samples: Sequence[Any] | None, *, pad: int | None, is_stacked: bool
+) -> BatchFacts:
     """The facts of a batch; ``samples`` are what it was collated from, where that is known.
 
-    Otherwise the rows of its tensors are its samples.
+    Otherwise the rows of its tensors are its samples. They are so as well if it ``is_stacked``.
     """
     tensors = [leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor)]
     on_host = [tensor for tensor in tensors if tensor.device.type == "cpu"]
     count = _num_samples(tensors) if samples is None else len(samples)
     facts = BatchFacts(count, is_on_device=len(on_host) < len(tensors))
-    if samples is not None:
+    stacked = row_hashes(batch, count) if is_stacked and count else None
+    if stacked is not None:
+        facts.hashes = list(stacked)
+    elif samples is not None:
         facts.hashes = [content_hash(sample) for sample in samples]
     elif on_host:
         rows = [one for one in on_host if one.dim() and one.shape[0] == count]
@@ -106,17 +114,23 @@ def _read_inputs(facts: BatchFacts, tensors: Sequence[torch.Tensor]) -> None:
     else:
         return
     rows = tensor.detach().reshape(facts.samples, -1)
-    if not torch.isfinite(rows.sum(dtype=torch.float32)):
-        is_fine = torch.isfinite(rows).all(dim=1)
-        facts.nonfinite = (~is_fine).nonzero().reshape(-1).tolist()
     width = rows.shape[1]
+    part = rows
+    if width > _CHECKED:
+        # A part of each row, at another place in every batch.
+        first = (facts.hashes or [0])[0] or 0
+        begin = first % (width - _CHECKED)
+        part = rows[:, begin : begin + _CHECKED]
+    if not torch.isfinite(part.sum(dtype=torch.float32)):
+        facts.nonfinite = (~torch.isfinite(part).all(dim=1)).nonzero().reshape(-1).tolist()
     if width > 1:
         some = rows[:, :: max(1, width // _COLUMNS)]
         places = (some == some[:, :1]).all(dim=1).nonzero().reshape(-1).tolist()
         facts.constant = [one for one in places if bool((rows[one] == rows[one, 0]).all())]
     flat = rows.reshape(-1)[:: max(1, rows.numel() // _ELEMENTS)].to(torch.float64)
-    flat = flat[torch.isfinite(flat)]
-    facts.moments = (flat.numel(), float(flat.sum()), float((flat * flat).sum()))
+    if facts.nonfinite:
+        flat = flat[torch.isfinite(flat)]
+    facts.moments = (flat.numel(), float(flat.sum()), float(flat.dot(flat)))
 
 
 def _read_padding(facts: BatchFacts, batch: Any, pad: int | None) -> None:

@@ -6,11 +6,12 @@ its facts, and the iterator takes them apart before anybody sees the pair.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
 
-from torch.utils.data import get_worker_info
+from torch.utils.data import default_collate, get_worker_info
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from epochal.guard import attempt
@@ -18,7 +19,9 @@ from epochal.torch.data.batch_facts import BatchFacts, count_samples, read_batch
 
 # Reading may take this share of the time; above it, fewer batches are read.
 MOST_SHARE = 0.007
-_JUDGED_READS = 8
+_JUDGED_READS = 4
+# So much is read in any case: a small dataset is read whole.
+_ALLOWANCE_S = 0.1
 _MOST_STRIDE = 1024
 
 
@@ -43,39 +46,44 @@ class BatchReader:
     of a worker's otherwise.
     """
 
-    def __init__(self, pad: int | None) -> None:
-        self.stride = 1
+    def __init__(self, pad: int | None, *, stride: int = 1) -> None:
+        self.stride = stride
         self._pad = pad
         self._index = -1
         self._faults = 0
         self._spent = 0.0
+        self._spent_before = 0.0
         self._reads = 0
         self._since: float | None = None
 
-    def read(self, batch: Any, samples: Any) -> BatchFacts | None:
+    def read(self, batch: Any, samples: Any, *, is_stacked: bool = False) -> BatchFacts | None:
         """The facts of a batch, only its size where it is left out; None if it cannot be read."""
         self._index += 1
         if self._index % self.stride or self._faults >= 3:
-            return attempt(count_samples, batch, samples)[0]
-        began = time.perf_counter()
-        facts, error = attempt(read_batch, batch, samples, pad=self._pad)
-        self._faults += error is not None
-        ended = time.perf_counter()
-        if self._since is None:
-            self._since = ended  # the first read loads code, too
-            return facts
-        self._spent += ended - began
-        self._reads += 1
-        if self._reads >= _JUDGED_READS:
-            self._judge(ended)
+            facts = attempt(count_samples, batch, samples)[0]
+        else:
+            began = time.thread_time()
+            facts, error = attempt(read_batch, batch, samples, pad=self._pad, is_stacked=is_stacked)
+            self._faults += error is not None
+            self._judge(time.thread_time() - began, time.perf_counter())
+        if facts is not None:
+            facts.stride = self.stride
         return facts
 
-    def _judge(self, at: float) -> None:
-        assert self._since is not None
-        share = self._spent / max(at - self._since, 1e-9)
-        if share > MOST_SHARE and self.stride < _MOST_STRIDE:
-            self.stride *= 2
-        elif share < MOST_SHARE / 8 and self.stride > 1:
+    def _judge(self, took_s: float, at: float) -> None:
+        if self._since is None:
+            self._since = at  # the first read loads code, too
+            return
+        self._spent += took_s
+        self._reads += 1
+        if self._reads < _JUDGED_READS:
+            return
+        excess = self._spent / max(at - self._since, 1e-9) / MOST_SHARE
+        self._spent_before += self._spent
+        if excess > 1 and self._spent_before > _ALLOWANCE_S:
+            more = 1 << math.ceil(math.log2(excess))
+            self.stride = min(_MOST_STRIDE, self.stride * more)
+        elif excess < 0.25 and self.stride > 1:
             self.stride //= 2
         self._since, self._spent, self._reads = at, 0.0, 0
 
@@ -83,16 +91,21 @@ class BatchReader:
 class WatchedCollate:
     """A collate function that gives the batch together with its facts."""
 
-    def __init__(self, collate: Callable[[Any], Any], *, pad: int | None, is_batched: bool) -> None:
+    def __init__(
+        self, collate: Callable[[Any], Any], reader: BatchReader, *, is_batched: bool
+    ) -> None:
         self._collate = collate
         self._is_batched = is_batched  # whether it is given the samples of a batch as a list
-        self._reader = BatchReader(pad)
+        self._is_stacked = is_batched and collate is default_collate
+        self._reader = reader
 
     def __call__(self, samples: Any) -> Carried:
         """Collate as the loader's own function does, then read the batch."""
         batch = self._collate(samples)
         is_list = self._is_batched and isinstance(samples, (list, tuple))
-        facts = self._reader.read(batch, samples if is_list else None)
+        facts = self._reader.read(
+            batch, samples if is_list else None, is_stacked=is_list and self._is_stacked
+        )
         if facts is not None:
             worker = get_worker_info()
             facts.worker = None if worker is None else worker.id

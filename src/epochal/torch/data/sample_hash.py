@@ -7,6 +7,7 @@ at equal distances stand for it. Tensors on an accelerator are never read.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
 from hashlib import blake2b
@@ -18,8 +19,8 @@ import torch
 # Hashes have so many bytes: a JSON number that every reader keeps exactly.
 HASH_BYTES = 6
 # Of a larger array, only elements at equal distances are read.
-_WHOLE_BYTES = 4096
-_ELEMENTS = 512
+_WHOLE_BYTES = 1024
+_ELEMENTS = 256
 _DEPTH = 8
 
 
@@ -65,7 +66,7 @@ def content_hash(sample: Any) -> int | None:
             array = host_array(leaf)
             if array is None:
                 continue
-            if array.size > 1 or array.dtype.kind == "f":
+            if _is_content(array.size, array.dtype):
                 state.update(_excerpt(array))
                 has_content = True
             elif array.size == 1 and array.dtype.kind in "iub":
@@ -74,7 +75,7 @@ def content_hash(sample: Any) -> int | None:
             state.update(leaf.encode("utf-8", "replace") if isinstance(leaf, str) else leaf)
             has_content = True
         elif isinstance(leaf, float):
-            state.update(leaf.hex().encode())
+            state.update(struct.pack("=d", leaf))
             has_content = True
         else:
             number = int(leaf)
@@ -94,6 +95,46 @@ def _excerpt(array: np.ndarray[Any, Any]) -> bytes:
         # In the order in which it lies in memory, so that nothing is copied.
         array = array.transpose(np.argsort([-stride for stride in array.strides], kind="stable"))
     flat = array.reshape(-1) if array.flags.c_contiguous else array.flat
+    distance = _distance(array.size)
+    return np.ascontiguousarray(flat[::distance]).tobytes()
+
+
+def row_hashes(batch: Any, count: int) -> list[int] | None:
+    """The hashes of the samples that a batch was stacked from, many times as fast.
+
+    None where the batch has something else than arrays with a row for each sample.
+    """
+    tables: list[np.ndarray[Any, Any]] = []
+    for leaf in leaves(batch):
+        if not isinstance(leaf, torch.Tensor) or not leaf.dim() or leaf.shape[0] != count:
+            return None
+        array = host_array(leaf)
+        if array is None:
+            return None
+        size = array.size // count
+        if not _is_content(size, array.dtype):
+            continue
+        rows = array.reshape(count, size)
+        if size * array.itemsize > _WHOLE_BYTES:
+            rows = rows[:, :: _distance(size)]
+        tables.append(np.ascontiguousarray(rows).view(np.uint8).reshape(count, -1))
+    if not tables:
+        return None
+    joined = tables[0] if len(tables) == 1 else np.concatenate(tables, axis=1)
+    whole, width = joined.tobytes(), joined.shape[1]
+    return [
+        int.from_bytes(
+            blake2b(whole[start : start + width], digest_size=HASH_BYTES).digest(), "little"
+        )
+        for start in range(0, count * width, width)
+    ]
+
+
+def _is_content(size: int, dtype: np.dtype[Any]) -> bool:
+    """Whether an array counts: a single whole number may be a label or an id."""
+    return size > 1 or (size == 1 and dtype.kind == "f")
+
+
+def _distance(size: int) -> int:
     # An odd distance meets every column of a table whose width is a power of two.
-    distance = max(1, array.size // _ELEMENTS) | 1
-    return np.ascontiguousarray(flat[::distance]).tobytes() + str(array.shape).encode()
+    return max(1, size // _ELEMENTS) | 1

@@ -22,10 +22,11 @@ from torch.utils.data import DataLoader, IterableDataset
 from epochal.console.messages import msg
 from epochal.errors import UsageError
 from epochal.guard import attempt
-from epochal.journal.line import now
+from epochal.journal.line import encode, now
 from epochal.records import Record
 from epochal.torch.data.batch_facts import BatchFacts
 from epochal.torch.data.collate import BatchReader, Carried, WatchedCollate
+from epochal.torch.data.earlier import earlier_fields
 from epochal.torch.data.window import MOST_IDENTITIES, Order, Sampled, Window
 
 L = TypeVar("L")
@@ -62,6 +63,7 @@ class LoaderWatch:
 
     def __init__(self, name: str, run: Recorder, facts: Record, pad: int | None) -> None:
         self.pad = pad
+        self.reader = BatchReader(pad)
         self._name = name
         self._run = run
         self._facts = facts
@@ -71,6 +73,7 @@ class LoaderWatch:
         self._first_step = run.step
         self._bytes, self._filled_at = _MOST_BYTES, time.monotonic()
         self._interval_s, self._written_at = _FIRST_S, time.monotonic()
+        self._earlier: Record = attempt(earlier_fields, run, name)[0] or {}
         self._skipped = 0
         self._has_said_device = False
         run.on_finish(self.end)
@@ -112,14 +115,14 @@ class LoaderWatch:
         record: Record = {"log": "data", "t": now(), "name": self._name}
         if self._run.step != self._first_step:
             record["step"] = self._run.step
-        record |= {"epoch": epoch, **self._facts, **fields}
+        record |= {"epoch": epoch, **self._facts, **fields, **self._earlier}
+        self._earlier = {}
         if ended:
             record |= {"ended": True, "complete": complete}
         if self._skipped:
             record["skipped_epochs"] = self._skipped
         self._run.write(record, silent=True)
-        identities = len(record.get("indices", ())) + len(record.get("hashes", ()))
-        self._bytes -= _RECORD_BYTES / 2 + _IDENTITY_BYTES / 2 * identities
+        self._bytes -= len(encode(record))
         self._written_at, self._skipped = at, 0
         self._interval_s = min(2 * self._interval_s, _LATEST_S)
         return True
@@ -154,8 +157,10 @@ class EpochWatch:
         self._batches += 1
         self._window.add(facts, indices)
         self._note_order(facts, indices)
-        if facts is not None and facts.is_on_device:
-            self._of.say_device()
+        if facts is not None:
+            self._of.reader.stride = facts.stride  # where the next epoch begins
+            if facts.is_on_device:
+                self._of.say_device()
         if self._of.is_due() and self._of.write(
             self._epoch, self._window, ended=False, complete=False
         ):
@@ -247,8 +252,11 @@ def _watch_loader(loader: DataLoader[Any], watch: LoaderWatch, base: Any) -> Non
             if noted is not None:
                 making.append(noted)
             # Past DataLoader.__setattr__, which other libraries replace.
+            reader = watch.reader
+            if self.num_workers:
+                reader = BatchReader(watch.pad, stride=reader.stride)  # one for each worker
             self.__dict__["collate_fn"] = WatchedCollate(
-                collate, pad=watch.pad, is_batched=self._auto_collation
+                collate, reader, is_batched=self._auto_collation
             )
             try:
                 iterator = super()._get_iterator()
@@ -349,7 +357,7 @@ class WatchedIterable:
 
     def __init__(self, batches: Iterable[Any], watch: LoaderWatch) -> None:
         self._batches, self._watch = batches, watch
-        self._reader = BatchReader(watch.pad)
+        self._reader = watch.reader
         self._one_pass = (
             _watched_batches(batches, watch, self._reader)
             if isinstance(batches, Iterator)
@@ -381,7 +389,7 @@ class WatchedIterable:
 
 def _watch_iterable(batches: Any, watch: LoaderWatch) -> Any:
     kind: Any = type(batches)
-    reader = BatchReader(watch.pad)
+    reader = watch.reader
 
     class Watched(kind):  # type: ignore[misc]
         def __iter__(self) -> Iterator[Any]:

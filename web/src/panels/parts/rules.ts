@@ -107,6 +107,10 @@ export const RULES: Readonly<Record<string, RuleText>> = {
     "meaning": "Samples come several times within one epoch, and others perhaps not at all.",
     "healthy": "Each sample comes once in an epoch."
   },
+  "data-resume": {
+    "meaning": "After a resume the loader starts again: samples come twice, others perhaps never.",
+    "healthy": "A resumed epoch continues after its last sample."
+  },
   "data-values": {
     "meaning": "Inputs hold NaN or infinity, or are constant, as broken files and empty images are.",
     "healthy": "Every input is finite and has different values."
