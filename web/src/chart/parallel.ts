@@ -66,6 +66,8 @@ const NUDGE = 0.05;
 const MOST_BEST = 10;
 /** More lines than this are one pixel wide. */
 const MOST_WIDE = 150;
+/** As many lines that are left out are drawn during a drag. */
+const MOST_LEFT_OUT = 200;
 /** Lines of one category are spread over this part of its room, up to so many pixels. */
 const SPREAD = 0.4;
 const MOST_SPREAD_PX = 36;
@@ -204,7 +206,12 @@ interface Shown {
 
 export function drawParallel(renderer: Renderer, view: Layout, options: ParallelOptions, theme: ChartTheme, { brushes, hovered, chosenAxis, isMoving }: Shown): void {
   const [kept, others]: [Line[], Line[]] = [[], []];
-  for (const line of view.lines) (isKept(line.item, brushes) ? kept : others).push(line);
+  // During a drag a part of what is left out is enough: always the same lines, so that nothing flickers.
+  const every = isMoving ? Math.ceil(view.lines.length / MOST_LEFT_OUT) : 1;
+  view.lines.forEach((line, index) => {
+    if (isKept(line.item, brushes)) kept.push(line);
+    else if (index % every === 0) others.push(line);
+  });
   // Without a GPU, lines wider than a pixel of the screen take ten times as long.
   const thin = isMoving ? 1 / (globalThis.devicePixelRatio || 1) : 1;
   drawLines(renderer, view, others, { stroke: theme.line, width: thin, alpha: 0.7 });
