@@ -88,6 +88,7 @@ def test_a_rate_that_is_too_low_explains_a_worse_loss(tmp_path: Path) -> None:
     assert turned.worse == "right"
     assert turned.gap == pytest.approx(-found.gap)
     assert turned.differences[0].key == "lr"
+    assert turned.sentence.endswith("config lr is 0.001 instead of 0.1.")
 
 
 def test_runs_that_differ_in_the_seed_only_are_noise(tmp_path: Path) -> None:
@@ -195,6 +196,23 @@ def test_repeats_say_how_large_noise_is(tmp_path: Path) -> None:
     found = asked(tmp_path, "r0", "other")
     assert found.repeats is not None
     assert (found.repeats.num_runs, found.repeats.num_configs) == (5, 1)
+
+
+def test_a_run_that_diverged_makes_no_noise_of_the_others(tmp_path: Path) -> None:
+    for lr, level in ((1e-3, 1.0), (1e-1, 2.0)):
+        for seed in range(4):
+            last = 900.0 if (lr, seed) == (1e-1, 3) else level + 0.01 * seed
+            journal = Journal(tmp_path, f"{lr}-{seed}", config={"lr": lr, "seed": seed})
+            for step in range(60):
+                journal.metrics(step, loss=last + 2.0 * 0.9**step)
+            journal.finish()
+    found = asked(tmp_path, "0.1-0", "0.001-0")
+    assert found.repeats is not None
+    assert found.repeats.limit < 0.1
+    assert found.verdict == "explained"
+    first = found.differences[0]
+    assert first.key == "lr"
+    assert "differ by 1.0" in first.reason
 
 
 def test_a_run_is_compared_with_its_group(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from epochal.store.answers import Metric
 from epochal.store.explain import (
     MOST_MEMBERS,
     MOST_TO_LEARN_FROM,
+    MOST_WITH_FINDINGS,
     Project,
     explain,
     learn,
@@ -115,10 +116,11 @@ async def why(request: Request) -> Response:
     metrics = [await reader.query_run(one, _metrics) for one in compared]
     name = common_metric(metrics, metric)
 
-    async def read(run_id: str) -> RunFacts:
-        return await reader.query_run(run_id, lambda run: read_facts(run, name))
+    async def read(place: int, run_id: str) -> RunFacts:
+        few = place <= MOST_WITH_FINDINGS
+        return await reader.query_run(run_id, lambda run: read_facts(run, name, with_findings=few))
 
-    facts = await asyncio.gather(*map(read, compared))
+    facts = await asyncio.gather(*(read(*one) for one in enumerate(compared)))
     learnt = await _learn(request, project, name)
     found = await reader.call(lambda: explain(facts[0], facts[1:], learnt))
     return await json_response(request, why_row(found))

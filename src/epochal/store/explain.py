@@ -9,6 +9,7 @@ with when the curves part, and with what else differs.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -45,7 +46,10 @@ from epochal.store.why import RepeatSpread, RunDifference, Side, Why, sentence_o
 # More members than these say the same, and each has to be read.
 MOST_MEMBERS = 50
 MOST_TO_LEARN_FROM = 1000
+# The rules may have to read a whole run: so many members of a group are enough.
+MOST_WITH_FINDINGS = 8
 _ELIMINATION = 0.25
+_MAD = 1.4826
 _LATE = 0.3
 _RATE_DIFFERS = 0.01
 _SPEED_DIFFERS = 0.05
@@ -75,7 +79,10 @@ def why(
     if not others:
         raise UsageError("there is no other run to compare with.")
     name = common_metric([list(one.metrics()) for one in (run, *others)], metric)
-    facts = [read_facts(one, name) for one in (run, *others)]
+    facts = [
+        read_facts(one, name, with_findings=place <= MOST_WITH_FINDINGS)
+        for place, one in enumerate((run, *others))
+    ]
     members = members_of(project)
     try:
         (values,) = group_values([Group((), (), tuple(members))], name)
@@ -280,7 +287,7 @@ class _Explanation:
         if expected * self._gap <= 0:
             return 0.25, f"{says}, but there its values differ the other way."
         share = min(1.0, abs(expected / self._gap))
-        means = f"there its two values differ by {format_number(abs(expected))} in the mean"
+        means = f"there its two values differ by {format_number(abs(expected))} in the median"
         return 0.55 + 0.2 * parameter.score + 0.2 * share, f"{says}; {means}."
 
     def _in_time(self, weight: float, reason: str) -> tuple[float, str]:
@@ -357,13 +364,16 @@ class _Explanation:
             yield RunDifference("throughput", name, own, other, 0.04, reason, "symptom")
 
     def _findings(self) -> Iterator[RunDifference]:
-        rules = dict.fromkeys(rule for one in (self._left, *self._others) for rule in one.findings)
-        for rule in rules:
-            own = self._left.findings.get(rule)
-            having = [one.findings[rule] for one in self._others if rule in one.findings]
-            if own is not None and 2 * len(having) < len(self._others):
+        looked = [one.findings for one in self._others if one.findings is not None]
+        left = self._left.findings
+        if left is None or not looked:
+            return
+        for rule in dict.fromkeys(rule for one in (left, *looked) for rule in one):
+            own = left.get(rule)
+            having = [one[rule] for one in looked if rule in one]
+            if own is not None and 2 * len(having) < len(looked):
                 seen, is_left = own, True
-            elif own is None and 2 * len(having) > len(self._others):
+            elif own is None and 2 * len(having) > len(looked):
                 seen, is_left = having[0], False
             else:
                 continue
@@ -375,7 +385,7 @@ class _Explanation:
                 score *= 0.7
                 reason = f"{reason} It comes after the curves part, so it may be a consequence."
             told = (seen.sentence, MISSING) if is_left else (MISSING, seen.sentence)
-            others = f"{len(having)} of {len(self._others)}" if self._is_group else ""
+            others = f"{len(having)} of {len(looked)} have it" if self._is_group else ""
             yield RunDifference("findings", rule, *told, score, reason, "symptom", others)
 
     def _by_elimination(self, found: Sequence[RunDifference]) -> list[RunDifference]:
@@ -407,39 +417,40 @@ def _merged(found: Sequence[RunDifference]) -> list[RunDifference]:
 
 
 def _expected(parameter: Parameter, own: Any, other: Any) -> float | None:
-    """How much the means of two values of a key differ over the project's runs."""
-    means = [_mean_at(parameter, value) for value in (own, other)]
-    if means[0] is None or means[1] is None or means[0] == means[1]:
+    """How much the medians of two values of a key differ over the project's runs."""
+    found = [_median_at(parameter, value) for value in (own, other)]
+    if found[0] is None or found[1] is None or found[0] == found[1]:
         return None
-    return means[0] - means[1]
+    return found[0] - found[1]
 
 
-def _mean_at(parameter: Parameter, value: Any) -> float | None:
+def _median_at(parameter: Parameter, value: Any) -> float | None:
     found = [one for one in parameter.levels if is_same(one.value, value)]
     if not found and parameter.is_numeric and isinstance(value, (int, float)):
         found = [min(parameter.levels, key=lambda one: abs(float(one.value) - float(value)))]
-    mean = float(found[0].numbers.mean[0]) if found else math.nan
-    return None if math.isnan(mean) else mean
+    median = float(found[0].numbers.median[0]) if found else math.nan
+    return None if math.isnan(median) else median
 
 
 def _repeat_spread(values: GroupValue) -> RepeatSpread | None:
-    """The pooled deviation over configs that were run several times; None without such."""
+    """The usual deviation of runs of one config, over all configs that have several runs."""
     members = values.group.members
     known = {one.run: one.value for one in values.members if one.standing == "counted"}
     repeats = repeat_keys(list(dict.fromkeys(key for one in members for key in one.config)))
     if not repeats:
         return None
-    squares, num_runs, num_configs = 0.0, 0, 0
+    apart: list[float] = []
+    num_runs = num_configs = 0
     for group in group_members(members, all_but=repeats).groups:
         own = [value for one in group.members if (value := known.get(one.run.id)) is not None]
         if len(own) > 1:
-            squares += float(np.var(own)) * len(own)
+            apart += [abs(left - right) for left, right in itertools.combinations(own, 2)]
             num_runs, num_configs = num_runs + len(own), num_configs + 1
-    degrees = num_runs - num_configs
     # One pair says next to nothing about a spread.
-    if degrees < 2:
+    if num_runs - num_configs < 2:
         return None
-    return RepeatSpread(math.sqrt(squares / degrees), num_runs, num_configs)
+    # The median: a run that diverged says nothing of the others' noise.
+    return RepeatSpread(_MAD * float(np.median(apart)) / math.sqrt(2), num_runs, num_configs)
 
 
 def _until(curve: Points | None, last: float) -> End | None:

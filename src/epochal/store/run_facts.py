@@ -60,6 +60,7 @@ class RunFacts:
     An area that the run says nothing about is not in ``facts``. ``curve`` is the metric along
     ``x``, ``rates`` the learning rate by step. ``speeds`` has the usual tokens per second and
     milliseconds of a step. ``splits`` are the watched data loaders.
+    ``findings`` is None where they were not read.
     """
 
     info: RunInfo
@@ -69,7 +70,7 @@ class RunFacts:
     x: X
     rates: Points | None
     speeds: Mapping[str, float]
-    findings: Mapping[str, SeenFinding]
+    findings: Mapping[str, SeenFinding] | None
     splits: Mapping[str, SplitFacts]
 
     @property
@@ -100,7 +101,7 @@ def common_metric(metrics: Sequence[Sequence[Metric]], name: str | None = None) 
     )
 
 
-def read_facts(run: RunView, metric: str) -> RunFacts:
+def read_facts(run: RunView, metric: str, *, with_findings: bool = True) -> RunFacts:
     """Read a run; ``metric`` may be a role."""
     curve = read_series(run, metric)
     found = points_of(curve) if curve is not None and len(curve) else None
@@ -113,7 +114,7 @@ def read_facts(run: RunView, metric: str) -> RunFacts:
         x="step" if curve is None else curve.x,
         rates=points_of(rates) if rates is not None and len(rates) and rates.x == "step" else None,
         speeds=_speeds(run, curve),
-        findings=_findings(run.findings()),
+        findings=_findings(run.findings()) if with_findings else None,
         splits=split_facts(run.entries("data")),
     )
 

@@ -46,7 +46,7 @@ class RunDifference:
 
 @dataclass(frozen=True, slots=True)
 class RepeatSpread:
-    """How much the metric of repeats differs: the pooled deviation of so many runs and configs."""
+    """How much repeats differ: the usual deviation, from so many runs of so many configs."""
 
     std: float
     num_runs: int
@@ -142,7 +142,7 @@ def _conclusion(why: Why, verdict: Verdict) -> str:
         missing = f" Not recorded: {', '.join(why.unknown)}." if why.unknown else ""
         equal = f" Equal: {', '.join(why.equal)}." if why.equal else ""
         return f"No recorded difference explains it.{equal}{missing}"
-    first = _in_words(causes[0])
+    first = _in_words(causes[0], of_right=why.worse == "right")
     if verdict == "weak":
         return f"The best explanation is weak: {first}."
     if verdict == "several":
@@ -160,8 +160,10 @@ def _conclusion(why: Why, verdict: Verdict) -> str:
     return f"The best explanation: {first}.{doubt}"
 
 
-def _in_words(one: RunDifference) -> str:
-    return f"{one.area} {one.key} is {value_text(one.left)} instead of {value_text(one.right)}"
+def _in_words(one: RunDifference, *, of_right: bool) -> str:
+    """The difference as one of the worse side."""
+    own, other = (one.right, one.left) if of_right else (one.left, one.right)
+    return f"{one.area} {one.key} is {value_text(own)} instead of {value_text(other)}"
 
 
 def value_text(value: Any) -> str:
