@@ -390,3 +390,12 @@ def test_samples_that_come_again_after_a_resume_are_found(start_run: StartRun) -
     record = data_records(run.dir)[-1]
     assert record["earlier"] == list(range(160))
     assert findings_of(run.dir)["data-resume"] == "warning"
+
+
+def test_an_iterator_that_gives_nothing_is_no_epoch(start_run: StartRun) -> None:
+    run = start_run()
+    loader = epochal.watch_data(DataLoader(pairs(), batch_size=8))
+    iter(loader)
+    list(loader)
+    run.finish()
+    assert [record["epoch"] for record in data_records(run.dir)] == [1]

@@ -18,7 +18,7 @@ from epochal.guard import attempt
 from epochal.torch.data.batch_facts import BatchFacts, count_samples, read_batch
 
 # Reading may take this share of the time; above it, fewer batches are read.
-MOST_SHARE = 0.007
+MOST_SHARE = 0.005
 _JUDGED_READS = 4
 # So much is read in any case: a small dataset is read whole.
 _ALLOWANCE_S = 0.1

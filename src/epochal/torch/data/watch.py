@@ -32,6 +32,7 @@ from epochal.torch.data.window import MOST_IDENTITIES, Order, Sampled, Window
 L = TypeVar("L")
 # Seconds between records: soon at first, once a minute later.
 _FIRST_S, _LATEST_S = 5.0, 60.0
+_AT_ONCE = 16
 # Bytes that may be written: so many a second (0.9 MB an hour), and so many at once.
 _BYTES_A_SECOND, _MOST_BYTES = 240.0, 65536.0
 _RECORD_BYTES, _IDENTITY_BYTES = 800.0, 34.0
@@ -86,7 +87,8 @@ class LoaderWatch:
     def begin(self) -> EpochWatch:
         """Begin an epoch: one pass over the loader."""
         self.end()
-        self._epochs += 1
+        # A loader with a state makes an iterator only to ask for it.
+        self._epochs += self._current is None or self._current.has_batches
         self._current = EpochWatch(self, self._epochs)
         return self._current
 
@@ -147,30 +149,50 @@ class EpochWatch:
         self._window = Window(of.indices, of.hashes)
         self._order = Order()
         self._batches = 0
+        self._pending: list[tuple[BatchFacts | None, Any]] = []
+        self._counted_at = time.monotonic()
         self._is_over = False
 
+    @property
+    def has_batches(self) -> bool:
+        """Whether anything was given."""
+        return self._batches + len(self._pending) > 0
+
     def take(self, facts: BatchFacts | None, index: Any) -> None:
-        """Take in one batch; ``index`` is what the sampler gave for it, None where unknown."""
+        """Take in one batch; ``index`` is what the sampler gave for it, None where unknown.
+
+        Several are counted at once: after a step of the model little of this is in a cache.
+        """
         if self._is_over or self._of.is_over:
             return
-        indices = _whole_numbers(index)
-        self._batches += 1
-        self._window.add(facts, indices)
-        self._note_order(facts, indices)
-        if facts is not None:
-            self._of.reader.stride = facts.stride  # where the next epoch begins
-            if facts.is_on_device:
-                self._of.say_device()
-        if self._of.is_due() and self._of.write(
-            self._epoch, self._window, ended=False, complete=False
-        ):
-            self._window.begin(self._batches)
+        self._pending.append((facts, index))
+        at = time.monotonic()
+        if len(self._pending) >= _AT_ONCE or at - self._counted_at >= _FIRST_S:
+            self._counted_at = at
+            self._count()
+            if self._of.is_due() and self._of.write(
+                self._epoch, self._window, ended=False, complete=False
+            ):
+                self._window.begin(self._batches)
+
+    def _count(self) -> None:
+        pending, self._pending = self._pending, []
+        for facts, index in pending:
+            indices = _whole_numbers(index)
+            self._batches += 1
+            self._window.add(facts, indices)
+            self._note_order(facts, indices)
+            if facts is not None:
+                self._of.reader.stride = facts.stride  # where the next epoch begins
+                if facts.is_on_device:
+                    self._of.say_device()
 
     def end(self, *, is_complete: bool) -> None:
         """The last batch was given, or the loop left the loader."""
         if self._is_over:
             return
         self._is_over = True
+        self._count()
         last = self._order.digest()
         if last is not None and last not in self._window.orders:
             self._window.orders.append(last)
