@@ -36,9 +36,12 @@ def fetch_run(client: HubClient, run_id: str, root: Path) -> RunFolder:
     return folder
 
 
-def mirror_run(client: HubClient, run_id: str, root: Path) -> RunFolder:
+def mirror_run(
+    client: HubClient, run_id: str, root: Path, *, counts: PartCounts | None = None
+) -> RunFolder:
     """Make the one copy in ``root`` what the hub has, but for blobs: ``fetch_blob`` has these.
 
+    With ``counts``, what was counted of the copy before is not read again.
     What differs from the hub is fetched anew. Of a fork, the run that it continues comes too.
     """
     state = client.state(run_id)
@@ -47,10 +50,10 @@ def mirror_run(client: HubClient, run_id: str, root: Path) -> RunFolder:
     fork = identity.get("fork")
     if isinstance(fork, dict) and fork.get("path") and isinstance(fork.get("id"), str):
         with contextlib.suppress(HubError):  # deleted there, or not to be seen: the fork says so
-            parent = mirror_run(client, fork["id"], root)
+            parent = mirror_run(client, fork["id"], root, counts=counts)
             path = os.path.relpath(parent.path, folder.path)
             identity = {**identity, "fork": {**fork, "path": path}}
-    fetch = _Fetch(client, run_id, state, folder)
+    fetch = _Fetch(client, run_id, state, folder, counts)
     fetch.drop_what_differs()
     fetch.fetch(identity, with_blobs=False)
     return folder
@@ -88,11 +91,19 @@ def _folder_of(client: HubClient, state: RunState, root: Path) -> RunFolder:
 class _Fetch:
     """One copy of a run; files that are there already are left alone, so readers see no change."""
 
-    def __init__(self, client: HubClient, run_id: str, state: RunState, folder: RunFolder) -> None:
+    def __init__(
+        self,
+        client: HubClient,
+        run_id: str,
+        state: RunState,
+        folder: RunFolder,
+        counts: PartCounts | None = None,
+    ) -> None:
         self._client = client
         self._run_id = run_id
         self._state = state
         self._folder = folder
+        self._counts = PartCounts() if counts is None else counts
 
     def fetch(self, identity: Mapping[str, Any], *, with_blobs: bool) -> None:
         state, folder = self._state, self._folder
@@ -118,7 +129,7 @@ class _Fetch:
             path, there = folder.part_path(name), state.parts.get(name.stem)
             if there is None and f"{name.stem}.parquet" in state.segments:
                 continue  # it is replaced when the segment is here
-            here = PartCounts().state(path)
+            here = self._counts.state(path)
             is_same = there is not None and (here.lines < there.lines or here == there)
             if not is_same:
                 path.unlink()
@@ -129,7 +140,7 @@ class _Fetch:
     def _part(self, stem: str, there: PartState) -> None:
         path = self._folder.part_path(named_part(stem))
         path.parent.mkdir(exist_ok=True)
-        have = _cut_to_lines(path)
+        have = self._cut_to_lines(path)
         while have < there.lines:
             lines = self._client.lines(self._run_id, stem, first=have)
             if not lines:
@@ -137,6 +148,13 @@ class _Fetch:
             with open(path, "ab") as file:
                 file.write(lines)
             have += lines.count(b"\n")
+
+    def _cut_to_lines(self, path: Path) -> int:
+        """The whole lines of a copy; one that was interrupted ends within a line: that is cut."""
+        lines, end = self._counts.whole(path)
+        if path.exists() and path.stat().st_size > end:
+            os.truncate(path, end)
+        return lines
 
     def file(self, kind: FileKind, name: str, size: int) -> None:
         if not is_file_name(kind, name):
@@ -162,19 +180,6 @@ class _Fetch:
             data = self._client.file(self._run_id, "live", name, offset=0)
             with replaced_file(self._folder.live / name) as temporary:
                 temporary.write_bytes(data)
-
-
-def _cut_to_lines(path: Path) -> int:
-    """The whole lines of a copy; a copy that was interrupted ends within a line, which is cut."""
-    lines = end = size = 0
-    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
-        for block in iter(lambda: file.read(1 << 20), b""):
-            if last := block.rfind(b"\n") + 1:
-                end = size + last
-            lines, size = lines + block.count(b"\n"), size + len(block)
-    if end < size:
-        os.truncate(path, end)
-    return lines
 
 
 def _write_changed(path: Path, value: Mapping[str, Any]) -> None:

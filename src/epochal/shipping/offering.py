@@ -57,6 +57,17 @@ class PartCounts:
             file.seek(known.last_start)
             return PartState(known.lines, zlib.crc32(file.read(known.end - known.last_start)))
 
+    def whole(self, path: Path) -> tuple[int, int]:
+        """How many whole lines a part has, and where they end; nothing where there is no file."""
+        with (
+            contextlib.suppress(FileNotFoundError),
+            self._lock,
+            open(path, "rb", opener=_no_link) as file,
+        ):
+            known = self._count(path, file.fileno())
+            return known.lines, known.end
+        return 0, 0
+
     def lines(self, path: Path, first: int) -> bytes:
         """Whole lines from an ordinal on, about as many as fit in one batch; none past the end."""
         with (

@@ -20,6 +20,7 @@ from epochal.series.reduce import Summary
 from epochal.series.series import Series
 from epochal.shipping.client import HubError
 from epochal.shipping.fetching import fetch_blob, mirror_run
+from epochal.shipping.offering import PartCounts
 from epochal.store.answers import (
     Cursor,
     Entry,
@@ -49,6 +50,7 @@ class Mirrors:
         self._server = server
         self._folder = folder
         self._held = MemoryBudget(rules=rules or RuleSettings())
+        self._counts = PartCounts()
 
     def fetch(self, run_id: str) -> RunFolder:
         """Fetch what is new of a run; the folder of its copy. Raises ``RunNotFoundError``."""
@@ -57,7 +59,7 @@ class Mirrors:
         os.utime(root)
         with between_processes(root / ".lock"), self._server.client() as client:
             try:
-                return mirror_run(client, run_id, root)
+                return mirror_run(client, run_id, root, counts=self._counts)
             except HubError as error:
                 raise self._server.not_found(error, run_id) from error
 
