@@ -145,7 +145,7 @@ function textClass(text: string): string {
 /** What was compared without a difference, and what could not be. */
 export function restText({ equal, unknown, noise }: WhyTable): string {
   return [
-    `A gap up to ${formatNumber(noise)} is noise.`,
+    ...(noise > 0 ? [`A gap up to ${formatNumber(noise)} is noise.`] : []),
     ...(equal.length > 0 ? [`Equal: ${equal.join(", ")}.`] : []),
     ...(unknown.length > 0 ? [`Not recorded on both sides: ${unknown.join(", ")}.`] : []),
   ].join(" ");
