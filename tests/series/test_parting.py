@@ -85,6 +85,14 @@ def test_a_curve_that_turns_nan_parts_there() -> None:
     assert math.isnan(end_of(left).value)
 
 
+def test_a_loss_that_explodes_parts_where_it_begins_to_grow() -> None:
+    left, right = curve(0), curve(1)
+    left.values[300:] *= 1.3 ** np.arange(1700)
+    found = parting(left, right, "min")
+    assert found is not None
+    assert found.parted_at == pytest.approx(300, abs=50)
+
+
 def test_curves_are_compared_where_both_have_steps() -> None:
     found = parting(curve(0, num_steps=500), curve(1, every=10), "min")
     assert found is not None

@@ -1,10 +1,11 @@
 """Where two curves part beyond their noise, and how far apart they end.
 
-The difference of the curves is taken at the points of the sparser one, and cut into at most
-``MOST_BLOCKS`` blocks. A block is apart if its mean difference is above three standard errors and
-above ``LEAST_SHARE`` of the level. The standard error comes from local scatter: second
-differences of points, which a trend does not change. Noise that lasts many points, as in averaged
-losses, is found by the scatter of points around a line and by second differences of block means.
+The difference of the curves is taken at the points of the sparser one, of logarithms where all
+values are above 0, and cut into at most ``MOST_BLOCKS`` blocks. A block is apart if its mean
+difference is above three standard errors and above ``LEAST_SHARE`` of the level. The standard error
+comes from local scatter: second differences of points, which a trend does not change. Noise that
+lasts many points, as in averaged losses, is found by the scatter of points around a line and by
+second differences of block means.
 The curves part for good at the block from which on most blocks are apart on the side of the last
 three, and none on the other side. Ends have to differ by ``BEYOND`` standard errors.
 """
@@ -95,9 +96,13 @@ def parting(left: Points, right: Points, goal: Goal | None) -> Parting | None:
     if not at.size:
         return None
     values = [_values_on(one, at, goal) for one in (left, right)]
+    level = np.maximum(np.abs(values[0]), np.abs(values[1]))
+    if all((one[np.isfinite(one)] > 0).all() for one in values):
+        # Noise is a share of the level, and a loss that explodes grows by factors.
+        values = [np.log(one, out=one.copy(), where=np.isfinite(one)) for one in values]
+        level = np.ones_like(at)
     with np.errstate(invalid="ignore"):
         difference = np.where(values[0] == values[1], 0.0, values[0] - values[1])
-    level = np.maximum(np.abs(values[0]), np.abs(values[1]))
     num_blocks = at.size if at.size <= MOST_BLOCKS else at.size // _POINTS_IN_A_BLOCK
     edges = np.linspace(0, at.size, min(MOST_BLOCKS, num_blocks) + 1).astype(np.intp)
     pairs = list(itertools.pairwise(edges.tolist()))
