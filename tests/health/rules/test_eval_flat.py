@@ -1,6 +1,6 @@
 from epochal.health.engine import Health
 from epochal.health.rules.eval_flat import EvalFlat
-from tests.health.curve_records import evals, falling, flat, in_order, noise, steps
+from tests.health.curve_records import evals, falling, in_order, noise, steps
 from tests.health.machine_records import opened, updated
 
 
@@ -71,22 +71,3 @@ def test_a_model_that_the_rate_no_longer_moves_measures_the_same() -> None:
     assert opened(EvalFlat, records) == []
     awake = in_order(steps(falling(600), lr=1e-3), evals(losses, every=50))
     assert [finding.severity for finding in opened(EvalFlat, awake)] == ["warning"]
-
-
-def test_several_metrics_that_wander_are_one_note() -> None:
-    losses = [2 + 0.01 * (-1) ** n for n in range(20)]
-    accuracies = [0.6 + 0.004 * (-1) ** n for n in range(20)]
-    found = updated(EvalFlat, evals(losses, every=50, accuracy=accuracies))
-    assert {(one.series, one.state) for one in found} == {("eval/loss", "open")}
-    assert found[-1].sentence.endswith(" accuracy does not move either.")
-
-
-def test_a_plateau_that_is_reported_is_not_said_again_of_evaluations() -> None:
-    losses = [*falling(400, floor=1.0), *flat(2400, 1.2)]
-    evaluated = [*falling(8, floor=1.1), *flat(48, 1.3, width=0.004)]
-    health = Health()
-    records = in_order(steps(losses, lr=1e-3), evals(evaluated, every=50))
-    for record in records:
-        health.feed(record)
-    assert health.context.has_open("plateau")
-    assert not health.context.has_open("eval-flat")

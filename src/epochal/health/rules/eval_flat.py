@@ -17,8 +17,6 @@ from epochal.health.rate import LearningRate
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
 
-_CAUSE = "plateau"
-
 
 class _Band(NamedTuple):
     """The range of a metric when it was first reported, and the evaluations before."""
@@ -33,8 +31,7 @@ class EvalFlat(Rule):
 
     There is no warning in two cases: a share of few samples is constant while the loss of the same
     evaluation changes, or the learning rate is almost zero. A metric that stays within its noise
-    over many evaluations is an info. Several such metrics are one finding, and none where the
-    plateau of the training loss is reported already.
+    over many evaluations is an info.
     """
 
     name = "eval-flat"
@@ -42,7 +39,7 @@ class EvalFlat(Rule):
     meaning = "The evaluation does not change. It may not use the trained model."
     healthy = "It changes from one evaluation to the next."
     reports = {
-        "info": "12 evaluations stay within noise, and no plateau of the loss is reported.",
+        "info": "12 evaluations stay within noise.",
         "warning": (
             "4 evaluations are equal to six digits, and no other metric of them changes by 1 %."
         ),
@@ -76,7 +73,6 @@ class EvalFlat(Rule):
         self._counts: Counter[str] = Counter()
         self._last_held: dict[str, int] = {}
         self._bands: dict[str, _Band] = {}  # of what is said to wander
-        self._others: dict[str, None] = {}  # what wanders beside it
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check every metric of an evaluation."""
@@ -95,19 +91,18 @@ class EvalFlat(Rule):
             self._counts[name] += 1
             met.append(name)
         for name in met:
-            if not self._is_told(name, context):
+            if not context.is_open(self.name, name):
                 self._bands.pop(name, None)
             is_right = self._moves(met) or self._is_at_rest(context.rate)
             verdict = self._judge(name, self._values[name], is_right=is_right)
             if verdict is not None:
                 verdicts.append(self._unless_just_reported(verdict, context))
-        return self._as_one(verdicts, context)
+        return verdicts
 
     def forget_from(self, step: int, context: Context) -> None:
         """A resumed run evaluates some steps again, with the same result."""
         self._values.clear()
         self._bands.clear()
-        self._others.clear()
 
     def _moves(self, names: Sequence[str]) -> bool:
         """Whether a figure of the evaluation changes noticeably: then something is measured."""
@@ -130,57 +125,11 @@ class EvalFlat(Rule):
         if not verdict.active:
             return verdict
         last = self._last_held.get(name)
-        if (
-            last is not None
-            and not self._is_told(name, context)
-            and count - last <= self.thresholds.again
-        ):
+        is_open = context.is_open(self.name, name)
+        if last is not None and not is_open and count - last <= self.thresholds.again:
             return Verdict(name, False)
         self._last_held[name] = count
         return verdict
-
-    def _is_told(self, name: str, context: Context) -> bool:
-        """Whether a metric has an open finding, or is part of another one."""
-        return context.is_open(self.name, name) or name in self._others
-
-    def _as_one(self, verdicts: list[Verdict], context: Context) -> list[Verdict]:
-        """One standstill is one finding: that of the training loss, or of one metric."""
-        for verdict in verdicts:
-            if not verdict.active:
-                self._others.pop(verdict.subject, None)
-        names = [one.subject for one in verdicts if one.active and one.severity == "info"]
-        if not names:
-            return verdicts
-        leader = self._leader(names, context)
-        self._others.update(dict.fromkeys(name for name in names if name != leader))
-        found = []
-        for verdict in verdicts:
-            if verdict.subject in names:
-                is_leader = verdict.subject == leader
-                verdict = (
-                    self._with_others(verdict) if is_leader else Verdict(verdict.subject, False)
-                )
-            found.append(verdict)
-        return found
-
-    def _leader(self, names: Sequence[str], context: Context) -> str | None:
-        """The metric that the finding is about: the one it is about already, else a loss."""
-        if context.has_open(_CAUSE):
-            return None
-        told = [
-            subject
-            for (rule, subject), finding in context.open.items()
-            if rule == self.name and finding.severity == "info"
-        ]
-        return told[0] if told else next((one for one in names if "loss" in one), names[0])
-
-    def _with_others(self, verdict: Verdict) -> Verdict:
-        others = [name for name in self._others if name != verdict.subject]
-        if not others:
-            return verdict
-        verb = "does" if len(others) == 1 else "do"
-        more = f" {', '.join(others)} {verb} not move either."
-        return verdict._replace(sentence=verdict.sentence + more)
 
     def _judge(self, name: str, values: Sequence[float], *, is_right: bool) -> Verdict | None:
         thresholds = self.thresholds
