@@ -164,8 +164,9 @@ def test_charts_say_how_many_of_all_runs_they_take(
         Journal(tmp_path, f"r{number}").metrics(1, loss=1.0).finish()
     page = open_page(serve(tmp_path).url)
     until(page, lambda: "of 103 shown" in count(page))
-    page.get_by_role("button", name="Which runs are listed and shown").click()
-    page.get_by_role("menuitem", name="Show all that fit").click()
+    page.keyboard.press("a")
+    page.get_by_role("button", name="all 103").click()
+    page.get_by_role("toolbar", name="Selected runs").get_by_role("button", name="Show").click()
     page.get_by_text("The first 100 of 103 runs are shown").wait_for()
 
 

@@ -332,8 +332,8 @@ def test_brushing_an_axis_keeps_the_runs_that_pass(
     box = chart.bounding_box()
     assert box is not None
     # The first axis is the first setting; its upper half holds the larger rate.
-    x = box["x"] + 14
-    page.mouse.move(x, box["y"] + 24)
+    x = box["x"] + 32
+    page.mouse.move(x, box["y"] + 46)
     page.mouse.down()
     page.mouse.move(x, box["y"] + box["height"] / 2, steps=5)
     page.mouse.up()

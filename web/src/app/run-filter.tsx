@@ -53,12 +53,14 @@ function QueryBox({ page, count, isFocused }: { readonly page: Page; readonly co
   const isOpen = found.length > 0;
   const take = (word: string): void => {
     const next = completed(text, caret ?? text.length, word);
+    // At once, not with the next picture: the next key may come before that.
+    if (box.current !== null) {
+      box.current.value = next.text;
+      box.current.focus();
+      box.current.setSelectionRange(next.caret, next.caret);
+    }
     view.filter.value = next.text;
     setCaret(null);
-    requestAnimationFrame(() => {
-      box.current?.focus();
-      box.current?.setSelectionRange(next.caret, next.caret);
-    });
   };
   const problem = runs.filterProblem.value;
   const onKeyDown = (event: KeyboardEvent): void => {
