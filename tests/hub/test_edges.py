@@ -24,6 +24,9 @@ from epochal.shipping.worker import ShippingWorker, ship_now
 from tests.hub.hub_process import HubProcess
 from tests.hub.test_shipping import journal, record, wait_until
 
+# Real processes of a hub; `tests/hub/test_inbox.py` and `test_access.py` are quick.
+pytestmark = pytest.mark.slow
+
 
 class Wire:
     """A TCP proxy to a hub that can be cut and mended; it drops connections in mid-request."""

@@ -13,6 +13,9 @@ from tests.hub.hub_process import HubProcess
 from tests.hub.test_shipping import wait_until
 from tests.server.live import Server, until
 
+# Real processes of a hub; `tests/hub/test_inbox.py` and `test_access.py` are quick.
+pytestmark = pytest.mark.slow
+
 NUM_VALUES = 8
 
 

@@ -22,6 +22,9 @@ from tests.hub.hub_process import HubProcess
 from tests.hub.test_shipping import record
 from tests.server.live import serving
 
+# Real processes of a hub; `tests/hub/test_inbox.py` and `test_access.py` are quick.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,9 @@ from epochal.journal.layout import RunFolder
 from epochal.shipping.worker import ship_now
 from tests.hub.hub_process import HubProcess
 
+# Real processes of a hub; `tests/hub/test_inbox.py` and `test_access.py` are quick.
+pytestmark = pytest.mark.slow
+
 
 def record(folder: Path, name: str = "a", *, project: str = "p", steps: int = 50) -> RunFolder:
     run = epochal.init(project, name, dir=folder, companion=False, console=False)
