@@ -70,6 +70,7 @@ def ways(root: Path) -> dict[str, list[list[str]]]:
         "tail": [["tail", one, "-a", "-n", "99", *more] for more in both],
         "compare": [["compare", one, other, "-a", *more] for more in both],
         "export": [["export", one, "--format", f] for f in "csv log plain json jsonl svg".split()],
+        "why": [["why", one, other, *more] for more in both],
         "sync": [["sync", one], ["sync", one, "--status"], ["sync", one, "--to", EVIL]],
         "import": [["import", f"{one}/{EVIL.replace(chr(0), '')}"]],
         "repair": [["repair", one, *more] for more in both],

@@ -17,13 +17,13 @@ from epochal.shipping.worker import ship_now
 from tests.hub.hub_process import HubProcess
 from tests.hub.test_shipping import wait_until
 
+# Real processes of a hub; `tests/hub/test_inbox.py` and `test_access.py` are quick.
+pytestmark = pytest.mark.slow
+
 RANK = """
 import sys
 import epochal
 from epochal.run import ranks
-
-# Real processes of a hub; `tests/hub/test_inbox.py` and `test_access.py` are quick.
-pytestmark = pytest.mark.slow
 ranks.find.__kwdefaults__["wait_s"] = 0.0  # a shared disk would have it by now
 run = epochal.init("p", "many", dir=sys.argv[1], console=False, companion=True)
 for step in range(30):

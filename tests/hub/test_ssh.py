@@ -17,12 +17,12 @@ from epochal.cli.main import main
 from epochal.shipping.ssh import SshError, SshServer
 from tests.hub.test_shipping import record
 
+# Real processes of a hub; `tests/hub/test_inbox.py` and `test_access.py` are quick.
+pytestmark = pytest.mark.slow
+
 # What ssh does with these arguments, without a network: forward a port, run a shell command.
 SSH = """#!{python}
 import os, socket, subprocess, sys, threading
-
-# Real processes of a hub; `tests/hub/test_inbox.py` and `test_access.py` are quick.
-pytestmark = pytest.mark.slow
 words = sys.argv[1:]
 assert "BatchMode=yes" in words
 here, there = words[words.index("-L") + 1].split(":")[1::2]

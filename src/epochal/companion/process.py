@@ -15,13 +15,12 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from epochal.alarm import interrupting
 from epochal.companion import ending
 from epochal.companion.alerts import Alerts, open_alerts
 from epochal.companion.config import CompanionConfig, parse
-from epochal.companion.control import open_control
 from epochal.companion.cpu_ring import CpuRing
 from epochal.companion.crash_evidence import CrashEvidence
 from epochal.companion.diagnosis import Diagnosis
@@ -31,7 +30,6 @@ from epochal.companion.own_journal import HEARTBEAT_LOOK_S, OwnJournal, run_titl
 from epochal.companion.parent import ParentWatch, Waker
 from epochal.companion.relay import Relay
 from epochal.companion.sealing import LOOK_EVERY_S, Sealing
-from epochal.companion.shipping import HubShipping, open_shipping
 from epochal.companion.task_loop import TASK_BUDGET_S, TaskLoop
 from epochal.companion.telemetry_journal import Telemetry, own_processes
 from epochal.companion.timeline import GpuHistory, Timeline, recent_use_of
@@ -41,6 +39,10 @@ from epochal.settings import read_settings
 from epochal.telemetry.machine_gpus import MachineGpus
 from epochal.telemetry.source import SOURCE_BUDGET_S
 from epochal.telemetry.used import UsedGpus
+
+if TYPE_CHECKING:
+    from epochal.companion.control import RemoteControl
+    from epochal.companion.shipping import HubShipping
 
 _LOOK_EVERY_S = 1.0
 _LESS_URGENT = 5
@@ -75,7 +77,7 @@ class Companion:
         self.relay = Relay(config.folder, self.journal, guard=self.guard)
         self._alerts = self._open_alerts()
         self._shipping = self._open_shipping()
-        self._control = self.guard.run("control", open_control, config, self.journal, self.guard)
+        self._control = self._open_control()
         self._cpu = CpuRing(config.parent, guard=self.guard)
         self._telemetry, history = _telemetry_of(config, self.journal, self.guard)
         self._timeline = Timeline(self.journal, gpus=history, cpu=self._cpu)
@@ -236,9 +238,19 @@ class Companion:
         )
 
     def _open_shipping(self) -> HubShipping | None:
-        if not self._config.is_main:
+        if not self._config.is_main or read_settings().hub is None:
             return None
+        # HTTP and TLS take memory that most runs have no use for.
+        from epochal.companion.shipping import open_shipping
+
         return self.guard.run("hub", open_shipping, self._config.folder, self.journal, self.guard)
+
+    def _open_control(self) -> RemoteControl | None:
+        if read_settings().hub is None:
+            return None
+        from epochal.companion.control import open_control
+
+        return self.guard.run("control", open_control, self._config, self.journal, self.guard)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from epochal.torch import checkpoint, control, draw, flops, graph, init, memory, moe, schedule
+from epochal.torch import checkpoint, control, data, draw, flops, graph, init, memory, moe, schedule
 from epochal.torch.lazy import on_first_use
 
 if TYPE_CHECKING:
@@ -236,6 +236,7 @@ __all__ = [
 _PACKAGES = {
     "checkpoint": checkpoint,
     "control": control,
+    "data": data,
     "draw": draw,
     "flops": flops,
     "graph": graph,
