@@ -60,6 +60,9 @@ def test_a_run_that_fails_is_notified_if_the_person_wants_it(
     page.locator(".run").wait_for()
     page.get_by_role("button", name="Which runs are listed and shown").click()
     page.get_by_role("menuitemcheckbox", name="Notify when a run ends").click()
+    # Only what ends after both is told: the browser's leave, and a stream that is open.
+    until(page, lambda: page.evaluate("localStorage.getItem('epochal-notify')") == "1")
+    page.get_by_text("live", exact=True).wait_for()
     journal.add({"log": "finish", "status": "failed", "reason": "out of memory"})
     until(page, lambda: page.evaluate("window.told") == ["x: failed | out of memory"])
 
