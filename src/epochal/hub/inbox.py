@@ -8,7 +8,6 @@ the rest again.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import threading
 import time
@@ -39,6 +38,7 @@ from epochal.shipping.protocol import (
     is_run_id,
     last_line_crc,
 )
+from epochal.shipping.shipper import file_digest
 
 _MAX_NAME = 200
 # Rank 0 may start so much earlier than the other ranks of its launch.
@@ -332,7 +332,7 @@ class Inbox:
     def _complete(
         self, run: _Run, kind: FileKind, name: str, partial: Path, *, sha256: str, size: int
     ) -> int:
-        if _digest(partial) != sha256:
+        if file_digest(partial)[0] != sha256:
             partial.unlink()
             raise FormatError(f"{kind}/{name} arrived with another digest: it is sent again.")
         if kind == "segments":
@@ -426,11 +426,3 @@ def _after(lines: bytes, num_known: int) -> bytes:
 
 
 _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
-
-
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        for block in iter(lambda: file.read(_READ_BYTES), b""):
-            digest.update(block)
-    return digest.hexdigest()

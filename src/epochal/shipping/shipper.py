@@ -212,7 +212,7 @@ class Shipper:
     def _ship_file(self, kind: FileKind, name: str) -> None:
         assert self._run_id is not None
         path = self._folder.path / kind / name
-        sha256, size = _digest(path)
+        sha256, size = file_digest(path)
         if size == 0:
             self._files[kind].add(name)
             return
@@ -311,7 +311,8 @@ def _names(folder: Path, kind: FileKind) -> list[str]:
     return sorted(name for name in names if is_file_name(kind, name))
 
 
-def _digest(path: Path) -> tuple[str, int]:
+def file_digest(path: Path) -> tuple[str, int]:
+    """The SHA-256 of a file in hexadecimal digits, and its size."""
     digest, size = hashlib.sha256(), 0
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(CHUNK_BYTES), b""):

@@ -11,13 +11,13 @@ handed over and not confirmed: after a crash exactly that batch is handed over a
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from epochal.atomic_file import between_processes
 from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import RunFolder, read_json, write_json
 from epochal.journal.process import liveness, process_identity
@@ -108,7 +108,13 @@ class Ledger:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[dict[str, Any]]:
-        with self._lock, _between_processes(self.path.with_name(".sinks.lock")):
+        lock = self.path.with_name(".sinks.lock")
+        with self._lock, contextlib.ExitStack() as held:
+            try:
+                # A file system without locks is left to the claim, which is checked as well.
+                held.enter_context(between_processes(lock))
+            except OSError as error:
+                raise UsageError(f"{lock} cannot be written: {error.strerror}.") from error
             kept = self._read()
             yield kept
             write_json(self.path, {"v": VERSION, **kept})
@@ -153,24 +159,3 @@ def _is_held(standing: Standing) -> bool:
         return False
     alive = liveness(standing.owner)
     return alive == "alive" or (alive == "unknown" and time.time() - standing.updated < _SILENT_S)
-
-
-@contextlib.contextmanager
-def _between_processes(path: os.PathLike[str]) -> Iterator[None]:
-    """Keep other processes from changing the file meanwhile, where the system can do that."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}.") from error
-    try:
-        # A file system without locks is left to the claim, which is checked as well.
-        with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

@@ -22,6 +22,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from epochal.atomic_file import between_processes
 from epochal.guard import attempt
 from epochal.journal.layout import read_json, write_json
 from epochal.settings import read_settings
@@ -119,13 +120,7 @@ class Sweep:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        with open(self.path.with_suffix(".lock"), "a") as lock:
-            try:
-                import fcntl
-
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            except (ImportError, OSError):  # another system, or a disk without locks
-                pass
+        with between_processes(self.path.with_suffix(".lock")):
             fresh = Sweep(self.path, read_json(self.path))
             self.config, self.tried = fresh.config, fresh.tried
             yield
