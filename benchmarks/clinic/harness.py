@@ -13,13 +13,15 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 import epochal
-from benchmarks.clinic.task import Batch, Kind, Loader, OptimizerChoice, Split, Task
+from benchmarks.clinic.task import Batch, Kind, Loader, OptimizerChoice, Samples, Split, Task
 from epochal.run.run import Run
 
 # A watched run has about so many records of its layers.
 WATCHED = 60
+EVAL_BATCH = 64
 
 ChangeBatch = Callable[[Tensor, Tensor, int], Batch]
 
@@ -113,6 +115,9 @@ def train(bench: Bench, run: Run, *, watched: bool = True) -> dict[str, Any]:
         epochal.watch(bench.model, run, every=max(1, bench.steps // WATCHED), histograms=False)
         if "num_experts" in bench.kind.config:
             epochal.watch_moe(bench.model, run)
+        if task.has_data:
+            epochal.watch_data(bench.loader.data_loader, "train", run)
+    evaluation = eval_loader(bench, run, watched=watched)
     eval_every = max(1, bench.steps // bench.kind.num_evals)
     reported: list[float] = []
     begun = time.monotonic()
@@ -120,7 +125,7 @@ def train(bench: Bench, run: Run, *, watched: bool = True) -> dict[str, Any]:
     for step in range(bench.steps):
         one_step(bench, run, optimizer, step)
         if (step + 1) % eval_every == 0 and bench.rank == 0:
-            reported.append(evaluate(bench, run, step))
+            reported.append(evaluate(bench, run, step, evaluation))
     wall_s = time.monotonic() - begun
     task.model = bench.model  # without what exchanges between ranks
     return {
@@ -243,12 +248,24 @@ def _log(
         run.log({"loss": loss, "grad_norm": norm, "lr": rate, **figures}, step=step)
 
 
-def evaluate(bench: Bench, run: Run, step: int) -> float:
+def eval_loader(bench: Bench, run: Run, *, watched: bool) -> DataLoader[Batch] | None:
+    """What an evaluation reads; nothing where the kind plays instead."""
+    if not bench.task.has_data:
+        return None
+    loader = DataLoader(Samples(bench.eval_split), EVAL_BATCH, generator=torch.Generator())
+    return epochal.watch_data(loader, "eval", run) if watched else loader
+
+
+def evaluate(bench: Bench, run: Run, step: int, loader: DataLoader[Batch] | None = None) -> float:
     """Evaluate as the training does it, and record it; returns its first figure."""
     task, begun = bench.task, time.perf_counter()
     bench.model.train(not bench.evaluates_in_eval_mode)
     inner, task.model = task.model, bench.model  # no exchange between ranks in an evaluation
-    figures = task.evaluate(bench.eval_split)
+    split = bench.eval_split
+    if loader is not None:
+        inputs, targets = zip(*loader, strict=True)
+        split = Split(torch.cat(inputs), torch.cat(targets))
+    figures = task.evaluate(split)
     task.model = inner
     reported = next(iter(figures.values()))
     loss = figures.pop("loss", None)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.data import DataLoader, Dataset
 
 Half = Literal["tuning", "unseen"]
 Batch = tuple[Tensor, Tensor]
@@ -28,10 +29,24 @@ class Split:
         return self.inputs[indices], self.targets[indices]
 
 
+class Samples(Dataset[Batch]):
+    """A split as a dataset, sample by sample."""
+
+    def __init__(self, split: Split) -> None:
+        self.split = split
+
+    def __len__(self) -> int:
+        return len(self.split)
+
+    def __getitem__(self, index: int) -> Batch:
+        return self.split.inputs[index], self.split.targets[index]
+
+
 class Loader:
     """Batches of a split, epoch by epoch, each epoch in another order.
 
-    A rank takes every ``world``-th sample of that order. ``shuffle`` and ``always`` are for faults.
+    A rank takes every ``world``-th sample of that order. ``shuffle`` and ``always`` are for faults,
+    and so is another ``split``, until the first batch is taken.
     """
 
     def __init__(
@@ -43,7 +58,8 @@ class Loader:
         self.always = False  # the first batch for ever
         self.rank, self.world = rank, world
         self._generator = torch.Generator().manual_seed(seed)
-        self._queue: list[Tensor] = []
+        self._loader: DataLoader[Batch] | None = None
+        self._batches: Iterator[Batch] = iter(())
         self.num_batches = 0
 
     @property
@@ -55,20 +71,36 @@ class Loader:
         """Completed epochs, with a fraction."""
         return self.num_batches / self.batches_per_epoch
 
-    def take(self) -> Batch:
-        if not self._queue:
-            self._queue = self._epoch()
-        indices = self._queue[0] if self.always else self._queue.pop(0)
-        self.num_batches += 1
-        return self.split.take(indices)
+    @property
+    def data_loader(self) -> DataLoader[Batch]:
+        """The loader of torch that gives the batches, as a user's script has it."""
+        if self._loader is None:
+            # A generator of its own: the trainings draw from the global one.
+            own = torch.Generator().manual_seed(0)
+            self._loader = DataLoader(Samples(self.split), batch_sampler=self, generator=own)
+        return self._loader
 
-    def _epoch(self) -> list[Tensor]:
+    def take(self) -> Batch:
+        batch = next(self._batches, None)
+        if batch is None:
+            self._batches = iter(self.data_loader)
+            batch = next(self._batches)
+        self.num_batches += 1
+        return batch
+
+    def __len__(self) -> int:
+        return self.batches_per_epoch
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """The indices of each batch of the next epoch."""
         count = len(self.split)
         drawn = torch.randperm(count, generator=self._generator)
         order = drawn if self.shuffle else torch.arange(count)
         own = order[self.rank :: self.world]
-        whole = self.batches_per_epoch * self.batch_size
-        return [own[at : at + self.batch_size] for at in range(0, whole, self.batch_size)]
+        for at in range(0, self.batches_per_epoch * self.batch_size, self.batch_size):
+            yield own[at : at + self.batch_size].tolist()
+            while self.always:
+                yield own[: self.batch_size].tolist()
 
 
 class Task:

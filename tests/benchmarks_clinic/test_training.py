@@ -77,3 +77,11 @@ def test_a_planted_fault_changes_a_training(tmp_path: Path, fault: str) -> None:
     healthy = trained(tmp_path, "mlp", "adamw", None, steps=40)
     wrong = trained(tmp_path, "mlp", "adamw", fault, steps=40)
     assert wrong.result["result"] != healthy.result["result"]
+
+
+def test_data_of_training_and_evaluation_is_watched(tmp_path: Path) -> None:
+    kept = trained(tmp_path, "mlp", "adamw", "eval_on_train", steps=150)
+    names = {record["name"] for _, _, record in kept.entries if record["log"] == "data"}
+    assert names == {"train", "eval"}
+    assert "data-leak" in {finding.rule for finding in findings_of(kept)}
+    assert "data-leak" not in {finding.rule for finding in findings_of(kept, scalars_only=True)}
