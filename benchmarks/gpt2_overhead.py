@@ -7,6 +7,9 @@ item        loss and gradient norm are read with .item() each step, and thrown a
 epochal     run.log of loss and norm, as tensors, each step
 everything  run.log_step with all fields each step, and the companion with its telemetry beside it
 
+Then the same model reads its batches from a data loader, which ``watch_data`` watches in every
+second block.
+
 Blocks of the four follow one another in a new order each round, so that clocks and heat favour
 none. The figure is the mean over rounds of (way - none) / none within a round, with its 95 %
 interval.
@@ -19,9 +22,10 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
+from torch.utils.data import DataLoader, TensorDataset
 
 import epochal
 from benchmarks.gpt2_model import CONTEXT, GPT2, VOCABULARY
@@ -95,6 +99,42 @@ def watched_steps(training: Training, folder: str) -> list[float]:
     return each
 
 
+def watched_data(training: Training, folder: str, blocks: int, steps: int) -> list[float]:
+    """By how much ``watch_data`` makes steps longer, as a share of them, block by block."""
+    run = epochal.init("bench", "data", dir=folder, console=False)
+    tokens = torch.randint(VOCABULARY, (blocks * steps * training.batch // 4, CONTEXT + 1))
+    data = TensorDataset(tokens)
+
+    def batches(watched: bool) -> Iterator[list[torch.Tensor]]:
+        loader = DataLoader(data, training.batch, shuffle=True, num_workers=2, pin_memory=True)
+        if watched:
+            epochal.watch_data(loader, "train", run)
+        while True:
+            yield from loader
+
+    plain, watched = batches(watched=False), batches(watched=True)
+
+    def block(given: Iterator[list[torch.Tensor]]) -> float:
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        for step in range(steps):
+            (both,) = next(given)
+            training.tokens.copy_(both[:, :-1], non_blocking=True)
+            training.targets.copy_(both[:, 1:], non_blocking=True)
+            run.log({"loss": training.step()[0]}, step=step)
+        torch.cuda.synchronize()
+        return time.perf_counter() - begun
+
+    block(plain), block(watched)
+    shares = []
+    for turn in range(blocks):
+        first, second = (plain, watched) if turn % 2 else (watched, plain)
+        seconds = {first: block(first), second: block(second)}
+        shares.append(seconds[watched] / seconds[plain] - 1)
+    run.finish()
+    return shares
+
+
 def saving(training: Training, folder: str) -> tuple[float, float, float]:
     """Milliseconds the loop stands still for a save, of the bare copy, and of steps meanwhile."""
     epochal.torch.snapshot_cpu(training.model)  # pinned memory is made once
@@ -141,6 +181,7 @@ def main() -> None:
         epochal.finish()
         histogram_ms = statistics.median(watched_steps(training, folder))
         stall_ms, copy_ms, during_ms = saving(training, folder)
+        data_mean, data_half = interval(watched_data(training, folder, args.blocks, args.steps))
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
     print(f"GPT-2 124M, batch {args.batch} x {CONTEXT}, bf16 autocast, not compiled")
     print(f"{args.blocks} interleaved blocks of {args.steps} steps each")
@@ -153,6 +194,8 @@ def main() -> None:
             continue
         mean, half = interval(shares)
         print(f"{name:<12}{mine:>10.2f}{mean:>14.3f}{mean - half:>11.3f} to {mean + half:.3f}")
+    low, high = data_mean - data_half, data_mean + data_half
+    print(f"watch_data, 2 workers: {data_mean:.3f} % of a step, {low:.3f} to {high:.3f}")
     print(f"a step that records every histogram: {histogram_ms:.1f} ms")
     print(
         f"a save in the background: the loop stands still {stall_ms:.1f} ms"
