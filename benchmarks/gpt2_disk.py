@@ -230,6 +230,7 @@ def simulate(flags: Flags, folder: Path) -> dict[str, int]:
 
 def sealed_shares(flags: Flags, folder: Path) -> dict[str, int]:
     """What each kind takes when it is sealed alone."""
+    groups: dict[str, tuple[str, ...]]
     groups = {"step": ("step",), "phases": ("phases",), "histograms": ("histogram",)}
     groups |= {"norms of tensors": ("metrics",), "the rest": ("eval", "text", "event")}
     shares = {}

@@ -23,7 +23,8 @@ class Block(nn.Module):
         query, key, value = parts.permute(2, 0, 3, 1, 4)
         mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
         x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, WIDTH))
-        return x + self.down(F.gelu(self.up(self.norm_2(x)), approximate="tanh"))
+        wide: torch.Tensor = self.down(F.gelu(self.up(self.norm_2(x)), approximate="tanh"))
+        return x + wide
 
 
 class GPT2(nn.Module):

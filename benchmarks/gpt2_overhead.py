@@ -29,7 +29,6 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import epochal
 from benchmarks.gpt2_model import CONTEXT, GPT2, VOCABULARY
-from epochal.run.current import CURRENT
 
 Log = Callable[[int, torch.Tensor, torch.Tensor, float], None]
 # Two-sided 95 % of Student's t for the degrees of freedom that the usual numbers of rounds have.
@@ -67,7 +66,6 @@ class Training:
 
 def ways(training: Training, folder: str) -> dict[str, Log]:
     light = epochal.init("bench", "epochal", dir=folder, console=False, companion=False)
-    CURRENT.run = None  # both runs live side by side here
     full = epochal.init("bench", "everything", dir=folder, console=False)
     tokens = training.batch * CONTEXT
 

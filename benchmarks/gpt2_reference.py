@@ -33,9 +33,10 @@ from epochal.exports.archive import write_archive
 from epochal.recipes.gpt2.clock import StepClock
 from epochal.recipes.gpt2.command import main as gpt2_command
 from epochal.recipes.gpt2.flags import Flags
+from epochal.recipes.gpt2.interruption import Interruption
 from epochal.recipes.gpt2.place import Place, taken_place
 from epochal.recipes.gpt2.setup import Training, set_up
-from epochal.recipes.gpt2.train import accumulate_gradients, speed_of_light_of
+from epochal.recipes.gpt2.train import accumulate_gradients, open_checkpoints, speed_of_light_of
 from epochal.run.run import Run
 from epochal.torch.clip import ClipStats, clip_grad_norm
 from epochal.torch.optimizer import set_lr
@@ -91,14 +92,15 @@ def bare_step(training: Training) -> Step:
     return step
 
 
-def watched_step(training: Training, run: Run) -> Step:
+def watched_step(training: Training, run: Run, interruption: Interruption) -> Step:
     """The step of the trainer's loop, between evaluations."""
     flags, clock, clipping = training.flags, StepClock(training.place), ClipStats()
 
     def step(number: int) -> None:
         lr = training.schedule.lr(number)
         set_lr(training.optimizer, lr)
-        taken = accumulate_gradients(training, run, clock)
+        interruption.begin()
+        taken = accumulate_gradients(training, run, clock, interruption)
         with run.phase("optimizer"):
             norm = clip_grad_norm(training.model, flags.grad_clip, stats=clipping)
             training.optimizer.step()
@@ -120,7 +122,18 @@ def compared(args: argparse.Namespace, place: Place, folder: Path) -> dict[str, 
     )
     run.log_sol_estimate(speed_of_light_of(training))
     watch(training.model, run, every=1000, step=1)
-    ways = {"bare": bare_step(training), "everything": watched_step(training, run)}
+    with open_checkpoints(training, run) as checkpoints:
+        interruption = Interruption(training, checkpoints, run, first=0)
+        watched = watched_step(training, run, interruption)
+        seconds = in_turns(args, place, {"bare": bare_step(training), "everything": watched})
+    run.finish()
+    return seconds
+
+
+def in_turns(
+    args: argparse.Namespace, place: Place, ways: dict[str, Step]
+) -> dict[str, list[float]]:
+    """Blocks of each way, in a new order each round."""
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     number = 0
     for round_number in range(-1, args.blocks):
@@ -135,7 +148,6 @@ def compared(args: argparse.Namespace, place: Place, folder: Path) -> dict[str, 
             place.synchronize()
             if round_number >= 0:  # the first round warms up
                 seconds[name].append((time.perf_counter() - begun) / args.block_steps)
-    run.finish()
     return seconds
 
 

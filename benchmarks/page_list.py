@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.run_folders import write_many
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Response
 
 FLAGS = (
     "--no-sandbox",
@@ -84,7 +84,11 @@ def measured(url: str, count: int) -> dict[str, Any]:
             page = browser.new_page(viewport={"width": 1360, "height": 860})
             page.set_default_timeout(60_000)
             answered: dict[str, float] = {}
-            page.on("response", lambda got, seen=answered: note_answer(got.url, seen))
+
+            def note(got: Response, seen: dict[str, float] = answered) -> None:
+                note_answer(got.url, seen)
+
+            page.on("response", note)
             begun = time.perf_counter()
             page.goto(url)
             page.locator(".run[data-run]").first.wait_for()
@@ -155,7 +159,7 @@ def heap_mb(page: Page) -> float:
     client.send("HeapProfiler.collectGarbage")
     client.send("Performance.enable")
     metrics = client.send("Performance.getMetrics")["metrics"]
-    return next(one["value"] for one in metrics if one["name"] == "JSHeapUsedSize") / 1e6
+    return float(next(m["value"] for m in metrics if m["name"] == "JSHeapUsedSize")) / 1e6
 
 
 def middle(values: list[float]) -> float:

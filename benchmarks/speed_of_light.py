@@ -23,7 +23,6 @@ import torch
 import epochal
 from benchmarks import gpt2_model
 from epochal.console.blocks import phases_block, speed_of_light_block
-from epochal.run.current import CURRENT
 from epochal.series.lost_time import explain_phases
 from epochal.torch.flops.calibration import calibrate
 from epochal.torch.flops.count import count_flops
@@ -125,7 +124,6 @@ def train(training: Training, scene: Scene, sol: SpeedOfLight, steps: int, folde
             begun = ended
     training.settle()
     run.finish()
-    CURRENT.run = None
     show(run, scene, sol)
 
 

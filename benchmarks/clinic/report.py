@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from benchmarks.clinic.verdict import VIEWS, FaultVerdict, Verdict, View
 
@@ -40,7 +40,7 @@ def _summary(verdict: Verdict) -> str:
         "| | " + " | ".join(_TITLES[view] for view in VIEWS) + " |",
         "|---|" + "---|" * len(VIEWS),
     ]
-    rows = {
+    rows: dict[str, Callable[[View], str]] = {
         "right cause or advice": lambda view: f"{verdict.rate(view, 'cause', 'advice'):.0%}",
         "· of these the cause": lambda view: f"{verdict.rate(view, 'cause'):.0%}",
         "symptom only": lambda view: f"{verdict.rate(view, 'symptom'):.0%}",

@@ -100,8 +100,10 @@ def measure_live(
     for thread in threads:
         thread.join()
     sent = sum(shipper.num_lines for shipper in shippers)
-    for one in (*files, *clients):
-        one.close()
+    for file in files:
+        file.close()
+    for client in clients:
+        client.close()
     return (
         f"live: {num_shippers} runs x 10 steps/s, {sent:,} of {steps * num_shippers:,} lines"
         f" acknowledged, {num_errors} errors; hub {used / took:.2f} cores,"
