@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from epochal.cli.command import add_json, runs_dir, store_of
+from epochal.cli.disk_usage import KINDS, TRASH, DiskUsage, disk_usage
 from epochal.cli.output import one_line, remark, say, say_json
 from epochal.cli.table import table, terminal_columns
 from epochal.format import format_bytes, format_reached
 from epochal.health.finding import Finding, evidence_text
 from epochal.store.finding_counts import latest_findings
-from epochal.store.local.disk_usage import KINDS, TRASH, DiskUsage, disk_usage
 from epochal.store.store import RunView
 
 _WIDTH = 96

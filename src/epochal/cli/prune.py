@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 from epochal.cli.amounts import age, size
 from epochal.cli.command import add_json, store_of
+from epochal.cli.disk_usage import DiskUsage, disk_usage
 from epochal.cli.output import remark, say, say_json
 from epochal.cli.table import table, terminal_columns
 from epochal.errors import UsageError
 from epochal.format import format_bytes
 from epochal.store.answers import RunInfo
-from epochal.store.local.disk_usage import DiskUsage, disk_usage
 from epochal.store.local.trash import check_removable
 from epochal.store.status import format_age
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from epochal.cli.amounts import age
 from epochal.cli.command import add_json, runs_dir, store_of
+from epochal.cli.disk_usage import folder_bytes
 from epochal.cli.output import agreed, remark, say, say_json
 from epochal.cli.table import table, terminal_columns
 from epochal.errors import UsageError
 from epochal.format import format_bytes
 from epochal.store.answers import TrashedRun
-from epochal.store.local.disk_usage import folder_bytes
 from epochal.store.local.store import LocalStore
 from epochal.store.status import format_age
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from epochal.records import Record
 
-Path = tuple[str, ...]
+FieldPath = tuple[str, ...]
 # The fields of a record but for ``log``: a name, and the names inside where it is an object.
 Keys = tuple[tuple[str, tuple[str, ...] | None], ...]
 # array("d") of floats, array("q") of ints, bytearray of bools, list of anything else.
@@ -24,9 +24,9 @@ class LineShape(NamedTuple):
     keys: Keys
     types: tuple[type, ...]
 
-    def paths(self) -> list[Path]:
+    def paths(self) -> list[FieldPath]:
         """Where each value stands: in a field, or in an object's."""
-        paths: list[Path] = []
+        paths: list[FieldPath] = []
         for name, members in self.keys:
             paths += [(name,)] if members is None else [(name, member) for member in members]
         return paths
@@ -53,7 +53,7 @@ class Lines(NamedTuple):
                 cells.append(_objects(members, [next(columns) for _ in members], size))
         return _objects(names, cells, size)
 
-    def by_value(self, path: Path) -> Iterator[Lines]:
+    def by_value(self, path: FieldPath) -> Iterator[Lines]:
         """The records by what they hold in a field; all of them where they have no such field."""
         paths = self.shape.paths()
         column = self.columns[paths.index(path)] if path in paths else ()

@@ -1,12 +1,16 @@
-"""Finds the metric that a short name or a role means, and the order that people read metrics in."""
+"""What series mean: unit, goal and role, the metric that a short name means, and their order."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import fnmatch
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from epochal.records import ROLES, Axis
+from epochal.records import ROLE_GUESSES, ROLES, Axis
+from epochal.series.goals import guess_goal
+from epochal.series.trend import Goal
 from epochal.store.answers import Metric
 
 _ROLES = ("loss", "eval_loss", "lr", "norm", "throughput")
@@ -14,7 +18,12 @@ _ROLES = ("loss", "eval_loss", "lr", "norm", "throughput")
 _LAYERS = ("params/", "grads/", "activations/", "update_ratio/", "abs_max/")
 _MOST_COMPARED = 2000
 _NONFINITE = ("nan", "inf", "-inf")
+_GOALS: Mapping[str, Goal] = {"loss": "min", "eval_loss": "min", "throughput": "max"}
 _MACHINE = ("system/", "gpu/", "memory/", "phase/", "resources/", "epoch/")
+
+
+# The name and the axis of a series.
+K = TypeVar("K", bound=tuple[str, Axis])
 
 
 def resolve(name: str, metrics: Sequence[Metric]) -> Metric | None:
@@ -63,3 +72,70 @@ def _place(metric: Metric) -> int:
     if metric.name.startswith(_LAYERS):
         return len(_ROLES) + 1
     return len(_ROLES) + 2 * metric.name.startswith(_MACHINE)
+
+
+def metrics_of(
+    ranks: Mapping[K, set[int]], definitions: Mapping[str, Mapping[str, Any]]
+) -> list[Metric]:
+    """The metrics of some series, each with the ranks that have it."""
+    roles = _roles({name for name, _ in ranks}, definitions)
+    meaning_of = _with_patterns(definitions)
+    return [
+        _metric(name, axis, some, meaning_of(name), roles.get(name))
+        for (name, axis), some in ranks.items()
+    ]
+
+
+def _roles(names: set[str], definitions: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Role by metric name: what was defined, else the first guess that exists."""
+    roles: dict[str, str] = {
+        name: meaning["role"]
+        for name, meaning in definitions.items()
+        if "role" in meaning and name in names
+    }
+    for role, guesses in ROLE_GUESSES.items():
+        if role in roles.values():
+            continue
+        guess = next((name for name in guesses if name in names and name not in roles), None)
+        if guess is not None:
+            roles[guess] = role
+    return roles
+
+
+def _with_patterns(
+    definitions: Mapping[str, Mapping[str, Any]],
+) -> Callable[[str], Mapping[str, Any]]:
+    """What gives a metric's meaning: its own definition over those of patterns (``val/*``)."""
+    patterns = [
+        (re.compile(fnmatch.translate(name)).match, meaning)
+        for name, meaning in definitions.items()
+        if any(sign in name for sign in "*?[")
+    ]
+
+    def meaning_of(name: str) -> Mapping[str, Any]:
+        own = definitions.get(name, {})
+        if not patterns:
+            return own
+        found: dict[str, Any] = {}
+        for matches, meaning in patterns:
+            # A metric that a pattern calls its own axis would stand on itself.
+            if matches(name):
+                found.update(meaning if meaning.get("x") != name else {**meaning, "x": None})
+        return {**found, **own}
+
+    return meaning_of
+
+
+def _metric(
+    name: str, axis: Axis, ranks: set[int], meaning: Mapping[str, Any], role: str | None
+) -> Metric:
+    goal = meaning.get("goal")
+    return Metric(
+        name=name,
+        axis=axis,
+        ranks=tuple(sorted(ranks)),
+        unit=meaning.get("unit"),
+        goal=goal if goal in ("min", "max") else _GOALS.get(role or "") or guess_goal(name),
+        role=role,
+        x=meaning.get("x"),
+    )

@@ -149,7 +149,7 @@ class RunLabels:
 
     def _write_labels(self, **changes: Any) -> None:
         """Write labels.json, the file of what people change later."""
-        from epochal.store.local.labels import edit_labels
+        from epochal.store.local.run_files import edit_labels
 
         recorder = recorder_of(self._run)
         if not recorder.is_recorded or recorder.rank != 0:
@@ -165,7 +165,7 @@ def facts_of_resumed(run: EpochalRun) -> dict[str, Any]:
     recorder = recorder_of(run)
     if run.attempt < 2 or not recorder.is_recorded:
         return {}
-    from epochal.store.local.labels import read_labels
+    from epochal.store.local.run_files import read_labels
 
     told = read_json(recorder.folder.identity)
     known = {key: told.get(key) for key in ("name", "tags", "notes", "group", "job_type")}

@@ -13,7 +13,7 @@ import pytest
 from epochal.journal.layout import PartName, rank_writer, run_folders
 from epochal.segments.finished import sealable_parts
 from epochal.segments.seal import seal_part
-from epochal.store.local import spill
+from epochal.store.local import columns
 from epochal.store.local.load import load_run
 from epochal.store.local.store import LocalStore
 from tests.store.journals import Journal, settle
@@ -89,8 +89,8 @@ def test_the_work_of_sealing_grows_with_the_number_of_ranks(tmp_path: Path) -> N
 def test_large_journals_of_many_ranks_take_bounded_memory_and_one_open_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spill, "_ALL_PARTS_BYTES", 1 << 20)
-    monkeypatch.setattr(spill, "_SMALLEST_PIECE", 1 << 10)
+    monkeypatch.setattr(columns, "_ALL_PARTS_BYTES", 1 << 20)
+    monkeypatch.setattr(columns, "_SMALLEST_PIECE", 1 << 10)
     count, steps = 40, 12_000
     folder = Journal(tmp_path).folder
     for rank in range(count):

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from epochal.store.local.columns import SeriesKey
-from epochal.store.local.spill import SpillFile
+from epochal.store.local.columns import SeriesKey, SpillFile
 from epochal.store.local.tail import TailedPart
 from tests.segments.parts import HEADER, NAME, lines, metrics, write_part
 

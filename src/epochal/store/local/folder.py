@@ -1,4 +1,4 @@
-"""A run in a run folder: its small files, its parts, and the newest readings of its machines."""
+"""A run in a run folder: its parts are read on as they grow, its other files when asked for."""
 
 from __future__ import annotations
 
@@ -10,34 +10,190 @@ from pathlib import Path
 from typing import Any
 
 from epochal.errors import FormatError, UsageError
-from epochal.journal.layout import JsonFileError, RunFolder, read_json
-from epochal.journal.reader import NewerFormatError
+from epochal.journal.layout import PartName, RunFolder
+from epochal.journal.reader import NewerFormatError, ShorterFileError, records_lost
 from epochal.journal.regular_file import read_regular
 from epochal.journal.search_bounds import SearchBounds
-from epochal.records import FORMAT_VERSION
-from epochal.store.answers import NO_LABELS, Fork, Labels, LabelsEdit, Machine
+from epochal.store.answers import Fork, Labels, LabelsEdit, Machine
 from epochal.store.local.cache import MemoryBudget
+from epochal.store.local.columns import SpillFile
 from epochal.store.local.fork import MAX_DEPTH, ForkedHistory, fork_of, parent_folder
 from epochal.store.local.index import IndexPlace, Stamp
-from epochal.store.local.labels import edit_labels, read_labels
-from epochal.store.local.listing import LINK_OUT, Aside, Listing, Stat, is_orphan, orphaned_ranks
-from epochal.store.local.outline import outline_row
+from epochal.store.local.listing import (
+    LINK_OUT,
+    Aside,
+    FoundPart,
+    Listing,
+    Stat,
+    is_orphan,
+    orphaned_ranks,
+)
 from epochal.store.local.part import Part
-from epochal.store.local.parts import LoadedParts
+from epochal.store.local.row import outline_row
+from epochal.store.local.run_files import Identity, edit_labels, read_machines
+from epochal.store.local.sealed import SealedPart
 from epochal.store.local.small import SmallJournal, read_small
+from epochal.store.local.tail import TailedPart
 from epochal.store.row import Row
+
+
+class LoadedParts:
+    """The parts of one run as they were last read."""
+
+    def __init__(self, held: MemoryBudget) -> None:
+        self._held = held
+        self._parts: dict[PartName, Part] = {}
+        # Columns of all journal parts that are too large for memory.
+        self._spill: SpillFile | None = None
+        self._num_journals = 0
+        # The file, size and time of the segment that each sealed part was read from.
+        self._sealed: dict[PartName, FoundPart] = {}
+        self._damaged: dict[FoundPart, str] = {}
+        # Sentences about parts that became shorter.
+        self._losses: dict[PartName, str] = {}
+        self.problems: list[str] = []
+        # A file disappeared while it was read: another look finds where the part is now.
+        self.has_moved = False
+
+    @property
+    def all(self) -> list[Part]:
+        """Every part, in no particular order."""
+        return list(self._parts.values())
+
+    @property
+    def held_bytes(self) -> int:
+        """How much of the parts is in memory."""
+        return sum(part.held_bytes for part in self._parts.values())
+
+    def poll(self, listing: Listing) -> bool:
+        """Read the files that are new or have grown; True when any part has changed.
+
+        Raises ``NewerFormatError``; anything else that cannot be read is a problem.
+        """
+        self.problems = [] if listing.problem is None else [listing.problem]
+        self.problems += [
+            f"{n} {LINK_OUT}" for n in ("journal", "segments") if n in listing.refused
+        ]
+        self.has_moved = False
+        names = {*listing.journal, *listing.sealed}
+        if listing.problem is not None:
+            return False
+        changed = False
+        self._num_journals = len(listing.journal)
+        for name in [name for name in self._parts if name not in names]:
+            self._drop(name)
+            changed = True
+        for name in sorted(names):
+            try:
+                changed |= self._poll_part(name, listing)
+            except NewerFormatError:
+                raise
+            except FileNotFoundError:
+                self.has_moved = True
+            except (OSError, FormatError) as error:
+                self.problems.append(f"a part of the journal cannot be read: {error}")
+        self.problems += self._losses.values()
+        return changed
+
+    def close(self) -> None:
+        """Close every part."""
+        for name in list(self._parts):
+            self._drop(name)
+        self._spill = None
+
+    def _drop(self, name: PartName) -> None:
+        self._parts.pop(name).close()
+        self._sealed.pop(name, None)
+
+    def _poll_part(self, name: PartName, listing: Listing) -> bool:
+        journal, segment = listing.journal.get(name), listing.sealed.get(name)
+        if segment is not None and self._use_segment(name, segment, journal):
+            return True
+        if name in self._sealed and self._sealed[name] == segment:
+            return False
+        if journal is None:
+            if segment is not None:
+                self._problem(segment)
+            return False
+        if self._use_copy(name, journal):
+            return True
+        return self._tail(name, journal)
+
+    def _use_segment(self, name: PartName, segment: FoundPart, journal: FoundPart | None) -> bool:
+        """Whether a segment replaced the part that was read before."""
+        if self._sealed.get(name) == segment or segment in self._damaged:
+            return False
+        if journal is not None and not self._is_complete(segment, journal.stat):
+            return False
+        return self._seal(name, segment, check=journal is not None)
+
+    def _use_copy(self, name: PartName, journal: FoundPart) -> bool:
+        cached = self._held.cached
+        path = None if cached is None else cached.find(journal, name)
+        if path is None:
+            return False
+        copy = FoundPart(path, journal.stat)
+        if self._sealed.get(name) == copy or copy in self._damaged:
+            return False
+        return self._seal(name, copy, check=True)
+
+    def _seal(self, name: PartName, segment: FoundPart, *, check: bool) -> bool:
+        try:
+            part = SealedPart(segment.path, name, self._held.segments, check=check)
+        except NewerFormatError:
+            raise
+        except (FormatError, FileNotFoundError) as error:
+            self._damaged[segment] = str(error)
+            return False
+        known = self._parts.get(name)
+        if known is not None:
+            known.close()
+        self._parts[name], self._sealed[name] = part, segment
+        return True
+
+    def _tail(self, name: PartName, journal: FoundPart) -> bool:
+        part = self._parts.get(name)
+        if name in self._sealed and self._sealed[name].stat == journal.stat:
+            return False  # a copy in the cache, of the part as it still is
+        if not isinstance(part, TailedPart) or part.path != journal.path:
+            part = self._new_tail(name, journal)
+        elif journal.stat.size == part.offset:
+            return False
+        try:
+            part.poll()
+        except ShorterFileError:
+            before = part.facts.num_records
+            part = self._new_tail(name, journal)
+            part.poll()
+            lost = max(before - part.facts.num_records, 0)
+            self._losses[name] = records_lost(journal.path, lost)
+        self._parts[name] = part
+        self._sealed.pop(name, None)
+        return True
+
+    def _new_tail(self, name: PartName, journal: FoundPart) -> TailedPart:
+        if self._spill is None:
+            cached = self._held.cached
+            self._spill = SpillFile(None if cached is None else cached.spill_folder)
+        self._spill.share_among(self._num_journals)
+        return TailedPart(journal.path, name, spill=self._spill, shapes=self._held.shapes)
+
+    def _is_complete(self, segment: FoundPart, journal: Stat) -> bool:
+        """Whether a segment contains all of a journal part that still exists."""
+        try:
+            return self._held.segments.at(segment.path).journal_bytes >= journal.size
+        except (FormatError, FileNotFoundError) as error:
+            self._damaged[segment] = str(error)
+            return False
+
+    def _problem(self, segment: FoundPart) -> None:
+        reason = self._damaged.get(segment)
+        if reason is not None:
+            self.problems.append(reason)
+
 
 # A part may be sealed between a look and the reading; each look finds at least one of them settled.
 _LOOKS = 100
-_REMEDIES = {
-    "run.json": "The run is listed by its journal; 'epochal repair' rebuilds that file.",
-    "labels.json": "The run is listed without labels; fix or delete that file.",
-}
-_NO_PROBLEMS: Mapping[str, str] = {}
-# A companion writes every second; what is older was left behind by one that was killed.
-STALE_S = 5.0
-# GPUs are read every second, the host every five; one that fell silent is not to look alive.
-_SILENT_S = 15.0
 
 
 class FolderSource:
@@ -312,138 +468,3 @@ def _stat_of(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_size, found.st_mtime_ns
-
-
-class Identity:
-    """The content of run.json and labels.json; a file that cannot be read gives a sentence.
-
-    ``newer_format`` is the sentence about a run that a newer Epochal wrote: it is never half-read.
-    """
-
-    __slots__ = (
-        "_listing",
-        "_place",
-        "_problems",
-        "_seen",
-        "labels",
-        "newer_format",
-        "run_json",
-    )
-
-    def __init__(self, place: str) -> None:
-        self._place = place
-        self._listing: Listing | None = None
-        self._seen: tuple[Stat | None, Stat | None] | None = None
-        self._problems: Mapping[str, str] = _NO_PROBLEMS
-        self.run_json: dict[str, Any] = {}
-        self.labels = NO_LABELS
-        self.newer_format: str | None = None
-
-    @property
-    def problems(self) -> list[str]:
-        """One sentence for each file that cannot be read."""
-        if self._problems is _NO_PROBLEMS and self.newer_format is None:
-            return []
-        found = list(self._problems.values())
-        return found if self.newer_format is None else [*found, self.newer_format]
-
-    def refresh(self, listing: Listing) -> None:
-        """Read the files that have changed."""
-        if listing is self._listing:
-            return
-        self._listing = listing
-        seen, self._seen = self._seen, (listing.identity, listing.labels)
-        if seen is None or seen[0] != listing.identity:
-            self._read("run.json", listing)
-        if seen is None or seen[1] != listing.labels:
-            if listing.labels is None and not listing.may_have_labels:
-                self._note("labels.json", None)  # most runs have none
-                self.labels = NO_LABELS
-            else:
-                self._read("labels.json", listing)
-
-    def _read(self, what: str, listing: Listing) -> None:
-        problem: str | None = None
-        try:
-            if what in listing.refused:
-                problem = f"{what} {LINK_OUT}"
-            elif what == "run.json":
-                self._read_identity()
-            else:
-                self._read_labels()
-        except FileNotFoundError:
-            problem = f"{what} is missing; 'epochal repair' can rebuild it."
-        except JsonFileError as error:
-            problem = f"{what} {error.fault}. {_REMEDIES[what]}"
-        except OSError as error:
-            reason = error.strerror or error
-            problem = f"{what} cannot be read: {reason}. {_REMEDIES[what]}"
-        self._note(what, problem)
-
-    def _note(self, what: str, problem: str | None) -> None:
-        if problem is not None:
-            self._problems = {**self._problems, what: problem}
-        elif what in self._problems:
-            self._problems = {name: text for name, text in self._problems.items() if name != what}
-
-    def _read_identity(self) -> None:
-        self.run_json = {}
-        run_json = read_json(f"{self._place}/run.json")
-        version = run_json.get("v", FORMAT_VERSION)
-        if isinstance(version, (int, float)) and int(version) > FORMAT_VERSION:
-            self.newer_format = (
-                f"run.json was written by a newer Epochal (format {str(version)[:20]}, this one"
-                f" reads up to {FORMAT_VERSION}): upgrade with 'pip install -U epochal'."
-            )
-        self.run_json = run_json
-
-    def _read_labels(self) -> None:
-        self.labels = NO_LABELS
-        self.labels = read_labels(RunFolder(Path(self._place)))
-
-
-def read_machines(folder: RunFolder, *, now: float) -> list[Machine]:
-    """The newest readings of a run's machines, by rank; none when no companion measures them."""
-    try:
-        files = sorted(folder.live.iterdir())
-    except OSError:  # most runs have ended, or have no companion
-        return []
-    found = [_machine(read) for file in files if (read := _read(folder, file.name)) is not None]
-    fresh = [one for one in found if one is not None and abs(now - one.t) <= STALE_S]
-    return sorted(fresh, key=lambda one: (one.rank, one.node))
-
-
-def _read(folder: RunFolder, name: str) -> dict[str, Any] | None:
-    if not name.endswith(".json"):
-        return None
-    try:
-        return read_json(folder.live / name)
-    except (OSError, FormatError):  # gone, or met in the middle of a write: the next look finds it
-        return None
-
-
-def _machine(said: dict[str, Any]) -> Machine | None:
-    t, node, rank, gpus = (said.get(name) for name in ("t", "node", "rank", "gpus"))
-    if not isinstance(t, (int, float)) or not isinstance(node, str) or not isinstance(rank, int):
-        return None
-    listed = [_plain(gpu) for gpu in gpus] if isinstance(gpus, list) else []
-    system = _plain(said.get("system"))
-    return Machine(
-        node=node,
-        rank=rank,
-        t=float(t),
-        gpus=tuple(gpu for gpu in listed if "id" in gpu and _is_read(gpu, t)),
-        system=system if _is_read(system, t) else {},
-    )
-
-
-def _is_read(fields: Mapping[str, float | str], now: float) -> bool:
-    """Whether it was measured lately; files of older versions do not say when."""
-    t = fields.get("t")
-    return not isinstance(t, (int, float)) or now - t <= _SILENT_S
-
-
-def _plain(fields: Any) -> dict[str, float | str]:
-    if not isinstance(fields, dict):
-        return {}
-    return {name: value for name, value in fields.items() if isinstance(value, (int, float, str))}

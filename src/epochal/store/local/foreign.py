@@ -34,11 +34,11 @@ from epochal.segments.footer import PartSummary
 from epochal.series.series import Series, concatenated
 from epochal.store.answers import NO_LABELS, Labels, LabelsEdit, Machine
 from epochal.store.local.columns import SeriesKey, SeriesTable
-from epochal.store.local.digest import PartDigest
 from epochal.store.local.index import IndexPlace, Stamp
-from epochal.store.local.labels import edit_labels, read_labels
 from epochal.store.local.listing import contents
 from epochal.store.local.part import Part, PartFacts, Place
+from epochal.store.local.run_files import edit_labels, read_labels
+from epochal.store.local.tail import PartDigest
 
 _POINT_BYTES = 32
 # A small dictionary with a few numbers in it, as Python keeps it.

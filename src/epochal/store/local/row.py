@@ -1,7 +1,13 @@
-"""Makes the row of a run from its files: who it is, how far it came, what was found."""
+"""Makes the row of a run from its files: who it is, how far it came, what was found.
+
+A first list of thousands of runs shows outlines: rows of the identity and the newest records. The
+whole row follows. An outline has no counts of records and findings, and of all metrics only those
+of the last records.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -9,21 +15,33 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from epochal.health.rule_settings import RuleSettings
-from epochal.journal.layout import TELEMETRY
-from epochal.journal.reader import JOURNAL_SHORTENED
-from epochal.records import Record
+from epochal.journal.layout import LOOP, TELEMETRY
+from epochal.journal.line import decode
+from epochal.journal.reader import JOURNAL_SHORTENED, is_newer
+from epochal.journal.regular_file import open_regular
+from epochal.records import ROLE_GUESSES, Record, axis_of, stored_numbers_of
 from epochal.store.answers import NO_LABELS, Fork, Labels
-from epochal.store.local.columns import whole_number
+from epochal.store.local.columns import seconds, unix_time, whole_number
 from epochal.store.local.entries import entries_of
 from epochal.store.local.findings import ends_nonfinite, found_in, num_unwatched
 from epochal.store.local.fork import PROCESS_FIELDS, fork_of
+from epochal.store.local.listing import Listing
 from epochal.store.local.small import SmallJournal
 from epochal.store.local.source import RunSource
 from epochal.store.local.state import RunState
+from epochal.store.metrics import set_number
 from epochal.store.row import Row
 
 # Longer than any id that was ever made here; links and positions have to hold it.
 _MAX_ID = 200
+_HEAD_BYTES = 4096
+_TAIL_BYTES = 4096
+# The last records are looked through for values, this many of them.
+_MAX_RECORDS = 3
+# By name, which guess it is for which role.
+_GUESSES = {
+    name: (place, role) for role, names in ROLE_GUESSES.items() for place, name in enumerate(names)
+}
 
 # Gives a field of run.json, or of the journal's header where run.json is missing.
 FieldOf = Callable[[str], Any]
@@ -89,7 +107,7 @@ def make_row(
     problems, finish = source.problems, state.finish
     return _row(
         names,
-        source,
+        source.run_json,
         header=state.header,
         finish=finish,
         config=state.config,
@@ -111,6 +129,7 @@ def make_row(
         fork=_fork(source.run_json or state.header or {}, state),
         nonfinite=ends_nonfinite(state),
         unwatched=num_unwatched(state),
+        written=source.journal_written_s,
         has_companion=_has_companion(state),
         is_ended=finish is not None and _have_all_finished(state),
     ).with_details(state.metrics, state.end())
@@ -134,7 +153,7 @@ def small_row(
     facts = small.facts
     row = _row(
         names,
-        source,
+        source.run_json,
         header=facts.header,
         finish=facts.finish,
         config=facts.config,
@@ -152,6 +171,7 @@ def small_row(
         is_unreadable=False,
         vanished=None,
         found=None,
+        written=source.journal_written_s,
         nonfinite=False,  # such a number is no part of a column
         unwatched=facts.num_records,
         has_companion=False,
@@ -167,7 +187,7 @@ def small_row(
 
 def _row(
     names: Names,
-    source: RunSource,
+    run_json: Mapping[str, Any],
     *,
     header: Record | None,
     finish: Record | None,
@@ -176,8 +196,7 @@ def _row(
     labels: Labels,
     **known: Any,
 ) -> Row:
-    """A row of these fields, and of what its source and its last header say."""
-    run_json = source.run_json
+    """A row of these fields, and of what run.json and the last header say."""
     told = run_json or header or {}
     totals, given = told.get("totals"), told.get("config")
     totals = totals if isinstance(totals, dict) else {}
@@ -198,7 +217,6 @@ def _row(
         group=names.group,
         job_type=names.job_type,
         owner=names.owner,
-        written=source.journal_written_s,
         labels_set=None if labels is NO_LABELS else labels,
         **known,
     )
@@ -282,3 +300,165 @@ def _have_all_finished(state: RunState) -> bool:
 def chosen_fields(record: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
     """Some of a record's fields, as far as it has them."""
     return {field: record[field] for field in fields if field in record}
+
+
+class Ends(NamedTuple):
+    """The first record of a journal part, and its last ones, newest first."""
+
+    header: Record
+    newest: list[Record]
+
+
+def outline_row(
+    listing: Listing, run_json: Mapping[str, Any], labels: Labels, *, own_id: str, place: str
+) -> Row | None:
+    """The row as far as identity and newest records say it; None where the journal must be read.
+
+    That is so for a run without run.json, or whose newest part is sealed, damaged or empty.
+    """
+    created = unix_time(run_json.get("created"))
+    main = None if created is None or listing.problem is not None else _main_part(listing)
+    ends = None if main is None else read_ends(main.path)
+    if created is None or main is None or ends is None:
+        return None
+    header, newest = ends
+    values, reached = _last_values(newest), _reached(newest)
+    loss = values.get("loss")
+    names = names_of(run_json.get, labels, place)
+    finish = newest[0] if newest and newest[0]["log"] == "finish" else None
+    times = [t for record in newest if math.isfinite(t := seconds(record))]
+    return _row(
+        names,
+        run_json,
+        header=header,
+        finish=finish,
+        config={},
+        num_epochs=None,
+        labels=labels,
+        id=own_id,
+        created=created,
+        updated=max(times, default=None),
+        attempts=main.attempt,
+        step=reached["step"],
+        epoch=reached["epoch"],
+        records=0,
+        damaged=0,
+        problem=None,
+        is_unreadable=False,
+        vanished=None,
+        found=None,
+        fork=fork_of(run_json) if "fork" in run_json else None,
+        nonfinite=loss is not None and not math.isfinite(loss),
+        unwatched=0,
+        written=listing.journal_written_s,
+        has_companion=main.has_companion,
+        latest=values,
+        is_partial=True,
+    )
+
+
+class _MainPart(NamedTuple):
+    """The newest part of rank 0, and whether a companion writes beside it."""
+
+    path: str
+    attempt: int
+    has_companion: bool
+
+
+def _main_part(listing: Listing) -> _MainPart | None:
+    only = listing.only_part()
+    if only is not None:
+        name, path, _ = only
+        return _MainPart(path, name.attempt, has_companion=False) if name.writer == LOOP else None
+    attempts = max((name.attempt for name in (*listing.journal, *listing.sealed)), default=0)
+    parts = {n: found for n, found in listing.journal.items() if n.attempt == attempts}
+    main = max((name for name in parts if name.writer == LOOP), default=None)
+    if main is None or main in listing.sealed:
+        return None
+    has_companion = any(name.writer.startswith(TELEMETRY) for name in parts)
+    return _MainPart(str(parts[main].path), attempts, has_companion)
+
+
+def read_ends(path: str) -> Ends | None:
+    """Both ends of a journal part; None where they do not hold whole records."""
+    try:
+        file, size = open_regular(path)
+        try:
+            start = max(0, size - _TAIL_BYTES)
+            tail = os.pread(file, _TAIL_BYTES, start)
+            head = tail if not start else os.pread(file, _HEAD_BYTES, 0)
+        finally:
+            os.close(file)
+        first, newline, _ = head.partition(b"\n")
+        header = decode(first) if newline else None
+        if header is None or b"\0" in tail:
+            return None
+    except OSError:
+        return None
+    if is_newer(header):
+        return None
+    # The first line of a tail has lost its beginning.
+    lowest, end = tail.find(b"\n") + 1 if start else 0, tail.rfind(b"\n")
+    newest: list[Record] = []
+    num_counted = 0
+    while end > lowest and num_counted < _MAX_RECORDS:
+        begin = tail.rfind(b"\n", lowest, end) + 1 or lowest
+        record = decode(tail[begin:end])
+        end = begin - 1
+        if record is None:
+            num_counted += 1
+            continue
+        newest.append(record)
+        num_counted += record["log"] != "summary"  # often many, behind the last values
+    return Ends(header, newest) if newest else None
+
+
+def _reached(records: list[Record]) -> dict[str, int | None]:
+    """The highest step and epoch of the records on these axes."""
+    found: dict[str, int | None] = {"step": None, "epoch": None}
+    for record in records:
+        axis = axis_of(record)
+        at = whole_number(record.get(axis)) if axis in found else None
+        if at is not None:
+            before = found[axis]
+            found[axis] = at if before is None else max(at, before)
+    return found
+
+
+def _last_values(records: list[Record]) -> dict[str, float | None]:
+    """The values of the newest record that has any of a role, as far as a name alone tells it."""
+    set_values = _set_values(records)
+    for record in records:
+        if axis_of(record) not in ("step", "epoch"):
+            continue
+        try:
+            numbers = _plain_numbers(record) or dict(stored_numbers_of(record))
+        except (AttributeError, TypeError, ValueError, OverflowError):
+            continue
+        if set_values:
+            numbers = {**numbers, **set_values}
+        found = sorted((_GUESSES[name], name) for name in numbers if name in _GUESSES)
+        if found:
+            # The first guess of a role goes before the others, as in the whole row.
+            return {role: numbers[name] for (_, role), name in reversed(found)}
+    return {}
+
+
+def _plain_numbers(record: Record) -> dict[str, float] | None:
+    """The numbers of a record that has nothing else; None for any other."""
+    numbers = record.get("m")
+    if record["log"] != "metrics" or len(record) != 4 or type(numbers) is not dict:
+        return None
+    return numbers if "step" in record and set(map(type, numbers.values())) == {float} else None
+
+
+def _set_values(records: list[Record]) -> dict[str, float]:
+    """The numbers that the program set as its summary, as far as these records say."""
+    values: dict[str, Any] = {}
+    if not any(record["log"] == "summary" for record in records):
+        return {}
+    for record in records:  # newest first
+        name = record.get("name")
+        if record["log"] == "summary" and isinstance(name, str):
+            values.setdefault(name, record.get("value"))
+    return {name: value for name in values if (value := set_number(values, name)) is not None}

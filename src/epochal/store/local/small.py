@@ -21,17 +21,17 @@ import numpy as np
 from epochal.journal.columnar import KnownShapes
 from epochal.journal.layout import LOOP
 from epochal.journal.line import decode_json
-from epochal.journal.line_columns import LineShape, Path
+from epochal.journal.line_columns import FieldPath, LineShape
 from epochal.journal.reader import is_newer
 from epochal.journal.regular_file import open_regular
 from epochal.records import Axis, Position, Record
 from epochal.series.reduce import Summary, summarise_rows
 from epochal.store.answers import Metric
 from epochal.store.local.columns import Names, SeriesKey, seconds
-from epochal.store.local.digest import plan_of
 from epochal.store.local.listing import Listing
-from epochal.store.local.meanings import metrics_of
 from epochal.store.local.part import PartFacts
+from epochal.store.local.tail import plan_of
+from epochal.store.metrics import metrics_of
 
 _MAX_BYTES = 512 * 1024
 _LIMIT = 2**63
@@ -154,7 +154,7 @@ def _table(shape: LineShape, columns: list[tuple[Any, ...]]) -> _Table | None:
 
 
 @lru_cache(256)
-def _places(shape: LineShape) -> dict[Path, int]:
+def _places(shape: LineShape) -> dict[FieldPath, int]:
     return {path: place for place, path in enumerate(shape.paths())}
 
 

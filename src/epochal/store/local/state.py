@@ -26,9 +26,9 @@ from epochal.series.series import Series, concatenated
 from epochal.store.answers import Cursor, Metric
 from epochal.store.local.columns import Origin, SeriesKey
 from epochal.store.local.index import Stamp
-from epochal.store.local.meanings import metrics_of
 from epochal.store.local.part import DELETED, Part, PartFacts, StalePartError
 from epochal.store.local.source import RunSource
+from epochal.store.metrics import metrics_of
 
 # By attempt: from this step on a newer attempt logged again.
 Cuts = Mapping[int, int]

@@ -20,7 +20,7 @@ from pathlib import Path
 from epochal.errors import FormatError, RunNotFoundError, UsageError
 from epochal.journal.layout import LAUNCH_FOLDER, RunFolder, is_run_folder, read_json
 from epochal.store.answers import RunInfo, TrashedRun
-from epochal.store.local.labels import read_labels
+from epochal.store.local.run_files import read_labels
 from epochal.store.lookup import choose
 from epochal.store.status import GONE_AFTER_S
 
