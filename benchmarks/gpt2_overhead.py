@@ -29,6 +29,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import epochal
 from benchmarks.gpt2_model import CONTEXT, GPT2, VOCABULARY
+from epochal.run.run import Run
 
 Log = Callable[[int, torch.Tensor, torch.Tensor, float], None]
 # Two-sided 95 % of Student's t for the degrees of freedom that the usual numbers of rounds have.
@@ -64,9 +65,7 @@ class Training:
         return (time.perf_counter() - begun) / steps
 
 
-def ways(training: Training, folder: str) -> dict[str, Log]:
-    light = epochal.init("bench", "epochal", dir=folder, console=False, companion=False)
-    full = epochal.init("bench", "everything", dir=folder, console=False)
+def ways(training: Training, light: Run, full: Run) -> dict[str, Log]:
     tokens = training.batch * CONTEXT
 
     def nothing(step: int, loss: torch.Tensor, norm: torch.Tensor, begun: float) -> None:
@@ -167,7 +166,9 @@ def main() -> None:
     args = parser.parse_args()
     training = Training(args.batch)
     with tempfile.TemporaryDirectory() as folder:
-        logs = ways(training, folder)
+        light = epochal.init("bench", "epochal", dir=folder, console=False, companion=False)
+        full = epochal.init("bench", "everything", dir=folder, console=False)
+        logs = ways(training, light, full)
         for log in logs.values():
             training.block(20, log)
         seconds: dict[str, list[float]] = {name: [] for name in logs}
@@ -176,7 +177,8 @@ def main() -> None:
             random.shuffle(order)
             for name in order:
                 seconds[name].append(training.block(args.steps, logs[name]))
-        epochal.finish()
+        light.finish()
+        full.finish()
         histogram_ms = statistics.median(watched_steps(training, folder))
         stall_ms, copy_ms, during_ms = saving(training, folder)
         data_mean, data_half = interval(watched_data(training, folder, args.blocks, args.steps))
