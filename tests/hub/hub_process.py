@@ -23,6 +23,7 @@ class HubProcess:
         self.token = ledger.add_token("machine", "write")
         ledger.close()
         self.port = 0
+        self.output: list[str] = []  # complete when it has ended
         self._clients: list[HubClient] = []
         self._process: subprocess.Popen[str] | None = None
         self.start()
@@ -49,6 +50,7 @@ class HubProcess:
         )
         assert self._process.stdout is not None
         for line in self._process.stdout:
+            self.output.append(line)
             if line.startswith(("http://", "https://")):
                 self.port = int(line.strip().rstrip("/").rpartition(":")[2])
                 return
@@ -67,5 +69,6 @@ class HubProcess:
             self._process.send_signal(number)
             self._process.wait(30)
             assert self._process.stdout is not None
+            self.output += self._process.stdout
             self._process.stdout.close()
             self._process = None

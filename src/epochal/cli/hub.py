@@ -7,7 +7,7 @@ import ipaddress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epochal.cli.amounts import size
+from epochal.cli.amounts import age, size
 from epochal.cli.output import remark, say
 from epochal.errors import UsageError
 from epochal.settings import read_settings
@@ -29,6 +29,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--quota", metavar="SIZE", type=size, help="store at most so much of each token's runs"
+    )
+    parser.add_argument(
+        "--trash-after",
+        metavar="AGE",
+        type=age,
+        help="move runs to the trash of which nothing was received for so long, such as 90d",
+    )
+    parser.add_argument(
+        "--erase-after",
+        metavar="AGE",
+        type=age,
+        help="erase what has been in the trash for so long (default: never)",
+    )
+    parser.add_argument(
+        "--keep-tagged", action="store_true", help="keep every run with a tag, however old"
     )
     parser.add_argument("--tls-cert", metavar="FILE", help="serve over TLS with this certificate")
     parser.add_argument("--tls-key", metavar="FILE", help="the key of that certificate")
@@ -68,12 +83,19 @@ def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
     from epochal.hub.budget import Budget
     from epochal.hub.ledger import Ledger
+    from epochal.hub.retention_rules import read_rules
     from epochal.hub.serving import serve_hub
     from epochal.serving import find_address
 
     tls, proxy = _tls(args), _proxy(args)
     root = Path(args.folder).expanduser()
     root.mkdir(parents=True, exist_ok=True)
+    retention = read_rules(
+        root,
+        trash_after_s=args.trash_after,
+        erase_after_s=args.erase_after,
+        keep_tagged=args.keep_tagged,
+    )
     ledger = Ledger(root)
     port = read_settings().server_port if args.port is None else args.port
     server = find_address(
@@ -103,6 +125,8 @@ def run(args: argparse.Namespace) -> int:
             proxy=proxy,
             tls=tls,
             allow_control=args.allow_control,
+            retention=retention,
+            tell=lambda line: say(line, flush=True),
             on_ready=greet,
         )
     except KeyboardInterrupt:

@@ -14,7 +14,7 @@ from epochal.cli.table import table, terminal_columns
 from epochal.errors import UsageError
 from epochal.format import format_bytes
 from epochal.store.answers import RunInfo
-from epochal.store.local.trash import check_removable
+from epochal.store.local.trash import is_removable, keep_parents
 from epochal.store.status import format_age
 
 
@@ -65,7 +65,11 @@ def selected(
 ) -> list[RunInfo]:
     """The runs that go, the oldest first; never live ones, nor those that a kept fork needs."""
     now = time.time()
-    free = [info for info in infos if info.folder in may_go and _is_free(info, args.keep_tagged)]
+    free = [
+        info
+        for info in infos
+        if info.folder in may_go and not (args.keep_tagged and info.tags) and is_removable(info)
+    ]
     free.sort(key=_written)
     too_old = args.older if args.older is not None else float("inf")
     going = {info.folder: info for info in free if now - _written(info) >= too_old}
@@ -77,30 +81,8 @@ def selected(
             if info.folder not in going:
                 going[info.folder] = info
                 left -= usage.by_run[info.folder]
-    while needed := _needed(infos, going):
-        for folder in needed:
-            del going[folder]
+    keep_parents(infos, going)
     return list(going.values())
-
-
-def _needed(infos: Sequence[RunInfo], going: dict[str, RunInfo]) -> set[str]:
-    """Those of the runs that go whose history a fork shows that stays."""
-    parents = {
-        info.fork.id
-        for info in infos
-        if info.fork is not None and not info.fork.is_kept and info.folder not in going
-    }
-    return {folder for folder, info in going.items() if info.id in parents}
-
-
-def _is_free(info: RunInfo, keep_tagged: bool) -> bool:
-    if keep_tagged and info.tags:
-        return False
-    try:
-        check_removable(info)
-    except UsageError:
-        return False
-    return True
 
 
 def _written(info: RunInfo) -> float:

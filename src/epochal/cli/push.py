@@ -14,6 +14,7 @@ from epochal.settings import read_settings
 from epochal.shipping.client import HubClient, HubError
 from epochal.shipping.credentials import hub_token
 from epochal.shipping.worker import ship_now
+from epochal.store.local.trash import is_live
 
 _LOOK_EVERY_S = 2.0
 
@@ -45,24 +46,35 @@ def client_of(args: argparse.Namespace) -> HubClient:
 
 def run(args: argparse.Namespace) -> int:
     """Send each run; 1 when one could not be sent."""
+    removed: set[str] = set()
     with contextlib.closing(client_of(args)) as client:
         while True:
-            num_failed = _push_all(args, client)
+            num_failed = _push_all(args, client, removed)
             if not args.watch:
                 return 1 if num_failed else 0
             time.sleep(_LOOK_EVERY_S)
 
 
-def _push_all(args: argparse.Namespace, client: HubClient) -> int:
+def _push_all(args: argparse.Namespace, client: HubClient, removed: set[str]) -> int:
+    """Send what there is; ``removed`` are runs that were deleted on the hub, and stay so."""
     num_failed = 0
     for view in runs_of(args):
         check_own(view)
+        # Nobody asked for this run in particular; one that is being written comes back.
+        is_removable = args.watch and not is_live(view.info)
+        if is_removable and view.id in removed:
+            continue
         name, rate = view.brief().name, read_settings().hub_bytes_per_s
         try:
-            num_lines = ship_now(RunFolder(view.path), client, bytes_per_s=rate)
+            num_lines = ship_now(
+                RunFolder(view.path), client, bytes_per_s=rate, unless_removed=is_removable
+            )
         except HubError as error:
             complain(f"epochal: {one_line(name)}: {error}")
-            num_failed += 1
+            if error.status == 410:
+                removed.add(view.id)
+            else:
+                num_failed += 1
             continue
         if num_lines or not args.watch:
             say(f"{one_line(name)}: {num_lines:,} records sent", flush=True)

@@ -6,11 +6,12 @@ here.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from epochal.format import format_bytes
@@ -45,7 +46,7 @@ class Budget:
         self._clock = clock
         self._free = free
         self._lock = threading.Lock()
-        self._measured_s = -_MEASURE_EVERY_S
+        self._measured_s = -math.inf
         self._stored_s = clock()
         self._used = 0
         self._by_writer = ledger.bytes_by_writer()
@@ -69,6 +70,14 @@ class Budget:
             if self._clock() - self._stored_s >= _STORE_EVERY_S:
                 self._store()
 
+    def release(self, run_ids: Iterable[str]) -> None:
+        """Give the bytes of runs that are no longer stored back to their writers."""
+        with self._lock:
+            self._store()
+            self._ledger.clear_bytes(run_ids)
+            self._by_writer = self._ledger.bytes_by_writer()
+            self._measured_s = -math.inf
+
     def close(self) -> None:
         """Store what was counted."""
         with self._lock:
@@ -81,7 +90,7 @@ class Budget:
             return
         if self._clock() - self._measured_s >= _MEASURE_EVERY_S:
             # Runs are deleted and sealed meanwhile: what is there is measured again now and then.
-            self._used, self._measured_s = _size_of(self._root), self._clock()
+            self._used, self._measured_s = size_of(self._root), self._clock()
         if self._used + num_bytes > self._most:
             raise FullError(
                 f"the hub stores {format_bytes(self._used)} of its {format_bytes(self._most)}:"
@@ -100,7 +109,8 @@ class Budget:
         self._stored_s = self._clock()
 
 
-def _size_of(root: Path) -> int:
+def size_of(root: Path) -> int:
+    """The sizes of all files below a folder; links are not followed."""
     total = 0
     for folder, _, names in os.walk(root):
         for name in names:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
@@ -13,7 +14,7 @@ from starlette.routing import Route
 
 from epochal.errors import FormatError, UsageError
 from epochal.hub.control import HubControls
-from epochal.hub.inbox import ConflictError, FullError, Inbox, UnknownRunError
+from epochal.hub.inbox import ConflictError, FullError, Inbox, RemovedError, UnknownRunError
 from epochal.hub.ledger import Ledger
 from epochal.journal.layout import MAX_JSON_BYTES, slugify
 from epochal.server.access import Principal, Role, principal_of
@@ -73,6 +74,9 @@ class Receiving:
 
         def register() -> Any:
             known = self._inbox.project_of(run_id)
+            if known is None:
+                is_refused = request.query_params.get("unless_removed") == "1"
+                known = self._restored(run_id, is_refused=is_refused)
             if known is not None:
                 _check(who, "write", known)
             state = self._inbox.register(run_id, identity)
@@ -175,6 +179,25 @@ class Receiving:
             return error_response(404, "there is no such request that waits for its outcome.")
         return _json({})
 
+    def _restored(self, run_id: str, *, is_refused: bool) -> str | None:
+        """The project of a run that was deleted here and restored; None for one that is new.
+
+        One that is still deleted comes back, or raises ``RemovedError`` where it ``is_refused``.
+        """
+        removed = self._ledger.removed_at(run_id)
+        if removed is None:
+            return None
+        self._inbox.look_again()
+        known = self._inbox.project_of(run_id)
+        if known is None and is_refused:
+            date = time.strftime("%Y-%m-%d", time.localtime(removed))
+            raise RemovedError(
+                f"the run {run_id} was deleted on this hub on {date}:"
+                " 'epochal push' without --watch sends it again."
+            )
+        self._ledger.forget_removed(run_id)
+        return known
+
     def _allowed(self, request: Request, role: Role) -> str:
         """The id of the run of a request, if who asks may do this with it."""
         run_id: str = request.path_params["run_id"]
@@ -214,6 +237,8 @@ def _answering(handler: Handler) -> Handler:
             return error_response(404, str(error))
         except ConflictError as error:
             return error_response(409, str(error))
+        except RemovedError as error:
+            return error_response(410, str(error))
         except UnknownEncodingError as error:
             return error_response(415, str(error))
         except FullError as error:

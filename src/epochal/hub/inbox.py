@@ -12,7 +12,7 @@ import os
 import threading
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,10 @@ class ConflictError(EpochalError):
 
 class UnknownRunError(EpochalError, LookupError):
     """No run of this id was registered."""
+
+
+class RemovedError(EpochalError):
+    """The run was deleted here: its sender keeps it, and sends no more."""
 
 
 class FullError(EpochalError):
@@ -116,6 +120,22 @@ class Inbox:
             return self._run(run_id).folder.path
         except UnknownRunError:
             return None
+
+    def look_again(self) -> None:
+        """Search the folder for runs again: a person has moved some."""
+        with self._lock:
+            self._places = None
+
+    @contextlib.contextmanager
+    def held(self, run_id: str) -> Iterator[None]:
+        """Let nothing be written to a run meanwhile."""
+        try:
+            lock = self._run(run_id).lock
+        except UnknownRunError:
+            yield
+            return
+        with lock:
+            yield
 
     def register(self, run_id: str, identity: Mapping[str, Any]) -> RunState:
         """Take in who a run is, at its start and when it changes; what is here of it."""

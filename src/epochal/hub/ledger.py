@@ -33,6 +33,7 @@ create table if not exists tokens (
   created real not null, revoked real);
 create table if not exists runs (
   id text primary key, project text not null, writer text not null, bytes integer not null);
+create table if not exists removed (id text primary key, t real not null);
 create table if not exists audit (
   t real not null, who text not null, what text not null, run text, details text);
 create index if not exists audit_by_run on audit (run);
@@ -169,6 +170,29 @@ class Ledger:
     def bytes_by_writer(self) -> dict[str, int]:
         """How much each writer has sent."""
         return dict(self._rows("select writer, sum(bytes) from runs group by writer"))
+
+    def run_ids(self) -> set[str]:
+        """The runs of which something was counted."""
+        return {str(run_id) for (run_id,) in self._rows("select id from runs where bytes > 0")}
+
+    def clear_bytes(self, run_ids: Iterable[str]) -> None:
+        """Count nothing of runs that are no longer stored."""
+        for run_id in run_ids:
+            self._change("update runs set bytes = 0 where id=?", run_id)
+
+    def note_removed(self, run_id: str) -> None:
+        """Note that a run was deleted here, so that its sender does not bring it back."""
+        self._change("insert or replace into removed values (?,?)", run_id, time.time())
+
+    def removed_at(self, run_id: str) -> float | None:
+        """When a run was deleted here; None for one that was not."""
+        for (t,) in self._rows("select t from removed where id=?", run_id):
+            return float(t)
+        return None
+
+    def forget_removed(self, run_id: str) -> None:
+        """Receive a run again that was deleted here."""
+        self._change("delete from removed where id=?", run_id)
 
     # -- requests to control a training -----------------------------------------------------------
 

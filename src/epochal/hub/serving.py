@@ -17,36 +17,55 @@ from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger
 from epochal.hub.limits import LimitMiddleware
 from epochal.hub.links import Links
+from epochal.hub.retention import Retention
+from epochal.hub.retention_rules import RetentionRules
 from epochal.server.access import Access, Principal, TrustedProxy
 from epochal.server.address import folders_digest
 from epochal.server.app import App, create_inner_app, with_access
 from epochal.server.process import TlsFiles, run_server
 from epochal.serving import ServerAddress, export_formats
 from epochal.settings import cache_folder
+from epochal.store.answers import TrashedRun
 from epochal.store.local.store import LocalStore
+from epochal.store.store import RunView
+
+
+class HubStore(LocalStore):
+    """The runs of a hub; it notes which ones are deleted, so that no sender brings them back."""
+
+    ledger: Ledger
+
+    def remove(self, run: RunView) -> TrashedRun:
+        """Move a run to the trash."""
+        removed = super().remove(run)
+        self.ledger.note_removed(removed.id)
+        return removed
+
+
+def open_hub_store(folders: Sequence[Path], ledger: Ledger) -> HubStore:
+    """The runs of some folders of a hub."""
+    store = HubStore(*folders, cache=cache_folder(), build=True, rules=reader_rules())
+    store.ledger = ledger
+    return store
 
 
 def create_hub(
     root: Path,
     ledger: Ledger,
     server: ServerAddress,
-    budget: Budget,
+    inbox: Inbox,
     *,
     proxy: TrustedProxy | None = None,
     allow_control: bool = False,
 ) -> App:
     """The application of a hub over one folder."""
     controls = HubControls(ledger, is_allowed=allow_control)
-    inbox = Inbox(root, charge=budget.charge)
     receiving = Receiving(inbox, ledger, controls)
-    links, rules = Links(root), reader_rules()
+    links = Links(root)
 
     def create(folders: Sequence[Path]) -> App:
-        def open_store() -> LocalStore:
-            return LocalStore(*folders, cache=cache_folder(), build=True, rules=rules)
-
         return create_inner_app(
-            open_store,
+            lambda: open_hub_store(folders, ledger),
             exports=export_formats(),
             folders=folders_digest(folders),
             more_routes=receiving.routes() if folders == [root] else (),
@@ -79,10 +98,21 @@ def serve_hub(
     proxy: TrustedProxy | None = None,
     tls: TlsFiles | None = None,
     allow_control: bool = False,
+    retention: RetentionRules,
+    tell: Callable[[str], object],
     on_ready: Callable[[], None],
 ) -> None:
-    """Serve until stopped."""
+    """Serve until stopped; ``tell`` prints a line about runs that go by the retention rules."""
     assert server.listening is not None
-    app = create_hub(root, ledger, server, budget, proxy=proxy, allow_control=allow_control)
-    with server.listening, contextlib.closing(budget):
+    inbox = Inbox(root, charge=budget.charge)
+    app = create_hub(root, ledger, server, inbox, proxy=proxy, allow_control=allow_control)
+    keeping = Retention(
+        retention,
+        lambda: open_hub_store([root], ledger),
+        ledger,
+        budget,
+        held=inbox.held,
+        tell=tell,
+    )
+    with server.listening, contextlib.closing(budget), keeping.running():
         run_server(app, server.listening, on_ready=on_ready, tls=tls)

@@ -43,6 +43,7 @@ from epochal.settings.read import (
     nearest,
     read_setting,
     read_settings,
+    read_table,
     read_variable,
 )
 
@@ -74,6 +75,7 @@ __all__ = [
     "read_parent_run",
     "read_setting",
     "read_settings",
+    "read_table",
     "read_variable",
     "settings_environment",
     "withdraw_run",

@@ -13,8 +13,8 @@ from epochal.settings.toml_file import SettingsFile, Source
 
 RESUME_MODES = ("never", "allow", "must", "latest")
 ALERT_LEVELS = ("info", "warning", "error", "off")
-# Tables of ``epochal.toml`` whose keys are declared by the rules and by the sinks.
-OPEN_TABLES = ("rules", "sinks")
+# Tables of ``epochal.toml`` whose keys are declared by the rules, the sinks and the hub.
+OPEN_TABLES = ("rules", "sinks", "retention")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,13 @@ FALSE = frozenset({"0", "false", "no", "off"})
 TRUE = frozenset({"1", "true", "yes", "on"})
 _NOT_A_TIME = "is not a time: use seconds, 0 or more."
 VERBOSITIES = ("quiet", "normal", "verbose", "debug", "trace")
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)")
+_AGES = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+_SIZES = {"": 1.0, "b": 1.0} | {
+    name: float(base**power)
+    for power, letter in enumerate("kmgt", 1)
+    for name, base in ((letter, 1000), (f"{letter}b", 1000), (f"{letter}ib", 1024))
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +88,24 @@ def whole_number(least: int, most: int) -> Kind:
         return read(int(text) if re.fullmatch(r"\s*[0-9]{1,18}\s*", text) else text)
 
     return Kind(accepts=f"{least} to {most}", from_text=read_text, from_toml=read)
+
+
+def read_age(text: str) -> float:
+    """Seconds of an age such as ``30d``, ``12h`` or ``2w``."""
+    return _amount(text, _AGES, "an age such as 30d, 12h or 2w")
+
+
+def read_size(text: str) -> float:
+    """Bytes of a size such as ``50GB`` or ``800MiB``."""
+    return _amount(text, _SIZES, "a size such as 50GB or 800MiB")
+
+
+def _amount(text: str, units: dict[str, float], what: str) -> float:
+    match = _AMOUNT.fullmatch(text.strip())
+    factor = None if match is None else units.get(match[2].lower())
+    if match is None or factor is None:
+        raise ValueError(f"is not {what}")
+    return float(match[1]) * factor
 
 
 def _text(value: Any) -> str:

@@ -63,6 +63,13 @@ def read_variable(name: str) -> Any:
     return _resolved(BY_NAME[name], os.environ, ()).value
 
 
+def read_table(path: Path, name: str) -> dict[str, Located]:
+    """One of the open tables of a file by dotted key; a mistake anywhere raises ``UsageError``."""
+    file = SettingsFile(path, "project")
+    _check(file)
+    return _open_table(name, (file,))
+
+
 def file_paths(environ: Mapping[str, str] | None = None) -> tuple[Path | None, Path | None]:
     """The project's and the user's file; None for one that is not to be read or not found."""
     env = os.environ if environ is None else environ

@@ -58,7 +58,7 @@ class HubError(EpochalError):
     @property
     def is_final(self) -> bool:
         """Whether the same request would be refused again."""
-        return self.status in (400, 401, 403, 404, 405, 409, 413, 415, 421, 422)
+        return self.status in (400, 401, 403, 404, 405, 409, 410, 413, 415, 421, 422)
 
 
 class HubClient:
@@ -82,10 +82,16 @@ class HubClient:
 
     # -- sending ----------------------------------------------------------------------------------
 
-    def register(self, run_id: str, identity: Mapping[str, Any]) -> RunState:
-        """Make a run known to the hub; what the hub has of it."""
+    def register(
+        self, run_id: str, identity: Mapping[str, Any], *, unless_removed: bool = False
+    ) -> RunState:
+        """Make a run known to the hub; what the hub has of it.
+
+        With ``unless_removed``, the hub refuses a run that was deleted there.
+        """
         body = msgspec.json.encode(identity)
-        return self._json("PUT", f"{protocol_path(run_id)}", RunState, body=body)
+        path = protocol_path(run_id) + ("?unless_removed=1" if unless_removed else "")
+        return self._json("PUT", path, RunState, body=body)
 
     def append(self, run_id: str, stem: str, *, first: int, lines: bytes) -> int:
         """Send lines of a part; the number of lines of it that the hub has then."""

@@ -67,7 +67,10 @@ class BandwidthLimit:
 
 
 class Shipper:
-    """Ships one run folder over one connection; one thread uses it."""
+    """Ships one run folder over one connection; one thread uses it.
+
+    With ``unless_removed``, a run that was deleted on the hub stays deleted there.
+    """
 
     def __init__(
         self,
@@ -75,8 +78,10 @@ class Shipper:
         client: HubClient,
         *,
         limit: BandwidthLimit | None = None,
+        unless_removed: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._unless_removed = unless_removed
         self._folder = folder
         self._client = client
         self._limit = BandwidthLimit(None) if limit is None else limit
@@ -135,7 +140,7 @@ class Shipper:
             return None
         identity = read_json(self._folder.identity)
         run_id = str(identity.get("id", ""))
-        state = self._client.register(run_id, identity)
+        state = self._client.register(run_id, identity, unless_removed=self._unless_removed)
         self._run_id, self._identity_seen, self._is_forgotten = run_id, seen, False
         return state
 

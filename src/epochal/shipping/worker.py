@@ -128,11 +128,13 @@ def ship_now(
     client: HubClient,
     *,
     bytes_per_s: float | None = None,
+    unless_removed: bool = False,
     tries: int = 3,
     pause_s: float = 1.0,
 ) -> int:
     """Ship what there is, and return the number of lines that were sent; raises ``HubError``."""
-    shipper = Shipper(folder, client, limit=BandwidthLimit(bytes_per_s))
+    limit = BandwidthLimit(bytes_per_s)
+    shipper = Shipper(folder, client, limit=limit, unless_removed=unless_removed)
     for left in reversed(range(tries)):
         try:
             while not shipper.ship() and not shipper.conflicts:

@@ -1,0 +1,195 @@
+"""Applies the retention rules of a hub: old runs go to the trash, and from there in the end.
+
+Nothing goes silently. The hub says its rules when it starts, and what they would do; the first
+time they are applied is one interval later. Every run that goes is a line of the hub's output and
+of the audit log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from epochal.errors import EpochalError
+from epochal.format import format_bytes
+from epochal.hub.budget import Budget, size_of
+from epochal.hub.ledger import Ledger
+from epochal.hub.retention_rules import RetentionRules
+from epochal.server.state import server_guard
+from epochal.store.answers import RunInfo, TrashedRun
+from epochal.store.local.run import LocalRun
+from epochal.store.local.store import LocalStore
+from epochal.store.local.trash import is_removable, keep_parents
+from epochal.store.status import format_age
+
+_WHO = "retention"
+_MOST_NAMED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the rules select now: runs for the trash, the longest silent first, and for erasing."""
+
+    trash: Sequence[LocalRun]
+    erase: Sequence[TrashedRun]
+
+    def __str__(self) -> str:
+        parts = []
+        if self.trash:
+            names = [f"{run.info.project}/{run.info.name}" for run in self.trash]
+            size = sum(size_of(run.path) for run in self.trash)
+            parts.append(f"to the trash: {_named(names, size)}")
+        if self.erase:
+            names = [f"{run.project}/{run.name}" for run in self.erase]
+            size = sum(size_of(Path(run.folder)) for run in self.erase)
+            parts.append(f"erased: {_named(names, size)}")
+        return "; ".join(parts) or "nothing"
+
+
+class Retention:
+    """The rules over one folder of runs.
+
+    ``held`` keeps shippers from writing to a run while it is moved; ``tell`` prints a line.
+    """
+
+    def __init__(
+        self,
+        rules: RetentionRules,
+        open_store: Callable[[], LocalStore],
+        ledger: Ledger,
+        budget: Budget,
+        *,
+        held: Callable[[str], AbstractContextManager[object]],
+        tell: Callable[[str], object],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._rules = rules
+        self._open_store = open_store
+        self._ledger = ledger
+        self._budget = budget
+        self._held = held
+        self._tell = tell
+        self._clock = clock
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Say what the rules are, and apply them again and again in a thread."""
+        stopping, guard = threading.Event(), server_guard()
+
+        def work() -> None:
+            guard.run(_WHO, self.announce)
+            while not stopping.wait(self._rules.every_s):
+                guard.run(_WHO, self.apply)
+
+        thread = threading.Thread(target=work, name="epochal-retention", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stopping.set()
+            thread.join(5.0)
+
+    def announce(self) -> None:
+        """Say the rules, and what they would do now."""
+        if not self._rules:
+            return
+        self._tell(str(self._rules))
+        with self._open_store() as store:
+            self._tell(f"Retention would move or erase now: {self.plan(store)}.")
+
+    def plan(self, store: LocalStore) -> Plan:
+        """What the rules select now; never live runs, nor the parents of forks that stay."""
+        views = {str(view.path): view for view in store.runs()}
+        old = {folder: view for folder, view in views.items() if self._is_old(view)}
+        going: dict[str, RunInfo] = {}
+        if old:
+            infos = {folder: view.info for folder, view in views.items()}
+            going = {folder: infos[folder] for folder in old if is_removable(infos[folder])}
+            keep_parents(list(infos.values()), going)
+        trash = sorted((views[folder] for folder in going), key=lambda view: received(view.path))
+        erase = [run for run in store.trash.runs() if self._is_over(run)]
+        return Plan(trash, erase)
+
+    def apply(self) -> None:
+        """Move and erase what the rules select; give back the quota of what was erased."""
+        sent = self._ledger.run_ids()
+        with self._open_store() as store:
+            if self._rules:
+                plan = self.plan(store)
+                for view in plan.trash:
+                    self._each(f"{view.info.project}/{view.info.name}", self._move, store, view)
+                for run in plan.erase:
+                    self._each(f"{run.project}/{run.name}", self._erase, store, run)
+                store.refresh()
+            left = {view.info.id for view in store.runs()}
+            left |= {run.id for run in store.trash.runs()}
+        if gone := sent - left:
+            self._budget.release(gone)
+
+    def _move(self, store: LocalStore, view: LocalRun) -> None:
+        info = view.info
+        with self._held(info.id):
+            if not self._is_old(view):  # something has arrived meanwhile
+                return
+            silent_s = self._clock() - received(view.path)
+            store.remove(view)
+        rule = self._rules.of(info.project)
+        why = f"nothing was received for {format_age(silent_s)}"
+        if rule.erase_after_s is not None:
+            why += f"; the trash is erased after {format_age(rule.erase_after_s)}"
+        self._note("moved to the trash", info.id, f"{info.project}/{info.name}", why)
+
+    def _erase(self, store: LocalStore, run: TrashedRun) -> None:
+        store.trash.erase(run)
+        why = f"it was in the trash for {format_age(self._clock() - run.deleted)}"
+        self._note("erased", run.id, f"{run.project}/{run.name}", why)
+
+    def _each(self, name: str, act: Callable[..., None], *args: object) -> None:
+        try:
+            act(*args)
+        except (OSError, EpochalError) as error:
+            self._tell(f"Retention: {name} stays: {error}")
+
+    def _note(self, what: str, run_id: str, name: str, why: str) -> None:
+        self._ledger.note(_WHO, what, run=run_id, details=f"{name}: {why}")
+        self._tell(f"Retention: {name} was {what}: {why}.")
+
+    def _is_old(self, view: LocalRun) -> bool:
+        brief = view.brief()
+        rule = self._rules.of(brief.project)
+        if rule.trash_after_s is None or view.tracker is not None or rule.keeps(brief.tags):
+            return False
+        return self._clock() - received(view.path) >= rule.trash_after_s
+
+    def _is_over(self, run: TrashedRun) -> bool:
+        after_s = self._rules.of(run.project).erase_after_s
+        return after_s is not None and self._clock() - run.deleted >= after_s
+
+
+def received(folder: Path) -> float:
+    """When a run was last written here, by the hub's own clock: when records arrived, not theirs.
+
+    A run of last year that is sent today is new to the hub.
+    """
+    newest = 0.0
+    for place in (folder, folder / "journal", folder / "segments"):
+        with contextlib.suppress(OSError), os.scandir(place) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    if entry.is_file(follow_symlinks=False):
+                        newest = max(newest, entry.stat(follow_symlinks=False).st_mtime)
+    return newest
+
+
+def _named(names: Sequence[str], size: int) -> str:
+    more = len(names) - _MOST_NAMED
+    rest = f" and {more:,} more" if more > 0 else ""
+    plural = "" if len(names) == 1 else "s"
+    listed = ", ".join(names[:_MOST_NAMED])
+    return f"{len(names):,} run{plural} ({format_bytes(size)}): {listed}{rest}"

@@ -1,0 +1,256 @@
+"""Old runs go from a hub by its rules, and never silently."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import epochal
+from epochal.errors import UsageError
+from epochal.hub.budget import Budget
+from epochal.hub.inbox import FullError
+from epochal.hub.ledger import Ledger
+from epochal.hub.retention_rules import RetentionRule, read_rules
+from epochal.journal.layout import RunFolder, write_json
+from epochal.shipping.client import HubError
+from epochal.shipping.worker import ship_now
+from epochal.store.local.store import LocalStore
+from tests.hub.hub_process import HubProcess
+from tests.hub.test_shipping import journal, record, wait_until
+
+DAY = 86400.0
+Start = Callable[..., HubProcess]
+
+
+def age(run: Path, *, days: float) -> None:
+    """Let everything of a run have arrived so long ago."""
+    then = time.time() - days * DAY
+    for path in (run, *run.rglob("*")):
+        os.utime(path, (then, then))
+
+
+def trashed(root: Path) -> set[str]:
+    return {run.name for run in LocalStore(root).trash.runs()}
+
+
+def audit(root: Path) -> list[tuple[str, str]]:
+    ledger = Ledger(root)
+    rows = [(row["what"], row["details"]) for row in ledger.audit() if row["who"] == "retention"]
+    ledger.close()
+    return rows
+
+
+@pytest.fixture
+def with_rules(tmp_path: Path) -> Iterator[Start]:
+    started: list[HubProcess] = []
+
+    def start(rules: str, *options: str) -> HubProcess:
+        root = tmp_path / "hub"
+        root.mkdir(exist_ok=True)
+        (root / "epochal.toml").write_text(f'[retention]\nevery = "1s"\n{rules}')
+        started.append(HubProcess(root, *options))
+        return started[-1]
+
+    yield start
+    for hub in started:
+        hub.stop()
+
+
+# -- rules ----------------------------------------------------------------------------------------
+
+
+def test_a_project_says_only_what_differs(tmp_path: Path) -> None:
+    (tmp_path / "epochal.toml").write_text(
+        '[retention]\ntrash_after = "90d"\nerase_after = "4w"\nkeep_tags = ["paper"]\n'
+        '[retention.projects."My scratch"]\ntrash_after = "12h"\nkeep_tags = []\n'
+        '[retention.projects.archive]\ntrash_after = "never"\n'
+    )
+    rules = read_rules(tmp_path)
+    month = 28 * DAY
+    assert rules.of("any") == RetentionRule(90 * DAY, month, frozenset({"paper"}))
+    assert rules.of("My scratch") == RetentionRule(DAY / 2, month, frozenset())
+    assert rules.of("archive").trash_after_s is None
+    assert rules.of("any").keeps(("x", "paper"))
+    assert not rules.of("My scratch").keeps(("paper",))
+
+
+def test_options_are_the_rule_of_every_other_project(tmp_path: Path) -> None:
+    (tmp_path / "epochal.toml").write_text(
+        '[retention]\ntrash_after = "90d"\n[retention.projects.p]\ntrash_after = "1d"\n'
+    )
+    rules = read_rules(tmp_path, trash_after_s=5.0, erase_after_s=6.0, keep_tagged=True)
+    assert rules.of("q") == RetentionRule(5.0, 6.0, True)
+    assert rules.of("p") == RetentionRule(DAY, 6.0, True)
+
+
+def test_without_rules_nothing_goes(tmp_path: Path) -> None:
+    assert not read_rules(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[retention]\ntrash_after = "soon"', "line 2.*not an age such as 30d"),
+        ("[retention]\ntrash_after = 90", "line 2.*not an age"),
+        ('[retention]\ntrash_afer = "90d"', "did you mean trash_after"),
+        ("[retention]\nkeep_tags = 3", "list of tags"),
+        ('[retention]\nevery = "0s"', "at least 1s"),
+        ('[retention.project.p]\ntrash_after = "1d"', r"\[retention.projects.NAME\]"),
+    ],
+)
+def test_a_mistake_in_a_rule_is_named_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "epochal.toml").write_text(text + "\n")
+    with pytest.raises(UsageError, match=said):
+        read_rules(tmp_path)
+
+
+def test_a_hub_with_a_mistake_in_its_rules_does_not_start(tmp_path: Path) -> None:
+    (tmp_path / "epochal.toml").write_text('[retention]\ntrash_after = "soon"\n')
+    command = [sys.executable, "-m", "epochal", "hub", str(tmp_path), "--port", "0"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert "not an age such as 30d" in ended.stderr
+
+
+# -- a hub ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_old_runs_go_to_the_trash_and_nothing_goes_silently(
+    with_rules: Start, tmp_path: Path
+) -> None:
+    hub = with_rules('trash_after = "30d"\nkeep_tags = ["paper"]')
+    for name in ("old", "tagged", "new"):
+        ship_now(record(tmp_path / "runs", name), hub.client())
+    write_json(hub.root / "p" / "tagged" / "labels.json", {"tags": ["paper"]})
+    age(hub.root / "p" / "old", days=31)
+    age(hub.root / "p" / "tagged", days=400)
+    wait_until(lambda: trashed(hub.root) == {"old"})
+    wait_until(lambda: len(audit(hub.root)) == 1)
+    assert audit(hub.root) == [("moved to the trash", "p/old: nothing was received for 31 d")]
+    time.sleep(1.5)  # one more look
+    assert {run.info.name for run in epochal.open(hub.root).runs()} == {"tagged", "new"}
+    assert trashed(hub.root) == {"old"}  # no rule says that the trash is erased
+    hub.stop()
+    text = "".join(hub.output)
+    assert "for 30 d go to the trash; runs with a tag stay: paper." in text
+    assert "Retention: p/old was moved to the trash: nothing was received for 31 d." in text
+
+
+@pytest.mark.slow
+def test_a_hub_says_at_its_start_what_it_would_do(tmp_path: Path) -> None:
+    hub = HubProcess(tmp_path / "hub", "--trash-after", "30d")
+    ship_now(record(tmp_path / "runs", "old"), hub.client())
+    hub.stop()
+    age(hub.root / "p" / "old", days=31)
+    hub.start()
+    time.sleep(2.0)
+    hub.stop()
+    text = "".join(hub.output)
+    assert "The hub looks every 1 h, first in 1 h." in text
+    assert "would move or erase now: nothing." in text
+    assert "would move or erase now: to the trash: 1 run (" in text
+    assert "): p/old." in text
+    assert trashed(hub.root) == set()
+
+
+@pytest.mark.slow
+def test_the_trash_of_a_project_is_erased_by_its_rule(with_rules: Start, tmp_path: Path) -> None:
+    hub = with_rules('[retention.projects.scratch]\ntrash_after = "1d"\nerase_after = "1s"')
+    for project in ("p", "scratch"):
+        ship_now(record(tmp_path / "runs", f"in {project}", project=project), hub.client())
+        age(hub.root / project / f"in-{project}", days=2)
+    wait_until(lambda: len(audit(hub.root)) == 2)
+    assert [what for what, _ in audit(hub.root)] == ["erased", "moved to the trash"]
+    assert trashed(hub.root) == set()
+    assert {run.info.name for run in epochal.open(hub.root).runs()} == {"in p"}
+
+
+@pytest.mark.slow
+def test_a_fork_keeps_the_run_that_it_continues(with_rules: Start, tmp_path: Path) -> None:
+    hub = with_rules('trash_after = "30d"')
+    client = hub.client()
+    parent, other = record(tmp_path / "runs", "parent"), record(tmp_path / "runs", "other")
+    ship_now(parent, client)
+    ship_now(other, client)
+    parent_id = epochal.load(parent.path).info.id
+    fork = {"id": parent_id, "name": "parent", "project": "p", "step": 1}
+    client.register("child", {"id": "child", "name": "child", "project": "p", "fork": fork})
+    for name in ("parent", "other"):
+        age(hub.root / "p" / name, days=99)
+    wait_until(lambda: trashed(hub.root) == {"other"})
+    time.sleep(1.5)
+    assert (hub.root / "p" / "parent").is_dir()
+
+
+@pytest.mark.slow
+def test_what_was_deleted_comes_back_only_if_it_is_wanted(hub: HubProcess, tmp_path: Path) -> None:
+    folder = record(tmp_path / "runs")
+    client = hub.client()
+    ship_now(folder, client)
+    run_id, there = epochal.load(folder.path).info.id, hub.root / "p" / "a"
+    body = b'{"runs": ["%s"]}' % run_id.encode()
+    change = {"content-type": "application/json"}
+    client.request("POST", "/api/trash", body=body, headers=change)
+    assert not there.exists()
+    with pytest.raises(HubError, match="was deleted on this hub") as refused:
+        ship_now(folder, client, unless_removed=True)
+    assert refused.value.status == 410
+    # Restored: it is the run that it was, and no second one.
+    store = LocalStore(hub.root)
+    store.trash.restore(store.trash.find(run_id))
+    ship_now(folder, client, unless_removed=True)
+    assert [path.name for path in (hub.root / "p").iterdir() if path.name[0] != "."] == ["a"]
+    # A person sends it again after it was deleted again.
+    client.request("POST", "/api/trash", body=body, headers=change)
+    ship_now(folder, client)
+    assert journal(RunFolder(there)) == journal(folder)
+    ship_now(folder, client, unless_removed=True)
+
+
+@pytest.mark.slow
+def test_push_that_watches_brings_no_deleted_run_back(hub: HubProcess, tmp_path: Path) -> None:
+    record(tmp_path / "runs")
+    command = [
+        *(sys.executable, "-m", "epochal", "push", "--to", hub.url, "--watch"),
+        *("--dir", str(tmp_path / "runs"), "a"),
+    ]
+    environ = {**os.environ, "EPOCHAL_HUB_TOKEN": hub.token, "PYTHONUNBUFFERED": "1"}
+    pushing = subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True)
+    try:
+        there = hub.root / "p" / "a"
+        wait_until(there.is_dir)
+        wait_until(lambda: len(epochal.open(hub.root).runs()) == 1)
+        time.sleep(1.0)
+        run_id = epochal.load(there).info.id
+        body = b'{"runs": ["%s"]}' % run_id.encode()
+        change = {"content-type": "application/json"}
+        hub.client().request("POST", "/api/trash", body=body, headers=change)
+        time.sleep(5.0)
+        assert not there.exists()
+    finally:
+        pushing.send_signal(signal.SIGINT)
+        _, said = pushing.communicate(timeout=30)
+    assert said.count("was deleted on this hub") == 1
+
+
+def test_a_writer_gets_its_quota_back_for_what_was_erased(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    budget = Budget(tmp_path, ledger, most_per_writer=100.0, reserve=0)
+    for run_id in ("one", "two"):
+        ledger.claim(run_id, "p", "machine")
+    budget.charge("one", "p", 90)
+    with pytest.raises(FullError, match="of its 100 B"):
+        budget.charge("two", "p", 20)
+    budget.release({"one"})
+    budget.charge("two", "p", 20)
+    budget.close()
+    assert ledger.bytes_by_writer() == {"machine": 20}
+    ledger.close()
