@@ -1,5 +1,8 @@
 """The page over a store of 20,000 runs: first rows, a filter, memory of the tab.
 
+The filter also in CPU seconds of the server and of the browser, which other work on the machine
+does not change much.
+
     python -m benchmarks.page_list [COUNT]
 
 Needs playwright and Chromium (``CHROMIUM`` names it). The server has read the runs before: what it
@@ -50,7 +53,7 @@ def main() -> int:
         assert server.stdout is not None
         url = json.loads(server.stdout.readline())["url"]
         wait_until_read(url)
-        print(json.dumps(measured(url, count), indent=1))
+        print(json.dumps(measured(url, count, server.pid), indent=1))
     finally:
         server.kill()
         server.wait()
@@ -70,7 +73,7 @@ def wait_until_read(url: str) -> None:
     raise TimeoutError("the server has not read all runs.")
 
 
-def measured(url: str, count: int) -> dict[str, Any]:
+def measured(url: str, count: int, server: int) -> dict[str, Any]:
     """Seconds and megabytes, medians of some rounds."""
     from playwright.sync_api import sync_playwright
 
@@ -80,6 +83,9 @@ def measured(url: str, count: int) -> dict[str, Any]:
         browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
         first, answers, filters, sorts = [], [], [], []
         memory: list[float] = []
+        server_cpu: list[float] = []
+        browser_cpu: list[float] = []
+        session = browser.new_browser_cdp_session()
         for number in range(ROUNDS):
             page = browser.new_page(viewport={"width": 1360, "height": 860})
             page.set_default_timeout(60_000)
@@ -95,7 +101,10 @@ def measured(url: str, count: int) -> dict[str, Any]:
             first.append(time.perf_counter() - begun)
             answers.append(time.perf_counter() - answered["runs"])
             page.wait_for_timeout(1500)
+            before = cpu_s(server), cpu_of_browser_s(session)
             filters.append(timed(page, lambda p: p.keyboard.press("r"), f"run-{number + 3:02}12"))
+            server_cpu.append(cpu_s(server) - before[0])
+            browser_cpu.append(cpu_of_browser_s(session) - before[1])
             page.get_by_label("Filter runs").fill("")
             page.wait_for_timeout(1000)
             sorts.append(sorted_by(page, "Smallest loss"))
@@ -110,6 +119,8 @@ def measured(url: str, count: int) -> dict[str, Any]:
         "first rows, s": middle(first),
         "first rows after the first answer of the list, s": middle(answers),
         "filter typed to rows, s": middle(filters),
+        "of it CPU of the server, s": middle(server_cpu),
+        "of it CPU of the browser, s": middle(browser_cpu),
         "order to rows, s": middle(sorts),
         "heap of the tab after scrolling, MB": middle(memory),
     }
@@ -160,6 +171,18 @@ def heap_mb(page: Page) -> float:
     client.send("Performance.enable")
     metrics = client.send("Performance.getMetrics")["metrics"]
     return float(next(m["value"] for m in metrics if m["name"] == "JSHeapUsedSize")) / 1e6
+
+
+def cpu_s(pid: int) -> float:
+    """The CPU time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def cpu_of_browser_s(session: Any) -> float:
+    """The CPU time of all processes of the browser so far."""
+    found = session.send("SystemInfo.getProcessInfo")["processInfo"]
+    return sum(float(one["cpuTime"]) for one in found)
 
 
 def middle(values: list[float]) -> float:

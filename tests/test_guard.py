@@ -79,6 +79,14 @@ def test_a_block_is_a_member() -> None:
     assert guard.faults["block"].error == "OSError: disk"
 
 
+def test_one_of_many_that_raises_is_left_out_of_a_selection() -> None:
+    guard = Guard()
+    found = guard.select([1, 0, -1, 2], lambda number: 1 / number > 0, str)
+    assert found == [1, 2]
+    assert guard.count("0") == 1
+    assert guard.total == 1
+
+
 def test_an_error_without_words_has_a_description() -> None:
     class Silent(Exception):  # noqa: N818
         def __str__(self) -> str:

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
+import time
+from collections.abc import Set
 from pathlib import Path
 
 import pytest
 
 from epochal.server import rows
-from epochal.server.reader import reading_failure
+from epochal.server.reader import Catalog, reading_failure
 from epochal.store.local.store import LocalStore
 from tests.server.live import Server
 from tests.store.journals import Journal
@@ -61,3 +64,30 @@ def test_an_error_of_ours_is_not_said_to_be_an_unreadable_run(
     assert shown.count("Traceback") == 1
     assert "request /api/runs/{id}" in shown
     assert server.ask("/healthz").json["faults"] == 3
+
+
+class _CountingStore(LocalStore):
+    """Counts searches; each takes as long as one of thousands of runs."""
+
+    num_searches = 0
+    takes_s = 0.1
+
+    def refresh(self, *, budget_s: float = math.inf) -> Set[str]:
+        self.num_searches += 1
+        time.sleep(self.takes_s)
+        return super().refresh(budget_s=budget_s)
+
+
+def test_a_list_does_not_wait_for_a_long_search_that_an_event_stream_has_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = _CountingStore(tmp_path)
+    catalog = Catalog(store)
+    catalog.refresh_list(is_followed=True)
+    assert store.num_searches == 1  # nobody has searched yet
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 1000.0)
+    catalog.refresh_list(is_followed=True)
+    assert store.num_searches == 1
+    catalog.refresh_list(is_followed=False)
+    assert store.num_searches == 2

@@ -58,10 +58,11 @@ async def runs(request: Request) -> Response:
     text, order, offset, limit = QUERY(request), ORDER(request), OFFSET(request), LIMIT(request)
     with_config, summaries, group = WITH_CONFIG(request), SUMMARIES(request), GROUP(request)
     tail = TAIL(request)
-    reader = server_state(request).reader
+    state = server_state(request)
+    reader = state.reader
 
     def query() -> wire.RunList:
-        reader.catalog.refresh()
+        reader.catalog.refresh_list(is_followed=state.broadcaster.num_streams > 0)
         known = reader.catalog.known_runs(text or None, order=order or None, group=group or None)
         found = known.runs
         rows = [

@@ -60,10 +60,11 @@ class ProjectList(msgspec.Struct, frozen=True):
 
 async def projects(request: Request) -> Response:
     """``/api/projects``: every project in one row."""
-    reader = server_state(request).reader
+    state = server_state(request)
+    reader = state.reader
 
     def query() -> ProjectList:
-        reader.catalog.refresh()
+        reader.catalog.refresh_list(is_followed=state.broadcaster.num_streams > 0)
         known = reader.catalog.known_runs()
         by_project: dict[str, list[tuple[RunView, RunInfo]]] = {}
         for run in known.runs:

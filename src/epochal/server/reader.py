@@ -40,6 +40,8 @@ _IDLE_S = 2.0
 _FIRST_REST_S = 1.0
 # Searching for runs takes at most a tenth of the time, however many there are.
 _REFRESH_SHARE = 0.1
+# Where a search takes longer, lists do not wait for those that event streams have made.
+_LONG_SEARCH_S = 0.05
 # A thread waits this long for a locked run, then serves other runs before it retries.
 _LOCK_TIMEOUT_S = 0.05
 _RETRY_S = 0.05
@@ -145,6 +147,16 @@ class Catalog:
             self._changed |= self._store.refresh(budget_s=LIST_BUDGET_S)
             self._searched = (started, time.monotonic())
             return True
+
+    def refresh_list(self, *, is_followed: bool) -> None:
+        """Search for a list that is about to be made.
+
+        ``is_followed``: an event stream has searches made in the background anyway. Then a list
+        of thousands of runs does not wait for one.
+        """
+        started, ended = self._searched
+        if not is_followed or not _LONG_SEARCH_S < ended - started < math.inf:
+            self.refresh()
 
     def search_since(self, asked_at: float) -> bool:
         """Search unless a search began after a monotonic time; False until the next one is due."""

@@ -1,6 +1,6 @@
 /** The list of a store with more runs than a page holds: the server filters, orders and groups, and sends the rows in view. */
 
-import { effect, signal } from "@preact/signals";
+import { computed, effect, signal } from "@preact/signals";
 import type { ReadonlySignal } from "@preact/signals";
 
 import type { Source } from "../source/source.ts";
@@ -97,13 +97,14 @@ export function createRunPages(source: Source, request: ReadonlySignal<ListReque
     isWantedAgain = false;
   };
   let before = "";
+  // By its text: the request is made anew whenever rows come, and an answer must not ask for itself again.
+  const requested = computed(() => JSON.stringify(request.value));
   effect(() => {
-    const { isOn, query, order, group } = request.value;
+    const { isOn, query } = JSON.parse(requested.value) as ListRequest;
     if (!isOn) return undefined;
     // What is typed is asked when typing rests; anything else at once.
     const isTyped = before !== "" && before !== query;
     before = query;
-    void [order, group];
     lastWanted = [0, PAGE_ROWS];
     const timer = setTimeout(() => void reload(), isTyped ? TYPING_MS : 0);
     return () => clearTimeout(timer);

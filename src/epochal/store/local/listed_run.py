@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -273,7 +274,7 @@ class ListedRun(RunView):
     @property
     def has_recorded_id(self) -> bool:
         """Whether an id was recorded; a run that is just being created has none for a moment."""
-        return self.own_id != self.path.name
+        return self.own_id != self._where.rpartition(os.sep)[2]
 
     @property
     def id(self) -> str:
@@ -339,7 +340,7 @@ class ListedRun(RunView):
     @property
     def known_row(self) -> Row:
         """The row as far as it is known: whole, or of identity and newest records alone."""
-        known = self._row or self._outline
+        known = self.row_in_memory
         if known is not None:  # without the lock: lists ask this of every run
             return known
         with self.lock:
@@ -353,6 +354,11 @@ class ListedRun(RunView):
         if outline is not None:
             self._tell_news()
         return outline
+
+    @property
+    def row_in_memory(self) -> Row | None:
+        """The row as far as it is known without reading anything, which may be not at all."""
+        return self._row or self._outline
 
     @property
     def is_known(self) -> bool:

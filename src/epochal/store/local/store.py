@@ -33,6 +33,7 @@ from epochal.store.local.run import LocalRun
 from epochal.store.local.source import RunSource
 from epochal.store.local.trash import FolderTrash, move_to_trash
 from epochal.store.lookup import choose
+from epochal.store.row import Row
 from epochal.store.selection import parse_groups, parse_order, parse_query
 from epochal.store.store import KnownRuns, RunView
 
@@ -132,8 +133,7 @@ class LocalStore:
                 found = list(self._runs.values())
             found.sort(key=_created, reverse=True)
         if selects is not None:
-            guard = self._held.guard
-            found = [run for run in found if guard.run(run.place, selects, run, default=False)]
+            found = self._held.guard.select(found, selects, _place)
         if sort is not None:
             found = sort(found)
         return found[offset:] if limit is None else found[offset : offset + limit]
@@ -159,24 +159,13 @@ class LocalStore:
             num_waiting = len(self._runs) - len(listed)
         # The newest first: they are what a list shows at its top.
         listed.sort(key=_created, reverse=True)
-        # A few runs are read whatever the clock says: on a busy machine too a short list is whole.
-        for place, run in enumerate(listed):
-            limit = until if place >= _MANY else math.inf
-            if not run.is_outlined and not _read(run, limit, whole=False):
-                break
-        left_bytes = _SMALL_BYTES
-        for place, run in enumerate(listed):
-            if run.is_known or not run.is_quickly_read:
-                continue
-            left_bytes -= run.source.unsealed_bytes
-            limit = math.inf if place < _MANY and left_bytes >= 0 else until
-            if not _read(run, limit, whole=True):
-                break
-        known = [KnownRun(run) for run in listed if run.is_outlined]
-        pending = num_waiting + sum(not run.is_known for run in listed)
-        guard = self._held.guard
+        self._read_first(listed, until)
+        rows = [run.row_in_memory for run in listed]
+        pairs = zip(listed, rows, strict=True)
+        known = [KnownRun(run, row) for run, row in pairs if row is not None]
+        pending = num_waiting + sum(row is None or row.is_partial for row in rows)
         if selects is not None:
-            known = [one for one in known if guard.run(one.run.place, selects, one, default=False)]
+            known = self._held.guard.select(known, selects, lambda one: one.run.place)
         if sort is not None:
             known = sort(known)
         groups = () if group_by is None else group_by(known)
@@ -185,6 +174,25 @@ class LocalStore:
             pending,
             [(values, [one.run for one in some]) for values, some in groups],
         )
+
+    def _read_first(self, listed: Sequence[LocalRun], until: float) -> None:
+        """Read rows that a list needs and that are not known, until a monotonic time.
+
+        A few are read whatever the clock says: on a busy machine too a short list is whole.
+        """
+        unread = [(place, run) for place, run in enumerate(listed) if not run.is_known]
+        for place, run in unread:
+            limit = until if place >= _MANY else math.inf
+            if not run.is_outlined and not _read(run, limit, whole=False):
+                break
+        left_bytes = _SMALL_BYTES
+        for place, run in unread:
+            if run.is_known or not run.is_quickly_read:
+                continue
+            left_bytes -= run.source.unsealed_bytes
+            limit = math.inf if place < _MANY and left_bytes >= 0 else until
+            if not _read(run, limit, whole=True):
+                break
 
     def read_on(self, budget_s: float, *, only_small: bool = False) -> tuple[Set[str], int]:
         """Read whole rows for so many seconds; which runs were read, and how many are left."""
@@ -440,12 +448,16 @@ class LocalStore:
 class KnownRun:
     """A run as queries see it while lists are made: only what is known of it, nothing is read."""
 
-    __slots__ = ("id", "row", "run")
+    __slots__ = ("row", "run")
 
-    def __init__(self, run: LocalRun) -> None:
+    def __init__(self, run: LocalRun, row: Row) -> None:
         self.run = run
-        self.id = run.id
-        self.row = run.known_row
+        self.row = row
+
+    @property
+    def id(self) -> str:
+        """Its id in the store."""
+        return self.run.id
 
     @property
     def status(self) -> Status:
