@@ -3,6 +3,7 @@
 import { formatDuration, formatNumber, formatWallClock, formatWhole } from "../chart/index.ts";
 import { configValue, shortNumber, valueText } from "../state/config.ts";
 import { fieldOf } from "../state/run-pages.ts";
+import { patternQuery, plainPattern } from "../ui/filter.ts";
 import type { RunRow, Summary } from "../wire.ts";
 
 export type Statistic = "last" | "best" | "min" | "max" | "mean";
@@ -138,17 +139,33 @@ function valueAsText(value: Value, write: ((value: number) => string) | undefine
 /** What a column's filter keeps: `< 3e-4`, `0.1..0.5`, `= 12`, a text that occurs, `!text` that does not. */
 export function columnFilter(text: string): (value: Value, shown: string) => boolean {
   const asked = text.trim();
-  const compared = /^(<=|>=|!=|<|>|=)\s*(-?[\d.]+(?:e[-+]?\d+)?)$/i.exec(asked);
+  const compared = COMPARED.exec(asked);
   if (compared !== null) {
     const [, operator = "", digits] = compared;
     const limit = Number(digits);
     return (value) => typeof value === "number" && COMPARISONS[operator]!(value, limit);
   }
-  const range = /^(-?[\d.]+(?:e[-+]?\d+)?)\s*\.\.\s*(-?[\d.]+(?:e[-+]?\d+)?)$/i.exec(asked);
+  const range = RANGE.exec(asked);
   if (range !== null) return (value) => typeof value === "number" && value >= Number(range[1]) && value <= Number(range[2]);
   const isNot = asked.startsWith("!");
   const words = asked.replace(/^!\s*/, "").toLowerCase();
   return (_, shown) => shown.toLowerCase().includes(words) !== isNot;
+}
+
+const COMPARED = /^(<=|>=|!=|<|>|=)\s*(-?[\d.]+(?:e[-+]?\d+)?)$/i;
+const RANGE = /^(-?[\d.]+(?:e[-+]?\d+)?)\s*\.\.\s*(-?[\d.]+(?:e[-+]?\d+)?)$/i;
+
+/** The same as a query of the server, which knows all runs; a number alone is a value, not a part of its digits. */
+export function columnQuery(field: string, text: string): string {
+  const asked = text.trim();
+  const [, operator = "", limit] = COMPARED.exec(asked) ?? [];
+  if (limit !== undefined) return `${field} ${operator === "=" ? "==" : operator} ${Number(limit)}`;
+  const [, low, high] = RANGE.exec(asked) ?? [];
+  if (low !== undefined) return `(${field} >= ${Number(low)} and ${field} <= ${Number(high)})`;
+  const words = asked.replace(/^!\s*/, "");
+  const found = patternQuery(plainPattern(words), field);
+  const query = words !== "" && Number.isFinite(Number(words)) ? `(${field} == ${Number(words)} or ${found})` : found;
+  return asked.startsWith("!") ? `not ${query}` : query;
 }
 
 const COMPARISONS: Readonly<Record<string, (value: number, limit: number) => boolean>> = {
@@ -156,13 +173,14 @@ const COMPARISONS: Readonly<Record<string, (value: number, limit: number) => boo
   ">=": (value, limit) => value >= limit, "=": (value, limit) => value === limit, "!=": (value, limit) => value !== limit,
 };
 
-/** The server's word for sorting by a column; null for one that it cannot sort by. */
-export function serverField(id: string, statistic: Statistic): string | null {
+/** The server's word for what a column holds; null for what only this page knows, such as statistics of the last `tail` points. */
+export function serverField(id: string, statistic: Statistic, tail = 0): string | null {
   const colon = id.indexOf(":");
   const [kind, name] = [id.slice(0, colon), id.slice(colon + 1).replace(/^role:/, "")];
   if (id === "name") return "name";
   if (kind === "config") return fieldOf("config", name);
   if (kind === "fact") return name === "duration" ? null : name;
+  if (tail > 0) return null;
   if (kind === "last") return fieldOf("summary", name, "last");
   return statistic === "best" ? fieldOf("best", name) : fieldOf("summary", name, statistic);
 }

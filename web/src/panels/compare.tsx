@@ -2,7 +2,7 @@
 
 import type { Signal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { formatWhole, parseBrushes } from "../chart/index.ts";
 import { csvField } from "../chart/line/exports.ts";
@@ -13,7 +13,7 @@ import { Empty } from "../ui/empty.tsx";
 import { Segmented } from "../ui/segmented.tsx";
 import type { RunRow } from "../wire.ts";
 import { keptRows } from "./compare-brushes.ts";
-import { columnFilter, columnOf, differingKeys, FACT_IDS, serverField, sortedBy, STATISTICS, withLast } from "./compare-columns.ts";
+import { columnFilter, columnOf, columnQuery, differingKeys, FACT_IDS, serverField, sortedBy, STATISTICS, withLast } from "./compare-columns.ts";
 import type { Column, Statistic } from "./compare-columns.ts";
 import { GroupsView, MetricSelect, useMetric } from "./compare-groups.tsx";
 import { ImportanceView } from "./compare-importance.tsx";
@@ -49,7 +49,12 @@ function Compare({ page }: PanelProps): JSX.Element {
   const isPicture = mode.value === "parallel" || mode.value === "scatter";
   const chosen = view.text(mode.value === "parallel" ? "parallel-axes" : "compare-columns");
   const rows = scope.value === "shown" ? runs.shown.value : runs.fitting.value;
-  const groups = useColumnGroups(page, rows);
+  // While the server applies filters of columns, the columns stay those of the rows before.
+  const isNarrowed = runs.columnQuery.value !== "";
+  const before = useRef(rows);
+  if (!isNarrowed) before.current = rows;
+  const basis = before.current;
+  const groups = useColumnGroups(page, basis);
   const asPicture = STATISTICS.find((one) => one === statistic.value) ?? "last";
   const value = isPicture || statistic.value !== BOTH ? asPicture : "best";
   const [metric, setMetric] = useMetric(page);
@@ -58,7 +63,7 @@ function Compare({ page }: PanelProps): JSX.Element {
   const subject = useSubject(page, isPicture ? asked : "", value);
   const keys = useMemo(() => (isPicture ? firstKeys(subject.ranking, runs.configKeys.value, rows) : []), [isPicture, subject.ranking, runs.configKeys.value, rows]);
   const brushes = useMemo(() => parseBrushes(view.text("parallel-brush").value), [view.text("parallel-brush").value]);
-  const tableIds = useChosen(chosen, groups, rows);
+  const tableIds = useChosen(chosen, groups, basis);
   const axisIds = [...(chosen.value === "" ? (subject.isWaiting ? [] : keys.map((key) => `config:${key}`)) : tableIds.filter((id) => id !== `metric:${metric}`)), `metric:${metric}`];
   const ids = mode.value === "parallel" ? axisIds : tableIds;
   const tail = view.text("compare-tail");
@@ -71,13 +76,13 @@ function Compare({ page }: PanelProps): JSX.Element {
   const isBoth = statistic.value === BOTH && mode.value === "table";
   const find = (id: string): Column | null => (id === "name" ? nameColumn(page) : columnOf(id, { summaries, statistic: value }));
   // Columns that nobody chose and that have nothing in them only take room.
-  const isWanted = (column: Column): boolean => chosen.value !== "" || rows.some((row) => column.valueOf(row) !== null);
+  const isWanted = (column: Column): boolean => chosen.value !== "" || isNarrowed || basis.some((row) => column.valueOf(row) !== null);
   const columns = (isBoth ? withLast(ids, summaries) : ids).map(find).filter((column) => column !== null).filter(isWanted);
   const remaining = brushes.size === 0 ? rows : keptRows(rows, brushes, (id) => columnOf(id, { summaries, statistic: asPicture }));
   const setIds = (next: readonly string[]): void => {
     chosen.value = JSON.stringify(next);
   };
-  if (rows.length === 0) return scope.value === "shown" && runs.fitting.value.length > 0 ? <NoneShown onAll={() => (scope.value = "all")} /> : <NoRun page={page} />;
+  if (rows.length === 0 && !isNarrowed) return scope.value === "shown" && runs.fitting.value.length > 0 ? <NoneShown onAll={() => (scope.value = "all")} /> : <NoRun page={page} />;
   return (
     <div class="pane">
       <div class="pane-bar">
@@ -116,7 +121,7 @@ function Compare({ page }: PanelProps): JSX.Element {
         : mode.value === "scatter" ? (
           <ScatterView {...{ page, rows: remaining, groups, subject }} isRanked={scope.value === "all" && brushes.size === 0 && numTail === 0}
             x={find(scatter.x) ?? (keys.length === 0 ? null : find(`config:${keys.at(-1)!}`))} y={find(scatter.y) ?? (metric === "" ? null : find(`metric:${metric}`))} color={find(scatter.color)} />
-        ) : <Shown {...{ page, statistic: value, mode: mode.value, rows: remaining, columns, find, ids, setIds }} />}
+        ) : <Shown {...{ page, statistic: value, mode: mode.value, rows: remaining, columns, find, ids, setIds, isOfAll: scope.value === "all" && brushes.size === 0, numTail }} />}
     </div>
   );
 }
@@ -143,17 +148,21 @@ interface ShownProps {
   readonly statistic: Statistic;
   readonly ids: readonly string[];
   readonly setIds: (ids: readonly string[]) => void;
+  /** Whether the rows are those of the list. */
+  readonly isOfAll: boolean;
+  readonly numTail: number;
 }
 
-function Shown({ page, mode, rows, columns, find, statistic, ids, setIds }: ShownProps): JSX.Element {
+function Shown(props: ShownProps): JSX.Element {
+  const { page, mode, rows } = props;
   if (mode === "groups") return <GroupsView page={page} />;
   if (mode === "importance") return <ImportanceView page={page} />;
   if (mode === "why") return <WhyView page={page} />;
   if (mode === "config") return <ConfigDiff page={page} rows={rows} isDiffOnly matches={() => true} />;
-  return <TableView page={page} rows={rows} columns={columns} find={find} statistic={statistic} ids={ids} setIds={setIds} />;
+  return <TableView {...props} />;
 }
 
-function TableView({ page, rows, columns, find, statistic, ids, setIds }: Pick<ShownProps, "page" | "rows" | "columns" | "find" | "statistic" | "ids" | "setIds">): JSX.Element {
+function TableView({ page, rows, columns, find, statistic, ids, setIds, isOfAll, numTail }: ShownProps): JSX.Element {
   const { view, runs, selection } = page;
   const order = view.text("compare-order");
   const diffOnly = view.text("compare-diff");
@@ -161,16 +170,22 @@ function TableView({ page, rows, columns, find, statistic, ids, setIds }: Pick<S
   const folded = view.text("compare-folded");
   const [isFiltering, setFiltering] = useState(filters.value !== "");
   const asked = useMemo(() => parseFilters(filters.value), [filters.value]);
-  const kept = Object.keys(asked).length === 0 ? rows : rows.filter((row) => Object.entries(asked).every(([id, text]) => {
+  const isBig = runs.bigList.value !== null;
+  // What the server can choose by, it chooses from all runs; the rest from the rows that are here.
+  const fields = new Map(Object.keys(asked).map((id) => [id, isBig && isOfAll ? serverField(id, statistic, numTail) : null]));
+  const query = Object.entries(asked).flatMap(([id, text]) => (fields.get(id) == null ? [] : [columnQuery(fields.get(id)!, text)])).join(" and ");
+  useEffect(() => void (runs.columnQuery.value = query), [query]);
+  useEffect(() => () => void (runs.columnQuery.value = ""), []);
+  const ofPage = Object.entries(asked).filter(([id]) => fields.get(id) === null);
+  const kept = ofPage.length === 0 ? rows : rows.filter((row) => ofPage.every(([id, text]) => {
     const column = find(id);
     return column === null || columnFilter(text)(column.valueOf(row), column.textOf(row));
   }));
-  const isBig = runs.fitting.value.length < runs.numFitting.value;
   const sorted = order.value === "" || isBig ? kept : sortedBy(kept, order.value, find);
   const shown = diffOnly.value === "1" ? columns.filter((column) => new Set(rows.map((row) => column.textOf(row))).size > 1) : columns;
   const sort = (next: string): void => {
     order.value = next;
-    const field = isBig ? serverField(next.replace(/^-/, ""), statistic) : null;
+    const field = isBig ? serverField(next.replace(/^-/, ""), statistic, numTail) : null;
     if (field !== null) view.order.value = next.startsWith("-") ? `-${field}` : field;
   };
   const setFilter = (id: string, text: string): void => {
@@ -191,7 +206,11 @@ function TableView({ page, rows, columns, find, statistic, ids, setIds }: Pick<S
         }} />Filter columns</label>
         {selection.actions !== null && <label class="check"><input type="checkbox" checked={selection.isOn.value} onChange={(event) => (selection.isOn.value = event.currentTarget.checked)} />Select runs</label>}
         {runs.groupKeys.value.length > 0 && <label class="check"><input type="checkbox" checked={folded.value === "1"} onChange={(event) => (folded.value = event.currentTarget.checked ? "1" : "")} />Groups only</label>}
-        {kept.length < rows.length && <span class="card-note" role="status">{formatWhole(kept.length)} of {formatWhole(rows.length)} runs match</span>}
+        {(kept.length < rows.length || query !== "") && (
+          <span class="card-note" role="status">
+            {query !== "" && !runs.isSettled.value ? "Searching…" : `${formatWhole(ofPage.length > 0 ? kept.length : runs.numFitting.value)} of ${formatWhole(query === "" ? rows.length : runs.numAll.value)} runs match`}
+          </span>
+        )}
         <span class="pane-bar-end"><button type="button" class="button" onClick={save}>CSV</button></span>
       </div>
       <CompareTable page={page} rows={sorted} columns={shown} order={order.value} onOrder={sort} filters={isFiltering ? asked : null} onFilter={setFilter}

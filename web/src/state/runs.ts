@@ -1,7 +1,7 @@
 /** The list of runs: what there is, what fits the filter, what is in the charts, and in which colour. */
 
 import { computed, effect, signal } from "@preact/signals";
-import type { ReadonlySignal } from "@preact/signals";
+import type { ReadonlySignal, Signal } from "@preact/signals";
 
 import { assignSlots } from "../chart/index.ts";
 import type { Update, Source } from "../source/source.ts";
@@ -89,6 +89,8 @@ export interface Runs {
   showOnly(ids: readonly string[]): number;
   /** The query that selects the runs of the list, for the server. */
   listQuery(): string;
+  /** A condition of the table's columns, where the server chooses the runs; empty for none. */
+  readonly columnQuery: Signal<string>;
   /** What selects and orders the runs of which there are too many for this page; null where it has all. */
   readonly bigList: ReadonlySignal<{ readonly query: string; readonly order: string } | null>;
   reload(): void;
@@ -193,12 +195,14 @@ export function createRuns(source: Source, view: View): Runs {
     return isPattern && source.supportsQueries ? patternQuery(text) : "";
   });
   const showsHidden = view.text("hidden");
+  const columnQuery = signal("");
   const listQuery = (): string => {
     const words = asked.value === "" && view.filterMode.value === "words" ? wordsQuery(view.filter.value) : asked.value;
     return [
       projectsQuery(chosenProjects(view.project.value, projects.value)),
       showsHidden.value === "1" ? "" : "not hidden",
       words === "" ? "" : `(${words})`,
+      isWhole.value ? "" : columnQuery.value,
     ].filter((part) => part !== "").join(" and ");
   };
   const searchTexts = computed(() => all.value.map((row) => searchTextsOf(row).join(" ")).join("\n"));
@@ -368,7 +372,7 @@ export function createRuns(source: Source, view: View): Runs {
   void load();
 
   return {
-    isLoaded, problem, all, projects, fitting, numFitting, numHidden, isSettled, filterProblem, missing, groupKeys, groups, configKeys, shown, shownIds, drawn, focus, listQuery, lineAt, forget,
+    isLoaded, problem, all, projects, fitting, numFitting, numHidden, isSettled, filterProblem, missing, groupKeys, groups, configKeys, shown, shownIds, drawn, focus, listQuery, lineAt, forget, columnQuery,
     bigList: computed(() => (request.value.isOn ? { query: request.value.query, order: request.value.order } : null)),
     numAll: computed(() => (isWhole.value ? all.value.length : numStored.value)),
     numShared: computed(() => sharedStart(fitting.value.map(({ name }) => name))),

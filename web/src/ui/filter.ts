@@ -24,17 +24,22 @@ export function compileFilter(query: string, isRegex: boolean): Filter {
   }
 }
 
-/** The query that asks the server for the runs in which a regular expression is found. */
-export function patternQuery(query: string): string {
+/** The query that asks the server for the runs in which a regular expression is found, in the texts of the search box or in one field. */
+export function patternQuery(query: string, field = "text"): string {
   // Inside quotes of a query a backslash before a quote is taken away, so neither stands there as itself.
   const quoted = withAnyCase(query).replace(/\\[\\"]|"/g, (found) => (found === "\\\\" ? "\\x5c" : "\\x22"));
-  return `text ~ "${quoted}"`;
+  return `${field} ~ "${quoted}"`;
 }
 
 /** The query that asks the server for the runs in which all words occur; empty without any. */
 export function wordsQuery(text: string): string {
   const words = text.split(/\s+/).filter((word) => word !== "");
-  return words.map((word) => patternQuery(word.replace(/[^\w-]/gu, (character) => escaped(character)))).join(" and ");
+  return words.map((word) => patternQuery(plainPattern(word))).join(" and ");
+}
+
+/** The regular expression that finds a text as it stands. */
+export function plainPattern(text: string): string {
+  return text.replace(/[^\w-]/gu, escaped);
 }
 
 function escaped(character: string): string {

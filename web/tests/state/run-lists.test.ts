@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { columnFilter, serverField } from "../../src/panels/compare-columns.ts";
+import { columnFilter, columnQuery, serverField } from "../../src/panels/compare-columns.ts";
 import { shortNumber } from "../../src/state/config.ts";
 import { groupKeysOf, groupTitle, serverTitle, varyingKeys } from "../../src/state/group-keys.ts";
 import { undoOf } from "../../src/state/selection.ts";
@@ -46,6 +46,15 @@ test("a column's filter takes limits, ranges and texts", () => {
   const keeps = (text: string, value: number | string | null): boolean => columnFilter(text)(value, String(value));
   expect([keeps("< 3e-4", 1e-4), keeps("< 3e-4", 3e-4), keeps("0.1..0.5", 0.5), keeps("=12", 12), keeps(">= 1", "x")]).toEqual([true, false, true, true, false]);
   expect([keeps("Fin", "finished"), keeps("!fin", "finished"), keeps("!fin", "failed")]).toEqual([true, false, true]);
+});
+
+test("a column's filter is a query where the server chooses", () => {
+  expect(columnQuery("config.lr", " < 3E-4")).toBe("config.lr < 0.0003");
+  expect(columnQuery("summary.loss.last", "-1 .. 2")).toBe("(summary.loss.last >= -1 and summary.loss.last <= 2)");
+  expect(columnQuery("config.lr", "=12")).toBe("config.lr == 12");
+  expect(columnQuery("config.lr", "12")).toBe('(config.lr == 12 or config.lr ~ "(?i)12")');
+  expect(columnQuery("name", "!a.b")).toBe('not name ~ "(?i)a\\x2eb"');
+  expect(serverField("metric:loss", "last", 10)).toBe(null);
 });
 
 test("a table of thousands of runs is sorted by the server", () => {
