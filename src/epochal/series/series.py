@@ -6,10 +6,11 @@ terminal and Python use. There is no other type in between.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
+from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
@@ -231,6 +232,93 @@ def concatenated(pieces: Sequence[Series]) -> Series:
         times=np.concatenate([piece.times for piece in pieces]),
         values=np.concatenate([piece.values for piece in pieces]),
     )
+
+
+def merge(
+    pieces: Iterable[tuple[int | None, Series]],
+    *,
+    most: int | None = None,
+    like: Series | None = None,
+) -> Series:
+    """The points of several parts of a series, ascending; the time axis keeps every point.
+
+    Each piece comes with the step from which a newer attempt replaced it, None where none did. Of
+    points at one step the last piece's counts. With ``most``, more points than there can be, pieces
+    are let go of one by one. Steps and times are those of ``like`` where they are the same.
+    """
+    lengths: list[int] = []
+
+    def visible() -> Iterator[Series]:
+        for cut, piece in pieces:
+            lengths.append(len(piece))
+            yield _visible(piece, cut)
+
+    series = concatenated(list(visible())) if most is None else _joined(visible(), most, like)
+    total = sum(lengths)
+    hidden = total - len(series)
+    if series.axis == "time":
+        return replace(_sorted(series), hidden=hidden)
+    if not bool(np.all(series.steps[:-1] < series.steps[1:])):
+        series = _sorted(series)
+        is_last_of_step = np.append(series.steps[1:] != series.steps[:-1], True)[: len(series)]
+        series = series.select(is_last_of_step)
+    return replace(series, duplicates=total - hidden - len(series), hidden=hidden)
+
+
+def _joined(pieces: Iterator[Series], most: int, like: Series | None) -> Series:
+    """The points of all pieces; each is let go of before the next is read."""
+    first = next(pieces)
+    second = next(pieces, None)
+    if second is None:
+        return first
+    # A series may have several points in a record.
+    columns = [np.empty(most, kind) for kind in (np.int64, np.float64, np.float64)]
+    size = 0
+    every = chain((first, second), pieces)
+    for piece in every:
+        end = size + len(piece)
+        if like is not None and not _goes_on(like, piece, size):
+            columns[0][:size], columns[1][:size] = like.steps[:size], like.times[:size]
+            like = None
+        if end > most:
+            done = _cut(first, columns, size)
+            if like is not None:
+                done = replace(done, steps=like.steps[:size], times=like.times[:size])
+            return concatenated([done, piece, *every])
+        columns[2][size:end] = piece.values
+        if like is None:
+            columns[0][size:end], columns[1][size:end] = piece.steps, piece.times
+        size = end
+    series = _cut(first, columns, size)
+    if like is not None:
+        return replace(series, steps=like.steps[:size], times=like.times[:size])
+    return series if 2 * size > most else series.select(np.arange(size))
+
+
+def _goes_on(like: Series, piece: Series, start: int) -> bool:
+    """Whether a series has the steps and times of a piece from a place on."""
+    end = start + len(piece)
+    return np.array_equal(like.steps[start:end], piece.steps) and np.array_equal(
+        like.times[start:end], piece.times
+    )
+
+
+def _cut(like: Series, columns: list[NDArray[Any]], size: int) -> Series:
+    steps, times, values = (column[:size] for column in columns)
+    return replace(like, steps=steps, times=times, values=values)
+
+
+def _visible(piece: Series, cut: int | None) -> Series:
+    """The points that no newer attempt replaced; the time axis keeps all."""
+    if cut is None or piece.axis == "time" or not len(piece) or int(piece.steps.max()) < cut:
+        return piece
+    return piece.select(piece.steps < cut)
+
+
+def _sorted(series: Series) -> Series:
+    if bool(np.all(series.at[:-1] <= series.at[1:])):
+        return series
+    return series.select(np.argsort(series.at, kind="stable"))
 
 
 def data_frame(columns: Mapping[str, NDArray[Any]]) -> Any:

@@ -28,7 +28,7 @@ def assert_same(root: Path, *, is_small: bool | None = None) -> None:
     held = MemoryBudget()
     for _ in range(2):  # lines of a shape that was seen before are decoded at once
         other = load_run(root / "p" / "x", held=held)
-        other._ask(lambda state: None)  # what has been read is used
+        other._reader.ask(lambda state: None)  # what has been read is used
     run = load_run(root / "p" / "x", held=held)
     assert is_small in (None, run.source.small() is not None)
     assert str(whole(run.row)) == str(whole(other.row))  # nan is not equal to itself
@@ -198,7 +198,7 @@ def test_a_line_with_keys_in_another_order_has_the_same_values(tmp_path: Path) -
     journal.metrics(90, acc=1.0, loss=0.25).add(FINISH)
     held = MemoryBudget()
     first, second = (load_run(tmp_path / "p" / "x", held=held) for _ in range(2))
-    first._ask(lambda state: None)
+    first._reader.ask(lambda state: None)
     for name in ("loss", "acc"):
         assert second.summary(name) == first.summary(name)
     assert second.latest("loss") == first.latest("loss") == 0.25

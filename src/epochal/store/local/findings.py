@@ -1,4 +1,6 @@
-"""Runs the health rules over attempts that no companion watched to their end.
+"""The findings of a run, and the faults of Epochal itself.
+
+The health rules read attempts here that no companion watched to their end.
 
 A file of findings that was finished, or is being written, covers its attempt. The records of any
 other attempt are read through the rules. Their findings have the same ids as in a companion, so
@@ -19,7 +21,7 @@ from typing import Any
 
 from epochal.alarm import may_interrupt
 from epochal.errors import FormatError
-from epochal.guard import EXPECTED, Guard, Outcome
+from epochal.guard import EXPECTED, Fault, Guard, Outcome
 from epochal.health import diagnosis
 from epochal.health.ending import BAD_ENDINGS, BadEnding, ending_finding
 from epochal.health.finding import Finding, dedup_key
@@ -31,13 +33,15 @@ from epochal.records import Position, Record, moment_of
 from epochal.store.answers import Entry, Status, by_time
 from epochal.store.finding_counts import FindingCounts, count, latest_findings
 from epochal.store.local.columns import SeriesKey
-from epochal.store.local.entries import entries_of
 from epochal.store.local.part import Part
-from epochal.store.local.state import RunState
+from epochal.store.local.state import RunState, entries_of
 
 # About a second's reading: a server answers other questions as well.
 RECORDS_A_LOOK = 50_000
 _WRITER = "diagnosis"
+_READER = "reader"
+_FAULT = "internal-error"
+_FAULT_COUNTS = "internal-errors"
 # For such a look where no alarm reaches a rule that hangs.
 _LOOK_BUDGET_S = 60.0
 # Behind what the rules found.
@@ -285,3 +289,37 @@ def _last_points(state: RunState, key: SeriesKey, rank: int) -> Iterator[tuple[i
         piece = part.series(key)
         if piece is not None and len(piece):
             yield origin.attempt, float(piece.times[-1]), float(piece.values[-1])
+
+
+def recorded_errors(state: RunState) -> list[Entry]:
+    """The first fault of each member by the process that saw it, with how often it came."""
+    events = by_time(entries_of(state, ("event",), name=_FAULT, rank=None))
+    counts = _counts(entries_of(state, ("event",), name=_FAULT_COUNTS, rank=None))
+    return [Entry(entry.position, entry.rank, _counted(entry, counts)) for entry in events]
+
+
+def met_errors(*faults: Fault | None, now: float) -> list[Entry]:
+    """Faults of members that read the run here, in the form of their events; None is no fault."""
+    return [
+        Entry(
+            Position(_READER, 0, 0, place),
+            0,
+            {"log": "event", "t": now, "name": _FAULT, **fault.fields(), "count": fault.count},
+        )
+        for place, fault in enumerate(filter(None, faults))
+    ]
+
+
+def _counts(entries: Iterable[Entry]) -> dict[tuple[str, int, str], int]:
+    found: dict[tuple[str, int, str], int] = {}
+    for entry in entries:
+        counts = entry.record.get("counts")
+        for member, times in counts.items() if isinstance(counts, dict) else ():
+            if isinstance(times, int):
+                found[entry.position.writer, entry.position.attempt, str(member)] = times
+    return found
+
+
+def _counted(entry: Entry, counts: dict[tuple[str, int, str], int]) -> Record:
+    key = (entry.position.writer, entry.position.attempt, str(entry.record.get("member")))
+    return {**entry.record, "count": counts.get(key, 1)}

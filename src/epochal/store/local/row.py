@@ -22,13 +22,12 @@ from epochal.journal.regular_file import open_regular
 from epochal.records import ROLE_GUESSES, Record, axis_of, stored_numbers_of
 from epochal.store.answers import NO_LABELS, Fork, Labels
 from epochal.store.local.columns import seconds, unix_time, whole_number
-from epochal.store.local.entries import entries_of
 from epochal.store.local.findings import ends_nonfinite, found_in, num_unwatched
 from epochal.store.local.fork import PROCESS_FIELDS, fork_of
 from epochal.store.local.listing import Listing
 from epochal.store.local.small import SmallJournal
 from epochal.store.local.source import RunSource
-from epochal.store.local.state import RunState
+from epochal.store.local.state import RunState, entries_of
 from epochal.store.metrics import set_number
 from epochal.store.row import Row
 

@@ -1,28 +1,374 @@
-"""One run on disk: its numbers and records; the rest is in ``listed_run.py``."""
+"""One run on disk, with every query of the store about it."""
 
 from __future__ import annotations
 
+import itertools
+import os
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from epochal.errors import MetricNotFoundError, UsageError
+from epochal.journal.layout import PartName, RunFolder
 from epochal.records import Axis, Position, Record
 from epochal.series.reduce import NOTHING_LOGGED, Summary
 from epochal.series.series import Series
-from epochal.store.answers import Cursor, Entry, Machine, Metric
-from epochal.store.local.entries import entries_of, met_errors, recorded_errors
-from epochal.store.local.findings import RECORDS_A_LOOK, count_entries
-from epochal.store.local.listed_run import ListedRun
-from epochal.store.local.state import locked
-from epochal.store.local.summaries import RowSummaries, all_series
+from epochal.store.answers import (
+    Cursor,
+    Entry,
+    Labels,
+    LabelsEdit,
+    Machine,
+    Metric,
+    RunInfo,
+    Status,
+)
+from epochal.store.finding_counts import FindingCounts
+from epochal.store.local.cache import MemoryBudget
+from epochal.store.local.cached_row import CachedRow
+from epochal.store.local.findings import (
+    RECORDS_A_LOOK,
+    Diagnosis,
+    count_entries,
+    met_errors,
+    recorded_errors,
+)
+from epochal.store.local.folder import FolderSource
+from epochal.store.local.fork import fork_of, keep_history
+from epochal.store.local.index import IndexEntry, Stamp
+from epochal.store.local.source import RunSource
+from epochal.store.local.state import RunReader, entries_of, locked
+from epochal.store.local.summaries import all_series
 from epochal.store.metrics import no_metric, set_number
+from epochal.store.row import Row
+from epochal.store.status import UNREADABLE
+from epochal.store.store import RunView
+
+_SETTLED_S = 60.0
+# So few that the health rules see them in a fraction of a second.
+_FEW_RECORDS = 1000
+# A journal of this size is read in a fraction of a second.
+_QUICK_BYTES = 8 * 1024 * 1024
+# What each run's series are held under: an ``id()`` would be given to another run later.
+_KEYS = itertools.count()
 
 
-class LocalRun(ListedRun):
-    """A run on disk with every query of the store about it."""
+class LocalRun(RunView):
+    """A run and its source; nothing of it is read before the first query.
+
+    Its reader keeps the state of its parts, its cached row what lists show of it. Each method takes
+    ``lock``, which runs of one foreign file share; see ``RunView.lock``.
+    """
+
+    def __init__(
+        self,
+        source: RunSource,
+        *,
+        held: MemoryBudget | None = None,
+        lock: threading.RLock | None = None,
+    ) -> None:
+        self.source = source
+        self.lock = threading.RLock() if lock is None else lock
+        self._held = MemoryBudget() if held is None else held
+        self._key = next(_KEYS)
+        self._reader = RunReader(source, on_change=self._drop_row, on_read=self._count_memory)
+        self._cached = CachedRow(source, self._reader, self._held, self.lock)
+        # Its number among the runs of its store with the same id; copies of a folder have one id.
+        self.copy = 1
+
+    @cached_property
+    def _diagnosis(self) -> Diagnosis:
+        return Diagnosis()
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def _drop_row(self) -> None:
+        self._cached.drop()
+
+    def _count_memory(self) -> None:
+        self._held.series.drop(self._key)
+        self._held.loaded.grown(self)
+
+    def look_again(self) -> None:
+        """Like ``refresh``; a fault becomes the run's problem."""
+        self._cached.or_faulty(self.refresh, lambda row: True)
+
+    @locked
+    def refresh(self) -> bool:
+        """Look for what was written since; True when there was anything."""
+        return self._reader.refresh()
+
+    @property
+    def was_looked_at(self) -> bool:
+        """Whether anything is known of its files yet."""
+        return self._reader.num_changes > 0
+
+    @property
+    def version(self) -> int:
+        """How often the files have changed since the first look."""
+        return max(self._reader.num_changes - 1, 0)  # the first look finds no change
+
+    @locked
+    def recall(
+        self,
+        entry: IndexEntry,
+        row_of: Callable[[IndexEntry], Row | None],
+        *,
+        is_unchanged: bool = False,
+    ) -> None:
+        """Use a row of the index, if the files have not changed since.
+
+        ``is_unchanged``: the files have the entry's stamp, as was just seen.
+        """
+        if self._cached.whole is not None:
+            return
+        stamp = entry.stamp
+        if stamp is not None and (is_unchanged or self.source.has_stamp(stamp)):
+            self._reader.trust(stamp)
+        elif entry.signature != self.signature:
+            return
+        self._cached.recall(row_of(entry))
+
+    @locked
+    def remembered(self) -> tuple[str, Stamp | None, Row]:
+        """What the index keeps: signature, stamp and row; the run is settled."""
+        self._cached.has_news = False
+        row = self.known_row
+        stamp = self._reader.trust_unchanged(since_s=_SETTLED_S) if row.is_ended else None
+        return self.signature, stamp, row
+
+    @property
+    @locked
+    def signature(self) -> str:
+        """A digest of the files and rules that the row was made from."""
+        self._reader.look_once()
+        # The reader's rules change which findings are made.
+        return f"{self.source.signature}{self._held.rules.digest}"
+
+    @property
+    @locked
+    def is_settled(self) -> bool:
+        """Whether nothing was written to the run for a minute."""
+        self._reader.look_once()
+        return time.time() - self.source.newest_s > _SETTLED_S
+
+    @property
+    def held_bytes(self) -> int:
+        """About how many bytes of the run are in memory."""
+        return self.source.held_bytes
+
+    def release(self) -> bool:
+        """Free what was read of the run; the next query reads it again.
+
+        False while the run grows or another thread reads it: this is called with the lock of
+        another run held, so it must not wait.
+        """
+        if not self.lock.acquire(blocking=False):
+            return False
+        try:
+            if self._reader.state is None or not self.is_settled:
+                return False
+            _ = self.row  # lists ask for it
+            self._reader.release()
+            return True
+        finally:
+            self.lock.release()
+
+    @locked
+    def close(self) -> None:
+        """Free everything; the run is gone, or no query follows."""
+        self._reader.release()
+        self._held.series.drop(self._key)
+        self._held.loaded.forget(self)
+
+    # -- the run as a whole -----------------------------------------------------------------------
+
+    @property
+    def path(self) -> Path:
+        """The run's folder, or the file that another tracker keeps it in."""
+        return self.source.path
+
+    @property
+    def place(self) -> str:
+        """A text that no other run of this machine has."""
+        return self.source.place
+
+    @property
+    def tracker(self) -> str | None:
+        """The tracker that wrote its files, which are never changed; None for our own."""
+        return self.source.tracker
+
+    @property
+    def own_id(self) -> str:
+        """The id that the run recorded; the folder's name where it recorded none."""
+        return self._cached.own_id
+
+    @property
+    def has_recorded_id(self) -> bool:
+        """Whether an id was recorded; a run that is just being created has none for a moment."""
+        return self.own_id != self._cached.folder.rpartition(os.sep)[2]
+
+    @property
+    def id(self) -> str:
+        """The id of this run and of no other in its store."""
+        own_id = self._cached.own_id
+        return own_id if self.copy == 1 else f"{own_id}~{self.copy}"
+
+    @property
+    def created(self) -> float:
+        """When the run was created, in Unix seconds; the folder's time where no file says it."""
+        return self._cached.created
+
+    @property
+    def row(self) -> Row:
+        """Everything that lists and queries read of the run."""
+        return self._cached.row
+
+    @property
+    def known_row(self) -> Row:
+        """The row as far as it is known: whole, or of identity and newest records alone."""
+        return self._cached.known
+
+    @property
+    def row_in_memory(self) -> Row | None:
+        """The row as far as it is known without reading anything, which may be not at all."""
+        cached = self._cached
+        return cached.whole or cached.partial
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the whole row is known."""
+        return self._cached.whole is not None
+
+    @property
+    def is_outlined(self) -> bool:
+        """Whether a row is known, at least of identity and newest records."""
+        return self.row_in_memory is not None
+
+    @property
+    @locked
+    def is_quickly_read(self) -> bool:
+        """Whether the parts that are not sealed are small."""
+        self._reader.look_once()
+        return self.source.unsealed_bytes <= _QUICK_BYTES
+
+    @locked
+    def brief(self) -> RunInfo:
+        """Id, names and labels; the journal is read only where run.json is missing."""
+        cached = self._cached
+        if cached.whole is not None:
+            return cached.whole.info(self.id, folder=cached.folder, status=UNREADABLE)
+        names = cached.names
+        return RunInfo(
+            id=self.id,
+            name=names.name,
+            project=names.project,
+            folder=cached.folder,
+            status=UNREADABLE,
+            tags=names.tags,
+            notes=names.notes,
+            hidden=self.labels.hidden,
+            tracker=self.tracker,
+            group=names.group,
+            job_type=names.job_type,
+            owner=names.owner,
+        )
+
+    @locked
+    def outline(self) -> RunInfo:
+        """Like ``info``, from what is known or quickly read; see ``RunInfo.is_partial``."""
+        row = self.known_row
+        return self._info(row) if row.is_partial else self.info
+
+    @property
+    @locked
+    def info(self) -> RunInfo:
+        """The run in one row, with its status at this moment."""
+        self._diagnose_little()
+        return self._info(self.row)
+
+    def _info(self, row: Row) -> RunInfo:
+        """A row as an answer, with whether the parent of a fork is gone."""
+        cached, source = self._cached, self.source
+        info = row.info(self.id, folder=cached.folder, status=cached.status_of(row))
+        fork = info.fork
+        if fork is None or fork.is_kept or not isinstance(source, FolderSource):
+            return info
+        return msgspec.structs.replace(
+            info, fork=replace(fork, is_gone=not source.has_parent(fork))
+        )
+
+    @property
+    @locked
+    def found(self) -> FindingCounts | None:
+        """The counts of its findings, as in ``info``; None where no rule has run."""
+        self._diagnose_little()
+        return self.row.found_by(self.status)
+
+    def _diagnose_little(self) -> None:
+        """Run the rules over the few records that a killed companion did not read."""
+        if self.row.unwatched:
+            self._held.guard.run(self.place, self._diagnose_unwatched)
+
+    def _diagnose_unwatched(self) -> None:
+        row = self.row
+        if row.found is None or row.unwatched > _FEW_RECORDS:
+            return
+        if row.is_partly_watched(self.status):
+            self.findings(most=None)
+
+    @property
+    @locked
+    def status(self) -> Status:
+        """The status of the run at this moment."""
+        return self._cached.status_of(self.row)
+
+    @property
+    def known_status(self) -> Status:
+        """The status as far as the run is known; reads no more of it."""
+        return self._cached.known_status
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """What the run was configured with, options set later included."""
+        return self.row.config
+
+    @property
+    @locked
+    def facts(self) -> Mapping[str, Any]:
+        """The content of run.json; the first record of the journal where it is missing."""
+        return dict(self._cached.facts)
+
+    @property
+    def labels(self) -> Labels:
+        """What people changed later."""
+        return self._cached.labels
+
+    @locked
+    def relabel(self, edit: LabelsEdit) -> None:
+        """Edit the labels as they are stored now; see ``epochal.store.store``."""
+        self.source.relabel(edit)
+        self.refresh()
+
+    @locked
+    def keep_history(self) -> list[PartName]:
+        """Copy what a fork has from its parent into its own folder; raises ``OSError``."""
+        folder, run_json = RunFolder(self.path), self._cached.facts
+        if fork_of(run_json) is None:
+            return []
+        written = self._reader.ask(
+            lambda state: keep_history(folder, run_json, state.parts, state.cuts("step"))
+        )
+        if written:
+            self._reader.release()
+            self.refresh()
+        return written
 
     # -- numbers ----------------------------------------------------------------------------------
 
@@ -39,13 +385,13 @@ class LocalRun(ListedRun):
     @locked
     def series(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Series:
         """Every point of a series; raises ``MetricNotFoundError``, ``FormatError``."""
-        key = self._ask(lambda state: state.find(name, axis, rank))
+        key = self._reader.ask(lambda state: state.find(name, axis, rank))
         if key is None:
             raise self._no_metric(name, rank, axis)
         self._held.loaded.used(self)
         series = self._held.series.get(self._key, key, rank)
         if series is None:
-            series = self._ask(lambda state: state.series(key, rank))
+            series = self._reader.ask(lambda state: state.series(key, rank))
             self._held.series.put(series, self._key, key, rank)
         return series
 
@@ -55,26 +401,30 @@ class LocalRun(ListedRun):
 
         They are not kept for the next query.
         """
-        return self._ask(lambda state: all_series(state, axis, rank))
+        return self._reader.ask(lambda state: all_series(state, axis, rank))
 
     @locked
     def metric(self, name: str) -> Metric | None:
         """The metric that a name, a role or the end of a name means; None for none."""
-        return self._row_summaries.metric(name)
+        return self._cached.summaries.metric(name)
 
     @locked
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
         """First, last, extremes and mean of a series, kept; raises ``MetricNotFoundError``."""
-        summaries = self._row_summaries
+        summaries = self._cached.summaries
         num_kept = len(summaries.row.summaries)
         found = summaries.find(
-            name, axis, rank, ask=self._ask, read=lambda on: self.series(name, rank=rank, axis=on)
+            name,
+            axis,
+            rank,
+            ask=self._reader.ask,
+            read=lambda on: self.series(name, rank=rank, axis=on),
         )
         value = set_number(summaries.row.summary_set, name) if rank == 0 else None
         if found is None and (value is None or axis is not None):
             raise self._no_metric(name, rank, axis)
         if len(summaries.row.summaries) > num_kept:
-            self._tell_news()
+            self._cached.tell_news()
         if value is not None:
             return msgspec.structs.replace(found or NOTHING_LOGGED, last=value, last_step=None)
         assert found is not None
@@ -93,13 +443,6 @@ class LocalRun(ListedRun):
             row.latest[role] = self.summary(metric.name, axis=metric.axis).last
         return row.latest[role]
 
-    @property
-    def _row_summaries(self) -> RowSummaries:
-        row = self.row if self._row is None else self._row
-        if self._summaries is None or self._summaries.row is not row:
-            self._summaries = RowSummaries(row)
-        return self._summaries
-
     def _no_metric(self, name: str, rank: int, axis: Axis | None) -> MetricNotFoundError:
         run, metrics = self.brief().name, self.row.metrics
         return MetricNotFoundError(no_metric(name, metrics, run=run, rank=rank, axis=axis))
@@ -109,7 +452,7 @@ class LocalRun(ListedRun):
     @locked
     def entries(self, *kinds: str, name: str | None = None, rank: int | None = 0) -> list[Entry]:
         """Records of these kinds in the order of steps, then of time."""
-        return self._ask(lambda state: entries_of(state, kinds, name=name, rank=rank))
+        return self._reader.ask(lambda state: entries_of(state, kinds, name=name, rank=rank))
 
     @locked
     def blob(self, file: str) -> bytes:
@@ -138,22 +481,24 @@ class LocalRun(ListedRun):
         One call reads at most ``most`` records for that, None reads all; the next call continues.
         """
         status = self.status
-        found = self._ask(
-            lambda state: self._diagnosis.entries(state, status, rules=self._rules, most=most)
+        found = self._reader.ask(
+            lambda state: self._diagnosis.entries(
+                state, status, rules=self._cached.rules, most=most
+            )
         )
         if self._diagnosis.is_complete and status.state != "running":
             # Lists count what was worked out: here, and by the index in other processes.
             counted = count_entries(found, attempts=self.row.attempts)
             if self.row.worked_out != counted:
                 self.row.worked_out = counted
-                self._tell_news()
+                self._cached.tell_news()
         return found
 
     @locked
     def internal_errors(self) -> list[Entry]:
         """Faults of Epochal itself: recorded ones by time, then those of reading the run here."""
         met = (*self._diagnosis.guard.faults.values(), self._held.guard.faults.get(self.place))
-        return [*self._ask(recorded_errors), *met_errors(*met, now=time.time())]
+        return [*self._reader.ask(recorded_errors), *met_errors(*met, now=time.time())]
 
     @locked
     def machines(self) -> Sequence[Machine]:
@@ -165,7 +510,7 @@ class LocalRun(ListedRun):
 
         Hold ``lock`` while iterating where other threads ask the store too.
         """
-        return self._reader.records(self._ask(lambda state: state), since, self.lock)
+        return self._reader.records(self._reader.ask(lambda state: state), since, self.lock)
 
     @locked
     def end(self) -> Cursor:

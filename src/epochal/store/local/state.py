@@ -1,7 +1,7 @@
 """What is known of a run from its parts, read on as they grow.
 
-``RunState`` puts the parts together. ``RunReader`` makes it anew when a part has changed: files
-grow, are sealed or become shorter while they are read.
+``RunState`` puts the parts together: series, and records that are no numbers. ``RunReader`` makes
+it anew when a part has changed: files grow, are sealed or become shorter while they are read.
 """
 
 from __future__ import annotations
@@ -12,21 +12,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import chain
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from epochal.errors import FormatError
+from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import LOOP
-from epochal.records import Axis, Position, Record, axis_of, numbers_of
-from epochal.series.series import Series, concatenated
-from epochal.store.answers import Cursor, Metric
-from epochal.store.local.columns import Origin, SeriesKey
+from epochal.records import DENSE_KINDS, KINDS, Axis, Position, Record, axis_of, numbers_of
+from epochal.series.series import Series, merge
+from epochal.store.answers import Cursor, Entry, Metric
+from epochal.store.local.columns import NO_STEP, Origin, SeriesKey
 from epochal.store.local.index import Stamp
-from epochal.store.local.part import DELETED, Part, PartFacts, StalePartError
+from epochal.store.local.part import DELETED, Part, PartFacts, Place, StalePartError
 from epochal.store.local.source import RunSource
 from epochal.store.metrics import metrics_of
 
@@ -183,13 +182,14 @@ class RunState:
             found.setdefault(part.facts.origin.rank, []).append(part)
         return found
 
-    def _lazy_pieces(self, key: SeriesKey, rank: int) -> Iterator[tuple[Origin, Series]]:
-        """The same as ``merge`` takes them, each read when it is asked for."""
+    def _lazy_pieces(self, key: SeriesKey, rank: int) -> Iterator[tuple[int | None, Series]]:
+        """The pieces of a series as ``merge`` takes them, each read when it is asked for."""
+        cuts = self.cuts(key.axis)
         parts = self._parts_of.get(rank, ())
         for part in sorted(parts, key=lambda part: _weight(part.facts.origin)):
             piece = part.series(key)
             if piece is not None:
-                yield part.facts.origin, piece
+                yield cuts.get(part.facts.origin.attempt), piece
 
     def series(self, key: SeriesKey, rank: int) -> Series:
         """Every point of one rank's series."""
@@ -197,7 +197,7 @@ class RunState:
         parts = self._parts_of.get(rank, ())
         most = sum(part.facts.num_records for part in parts)
         like = self._last.get((key.axis, rank))
-        merged = merge(self._lazy_pieces(key, rank), cuts=cuts, most=most, like=like)
+        merged = merge(self._lazy_pieces(key, rank), most=most, like=like)
         exact = exact_values(parts, key, rank, cuts=cuts) if may_be_rounded(merged) else None
         metric = self._metric_of.get(key)
         series = replace(
@@ -264,17 +264,28 @@ def locked(method: Callable[Concatenate[L, P], T]) -> Callable[Concatenate[L, P]
     return call
 
 
+def _nothing() -> None:
+    """What a reader calls that nobody listens to."""
+
+
 class RunReader:
     """The state of a run, made from its source; the caller holds the run's lock.
 
     ``num_changes`` counts the looks that found other files than the look before, the first one
-    included; ``num_reads`` how often the state was made anew.
+    included. ``on_change`` is called at each of them, ``on_read`` when the state was made anew.
     """
 
-    def __init__(self, source: RunSource) -> None:
+    def __init__(
+        self,
+        source: RunSource,
+        *,
+        on_change: Callable[[], None] = _nothing,
+        on_read: Callable[[], None] = _nothing,
+    ) -> None:
         self.source = source
         self.num_changes = 0
-        self.num_reads = 0
+        self._on_change = on_change
+        self._on_read = on_read
         # None before the first query, and after ``release``.
         self.state: RunState | None = None
         # Of a run that has ended: while its files have this stamp, nothing has changed.
@@ -317,6 +328,7 @@ class RunReader:
         if before is not None and before == self.source.signature:
             return False
         self.num_changes += 1
+        self._on_change()
         if self.state is None:
             return True
         end = self.state.end()
@@ -330,7 +342,7 @@ class RunReader:
         self.look_once()
         if self.source.poll() or self.state is None:
             self.state = RunState(self.source.parts)
-            self.num_reads += 1
+            self._on_read()
         return self.state
 
     def ask(self, query: Callable[[RunState], T]) -> T:
@@ -403,94 +415,6 @@ def _weight(origin: Origin) -> tuple[bool, int]:
     return not origin.is_child, origin.attempt
 
 
-def merge(
-    pieces: Iterable[tuple[Origin, Series]],
-    *,
-    cuts: Cuts,
-    most: int | None = None,
-    like: Series | None = None,
-) -> Series:
-    """One rank's points of several parts, ascending; the time axis keeps every point.
-
-    ``pieces`` come in the order of their weight, then of their parts. With ``most``, more points
-    than there can be, they are let go of one by one. Steps and times are those of ``like`` where
-    they are the same.
-    """
-    lengths: list[int] = []
-
-    def visible() -> Iterator[Series]:
-        for origin, piece in pieces:
-            lengths.append(len(piece))
-            yield _visible(piece, cuts.get(origin.attempt))
-
-    series = concatenated(list(visible())) if most is None else _joined(visible(), most, like)
-    total = sum(lengths)
-    hidden = total - len(series)
-    if series.axis == "time":
-        return replace(_sorted(series), hidden=hidden)
-    if not bool(np.all(series.steps[:-1] < series.steps[1:])):
-        series = _sorted(series)
-        is_last_of_step = np.append(series.steps[1:] != series.steps[:-1], True)[: len(series)]
-        series = series.select(is_last_of_step)
-    return replace(series, duplicates=total - hidden - len(series), hidden=hidden)
-
-
-def _joined(pieces: Iterator[Series], most: int, like: Series | None) -> Series:
-    """The points of all pieces; each is let go of before the next is read."""
-    first = next(pieces)
-    second = next(pieces, None)
-    if second is None:
-        return first
-    # A series may have several points in a record.
-    columns = [np.empty(most, kind) for kind in (np.int64, np.float64, np.float64)]
-    size = 0
-    every = chain((first, second), pieces)
-    for piece in every:
-        end = size + len(piece)
-        if like is not None and not _goes_on(like, piece, size):
-            columns[0][:size], columns[1][:size] = like.steps[:size], like.times[:size]
-            like = None
-        if end > most:
-            done = _cut(first, columns, size)
-            if like is not None:
-                done = replace(done, steps=like.steps[:size], times=like.times[:size])
-            return concatenated([done, piece, *every])
-        columns[2][size:end] = piece.values
-        if like is None:
-            columns[0][size:end], columns[1][size:end] = piece.steps, piece.times
-        size = end
-    series = _cut(first, columns, size)
-    if like is not None:
-        return replace(series, steps=like.steps[:size], times=like.times[:size])
-    return series if 2 * size > most else series.select(np.arange(size))
-
-
-def _goes_on(like: Series, piece: Series, start: int) -> bool:
-    """Whether a series has the steps and times of a piece from a place on."""
-    end = start + len(piece)
-    return np.array_equal(like.steps[start:end], piece.steps) and np.array_equal(
-        like.times[start:end], piece.times
-    )
-
-
-def _cut(like: Series, columns: list[NDArray[Any]], size: int) -> Series:
-    steps, times, values = (column[:size] for column in columns)
-    return replace(like, steps=steps, times=times, values=values)
-
-
-def _visible(piece: Series, cut: int | None) -> Series:
-    """The points that no newer attempt replaced; the time axis keeps all."""
-    if cut is None or piece.axis == "time" or not len(piece) or int(piece.steps.max()) < cut:
-        return piece
-    return piece.select(piece.steps < cut)
-
-
-def _sorted(series: Series) -> Series:
-    if bool(np.all(series.at[:-1] <= series.at[1:])):
-        return series
-    return series.select(np.argsort(series.at, kind="stable"))
-
-
 def may_be_rounded(series: Series) -> bool:
     """Whether some of the values may have been whole numbers that a float cannot hold."""
     floats = series.floats
@@ -501,7 +425,7 @@ def exact_values(
     parts: Sequence[Part], key: SeriesKey, rank: int, *, cuts: Cuts
 ) -> NDArray[np.int64] | NDArray[np.uint64] | None:
     """The values of a series as 64-bit integers; None unless every one of them is such a number."""
-    pieces: list[tuple[Origin, Series]] = []
+    pieces: list[tuple[int | None, Series]] = []
     for part in sorted(parts, key=lambda part: _weight(part.facts.origin)):
         origin = part.facts.origin
         piece = part.series(key) if origin.rank == rank else None
@@ -510,8 +434,9 @@ def exact_values(
         numbers = _numbers(part, key.name, key.axis)
         if not _are_same(numbers, piece.floats):
             return None
-        pieces.append((origin, replace(piece, values=np.array(numbers, dtype=object))))
-    merged = merge(pieces, cuts=cuts).values.tolist()
+        whole = replace(piece, values=np.array(numbers, dtype=object))
+        pieces.append((cuts.get(origin.attempt), whole))
+    merged = merge(pieces).values.tolist()
     if min(merged) >= -(2**63) and max(merged) < 2**63:
         return np.array(merged, dtype=np.int64)
     if min(merged) >= 0 and max(merged) < 2**64:
@@ -535,3 +460,63 @@ def _are_same(numbers: list[Any], values: NDArray[np.float64]) -> bool:
         type(number) is int and float(number) == value
         for number, value in zip(numbers, values.tolist(), strict=True)
     )
+
+
+class _Candidate(NamedTuple):
+    """The place of a record, and the part that holds it."""
+
+    place: Place
+    part: Part
+
+
+def entries_of(
+    state: RunState, kinds: Iterable[str], *, name: str | None, rank: int | None
+) -> list[Entry]:
+    """Records of these kinds that no later one replaced, by step, then by time."""
+    wanted = tuple(kinds)
+    dense = DENSE_KINDS.intersection(wanted)
+    if dense:
+        raise UsageError(
+            f"{', '.join(sorted(dense))} records are series: ask series() or records()."
+        )
+    found = [item for kind in wanted for item in _found(state, kind, name=name, rank=rank)]
+    found.sort(key=lambda item: (item[0].place.at, item[0].place.t))
+    return [entry for _, entry in found]
+
+
+def _found(
+    state: RunState, kind: str, *, name: str | None, rank: int | None
+) -> Iterator[tuple[_Candidate, Entry]]:
+    axis: Axis = KINDS[kind].axis if kind in KINDS else "step"
+    candidates = [
+        _Candidate(place, part)
+        for part in state.parts
+        if rank in (None, part.facts.origin.rank)
+        for place in part.places(kind, label=name)
+    ]
+    by_part: dict[int, tuple[Part, list[_Candidate]]] = {}
+    for candidate in _standing(candidates, axis=axis, cuts=state.cuts(axis)):
+        by_part.setdefault(id(candidate.part), (candidate.part, []))[1].append(candidate)
+    for part, chosen in by_part.values():
+        records = part.read(kind, [candidate.place for candidate in chosen])
+        for candidate, record in zip(chosen, records, strict=True):
+            position = Position(*part.name, candidate.place.ordinal)
+            yield candidate, Entry(position, candidate.place.origin.rank, record)
+
+
+def _standing(
+    candidates: Iterable[_Candidate], *, axis: Axis, cuts: Mapping[int, int]
+) -> list[_Candidate]:
+    """The records of one kind that count: not hidden by a newer attempt, nor replaced at a step."""
+    chosen = sorted(candidates, key=lambda c: (not c.place.origin.is_child, c.place.origin.attempt))
+    if axis not in ("step", "epoch"):
+        return chosen
+    last: dict[object, _Candidate] = {}
+    for candidate in chosen:
+        place = candidate.place
+        cut = cuts.get(place.origin.attempt)
+        if cut is None or place.at < cut:
+            known = place.at != NO_STEP
+            key = (place.origin.rank, place.label, place.at) if known else id(candidate)
+            last[key] = candidate
+    return list(last.values())
