@@ -16,27 +16,25 @@ import itertools
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property, lru_cache
-from operator import add
 from typing import Any, NamedTuple, Union
 
 import msgspec
-from msgspec.structs import astuple
 
 from epochal.journal.line import decode, decode_json, encode_lines
 from epochal.journal.line_columns import (
+    MAX_DECODERS,
     Column,
-    Keys,
     LineGroup,
+    LineModel,
     Lines,
     LineShape,
+    line_model,
     merged_groups,
     pack,
     take,
 )
 from epochal.records import Record
 
-_SCALAR = int | float | bool | str | None
 _SCALARS = frozenset({int, float, bool, str, type(None)})
 _NUMBERS = frozenset({int, float})
 # What numbers are made of. Lines that differ in nothing else probably have the same keys.
@@ -51,9 +49,11 @@ _SLICE_BYTES = 64 * 1024
 _SLICE_LINES = 160
 # Making a decoder takes as long as decoding this many lines without it.
 _WORTH_A_DECODER = 64
-_MAX_DECODERS = 256
 _MAX_FIELDS = 2000
 _MAX_PAUSE = 8
+
+# A shape, and a column of values for each of its types.
+ShapedColumns = tuple[LineShape, list[tuple[Any, ...]]]
 
 
 class Line(NamedTuple):
@@ -104,44 +104,41 @@ class KnownShapes:
     """
 
     def __init__(self) -> None:
-        self.latest: tuple[dict[str, _Model], Callable[[bytes], list[Any]] | None] = ({}, None)
+        self.latest: tuple[dict[str, LineModel], Callable[[bytes], list[Any]] | None] = ({}, None)
         self.seen: set[bytes] = set()
+        # The shape of the last text whose lines were all alike; shapes by lines without numbers.
+        self._usual: LineModel | None = None
+        self._by_look: dict[bytes, LineModel | None] = {}
 
-    def columns(self, text: bytes) -> list[tuple[LineShape, list[tuple[Any, ...]]]] | None:
-        """The columns of whole lines by shape, in the order of first appearance.
+    def usual_columns(self, text: bytes) -> ShapedColumns | None:
+        """The columns of whole lines; None unless they have the shape of those before."""
+        usual = self._usual
+        columns = None if usual is None else usual.scalar_columns(text)
+        return None if usual is None or columns is None else (usual.shape, columns)
 
-        None unless all lines are of the latest shapes: then a ``ColumnarDecoder`` decodes them.
+    def columns_by_look(self, lines: list[bytes]) -> list[ShapedColumns] | None:
+        """The columns of lines by shape, in the order of first appearance; None if some have none.
+
+        Lines that differ in nothing but their numbers are decoded together.
         """
-        models, decode_lines = self.latest
-        if decode_lines is None:
-            return None
-        if len(models) == 1 and len(text) <= _SLICE_BYTES:
-            [model] = models.values()
-            if model.is_numeric:
-                columns = model.number_columns(text)
-                return None if columns is None else [(model.shape, columns)]
-        found: dict[type, tuple[LineShape, list[tuple[Any, ...]]]] = {}
-        start = 0
-        while start < len(text):
-            end = text.rfind(b"\n", start, start + _SLICE_BYTES) + 1
-            end = end or text.index(b"\n", start) + 1
-            records = _exactly(decode_lines, text[start:end])
-            if not records:
+        alike: dict[bytes, list[bytes]] = {}
+        for line in lines:
+            alike.setdefault(line.translate(None, _NUMBER_BYTES), []).append(line)
+        found: list[ShapedColumns] = []
+        for look, some in alike.items():
+            text = b"\n".join([*some, b""])
+            model = self._by_look.get(look)
+            columns = None if model is None else model.scalar_columns(text)
+            if columns is None:
+                model = _typed_model_of(some[0])
+                columns = None if model is None else model.scalar_columns(text)
+                if len(self._by_look) < MAX_DECODERS or look in self._by_look:
+                    self._by_look[look] = model
+            if model is None or columns is None:
                 return None
-            start = end
-            by_type: dict[type, list[Any]] = {}
-            if len(models) == 1:
-                by_type[type(records[0])] = records
-            else:
-                for record in records:
-                    by_type.setdefault(type(record), []).append(record)
-            for kind, some in by_type.items():
-                model = next(model for model in models.values() if model.struct is kind)
-                columns = list(model.columns(some))
-                if kind in found:
-                    columns = list(map(add, found[kind][1], columns))
-                found[kind] = (model.shape, columns)
-        return list(found.values())
+            found.append((model.shape, columns))
+            self._usual = model if len(alike) == 1 else self._usual
+        return found
 
 
 class ColumnarDecoder:
@@ -164,14 +161,14 @@ class ColumnarDecoder:
         self._latest = dict(latest)
         # By the text of lines without their numbers: that it was seen, and the shape it had.
         self._seen = self._shapes.seen
-        self._known: dict[bytes, _Model] = {}
+        self._known: dict[bytes, LineModel] = {}
         # How often in turn a slice was not of the latest shapes, and how many slices to wait.
         self._misses = 0
         self._pause = 0
         self._slice_bytes = _SLICE_BYTES
         self._are_series = are_series
         # Where the last slice was of one shape of series: its model, and its lines without numbers.
-        self._series: tuple[_Model, bytes] | None = None
+        self._series: tuple[LineModel, bytes] | None = None
 
     def decode(self, text: bytes, *, first: int) -> Decoded:
         """Decode whole lines, each ended by a newline; ``first`` is the first record's ordinal."""
@@ -280,8 +277,8 @@ class ColumnarDecoder:
                     for model, some, records in _of_same_keys(lines, places)
                     for group in model.by_types(some, records)
                 ]
-                if len(groups) == 1 and len(self._known) < _MAX_DECODERS:
-                    self._known[signature] = _model(*groups[0].shape)
+                if len(groups) == 1 and len(self._known) < MAX_DECODERS:
+                    self._known[signature] = line_model(*groups[0].shape)
                 taken += groups
         taken = merged_groups(taken)
         self._learn(taken)
@@ -307,7 +304,7 @@ class ColumnarDecoder:
         """Whether lines are many, or of a sort that comes again."""
         if count >= _WORTH_A_DECODER or signature in self._seen:
             return True
-        if len(self._seen) < _MAX_DECODERS:
+        if len(self._seen) < MAX_DECODERS:
             self._seen.add(signature)
         return False
 
@@ -317,7 +314,7 @@ class ColumnarDecoder:
         for shape, places, _ in taken:
             if len(places) > counts.get(shape.kind, 0):
                 counts[shape.kind] = len(places)
-                self._latest[shape.kind] = _model(shape.kind, shape.keys, shape.types)
+                self._latest[shape.kind] = line_model(shape.kind, shape.keys, shape.types)
         if self._latest != before:
             structs = tuple(model.struct for model in self._latest.values())
             self._decode_latest = msgspec.json.Decoder(Union[structs]).decode_lines  # noqa: UP007
@@ -343,111 +340,6 @@ class _Work:
             column += more
 
 
-class _Model:
-    """A struct for lines of the same keys; without types, for any scalars."""
-
-    def __init__(self, kind: str, keys: Keys, types: tuple[type, ...] | None) -> None:
-        self._kind = kind
-        self._keys = keys
-        self.shape = LineShape(kind, keys, types or ())
-        self.struct = _line_struct(
-            kind, keys, itertools.chain(types or (), itertools.repeat(_SCALAR))
-        )
-        self.decode_lines = msgspec.json.Decoder(self.struct).decode_lines
-
-    @cached_property
-    def decode_numbers(self) -> Callable[[bytes], list[Any]]:
-        """The same for lines of numbers only, whether whole or not."""
-        struct_ = _line_struct(self._kind, self._keys, itertools.repeat(int | float))
-        return msgspec.json.Decoder(struct_).decode_lines
-
-    @cached_property
-    def is_numeric(self) -> bool:
-        """Whether all values are numbers, each column of one type."""
-        types = self.shape.types
-        return bool(types) and set(types) <= {int, float}
-
-    def number_columns(self, text: bytes) -> list[tuple[Any, ...]] | None:
-        """The columns of whole lines of numbers; None unless each line is of exactly this shape.
-
-        A number is decoded as what it was written as, so that types are compared, not texts.
-        """
-        try:
-            records = self.decode_numbers(text)
-        except (ValueError, RecursionError):
-            return None
-        # One record a line, the first with keys in this order, which is the order of metrics.
-        is_by_line = text.count(b"}\n{") + 1 == text.count(b"\n") == len(records)
-        if not is_by_line or not text.startswith(encode_lines(records[:1])):
-            return None
-        columns = list(self.columns(records))
-        types = self.shape.types
-        is_exact = all(set(map(type, c)) == {k} for c, k in zip(columns, types, strict=True))
-        return columns if is_exact else None
-
-    def columns(self, records: list[Any]) -> Iterator[tuple[Any, ...]]:
-        """The values of records, column by column."""
-        fields = zip(*map(astuple, records), strict=True)
-        for (_, members), column in zip(self._keys, fields, strict=True):
-            if members is None:
-                yield column
-            elif members:
-                yield from zip(*map(astuple, column), strict=True)
-
-    def packed(self, records: list[Any]) -> list[Column]:
-        """The values as columns; raises struct.error for an int beyond 64 bits."""
-        return list(map(pack, self.shape.types, self.columns(records)))
-
-    def by_types(self, places: list[int], records: list[Any]) -> Iterator[LineGroup]:
-        """Records by the types of their values; without those that have an int beyond 64 bits."""
-        columns: list[Sequence[Any]] = list(self.columns(records))
-        found = [set(map(type, column)) for column in columns]
-        rows: dict[tuple[type, ...], Sequence[int]] = {}
-        if all(len(types) == 1 for types in found):
-            rows[tuple(types.pop() for types in found)] = range(len(places))
-        else:
-            kinds = zip(*(map(type, column) for column in columns), strict=True)
-            for row, types_of_row in enumerate(kinds):
-                rows.setdefault(types_of_row, []).append(row)  # type: ignore[attr-defined]
-        for types, some in rows.items():
-            chosen = columns if len(rows) == 1 else [take(column, some) for column in columns]
-            try:
-                packed = list(map(pack, types, chosen))
-            except struct.error:
-                continue
-            yield LineGroup(LineShape(self._kind, self._keys, types), take(places, some), packed)
-
-
-_model = lru_cache(_MAX_DECODERS)(_Model)
-
-
-def _line_struct(kind: str, keys: Keys, types: Iterator[Any]) -> type[msgspec.Struct]:
-    """A struct for lines with these keys, with a type for each value."""
-    fields: list[tuple[str, Any]] = [
-        (
-            name,
-            next(types)
-            if members is None
-            else _struct([(member, next(types)) for member in members]),
-        )
-        for name, members in keys
-    ]
-    return _struct(fields, kind=kind)
-
-
-def _struct(fields: Sequence[tuple[str, Any]], *, kind: str | None = None) -> type[msgspec.Struct]:
-    # Any text can be a key, but not the name of an attribute.
-    return msgspec.defstruct(
-        "Line",
-        [(f"value_{place}", given) for place, (_, given) in enumerate(fields)],
-        rename={f"value_{place}": name for place, (name, _) in enumerate(fields)} or None,
-        tag_field=None if kind is None else "log",
-        tag=kind,
-        forbid_unknown_fields=True,
-        gc=False,
-    )
-
-
 def _exactly(decode_lines: Callable[[bytes], list[Any]], text: bytes) -> list[Any] | None:
     """The records of a text; None unless encoding them gives back the text."""
     try:
@@ -459,7 +351,7 @@ def _exactly(decode_lines: Callable[[bytes], list[Any]], text: bytes) -> list[An
 
 def _of_same_keys(
     lines: list[bytes], places: list[int]
-) -> Iterator[tuple[_Model, list[int], list[Any]]]:
+) -> Iterator[tuple[LineModel, list[int], list[Any]]]:
     """Lines that look alike, by their keys; those that are not what they look like are left out."""
     model = _model_of(lines[places[0]])
     records = None if model is None else _exactly(model.decode_lines, _joined(lines, places))
@@ -483,7 +375,7 @@ def _rewritten(lines: list[bytes]) -> bytes | None:
     return None if None in records else encode_lines(records)
 
 
-def _model_of(line: bytes) -> _Model | None:
+def _model_of(line: bytes) -> LineModel | None:
     """The model of lines with the keys of this one; None where columns would not do for them."""
     record = _parsed(line)
     if record is None:
@@ -500,7 +392,20 @@ def _model_of(line: bytes) -> _Model | None:
         names += inside or ()
     if not keys or len(names) > _MAX_FIELDS or any(map(_ESCAPED.search, names)):
         return None
-    return _model(record["log"], tuple(keys), None)
+    return line_model(record["log"], tuple(keys), None)
+
+
+def _typed_model_of(line: bytes) -> LineModel | None:
+    """The same with the types of its values."""
+    record, model = _parsed(line), _model_of(line)
+    if record is None or model is None:
+        return None
+    fields = (value for name, value in record.items() if name != "log")
+    values = (value.values() if type(value) is dict else (value,) for value in fields)
+    types = tuple(map(type, itertools.chain.from_iterable(values)))
+    if any("log" in (members or ()) for _, members in model.shape.keys):
+        return None  # an object inside a record would look like a record
+    return line_model(model.shape.kind, model.shape.keys, types) if types else None
 
 
 def _number(

@@ -220,7 +220,8 @@ def read_json(path: Path | str, *, max_bytes: int = MAX_JSON_BYTES) -> dict[str,
         raise JsonFileError(Path(path), f"is not valid JSON: {str(error).rstrip('.')}") from error
     if not isinstance(value, dict):
         raise JsonFileError(Path(path), "holds no JSON object")
-    if nests_too_deeply(value):
+    may_nest = text.count(b"{") + text.count(b"[") > MAX_DEPTH
+    if may_nest and nests_too_deeply(value):
         raise JsonFileError(Path(path), _too_deep(text))
     return value
 

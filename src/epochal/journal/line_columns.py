@@ -1,14 +1,23 @@
-"""Columns of journal lines that have one shape, and the way back to records."""
+"""Journal lines that have one shape: what decodes them into columns, and the way back."""
 
 from __future__ import annotations
 
+import itertools
 import struct
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
+import msgspec
+from msgspec.structs import astuple
+
+from epochal.journal.line import encode_lines
 from epochal.records import Record
+
+MAX_DECODERS = 256
+_SCALAR = int | float | bool | str | None
+_NEXT_RECORD = b'\n{"log":"'
 
 FieldPath = tuple[str, ...]
 # The fields of a record but for ``log``: a name, and the names inside where it is an object.
@@ -77,6 +86,115 @@ class LineGroup(NamedTuple):
     shape: LineShape
     places: list[int]
     columns: list[Column]
+
+
+class LineModel:
+    """A struct for lines of the same keys; without types, for any scalars."""
+
+    def __init__(self, kind: str, keys: Keys, types: tuple[type, ...] | None) -> None:
+        self._kind = kind
+        self._keys = keys
+        self.shape = LineShape(kind, keys, types or ())
+        self.struct = _line_struct(
+            kind, keys, itertools.chain(types or (), itertools.repeat(_SCALAR))
+        )
+        self.decode_lines = msgspec.json.Decoder(self.struct).decode_lines
+
+    @cached_property
+    def decode_numbers(self) -> Callable[[bytes], list[Any]]:
+        """The same for lines of numbers only, whether whole or not."""
+        struct_ = _line_struct(self._kind, self._keys, itertools.repeat(int | float))
+        return msgspec.json.Decoder(struct_).decode_lines
+
+    @cached_property
+    def _decode_scalars(self) -> Callable[[bytes], list[Any]]:
+        """The same for lines of any scalars, with 1 as 1.0 in a column of floats."""
+        kinds = (int | float if kind is int else kind for kind in self.shape.types)
+        struct_ = _line_struct(self._kind, self._keys, kinds)
+        return msgspec.json.Decoder(struct_).decode_lines
+
+    def scalar_columns(self, text: bytes) -> list[tuple[Any, ...]] | None:
+        """The columns of whole lines; None unless each line is of exactly this shape.
+
+        In a column of floats 1 is 1.0, as it is in their series. Types are compared, not texts.
+        """
+        try:
+            records = self._decode_scalars(text)
+        except (ValueError, RecursionError):
+            return None
+        # Each record begins a line, and none ends in a later one. A text has no newline in it.
+        if text.count(_NEXT_RECORD) + 1 != len(records) or text.count(b"\n") != len(records):
+            return None
+        # The order of keys in the first is the order of metrics.
+        if not text.startswith(encode_lines(records[:1])):
+            return None
+        columns = list(self.columns(records))
+        for column, kind in zip(columns, self.shape.types, strict=True):
+            if kind is int and set(map(type, column)) != {int}:
+                return None
+        return columns
+
+    def columns(self, records: list[Any]) -> Iterator[tuple[Any, ...]]:
+        """The values of records, column by column."""
+        fields = zip(*map(astuple, records), strict=True)
+        for (_, members), column in zip(self._keys, fields, strict=True):
+            if members is None:
+                yield column
+            elif members:
+                yield from zip(*map(astuple, column), strict=True)
+
+    def packed(self, records: list[Any]) -> list[Column]:
+        """The values as columns; raises struct.error for an int beyond 64 bits."""
+        return list(map(pack, self.shape.types, self.columns(records)))
+
+    def by_types(self, places: list[int], records: list[Any]) -> Iterator[LineGroup]:
+        """Records by the types of their values; without those that have an int beyond 64 bits."""
+        columns: list[Sequence[Any]] = list(self.columns(records))
+        found = [set(map(type, column)) for column in columns]
+        rows: dict[tuple[type, ...], Sequence[int]] = {}
+        if all(len(types) == 1 for types in found):
+            rows[tuple(types.pop() for types in found)] = range(len(places))
+        else:
+            kinds = zip(*(map(type, column) for column in columns), strict=True)
+            for row, types_of_row in enumerate(kinds):
+                rows.setdefault(types_of_row, []).append(row)  # type: ignore[attr-defined]
+        for types, some in rows.items():
+            chosen = columns if len(rows) == 1 else [take(column, some) for column in columns]
+            try:
+                packed = list(map(pack, types, chosen))
+            except struct.error:
+                continue
+            yield LineGroup(LineShape(self._kind, self._keys, types), take(places, some), packed)
+
+
+line_model = lru_cache(MAX_DECODERS)(LineModel)
+
+
+def _line_struct(kind: str, keys: Keys, types: Iterator[Any]) -> type[msgspec.Struct]:
+    """A struct for lines with these keys, with a type for each value."""
+    fields: list[tuple[str, Any]] = [
+        (
+            name,
+            next(types)
+            if members is None
+            else _struct([(member, next(types)) for member in members]),
+        )
+        for name, members in keys
+    ]
+    return _struct(fields, kind=kind)
+
+
+def _struct(fields: Sequence[tuple[str, Any]], *, kind: str | None = None) -> type[msgspec.Struct]:
+    # Any text can be a key, but not the name of an attribute.
+    return msgspec.defstruct(
+        "Line",
+        [(f"value_{place}", given) for place, (_, given) in enumerate(fields)],
+        rename={f"value_{place}": name for place, (name, _) in enumerate(fields)} or None,
+        tag_field=None if kind is None else "log",
+        tag=kind,
+        forbid_unknown_fields=True,
+        gc=False,
+    )
 
 
 def merged_groups(groups: list[LineGroup]) -> list[LineGroup]:

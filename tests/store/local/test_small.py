@@ -15,6 +15,14 @@ from epochal.store.row import Row
 from tests.store.journals import Journal
 
 FINISH: dict[str, Any] = {"log": "finish", "status": "finished"}
+FINDING: dict[str, Any] = {
+    "log": "finding",
+    "id": "spike",
+    "rule": "loss-spike",
+    "severity": "warning",
+    "sentence": "The loss has a spike.",
+    "state": "open",
+}
 
 
 def whole(row: Row) -> Any:
@@ -83,22 +91,93 @@ def test_a_plain_run_is_read_in_one_go(tmp_path: Path) -> None:
         [],
         [{"log": "metrics", "step": 1, "m": {"loss": 0.5}}],
         [{"log": "metrics", "step": 99, "m": {"loss": float("nan")}}, FINISH],
-        [{"log": "define", "name": "loss", "unit": "bits"}, FINISH],
-        [{"log": "summary", "name": "loss", "value": 3}, FINISH],
-        [{"log": "option", "name": "lr", "value": 3}, FINISH],
         [{"log": "epoch", "epoch": 1, "m": {"loss": 3.0}}, FINISH],
-        [{"log": "event", "name": "checkpoint"}, FINISH],
-        [{"log": "finding", "name": "x", "severity": "error"}, FINISH],
-        [{"log": "resume", "step": 5}, FINISH],
+        [{"log": "eval", "step": 90, "loss": 3.0}, FINISH],
+        [{"log": "metrics", "step": 99, "m": {"loss": 0.5, "acc": 1.0}}, FINISH],
         [FINISH, {"log": "metrics", "step": 200, "m": {"loss": 0.5}}],
-        [FINISH, FINISH],
     ],
 )
-def test_any_other_record_has_its_parts_read(tmp_path: Path, records: list[Any]) -> None:
+def test_other_records_with_numbers_have_its_parts_read(tmp_path: Path, records: list[Any]) -> None:
     journal = Journal(tmp_path)
     for step in range(90):
         journal.metrics(step, loss=0.5)
     journal.add(*records)
+    assert_same(tmp_path, is_small=False)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"log": "define", "name": "loss", "unit": "bits", "role": "eval_loss"},
+        {"log": "define", "name": "lo*", "goal": "max"},
+        {"log": "summary", "name": "loss", "value": 3},
+        {"log": "summary", "name": "best", "value": "a", "deleted": True},
+        {"log": "option", "name": "lr", "value": 3},
+        {"log": "event", "name": "checkpoint"},
+        {"log": "event", "name": "journal-shortened", "sentence": "a.jsonl became shorter."},
+        {"log": "event", "name": "companion-lost", "step": 7},
+        {"log": "event", "name": "alert-failed", "sentence": "no mail"},
+        FINDING,
+        {"log": "resume", "step": 5},
+        {"log": "metrics", "step": 90, "m": {"acc": 0.5}},
+        FINISH,
+    ],
+)
+def test_a_record_of_another_kind_or_shape_is_read_in_one_go(
+    tmp_path: Path, record: dict[str, Any]
+) -> None:
+    journal = Journal(tmp_path)
+    for step in range(90):
+        journal.metrics(step, loss=0.5)
+    journal.add(record, FINISH)
+    assert_same(tmp_path, is_small=True)
+
+
+GPU: dict[str, Any] = {
+    "log": "gpu",
+    "power": 9.5,
+    "dram_used": 2**40,
+    "throttle": "",
+    "interval_s": 5.0,
+    "min": {"power": 1.0},
+}
+
+
+def of_companion(journal: Journal, *, ends: bool = True) -> Journal:
+    """Add the parts that a companion writes beside a run."""
+    end = [FINISH] if ends else []
+    phase = {"log": "event", "name": "phase", "phase": "warm-up", "step": 0}
+    journal.add(phase, {**FINDING, "step": 3}, *end, writer="findings")
+    telemetry: list[dict[str, Any]] = [
+        {"log": "event", "name": "telemetry", "failures": 0},
+        {"log": "gpu-model", "name": "H200", "id": 0, "memory": 2**37},
+    ]
+    for tick in range(20):
+        telemetry.append({"log": "system", "cpu_pct": tick / 3, "ram_used": tick, "threads": 3})
+        telemetry += [{**GPU, "id": gpu, "power": tick + gpu / 7} for gpu in range(2)]
+    return journal.add(*telemetry, *end, writer="telemetry-a")
+
+
+def test_a_run_with_a_companion_is_read_in_one_go(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for step in range(90):
+        journal.metrics(step, loss=0.5, acc=step / 90)
+        if step % 10 == 0:
+            journal.metrics(step, val_loss=0.5 - step)
+    of_companion(journal.add(FINISH))
+    assert_same(tmp_path, is_small=True)
+    run = load_run(tmp_path / "p" / "x")
+    assert run.info.warnings == 1
+    assert run.row.has_companion
+    assert run.summary("gpu/1/power").count == 20
+    assert len(run.series("loss")) == 90
+
+
+def test_a_companion_that_was_killed_has_its_parts_read(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for step in range(90):
+        journal.metrics(step, loss=0.5)
+    of_companion(journal.add(FINISH), ends=False)
     assert_same(tmp_path, is_small=False)
 
 

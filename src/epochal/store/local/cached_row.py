@@ -147,31 +147,39 @@ class CachedRow:
         return row
 
     def _make_small(self) -> Row | None:
-        """The row of a run that one read of a small file says all of; None for any other."""
+        """The row of a run that one read of its small parts says all of; None for any other."""
         self._reader.look_once()
         small = None if self._reader.state is not None else self._source.small()
         if small is None:
             return None
-        return small_row(
-            self.names,
-            small,
-            self._source,
-            own_id=self.own_id,
-            created=self.created,
-            labels=self.labels,
-        )
-
-    def _make_full(self) -> Row:
-        return self._reader.ask(
-            lambda state: make_row(
+        if len(small) == 1 and small[0].is_plain:
+            return small_row(
                 self.names,
-                state,
+                small[0],
                 self._source,
                 own_id=self.own_id,
                 created=self.created,
                 labels=self.labels,
-                rules=self.rules,
             )
+        state = RunState(small)
+        row = self._row_of(state)
+        RowSummaries(row).keep_all(lambda query: query(state))
+        # A series that several parts have is put together from its points.
+        num_series = sum(len(metric.ranks) for metric in row.metrics)
+        return row if len(row.summaries) == num_series else None
+
+    def _make_full(self) -> Row:
+        return self._reader.ask(self._row_of)
+
+    def _row_of(self, state: RunState) -> Row:
+        return make_row(
+            self.names,
+            state,
+            self._source,
+            own_id=self.own_id,
+            created=self.created,
+            labels=self.labels,
+            rules=self.rules,
         )
 
     def _make_partial(self) -> Row | None:

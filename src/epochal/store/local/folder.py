@@ -32,7 +32,7 @@ from epochal.store.local.part import Part
 from epochal.store.local.row import outline_row
 from epochal.store.local.run_files import Identity, edit_labels, read_machines
 from epochal.store.local.sealed import SealedPart
-from epochal.store.local.small import SmallJournal, read_small
+from epochal.store.local.small import SmallPart, read_small
 from epochal.store.local.tail import TailedPart
 from epochal.store.row import Row
 
@@ -341,8 +341,8 @@ class FolderSource:
             self._known, files.run_json, files.labels, own_id=own_id, place=self.place
         )
 
-    def small(self) -> SmallJournal | None:
-        """From one read of the only part."""
+    def small(self) -> Sequence[SmallPart] | None:
+        """From one read of each part."""
         files = self._files
         if files.problems or not files.run_json or "fork" in files.run_json:
             return None

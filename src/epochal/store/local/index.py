@@ -223,7 +223,7 @@ class Index:
         What another process appends meanwhile may be lost: its runs are then read once more.
         """
         rows, old = self._counts.get(path, (0, 0))
-        if size < _SMALL_BYTES or old * 2 < rows:
+        if size < _SMALL_BYTES or old * 2 <= rows:
             return
         newest = {(entry.name, entry.rules): entry for entry in self._read(path)}
         records = b"".join(_record(self._encoder.encode(entry)) for entry in newest.values())

@@ -164,13 +164,15 @@ class Listing:
         times = [mtime_ns for files in (self._journal, *self._aside) for _, _, mtime_ns in files]
         return max(times) / 1e9 if times else None
 
-    def only_part(self) -> tuple[PartName, str, int] | None:
-        """Name, path and size of the only part, where it is not sealed; None for any other run."""
-        if len(self._journal) != 1 or self._sealed or self._asides or self.refused:
+    def plain_parts(self) -> list[tuple[PartName, str, int]] | None:
+        """Name, path and size of each part; None where some are sealed or lie elsewhere."""
+        if self._sealed or self._asides or self.refused:
             return None
-        [(file_name, size, _)] = self._journal
-        name = parse_part_name(file_name, _JOURNAL)
-        return None if name is None else (name, f"{self._place}/journal/{file_name}", size)
+        return [
+            (name, f"{self._place}/journal/{file_name}", size)
+            for file_name, size, _ in self._journal
+            if (name := parse_part_name(file_name, _JOURNAL)) is not None
+        ]
 
     @property
     def journal(self) -> dict[PartName, FoundPart]:

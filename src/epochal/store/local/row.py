@@ -19,13 +19,13 @@ from epochal.journal.layout import LOOP, TELEMETRY
 from epochal.journal.line import decode
 from epochal.journal.reader import JOURNAL_SHORTENED, is_newer
 from epochal.journal.regular_file import open_regular
-from epochal.records import ROLE_GUESSES, Record, axis_of, stored_numbers_of
+from epochal.records import ROLE_GUESSES, Position, Record, axis_of, stored_numbers_of
 from epochal.store.answers import NO_LABELS, Fork, Labels
 from epochal.store.local.columns import seconds, unix_time, whole_number
 from epochal.store.local.findings import ends_nonfinite, found_in, num_unwatched
 from epochal.store.local.fork import PROCESS_FIELDS, fork_of
 from epochal.store.local.listing import Listing
-from epochal.store.local.small import SmallJournal
+from epochal.store.local.small import SmallPart
 from epochal.store.local.source import RunSource
 from epochal.store.local.state import RunState, entries_of
 from epochal.store.metrics import set_number
@@ -141,14 +141,14 @@ def _fork(told: Mapping[str, Any], state: RunState) -> Fork | None:
 
 def small_row(
     names: Names,
-    small: SmallJournal,
+    small: SmallPart,
     source: RunSource,
     *,
     own_id: str,
     created: float,
     labels: Labels,
 ) -> Row:
-    """The same row for a small run that has ended, with all summaries."""
+    """The same row for a small run whose only part has nothing but numbers, with all summaries."""
     facts = small.facts
     row = _row(
         names,
@@ -176,7 +176,7 @@ def small_row(
         has_companion=False,
         is_ended=True,
         latest={},
-    ).with_details(list(small.metrics), small.end)
+    ).with_details(list(small.metrics), {LOOP: Position(*facts.name, facts.num_records - 1)})
     for metric, summary in zip(small.metrics, small.summaries, strict=True):
         row.keep(metric.name, metric.axis, 0, summary)
         if metric.role is not None:
@@ -365,9 +365,9 @@ class _MainPart(NamedTuple):
 
 
 def _main_part(listing: Listing) -> _MainPart | None:
-    only = listing.only_part()
-    if only is not None:
-        name, path, _ = only
+    plain = listing.plain_parts()
+    if plain is not None and len(plain) == 1:
+        [(name, path, _)] = plain
         return _MainPart(path, name.attempt, has_companion=False) if name.writer == LOOP else None
     attempts = max((name.attempt for name in (*listing.journal, *listing.sealed)), default=0)
     parts = {n: found for n, found in listing.journal.items() if n.attempt == attempts}

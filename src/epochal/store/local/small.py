@@ -1,9 +1,9 @@
-"""Makes the whole row of a small run from one read of its journal.
+"""Reads the parts of a small run that has ended in one go each.
 
-Most runs of a list of thousands are small, have ended and hold one journal part: a header, records
-that are all numbers, and ``finish``. Their columns are summarised as they are decoded, and nothing
-of them is kept in memory. Of every other run the row is made from its ``RunState``, which gives
-the same row.
+Most runs of a list of thousands are small, have ended, and hold one part of rank 0 and perhaps
+those of its companion: a header, records that are mostly numbers, and ``finish``. Columns are
+summarised as they are decoded, and none is kept in memory. Of every other run the row is made from
+parts that are read on as they grow, which gives the same row.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import os
 import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from operator import le, lt
@@ -19,17 +20,32 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from epochal.journal.columnar import KnownShapes
-from epochal.journal.layout import LOOP
+from epochal.journal.layout import FINDINGS, LOOP, TELEMETRY, PartName
 from epochal.journal.line import decode_json
 from epochal.journal.line_columns import FieldPath, LineShape
 from epochal.journal.reader import is_newer
 from epochal.journal.regular_file import open_regular
-from epochal.records import Axis, Position, Record
+from epochal.records import DENSE_KINDS, Axis, Position, Record, axis_of, stored_numbers_of
+from epochal.segments.footer import PartSummary
 from epochal.series.reduce import Summary, summarise_rows
+from epochal.series.series import Series
 from epochal.store.answers import Metric
-from epochal.store.local.columns import Names, SeriesKey, seconds
+from epochal.store.local.columns import (
+    NO_STEP,
+    Names,
+    SeriesKey,
+    SeriesTable,
+    seconds,
+    whole_number,
+)
 from epochal.store.local.listing import Listing
-from epochal.store.local.part import PartFacts
+from epochal.store.local.part import (
+    FACT_KINDS,
+    PartFacts,
+    Place,
+    StalePartError,
+    label_of,
+)
 from epochal.store.local.tail import plan_of
 from epochal.store.metrics import metrics_of
 
@@ -37,19 +53,89 @@ _MAX_BYTES = 512 * 1024
 _LIMIT = 2**63
 # A sum of as many numbers as fit in such a file is finite.
 _NEARLY_INFINITE = 1e300
+_DENSE = tuple(f'{{"log":"{kind}",'.encode() for kind in DENSE_KINDS)
 
 
-class SmallJournal(NamedTuple):
-    """What one journal part says of its run that has ended; ``summaries`` are in metrics' order."""
+class SmallPart:
+    """A part that has ended: what its series amount to, and its other records.
 
-    facts: PartFacts
-    metrics: tuple[Metric, ...]
-    summaries: list[Summary]
+    It has no points: who asks for those reads the run in full.
+    """
+
+    held_bytes = 0
+
+    def __init__(
+        self, facts: PartFacts, tables: list[_Table], others: list[tuple[int, Record]]
+    ) -> None:
+        self.facts = facts
+        self._tables = tables
+        self._others = others
 
     @property
-    def end(self) -> dict[str, Position]:
-        """The position of the last record."""
-        return {LOOP: Position(*self.facts.name, self.facts.num_records - 1)}
+    def name(self) -> PartName:
+        """Writer, attempt and number of the part."""
+        return self.facts.name
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it holds series alone, each in one table."""
+        return not self._others
+
+    @property
+    def summaries(self) -> list[Summary]:
+        """What its series amount to, in their order."""
+        return [summary for table in self._tables for summary in table.summaries]
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """Its series, where no record defines what they mean."""
+        return _metrics(tuple(self.series_keys()))
+
+    def series_keys(self) -> Iterable[SeriesKey]:
+        """Every series it holds, in order of first appearance."""
+        return [SeriesKey(name, table.axis) for table in self._tables for name in table.names]
+
+    def tables(self) -> Iterable[SeriesTable]:
+        """None: their summaries are kept."""
+        return ()
+
+    def kept_summaries(self) -> Mapping[tuple[str, Axis], PartSummary]:
+        """What all its series amount to."""
+        return {
+            (name, table.axis): PartSummary(summary, table.first_at, table.last_t)
+            for table in self._tables
+            for name, summary in zip(table.names, table.summaries, strict=True)
+        }
+
+    def places(self, kind: str, *, label: str | None = None) -> Iterator[Place]:
+        """Where its records of a kind are."""
+        for ordinal, record in self._others:
+            if record["log"] == kind and label in (None, label_of(record)):
+                at = whole_number(record.get("epoch" if axis_of(record) == "epoch" else "step"))
+                yield Place(
+                    ordinal,
+                    self.facts.origin,
+                    label_of(record),
+                    NO_STEP if at is None else at,
+                    seconds(record),
+                    (ordinal, ordinal),
+                )
+
+    def read(self, kind: str, places: list[Place]) -> list[Record]:
+        """The records at these places."""
+        found = dict(self._others)
+        return [found[place.ordinal] for place in places]
+
+    def series(self, key: SeriesKey) -> Series | None:
+        """Raises ``StalePartError``: no points were kept."""
+        raise StalePartError(f"the points of {key.name} were not kept.")
+
+    def records(self, *, first: int) -> Iterator[tuple[Position, Record]]:
+        """Raises ``StalePartError``, as ``series`` does."""
+        raise StalePartError(f"the records of {self.name.stem} were not kept.")
+
+    def close(self) -> None:
+        """Does nothing: its file is closed."""
 
 
 class _Table(NamedTuple):
@@ -59,55 +145,147 @@ class _Table(NamedTuple):
     axis: Axis
     updated: float
     reached: int | None
+    first_at: float
+    last_t: float
     summaries: list[Summary]
 
 
-def read_small(listing: Listing, shapes: KnownShapes) -> SmallJournal | None:
-    """What the only part of a small run says; None where the run has to be read in full."""
-    part = None if listing.problem is not None else listing.only_part()
-    if part is None or part[0].writer != LOOP or part[2] > _MAX_BYTES:
+def read_small(listing: Listing, shapes: KnownShapes) -> Sequence[SmallPart] | None:
+    """The parts of a small run; None where the run has to be read in full."""
+    found = None if listing.problem is not None else listing.plain_parts()
+    if not found or sum(name.writer == LOOP for name, _, _ in found) != 1:
         return None
-    name, path, size = part
+    if not all(size <= _MAX_BYTES and _is_expected(name) for name, _, size in found):
+        return None
+    parts: list[SmallPart] = []
+    for name, path, size in found:
+        part = _read_part(name, path, size, shapes)
+        if part is None:
+            return None
+        parts.append(part)
+    return parts
+
+
+def _is_expected(name: PartName) -> bool:
+    return name.writer in (LOOP, FINDINGS) or name.writer.startswith(TELEMETRY)
+
+
+def _read_part(name: PartName, path: str, size: int, shapes: KnownShapes) -> SmallPart | None:
     text = _text(path, size)
     if text is None:
         return None
     first, last = text.find(b"\n") + 1, text.rfind(b"\n", 0, -1) + 1
-    header, finish = _record(text[: first - 1], "run"), _record(text[last:-1], "finish")
-    if header is None or finish is None or not first < last or is_newer(header):
+    header, finish = _record(text[: first - 1]), _record(text[last:-1])
+    if header is None or finish is None or first > last or is_newer(header):
         return None
-    groups = shapes.columns(text[first:last])
-    if groups is None:
+    if header["log"] != "run" or finish["log"] != "finish":
         return None
-    tables: list[_Table] = []
-    for shape, columns in groups:
-        table = _table(shape, columns)
-        if table is None:
-            return None
-        tables.append(table)
-    keys = tuple(SeriesKey(name, table.axis) for table in tables for name in table.names)
-    if len(tables) > 1 and len(set(keys)) < len(keys):
+    groups, others = _content(text[first:last], shapes)
+    if groups is None or others is None:
         return None
-    facts = PartFacts(name, num_records=2 + sum(len(columns[0]) for _, columns in groups))
-    facts.note(0, header)
-    facts.note(facts.num_records - 1, finish)
-    if facts.num_damaged:
+    num_records = 2 + len(others) + sum(len(columns[0]) for _, columns in groups)
+    facts = PartFacts(name, num_records=num_records)
+    tables = _tables(groups)
+    if tables is None or not _note(facts, [(0, header), *others, (num_records - 1, finish)]):
         return None
     for table in tables:
         if table.reached is not None:
             facts.reach("step", table.reached)
-    times = [t for record in (header, finish) if math.isfinite(t := seconds(record))]
-    facts.updated = max([*times, *(table.updated for table in tables)])
-    summaries = [summary for table in tables for summary in table.summaries]
-    return SmallJournal(facts, _metrics(keys), summaries)
+        if facts.updated is None or table.updated > facts.updated:
+            facts.updated = table.updated
+    return SmallPart(facts, tables, others)
 
 
-def _record(line: bytes, kind: str) -> Record | None:
-    """The record of a line that is whole and of this kind; None for any other."""
+_Groups = list[tuple[LineShape, list[tuple[Any, ...]]]]
+
+
+def _content(
+    text: bytes, shapes: KnownShapes
+) -> tuple[_Groups | None, list[tuple[int, Record]] | None]:
+    """The columns of lines, and the other records with their ordinals; None for any damage."""
+    if not text:
+        return [], []
+    usual = shapes.usual_columns(text)
+    if usual is not None:
+        return [usual], []
+    lines = text.split(b"\n")
+    lines.pop()
+    others: list[tuple[int, Record]] = []
+    dense: list[bytes] = []
+    for ordinal, line in enumerate(lines, 1):
+        if line.startswith(_DENSE):
+            dense.append(line)
+            continue
+        record = _record(line)
+        if record is None or record["log"] in DENSE_KINDS:
+            return None, None
+        others.append((ordinal, record))
+    return shapes.columns_by_look(dense), others
+
+
+def _tables(groups: _Groups) -> list[_Table] | None:
+    """The series of records by shape; None where one lies in two tables or not in order."""
+    tables: list[_Table] = []
+    for shape, columns in groups:
+        for gpu, some in _by_gpu(shape, columns):
+            table = _table(shape, gpu, some)
+            if table is None:
+                return None
+            tables.append(table)
+    if len(tables) > 1:
+        names = [(name, table.axis) for table in tables for name in table.names]
+        if len(set(names)) < len(names):
+            return None
+    return tables
+
+
+def _by_gpu(
+    shape: LineShape, columns: list[tuple[Any, ...]]
+) -> Iterator[tuple[Any, list[tuple[Any, ...]]]]:
+    """The columns of each GPU, with its id: those of several GPUs have one shape."""
+    place = _places(shape).get(("id",)) if shape.kind == "gpu" else None
+    if place is None:
+        yield None, columns
+        return
+    rows: dict[Any, list[int]] = {}
+    for row, gpu in enumerate(columns[place]):
+        rows.setdefault(gpu, []).append(row)
+    for gpu, some in rows.items():
+        yield (
+            gpu,
+            columns
+            if len(rows) == 1
+            else [tuple([column[row] for row in some]) for column in columns],
+        )
+
+
+def _note(facts: PartFacts, records: list[tuple[int, Record]]) -> bool:
+    """Note what records say of the run; False where one is damaged or holds points of series."""
+    for ordinal, record in records:
+        axis, t = axis_of(record), seconds(record)
+        if math.isfinite(t) and (facts.updated is None or t > facts.updated):
+            facts.updated = t
+        if record["log"] in FACT_KINDS:
+            facts.note(ordinal, record)
+        at = whole_number(record.get("epoch" if axis == "epoch" else "step"))
+        if at is not None and axis in ("step", "epoch"):
+            facts.reach(axis, at)
+        if axis == "time" or (at is not None and axis != "none"):
+            try:
+                if record["log"] == "allocator" or any(stored_numbers_of(record)):
+                    return False
+            except (AttributeError, TypeError, ValueError, OverflowError):
+                return False
+    return not facts.num_damaged
+
+
+def _record(line: bytes) -> Record | None:
+    """The record of a line; None for one that is not whole."""
     try:
         record = decode_json(line)
     except (ValueError, RecursionError):
         return None
-    return record if type(record) is dict and record.get("log") == kind else None
+    return record if type(record) is dict and type(record.get("log")) is str else None
 
 
 def _text(path: str, size: int) -> bytes | None:
@@ -124,9 +302,9 @@ def _text(path: str, size: int) -> bytes | None:
     return text if is_whole else None
 
 
-def _table(shape: LineShape, columns: list[tuple[Any, ...]]) -> _Table | None:
+def _table(shape: LineShape, gpu: Any, columns: list[tuple[Any, ...]]) -> _Table | None:
     """The series of records of one shape; None where a point may replace or follow another."""
-    plan = None if shape.kind == "gpu" else plan_of(shape, None)  # several GPUs share a shape
+    plan = plan_of(shape, gpu)
     if plan is None:
         return None
     places = _places(shape)
@@ -148,9 +326,12 @@ def _table(shape: LineShape, columns: list[tuple[Any, ...]]) -> _Table | None:
         rows.append(column)
     if not -_LIMIT <= along[0] <= along[-1] < _LIMIT:
         return None
+    updated = max(times)
+    if updated >= _LIMIT or abs(times[-1]) >= _LIMIT:
+        return None
     summaries = _summarised(along, rows)
     reached = along[-1] if plan.axis == "step" else None
-    return _Table(plan.names, plan.axis, max(times), reached, summaries)
+    return _Table(plan.names, plan.axis, updated, reached, along[0], times[-1], summaries)
 
 
 @lru_cache(256)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from epochal.store.answers import Labels, LabelsEdit, Machine
 from epochal.store.local.index import IndexPlace, Stamp
 from epochal.store.local.part import Part
-from epochal.store.local.small import SmallJournal
+from epochal.store.local.small import SmallPart
 from epochal.store.row import Row
 
 
@@ -81,8 +81,8 @@ class RunSource(Protocol):
     def outline(self, own_id: str) -> Row | None:
         """The row as far as identity and newest records say it; None where that is not enough."""
 
-    def small(self) -> SmallJournal | None:
-        """All that a small run says that has ended; None where its parts have to be read."""
+    def small(self) -> Sequence[SmallPart] | None:
+        """The parts of a small run that has ended; None where they have to be read in full."""
 
     def poll(self) -> bool:
         """Read what the parts have gained; True when any of them has changed."""
