@@ -7,7 +7,6 @@ import math
 import sys
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import TextIO
 
 from epochal.console.messages import (
@@ -215,12 +214,7 @@ class Console:
     def __enter__(self) -> Console:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _target(self) -> TextIO | None:

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path as FilePath
-from types import TracebackType
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -77,12 +76,7 @@ class Segment:
     def __enter__(self) -> Segment:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
-from types import TracebackType
 from typing import ParamSpec
 
 from epochal.errors import UsageError, ValueTypeError
@@ -53,12 +52,7 @@ class CpuWorker:
     def __enter__(self) -> CpuWorker:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.finish()
 
 

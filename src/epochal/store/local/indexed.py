@@ -1,4 +1,4 @@
-"""The run folders that the index knows, as a first look finds them.
+"""The index as a store uses it: what it knows at the first look, and which rows it learns.
 
 A run that has ended costs two stats: where they say what they said when its row was made, its
 folder is not looked into, and its row is the one of the index.
@@ -7,12 +7,18 @@ folder is not looked into, and its row is the one of the index.
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Mapping
+import threading
+import time
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
 from epochal.store.local.folder import FolderSource, has_stamp
 from epochal.store.local.index import Index, IndexEntry
 from epochal.store.local.run import LocalRun
 from epochal.store.row import Row
+
+# Rows are written this many at a time, or so often, or when the store is closed.
+_WRITE_EVERY = 256
+_WRITE_S = 1.0
 
 
 class IndexedFolders(Container[str]):
@@ -59,3 +65,72 @@ class IndexedFolders(Container[str]):
             entries = self._index.entries(folder, rules=self._rules, is_beside=is_beside)
             self._entries[key] = entries
         return entries
+
+
+class IndexWriter:
+    """Writes rows that were learnt to the index; ``run_at`` gives the run at a place."""
+
+    def __init__(
+        self, index: Index, run_at: Callable[[str], LocalRun | None], *, rules: str
+    ) -> None:
+        self._index = index
+        self._run_at = run_at
+        self._rules = rules
+        self._lock = threading.Lock()
+        # Places of runs whose rows the index does not have, and of those being written or read.
+        self._news: dict[str, None] = {}
+        self._unsettled: dict[str, None] = {}
+        self.written_at = time.monotonic()
+
+    def note(self, place: str) -> None:
+        """Have the index learn a row; what others learnt before is written, some at a time.
+
+        So a reader that is killed has lost the work of about a second.
+        """
+        with self._lock:
+            news = self._news
+            is_due = len(news) >= _WRITE_EVERY or time.monotonic() > self.written_at + _WRITE_S
+            if is_due:
+                self._news = {}
+            self._news[place] = None
+        if is_due:
+            self._write(news)
+
+    def write_all(self) -> None:
+        """Write every row that was noted, also of runs that were being written before."""
+        with self._lock:
+            news = {**self._news, **self._unsettled}
+            self._news, self._unsettled = {}, {}
+        self._write(news)
+
+    def _write(self, places: Iterable[str]) -> None:
+        """Write rows to the index, but for those of runs that are being written or read."""
+        self.written_at = time.monotonic()
+        entries: dict[tuple[str, bool], list[IndexEntry]] = {}
+        runs = {place: run for place in places if (run := self._run_at(place)) is not None}
+        for run in _settled(list(runs.values())):
+            del runs[run.place]
+            folder, name, is_beside = run.source.index_place
+            signature, stamp, row = run.remembered()
+            entry = self._index.entry(
+                name, rules=self._rules, signature=signature, stamp=stamp, row=row
+            )
+            if entry is not None:
+                entries.setdefault((folder, is_beside), []).append(entry)
+        self._unsettled.update(dict.fromkeys(runs))
+        for (folder, is_beside), found in entries.items():
+            self._index.put(folder, found, is_beside=is_beside)
+
+
+def _settled(runs: Sequence[LocalRun]) -> Iterator[LocalRun]:
+    """Those of some runs that are not being written; each with its lock held, and none waited for.
+
+    What another thread reads at this moment has its turn at the next time.
+    """
+    for run in runs:
+        if run.lock.acquire(blocking=False):
+            try:
+                if run.is_settled:
+                    yield run
+            finally:
+                run.lock.release()

@@ -8,9 +8,8 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from types import TracebackType
 
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.health.rule_settings import RuleSettings
@@ -25,8 +24,8 @@ from epochal.store.finding_counts import FindingCounts
 from epochal.store.local.cache import CachedSegments, MemoryBudget
 from epochal.store.local.folder import FolderSource
 from epochal.store.local.foreign import ForeignPlaces, ForeignSource, place_of
-from epochal.store.local.index import Index, IndexEntry
-from epochal.store.local.indexed import IndexedFolders
+from epochal.store.local.index import Index
+from epochal.store.local.indexed import IndexedFolders, IndexWriter
 from epochal.store.local.listing import asides_below, orphans_below, survey
 from epochal.store.local.load import check_place, load_foreign, load_run
 from epochal.store.local.run import LocalRun
@@ -37,9 +36,7 @@ from epochal.store.row import Row
 from epochal.store.selection import parse_groups, parse_order, parse_query
 from epochal.store.store import KnownRuns, RunView
 
-# Rows are written to the index this many at a time, or so often, or when the store is closed.
-_WRITE_EVERY = 256
-_WRITE_S = 1.0
+# Rows that were not settled are tried again so often.
 _REWRITE_S = 10.0
 # So few runs have their ids read in a moment.
 _MANY = 100
@@ -69,7 +66,6 @@ class LocalStore:
         self._cache = cache
         # Of everything below; held for a look, never while a journal is read.
         self._lock = threading.RLock()
-        self._index_lock = threading.Lock()
         self._folders: dict[str, FolderSource] = {}
         # By place, as are the rows of the index.
         self._runs: dict[str, LocalRun] = {}
@@ -80,31 +76,24 @@ class LocalStore:
         # By place, when it is the turn of runs that are not listed yet.
         self._turns: dict[str, float] = {}
         self._index = Index(cache)
-        # Places of runs whose rows the index does not have, and when it was written last.
-        self._news: dict[str, None] = {}
-        self._unsettled: dict[str, None] = {}
-        self._written_at = time.monotonic()
+        rules = RuleSettings() if rules is None else rules
+        self._writer = IndexWriter(self._index, self._listed_at, rules=rules.digest)
         self._held = MemoryBudget(
-            on_news=self._note_news,
+            on_news=self._writer.note,
             cached=None if cache is None else CachedSegments(cache, build=build),
-            rules=rules or RuleSettings(),
+            rules=rules,
         )
         self._foreign = ForeignPlaces(self._bounds, self._held.guard)
 
     def __enter__(self) -> LocalStore:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Write to the index what was learnt, and close every file."""
-        self._remember_all()
+        self._writer.write_all()
         self._held.segments.close_all()
         if self._held.cached is not None:
             self._held.cached.close()
@@ -262,8 +251,8 @@ class LocalStore:
             self._tell_apart(until=until)
             told = {run.place: (run.id, run.version) for run in self._by_id.values()}
             before, self._told = self._told, told
-        if time.monotonic() > self._written_at + _REWRITE_S:
-            self._remember_all()
+        if time.monotonic() > self._writer.written_at + _REWRITE_S:
+            self._writer.write_all()
         return {run_id for _, (run_id, _) in told.items() ^ before.items()}
 
     def remove(self, run: RunView) -> TrashedRun:
@@ -282,6 +271,9 @@ class LocalStore:
     def trash(self) -> FolderTrash:
         """The runs that were deleted below the roots."""
         return FolderTrash(self._roots)
+
+    def _listed_at(self, place: str) -> LocalRun | None:
+        return self._runs.get(place)
 
     def _at(self, path: Path) -> LocalRun:
         """The run in a folder; one that this store does not list is read alone."""
@@ -407,43 +399,6 @@ class LocalStore:
             turn = self._turns[run.place] = _changed_first(run)
         return turn
 
-    def _note_news(self, place: str) -> None:
-        """Have the index learn a row; what others learnt before is written, some at a time.
-
-        So a reader that is killed has lost the work of about a second.
-        """
-        with self._index_lock:
-            news = self._news
-            is_due = len(news) >= _WRITE_EVERY or time.monotonic() > self._written_at + _WRITE_S
-            if is_due:
-                self._news = {}
-            self._news[place] = None
-        if is_due:
-            self._remember(news)
-
-    def _remember_all(self) -> None:
-        with self._index_lock:
-            news = {**self._news, **self._unsettled}
-            self._news, self._unsettled = {}, {}
-        self._remember(news)
-
-    def _remember(self, places: Iterable[str]) -> None:
-        """Write rows to the index, but for those of runs that are being written or read."""
-        self._written_at = time.monotonic()
-        entries: dict[tuple[str, bool], list[IndexEntry]] = {}
-        rules = self._held.rules.digest
-        runs = {place: run for place in places if (run := self._runs.get(place)) is not None}
-        for run in _settled(list(runs.values())):
-            del runs[run.place]
-            folder, name, is_beside = run.source.index_place
-            signature, stamp, row = run.remembered()
-            entry = self._index.entry(name, rules=rules, signature=signature, stamp=stamp, row=row)
-            if entry is not None:
-                entries.setdefault((folder, is_beside), []).append(entry)
-        self._unsettled.update(dict.fromkeys(runs))
-        for (folder, is_beside), found in entries.items():
-            self._index.put(folder, found, is_beside=is_beside)
-
 
 class KnownRun:
     """A run as queries see it while lists are made: only what is known of it, nothing is read."""
@@ -515,20 +470,6 @@ def _changed_first(run: LocalRun) -> float:
         return -os.stat(run.place).st_mtime
     except OSError:
         return 0.0
-
-
-def _settled(runs: Sequence[LocalRun]) -> Iterator[LocalRun]:
-    """Those of some runs that are not being written; each with its lock held, and none waited for.
-
-    What another thread reads at this moment has its turn at the next time.
-    """
-    for run in runs:
-        if run.lock.acquire(blocking=False):
-            try:
-                if run.is_settled:
-                    yield run
-            finally:
-                run.lock.release()
 
 
 def _close(run: LocalRun) -> None:

@@ -12,7 +12,6 @@ import shutil
 import threading
 from collections.abc import Callable, Iterable, Sequence, Set
 from pathlib import Path
-from types import TracebackType
 
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.health.rule_settings import RuleSettings
@@ -56,12 +55,7 @@ class RemoteStore:
     def __enter__(self) -> RemoteStore:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

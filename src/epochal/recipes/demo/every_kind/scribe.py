@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 from epochal.errors import UsageError
@@ -52,12 +51,7 @@ class Scribe:
     def __enter__(self) -> Scribe:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._journal.close()
 
     def _header(self, part: PartName) -> bytes:
