@@ -6,6 +6,7 @@ import difflib
 import fnmatch
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from epochal.records import ROLE_GUESSES, ROLES, Axis
@@ -17,6 +18,8 @@ _ROLES = ("loss", "eval_loss", "lr", "norm", "throughput")
 # Hundreds of series, one for each layer: what follows them would not be seen.
 _LAYERS = ("params/", "grads/", "activations/", "update_ratio/", "abs_max/")
 _MOST_COMPARED = 2000
+# So few that what they mean is kept for other runs.
+_FEW = 1000
 _NONFINITE = ("nan", "inf", "-inf")
 _GOALS: Mapping[str, Goal] = {"loss": "min", "eval_loss": "min", "throughput": "max"}
 _MACHINE = ("system/", "gpu/", "memory/", "phase/", "resources/", "epoch/")
@@ -78,6 +81,20 @@ def metrics_of(
     ranks: Mapping[K, set[int]], definitions: Mapping[str, Mapping[str, Any]]
 ) -> list[Metric]:
     """The metrics of some series, each with the ranks that have it."""
+    if not definitions and len(ranks) <= _FEW and all(some == {0} for some in ranks.values()):
+        return list(undefined_metrics(tuple(ranks)))
+    return _metrics_of(ranks, definitions)
+
+
+@lru_cache(64)
+def undefined_metrics(keys: tuple[tuple[str, Axis], ...]) -> tuple[Metric, ...]:
+    """The metrics of rank 0 that no record defines; thousands of runs have the same ones."""
+    return tuple(_metrics_of({key: {0} for key in keys}, {}))
+
+
+def _metrics_of(
+    ranks: Mapping[K, set[int]], definitions: Mapping[str, Mapping[str, Any]]
+) -> list[Metric]:
     roles = _roles({name for name, _ in ranks}, definitions)
     meaning_of = _with_patterns(definitions)
     return [

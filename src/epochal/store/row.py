@@ -198,7 +198,7 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, gc=False):
 
     def summary(self, name: str, axis: Axis, rank: int) -> Summary | None:
         """A summary that was asked for before."""
-        return self.summaries.get(_key(name, axis, rank))
+        return self.details.summaries.get(f"{axis}/{rank}/{name}")
 
     @property
     def is_small(self) -> bool:
@@ -212,11 +212,7 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, gc=False):
 
     def keep(self, name: str, axis: Axis, rank: int, summary: Summary) -> None:
         """Keep a summary for the next time."""
-        self.summaries[_key(name, axis, rank)] = summary
+        self.details.summaries[f"{axis}/{rank}/{name}"] = summary
 
 
 _DETAILS = msgspec.msgpack.Decoder(RowDetails)
-
-
-def _key(name: str, axis: Axis, rank: int) -> str:
-    return f"{axis}/{rank}/{name}"

@@ -149,17 +149,20 @@ class CachedRow:
     def _make_small(self) -> Row | None:
         """The row of a run that one read of its small parts says all of; None for any other."""
         self._reader.look_once()
-        small = None if self._reader.state is not None else self._source.small()
+        source = self._source
+        small = None if self._reader.state is not None else source.small()
         if small is None:
             return None
         if len(small) == 1 and small[0].is_plain:
+            run_json, labels = source.run_json, source.labels
+            created = unix_time(run_json.get("created"))
             return small_row(
-                self.names,
+                names_of(run_json.get, labels, self.folder),
                 small[0],
-                self._source,
+                source,
                 own_id=self.own_id,
-                created=self.created,
-                labels=self.labels,
+                created=self.created if created is None else created,
+                labels=labels,
             )
         state = RunState(small)
         row = self._row_of(state)

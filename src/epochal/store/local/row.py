@@ -149,7 +149,7 @@ def small_row(
     labels: Labels,
 ) -> Row:
     """The same row for a small run whose only part has nothing but numbers, with all summaries."""
-    facts = small.facts
+    facts, metrics = small.facts, small.metrics
     row = _row(
         names,
         source.run_json,
@@ -176,8 +176,8 @@ def small_row(
         has_companion=False,
         is_ended=True,
         latest={},
-    ).with_details(list(small.metrics), {LOOP: Position(*facts.name, facts.num_records - 1)})
-    for metric, summary in zip(small.metrics, small.summaries, strict=True):
+    ).with_details(list(metrics), {LOOP: Position(*facts.name, facts.num_records - 1)})
+    for metric, summary in zip(metrics, small.summaries, strict=True):
         row.keep(metric.name, metric.axis, 0, summary)
         if metric.role is not None:
             row.latest.setdefault(metric.role, summary.last)

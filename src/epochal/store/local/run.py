@@ -408,9 +408,17 @@ class LocalRun(RunView):
         """The metric that a name, a role or the end of a name means; None for none."""
         return self._cached.summaries.metric(name)
 
-    @locked
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
         """First, last, extremes and mean of a series, kept; raises ``MetricNotFoundError``."""
+        row = self._cached.whole
+        if row is not None and axis is not None and not row.summary_set:
+            known = row.summary(name, axis, rank)
+            if known is not None:  # without the lock: lists ask this of every series
+                return known
+        return self._find_summary(name, rank, axis)
+
+    @locked
+    def _find_summary(self, name: str, rank: int, axis: Axis | None) -> Summary:
         summaries = self._cached.summaries
         num_kept = len(summaries.row.summaries)
         found = summaries.find(

@@ -47,7 +47,7 @@ from epochal.store.local.part import (
     label_of,
 )
 from epochal.store.local.tail import plan_of
-from epochal.store.metrics import metrics_of
+from epochal.store.metrics import undefined_metrics
 
 _MAX_BYTES = 512 * 1024
 _LIMIT = 2**63
@@ -70,6 +70,7 @@ class SmallPart:
         self.facts = facts
         self._tables = tables
         self._others = others
+        self._kept: dict[tuple[str, Axis], PartSummary] | None = None
 
     @property
     def name(self) -> PartName:
@@ -89,11 +90,13 @@ class SmallPart:
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """Its series, where no record defines what they mean."""
-        return _metrics(tuple(self.series_keys()))
+        return undefined_metrics(tuple(self.series_keys()))
 
     def series_keys(self) -> Iterable[SeriesKey]:
         """Every series it holds, in order of first appearance."""
-        return [SeriesKey(name, table.axis) for table in self._tables for name in table.names]
+        if len(self._tables) == 1:
+            return _keys(self._tables[0].names, self._tables[0].axis)
+        return [key for table in self._tables for key in _keys(table.names, table.axis)]
 
     def tables(self) -> Iterable[SeriesTable]:
         """None: their summaries are kept."""
@@ -101,11 +104,13 @@ class SmallPart:
 
     def kept_summaries(self) -> Mapping[tuple[str, Axis], PartSummary]:
         """What all its series amount to."""
-        return {
-            (name, table.axis): PartSummary(summary, table.first_at, table.last_t)
-            for table in self._tables
-            for name, summary in zip(table.names, table.summaries, strict=True)
-        }
+        if self._kept is None:
+            self._kept = {
+                (name, table.axis): PartSummary(summary, table.first_at, table.last_t)
+                for table in self._tables
+                for name, summary in zip(table.names, table.summaries, strict=True)
+            }
+        return self._kept
 
     def places(self, kind: str, *, label: str | None = None) -> Iterator[Place]:
         """Where its records of a kind are."""
@@ -186,13 +191,18 @@ def _read_part(name: PartName, path: str, size: int, shapes: KnownShapes) -> Sma
     num_records = 2 + len(others) + sum(len(columns[0]) for _, columns in groups)
     facts = PartFacts(name, num_records=num_records)
     tables = _tables(groups)
-    if tables is None or not _note(facts, [(0, header), *others, (num_records - 1, finish)]):
+    facts.note(0, header)
+    if tables is None or not _note(facts, others):
+        return None
+    facts.note(num_records - 1, finish)
+    if facts.num_damaged:
         return None
     for table in tables:
         if table.reached is not None:
             facts.reach("step", table.reached)
-        if facts.updated is None or table.updated > facts.updated:
-            facts.updated = table.updated
+    said = [seconds(header), seconds(finish), *(seconds(record) for _, record in others)]
+    times = [*filter(math.isfinite, said), *(table.updated for table in tables)]
+    facts.updated = max(times, default=None)
     return SmallPart(facts, tables, others)
 
 
@@ -262,9 +272,7 @@ def _by_gpu(
 def _note(facts: PartFacts, records: list[tuple[int, Record]]) -> bool:
     """Note what records say of the run; False where one is damaged or holds points of series."""
     for ordinal, record in records:
-        axis, t = axis_of(record), seconds(record)
-        if math.isfinite(t) and (facts.updated is None or t > facts.updated):
-            facts.updated = t
+        axis = axis_of(record)
         if record["log"] in FACT_KINDS:
             facts.note(ordinal, record)
         at = whole_number(record.get("epoch" if axis == "epoch" else "step"))
@@ -276,7 +284,7 @@ def _note(facts: PartFacts, records: list[tuple[int, Record]]) -> bool:
                     return False
             except (AttributeError, TypeError, ValueError, OverflowError):
                 return False
-    return not facts.num_damaged
+    return True
 
 
 def _record(line: bytes) -> Record | None:
@@ -370,7 +378,6 @@ def _summarised(along: tuple[Any, ...], rows: list[tuple[float, ...]]) -> list[S
     ]
 
 
-@lru_cache(64)
-def _metrics(keys: tuple[SeriesKey, ...]) -> tuple[Metric, ...]:
-    """The metrics of series that were not defined; thousands of runs have the same ones."""
-    return tuple(metrics_of({key: {0} for key in keys}, {}))
+@lru_cache(256)
+def _keys(names: Names, axis: Axis) -> tuple[SeriesKey, ...]:
+    return tuple(SeriesKey(name, axis) for name in names)

@@ -491,9 +491,11 @@ def _found(
     candidates = [
         _Candidate(place, part)
         for part in state.parts
-        if rank in (None, part.facts.origin.rank)
+        if rank is None or rank == part.facts.origin.rank
         for place in part.places(kind, label=name)
     ]
+    if not candidates:
+        return
     by_part: dict[int, tuple[Part, list[_Candidate]]] = {}
     for candidate in _standing(candidates, axis=axis, cuts=state.cuts(axis)):
         by_part.setdefault(id(candidate.part), (candidate.part, []))[1].append(candidate)

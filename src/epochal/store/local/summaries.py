@@ -112,9 +112,10 @@ def kept_alone(state: RunState) -> Summaries:
 
 
 def _summaries(state: RunState, *, reads: bool) -> Summaries:
-    owners = Counter(
-        (key, part.facts.origin.rank) for part in state.parts for key in part.series_keys()
-    )
+    owners: Counter[tuple[SeriesKey, int]] = Counter()
+    for part in state.parts:
+        rank = part.facts.origin.rank
+        owners.update((key, rank) for key in part.series_keys())
     cuts = {axis: state.cuts(axis) for axis in ("step", "epoch")}
     found: Summaries = {}
     for part in state.parts:
