@@ -48,7 +48,7 @@ export function ViewBar({ page, kind }: { readonly page: Page; readonly kind: "t
         <Menu label="How lines are smoothed" items={SMOOTHINGS.map(([kind, label]) => ({ label, isOn: view.smoothing.value === kind, run: () => (view.smoothing.value = kind) }))}>▾</Menu>
       </span>
       {view.groupBy.value !== null && (
-        <Menu label="How groups are drawn" items={groupItems(view)}>{groupText(view)} ▾</Menu>
+        <Menu label={`How groups are drawn: ${groupText(view)}`} items={groupItems(view)}>{groupText(view)} ▾</Menu>
       )}
       <button type="button" class="button is-quiet view-unzoom" disabled={view.zoom.value === null} title="Show everything (z)"
         onClick={() => (view.zoom.value = null)}>Reset zoom</button>

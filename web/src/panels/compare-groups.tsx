@@ -30,7 +30,7 @@ export function GroupsView({ page }: { readonly page: Page }): JSX.Element {
   return (
     <>
       <div class="pane-bar">
-        <Menu label="Group runs by" items={keyItems(page, answer)}>{choice === null ? "Group by" : `by ${groupName(choice)}`} ▾</Menu>
+        <Menu label={`Group runs${choice === null ? ": Group by" : `: by ${groupName(choice)}`}`} items={keyItems(page, answer)}>{choice === null ? "Group by" : `by ${groupName(choice)}`} ▾</Menu>
         <MetricSelect page={page} value={metric} onChange={setMetric} />
         <select class="select" aria-label="Value of each run" value={value.value} onChange={(event) => (value.value = event.currentTarget.value)}>
           {VALUES.map(([one, label]) => <option key={one} value={one}>{label}</option>)}
@@ -83,7 +83,7 @@ function noteOf({ view }: Page): string {
 
 function RowTable({ page, answer, table }: { readonly page: Page; readonly answer: GroupTables; readonly table: GroupTable }): JSX.Element {
   return (
-    <div class="groups-scroll">
+    <div class="groups-scroll" tabIndex={0}>
       <table class="groups-table">
         <thead>
           <tr>
@@ -114,7 +114,7 @@ function RowTable({ page, answer, table }: { readonly page: Page; readonly answe
 function DifferenceTable({ table }: { readonly table: GroupTable }): JSX.Element {
   const other = ({ left, right }: GroupDifference): number => (left === table.best ? right : left);
   return (
-    <div class="groups-scroll">
+    <div class="groups-scroll" tabIndex={0}>
       <table class="groups-table">
         <thead><tr><th scope="col">group</th><th scope="col">difference</th><th scope="col">95 %</th><th scope="col">p</th><th scope="col">over</th><th scope="col" class="groups-words">in words</th></tr></thead>
         <tbody>

@@ -78,7 +78,7 @@ function runsText({ runs, nonfinite, left_out: leftOut }: ImportanceTable): stri
 function RankTable({ found, chosen, onChoose }: { readonly found: ImportanceTable; readonly chosen: string; readonly onChoose: (key: string) => void }): JSX.Element {
   const hasForest = found.forest_score !== null;
   return (
-    <div class="groups-scroll">
+    <div class="groups-scroll" tabIndex={0}>
       <table class="groups-table">
         <thead>
           <tr>

@@ -107,7 +107,7 @@ function Differences({ found, rows }: { readonly found: WhyTable; readonly rows:
   const shown = rows.filter(({ score }) => score >= LEAST_SCORE);
   const rest = rows.filter(({ score }) => score < LEAST_SCORE);
   return (
-    <div class="groups-scroll">
+    <div class="groups-scroll" tabIndex={0}>
       {shown.length > 0 && <DifferenceTable found={found} rows={shown} />}
       {rest.length > 0 && (
         <details class="why-rest">

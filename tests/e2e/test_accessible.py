@@ -1,0 +1,135 @@
+"""axe finds nothing serious in any state of the page, and keys reach its controls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from benchmarks.sweep import write_sweep
+from tests.e2e.browsing import PHONE, OpenPage, Serve, has_drawn, until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
+GRAVE = ("serious", "critical")
+STEPS = 60
+# By name, what the address says after ``#``.
+STATES = {
+    "overview": "panel=overview",
+    "charts": "panel=charts",
+    "grouped charts": "panel=charts&group=lr&spread=ci",
+    "crowd": "panel=charts&all=1",
+    "findings": "panel=findings",
+    "projects": "panel=projects",
+    "system": "panel=system",
+    "config": "panel=config",
+    "data": "panel=data",
+    "log": "panel=log",
+    "table": "panel=compare",
+    "table with filters": "panel=compare&p-compare-filters=%7B%22name%22%3A%22large%22%7D",
+    "parallel": "panel=compare&p-compare=parallel",
+    "scatter": "panel=compare&p-compare=scatter",
+    "groups": "panel=compare&p-compare=groups&group=lr,model",
+    "importance": "panel=compare&p-compare=importance",
+    "why": "panel=compare&p-compare=why",
+    "config of runs": "panel=compare&p-compare=config",
+    "nothing fits": "panel=charts&filter=nothing-is-called-so",
+    "wrong query": "panel=charts&filter=cofnig.lr+%3C+3&filter-as=query",
+    "no such run": "panel=charts&run=gone",
+    "no such project": "project=gone",
+}
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("sweep")
+    write_sweep(root, steps=STEPS)
+    return root
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    if not AXE.is_file():
+        pytest.skip("axe-core is not installed: run 'make web'")
+    return AXE.read_text(encoding="utf-8")
+
+
+def grave_findings(page: Page, axe: str) -> list[str]:
+    """What axe finds serious or critical: rule, and the first elements."""
+    if not page.evaluate("typeof axe === 'object'"):
+        page.evaluate(axe)
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{one['id']} ({one['impact']}): {[node['html'][:160] for node in one['nodes'][:3]]}"
+        for one in found["violations"]
+        if one["impact"] in GRAVE
+    ]
+
+
+def settled(page: Page) -> None:
+    """Wait until nothing on the page is loading."""
+    has_drawn(page)
+    until(page, lambda: page.locator(".panel [aria-busy=true]").count() == 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("scheme", "width"), [("light", "desk"), ("dark", "desk"), ("dark", "phone")]
+)
+def test_axe_finds_nothing_serious_in_any_state(
+    scheme: str, width: str, sweep: Path, axe: str, serve: Serve, open_page: OpenPage
+) -> None:
+    options: dict[str, Any] = {"color_scheme": scheme, "bypass_csp": True}
+    if width == "phone":
+        options |= {"viewport": PHONE, "has_touch": True, "is_mobile": True}
+    page = open_page(serve(sweep).url, **options)
+    found = []
+    for name, state in STATES.items():
+        page.evaluate("hash => (location.hash = hash)", state)
+        settled(page)
+        found += [f"{name}: {one}" for one in grave_findings(page, axe)]
+    assert not found, "\n".join(found)
+
+
+# Elements that look as if they could be clicked, and have no way for keys: nothing of them, around
+# or inside them takes the focus.
+UNREACHABLE = """() => {
+  const focusable = 'a[href], button, input, select, textarea, summary, [tabindex], label';
+  return [...document.querySelectorAll('body *')].filter((one) => {
+    if (!one.checkVisibility() || getComputedStyle(one).cursor !== 'pointer') return false;
+    return one.closest(focusable) === null && one.querySelector(focusable) === null;
+  }).map((one) => one.outerHTML.slice(0, 160));
+}"""
+# How many elements of the panel Tab has to stop at; of a group of choices at the chosen one.
+TABBABLE = """() => [...document.querySelectorAll(
+  '.panel button, .panel input, .panel select, .panel a[href], .panel summary, .panel [tabindex]'
+)].filter((one) => one.tabIndex >= 0 && !one.disabled && one.checkVisibility() &&
+  (one.type !== 'radio' || one.checked)).length"""
+
+# A name of the element in focus; empty outside the panel.
+FOCUSED = """() => {
+  const one = document.activeElement;
+  one.dataset.n ??= String(Math.random());
+  return one.closest('.panel') === null ? '' : one.dataset.n;
+}"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "state", ["table with filters", "parallel", "scatter", "groups", "importance"]
+)
+def test_keys_reach_every_control(
+    state: str, sweep: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(f"{serve(sweep).url}#{STATES[state]}", bypass_csp=True)
+    settled(page)
+    assert page.evaluate(UNREACHABLE) == []
+    page.locator(".panel").first.evaluate("panel => { panel.tabIndex = -1; panel.focus(); }")
+    count, reached = page.evaluate(TABBABLE), set()
+    for _ in range(count + 2):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate(FOCUSED))
+    assert len(reached - {""}) == count
