@@ -10,9 +10,15 @@ from pathlib import Path
 import pytest
 
 from epochal.errors import MetricNotFoundError, RunNotFoundError, UsageError
+from epochal.journal.layout import run_folders
+from epochal.store.clickhouse.copies import Copies
+from epochal.store.clickhouse.store import ClickHouseStore
+from epochal.store.clickhouse.tables import Tables
+from epochal.store.clickhouse.transfer import send_run
 from epochal.store.local.store import LocalStore
 from epochal.store.remote.store import RemoteStore
 from epochal.store.store import Store
+from tests.hub.clickhouse import ENGINES, new_database
 from tests.server.live import serving
 from tests.store.journals import Journal, settle
 from tests.store.sealing import seal_all
@@ -60,13 +66,57 @@ def remote(root: Path) -> Store:
     return _SERVERS.enter_context(RemoteStore(f"http://127.0.0.1:{server.port}", cache=cache))
 
 
+class Following(Copies):
+    """A working copy of tables that follow a folder: what is in it is stored at each look."""
+
+    def __init__(self, tables: Tables, copy: Path, source: Path) -> None:
+        super().__init__(tables, copy)
+        self._source = source
+
+    def fetch_changed(self) -> None:
+        self._send()
+        super().fetch_changed()
+
+    def fetch(self, run_id: str) -> Path | None:
+        self._send()
+        return super().fetch(run_id)
+
+    def _send(self) -> None:
+        for folder in run_folders(self._source):
+            send_run(self.tables, folder, self.counts)
+
+
+def in_tables(engine: str) -> Callable[[Path], Store]:
+    """The runs are rows in ClickHouse; the store begins with nothing else."""
+
+    def open_at(root: Path) -> Store:
+        tables = Tables(new_database(engine), every_s=0.0)
+        _SERVERS.callback(tables.close)
+        return ClickHouseStore(Following(tables, root.parent / f"{root.name}-copy", root))
+
+    return open_at
+
+
+def sealed_in_tables(engine: str) -> Callable[[Path], Store]:
+    def open_at(root: Path) -> Store:
+        seal_all(root)
+        return in_tables(engine)(root)
+
+    return open_at
+
+
 # Each is given a folder of runs to answer about.
 GROWING: dict[str, Callable[[Path], Store]] = {
     "local": LocalStore,
     "indexed": indexed,
     "remote": remote,
+    **{f"clickhouse: {engine}": in_tables(engine) for engine in ENGINES},
 }
-STORES = {**GROWING, "sealed": sealed}
+STORES = {
+    **GROWING,
+    "sealed": sealed,
+    **{f"clickhouse, sealed: {engine}": sealed_in_tables(engine) for engine in ENGINES},
+}
 # What has one writer and one attempt can also lie in another program's files.
 FOREIGN: dict[str, Callable[[Path], Store]] = {"in place": in_place}
 

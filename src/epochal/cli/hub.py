@@ -13,13 +13,22 @@ from epochal.errors import UsageError
 from epochal.settings import read_settings
 
 if TYPE_CHECKING:
+    from epochal.hub.cluster import Cluster
     from epochal.server.access import TrustedProxy
     from epochal.server.process import TlsFiles
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``hub``."""
-    parser.add_argument("folder", metavar="DIR", help="the folder that holds the runs; it is made")
+    parser.add_argument(
+        "folder", metavar="DIR", nargs="?", help="the folder that holds the runs; it is made"
+    )
+    parser.add_argument(
+        "--store",
+        metavar="URL",
+        help="store runs in ClickHouse, clickhouse://user@host:8123/database?cluster=NAME;"
+        " DIR is then a working copy (default: in the cache)",
+    )
     parser.add_argument("--port", type=int, help="port to listen on (default: server.port)")
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)"
@@ -88,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     from epochal.serving import find_address
 
     tls, proxy = _tls(args), _proxy(args)
-    root = Path(args.folder).expanduser()
+    root = _root(args)
     root.mkdir(parents=True, exist_ok=True)
     retention = read_rules(
         root,
@@ -104,12 +113,14 @@ def run(args: argparse.Namespace) -> int:
     if server.listening is None:
         raise UsageError(f"a server of this folder is already running at {server.url}.")
     budget = Budget(root, ledger, most=args.max_size, most_per_writer=args.quota)
+    cluster = _cluster(args, root)
     first = None if ledger.tokens() else ledger.add_token("admin", "admin")
 
     def greet() -> None:
         url = server.url.partition("?")[0]
         url = url if tls is None else url.replace("http://", "https://", 1)
-        remark(f"The hub keeps runs in {root} (Ctrl-C stops)")
+        where = root if cluster is None else f"{cluster.address}, with a working copy in {root}"
+        remark(f"The hub keeps runs in {where} (Ctrl-C stops)")
         say(url, flush=True)
         if first is not None:
             remark("Its first token, for the role admin, is shown only now:")
@@ -125,6 +136,7 @@ def run(args: argparse.Namespace) -> int:
             proxy=proxy,
             tls=tls,
             allow_control=args.allow_control,
+            cluster=cluster,
             retention=retention,
             tell=lambda line: say(line, flush=True),
             on_ready=greet,
@@ -134,6 +146,25 @@ def run(args: argparse.Namespace) -> int:
     finally:
         ledger.close()
     return 0
+
+
+def _root(args: argparse.Namespace) -> Path:
+    """The folder of the hub: given, or for a store elsewhere one in the cache."""
+    if args.folder is not None:
+        return Path(args.folder).expanduser()
+    if args.store is None:
+        raise UsageError("a hub needs a folder for its runs: epochal hub DIR, or --store URL.")
+    from epochal.hub.cluster import working_copy
+
+    return working_copy(args.store)
+
+
+def _cluster(args: argparse.Namespace, root: Path) -> Cluster | None:
+    if args.store is None:
+        return None
+    from epochal.hub.cluster import Cluster
+
+    return Cluster(args.store, root)
 
 
 def _tls(args: argparse.Namespace) -> TlsFiles | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, cast
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ParamSpec, TypeVar, cast
 
 import msgspec
 from starlette.requests import Request
@@ -32,19 +34,26 @@ from epochal.shipping.protocol import (
     UnknownEncodingError,
     decompress,
 )
+from epochal.store.clickhouse.connection import ClickHouseError
 
 _RETRY_FULL_S = 60
+_RETRY_AWAY_S = 2
 Value = TypeVar("Value")
+P = ParamSpec("P")
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Receiving:
     """The handlers; each checks who asks before anything is read or written."""
 
-    def __init__(self, inbox: Inbox, ledger: Ledger, controls: HubControls) -> None:
+    def __init__(
+        self, inbox: Inbox, ledger: Ledger, controls: HubControls, *, threads: int | None = None
+    ) -> None:
         self._inbox = inbox
         self._ledger = ledger
         self._controls = controls
+        # Those who wait for a store elsewhere must not keep others waiting: more threads.
+        self._pool = None if threads is None else ThreadPoolExecutor(threads, "epochal-receive")
 
     def routes(self) -> list[Route]:
         """The routes of the server that receives."""
@@ -85,24 +94,24 @@ class Receiving:
                 self._ledger.note(who.name, "register", run=run_id, details=state.folder)
             return state
 
-        return _json(await asyncio.to_thread(register))
+        return _json(await self._in_thread(register))
 
     async def state(self, request: Request) -> Response:
         """``GET …/{run_id}``: what is here of a run."""
-        run_id = self._allowed(request, "read")
-        return _json(await asyncio.to_thread(self._inbox.state, run_id))
+        run_id = await self._allowed(request, "read")
+        return _json(await self._in_thread(self._inbox.state, run_id))
 
     async def launched(self, request: Request) -> Response:
         """``GET …/launches/{launch_id}?project=P&age=S``: the run that rank 0 of a launch sends."""
         project = request.query_params.get("project", "")
         _check(principal_of(request), "write", project)
         launch_id, age_s = request.path_params["launch_id"], _number(request, "age")
-        run_id = await asyncio.to_thread(self._inbox.launched, launch_id, project, age_s=age_s)
+        run_id = await self._in_thread(self._inbox.launched, launch_id, project, age_s=age_s)
         return _json({"run": run_id})
 
     async def append(self, request: Request) -> Response:
         """``POST …/parts/{stem}?first=N``: lines of a part; answers how many are on the disk."""
-        run_id = self._allowed(request, "write")
+        run_id = await self._allowed(request, "write")
         first, size = _number(request, "first"), request.headers.get(SIZE_HEADER, "")
         if not size.isdigit():
             raise FormatError(f"the header {SIZE_HEADER} must state the bytes of the lines.")
@@ -114,18 +123,18 @@ class Receiving:
             stem = request.path_params["stem"]
             return self._inbox.append(run_id, stem, first=first, lines=lines)
 
-        return _json(Ack(await asyncio.to_thread(append)))
+        return _json(Ack(await self._in_thread(append)))
 
     async def lines(self, request: Request) -> Response:
         """``GET …/parts/{stem}?first=N``: lines of a part."""
-        run_id, stem = self._allowed(request, "read"), request.path_params["stem"]
+        run_id, stem = await self._allowed(request, "read"), request.path_params["stem"]
         first = _number(request, "first")
-        lines = await asyncio.to_thread(self._inbox.lines, run_id, stem, first=first)
+        lines = await self._in_thread(self._inbox.lines, run_id, stem, first=first)
         return Response(lines, media_type="application/x-ndjson")
 
     async def put_file(self, request: Request) -> Response:
         """``PUT …/segments/{name}``: a piece of a segment, a blob, or newest readings."""
-        run_id, kind = self._allowed(request, "write"), request.path_params["kind"]
+        run_id, kind = await self._allowed(request, "write"), request.path_params["kind"]
         offset, size = _number(request, "offset"), _number(request, "size")
         sha256 = request.query_params.get("sha256", "").lower()
         if len(sha256) != 64 or not all(one in "0123456789abcdef" for one in sha256):
@@ -143,39 +152,42 @@ class Receiving:
                 sha256=sha256,
             )
 
-        return _json(Ack(await asyncio.to_thread(put)))
+        return _json(Ack(await self._in_thread(put)))
 
     async def file(self, request: Request) -> Response:
         """``GET …/segments/{name}?offset=N``: a piece of a file."""
-        run_id, kind = self._allowed(request, "read"), request.path_params["kind"]
+        run_id, kind = await self._allowed(request, "read"), request.path_params["kind"]
         name, offset = request.path_params["name"], _number(request, "offset")
-        piece = await asyncio.to_thread(
+        piece = await self._in_thread(
             self._inbox.file, run_id, cast(FileKind, kind), name, offset=offset
         )
         return Response(piece, media_type="application/octet-stream")
 
     async def put_labels(self, request: Request) -> Response:
         """``PUT …/labels``: labels that a person changed elsewhere; answers the merged ones."""
-        run_id = self._allowed(request, "write")
+        run_id = await self._allowed(request, "write")
         offer: LabelsOffer = _decoded(await _body(request, MAX_BODY_BYTES), LabelsOffer)
-        merged = await asyncio.to_thread(self._inbox.put_labels, run_id, offer.labels, offer.base)
+        merged = await self._in_thread(self._inbox.put_labels, run_id, offer.labels, offer.base)
         return _json(merged)
 
     async def take_requests(self, request: Request) -> Response:
         """``POST …/control/take``: what people ask of the training, each request once."""
-        run_id = self._allowed(request, "write")
-        return _json(ControlRequests(await asyncio.to_thread(self._controls.take, run_id)))
+        run_id = await self._allowed(request, "write")
+        return _json(ControlRequests(await self._in_thread(self._controls.take, run_id)))
 
     async def end_request(self, request: Request) -> Response:
         """``PUT …/control/{request_id}``: what became of a request."""
-        run_id, request_id = self._allowed(request, "write"), request.path_params["request_id"]
+        run_id, request_id = (
+            await self._allowed(request, "write"),
+            request.path_params["request_id"],
+        )
         said: ControlOutcome = _decoded(await _body(request, MAX_BODY_BYTES), ControlOutcome)
         who = principal_of(request).name
 
         def end() -> bool:
             return self._controls.end(run_id, request_id, who, said.outcome, is_done=said.is_done)
 
-        if not await asyncio.to_thread(end):
+        if not await self._in_thread(end):
             return error_response(404, "there is no such request that waits for its outcome.")
         return _json({})
 
@@ -198,10 +210,18 @@ class Receiving:
         self._ledger.forget_removed(run_id)
         return known
 
-    def _allowed(self, request: Request, role: Role) -> str:
+    async def _in_thread(self, call: Callable[P, Value], *args: P.args, **named: P.kwargs) -> Value:
+        """What a call returns that waits for a disk or a server."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, functools.partial(call, *args, **named))
+
+    async def _allowed(self, request: Request, role: Role) -> str:
         """The id of the run of a request, if who asks may do this with it."""
         run_id: str = request.path_params["run_id"]
-        project = self._inbox.project_of(run_id)
+        if self._inbox.is_known(run_id):
+            project = self._inbox.project_of(run_id)
+        else:
+            project = await self._in_thread(self._inbox.project_of, run_id)
         who = principal_of(request)
         if project is None or not _sees(who, run_id, project):
             # The same answer for a run that does not exist: its existence is nobody's business.
@@ -243,6 +263,8 @@ def _answering(handler: Handler) -> Handler:
             return error_response(415, str(error))
         except FullError as error:
             return error_response(507, str(error), headers={"retry-after": str(_RETRY_FULL_S)})
+        except ClickHouseError as error:
+            return error_response(503, str(error), headers={"retry-after": str(_RETRY_AWAY_S)})
         except (FormatError, UsageError) as error:
             return error_response(400, str(error))
         except OSError as error:

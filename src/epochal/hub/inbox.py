@@ -13,12 +13,16 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from epochal.atomic_file import between_processes, replaced_file, sync_folder
 from epochal.errors import EpochalError, FormatError, UsageError
+from epochal.hub.upstream import Upstream
 from epochal.journal.layout import (
     LABELS_LOCK,
     PartName,
@@ -81,7 +85,7 @@ class _Run:
     id: str
     project: str
     folder: RunFolder
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: AbstractContextManager[Any] = field(default_factory=threading.Lock)
     parts: dict[str, _Part] = field(default_factory=dict)
 
 
@@ -89,7 +93,8 @@ class Inbox:
     """The runs below one folder, as shippers see them.
 
     ``charge`` is called with a run's id and project and the bytes that are about to be stored; it
-    raises ``FullError`` when they do not fit.
+    raises ``FullError`` when they do not fit. With ``upstream``, everything is stored there before
+    it is acknowledged, and several hubs may receive one run.
     """
 
     def __init__(
@@ -97,15 +102,21 @@ class Inbox:
         root: Path,
         *,
         charge: Callable[[str, str, int], None] = lambda _run_id, _project, _num_bytes: None,
+        upstream: Upstream | None = None,
     ) -> None:
         self.root = root
         self._charge = charge
+        self._upstream = upstream
         self._lock = threading.Lock()
         self._places: dict[str, Path] | None = None
         self._runs: dict[str, _Run] = {}
         self._counts = PartCounts()
 
     # -- runs -------------------------------------------------------------------------------------
+
+    def is_known(self, run_id: str) -> bool:
+        """Whether a run was received or asked for before, so that nothing has to be fetched."""
+        return run_id in self._runs
 
     def project_of(self, run_id: str) -> str | None:
         """The project of a run that is here; None for an unknown run."""
@@ -140,6 +151,7 @@ class Inbox:
     def register(self, run_id: str, identity: Mapping[str, Any]) -> RunState:
         """Take in who a run is, at its start and when it changes; what is here of it."""
         checked = _checked_identity(run_id, identity)
+        self._fetch(run_id)
         with self._lock:
             place = self._known_places().get(run_id)
             if place is None:
@@ -169,6 +181,8 @@ class Inbox:
         ``run.json`` was written when that attempt began, so an older file is of another launch.
         """
         since = time.time() - age_s - _LAUNCH_SLACK_S
+        if self._upstream is not None:
+            self._upstream.fetch_changed()
         with self._lock:
             places = dict(self._known_places())
         found: list[tuple[float, str]] = []
@@ -189,7 +203,11 @@ class Inbox:
         run = self._run(run_id)
         folder = run.folder
         with run.lock:
-            return state_of(folder, self._counts)
+            state = state_of(folder, self._counts)
+        if self._upstream is None:
+            return state
+        blobs = {**self._upstream.blobs(run_id), **state.blobs}
+        return msgspec.structs.replace(state, blobs=blobs)
 
     # -- what shippers send -----------------------------------------------------------------------
 
@@ -207,6 +225,9 @@ class Inbox:
             if sealed.exists():
                 return first + lines.count(b"\n")  # a segment holds all that the part held
             part = self._part(run, name)
+            if first > part.lines and self._upstream is not None:  # another hub has the others
+                self._upstream.fetch(run_id)
+                part = self._part(run, name)
             if first > part.lines:
                 return part.lines
             new = _after(lines, part.lines - first)
@@ -239,7 +260,7 @@ class Inbox:
         with run.lock:
             target = run.folder.path / kind / name
             if kind == "live":
-                return self._put_live(target, chunk, size=size)
+                return self._put_live(run, target, chunk, size=size)
             if target.exists():
                 if target.stat().st_size != size:
                     raise ConflictError(f"{kind}/{name} is here already with another size.")
@@ -261,10 +282,13 @@ class Inbox:
     ) -> dict[str, Any]:
         """Merge labels that were changed elsewhere; what holds for both sides then."""
         run = self._run(run_id)
+        self._fetch(run_id)
         with run.lock, between_processes(run.folder.path / LABELS_LOCK):
             here = labels_of(run.folder)
             merged = merged_labels(ours=here, theirs=labels, base=base)
             if merged != here:
+                if self._upstream is not None:
+                    self._upstream.put_labels(run_id, merged)
                 write_json(run.folder.labels, merged)
             return merged
 
@@ -277,6 +301,8 @@ class Inbox:
 
     def file(self, run_id: str, kind: FileKind, name: str, *, offset: int) -> bytes:
         """A piece of a file from an offset on."""
+        if kind == "blobs" and self._upstream is not None:
+            self._upstream.fetch_blob(run_id, name)
         return piece_of(self._run(run_id).folder, kind, name, offset=offset)
 
     # -- files ------------------------------------------------------------------------------------
@@ -292,7 +318,17 @@ class Inbox:
                         self._places.setdefault(run_id, folder.path)
         return self._places
 
+    def _fetch(self, run_id: str) -> None:
+        """Have what other hubs have stored of a run."""
+        if self._upstream is not None and is_run_id(run_id):
+            place = self._upstream.fetch(run_id)
+            if place is not None:
+                with self._lock:
+                    self._known_places()[run_id] = place
+
     def _run(self, run_id: str) -> _Run:
+        if self._upstream is not None and run_id not in self._runs:
+            self._fetch(run_id)
         with self._lock:
             run = self._runs.get(run_id)
             if run is not None and run.folder.path.is_dir():
@@ -306,6 +342,8 @@ class Inbox:
                 raise UnknownRunError(f"the hub does not know the run {run_id}.")
             identity = read_json(place / "run.json")
             run = _Run(run_id, str(identity.get("project", "")), RunFolder(place))
+            if self._upstream is not None:
+                run.lock = self._upstream.lock(run_id)
             self._runs[run_id] = run
             return run
 
@@ -320,6 +358,8 @@ class Inbox:
     def _update_identity(self, run: _Run, checked: dict[str, Any]) -> None:
         before = read_json(run.folder.identity)
         checked["name"] = before.get("name", checked["name"])
+        if self._upstream is not None:
+            self._upstream.register(run.id, checked, run.folder.path)
         if before != checked:
             write_json(run.folder.identity, checked)
 
@@ -332,6 +372,8 @@ class Inbox:
 
     def _write(self, run: _Run, part: _Part, new: bytes) -> None:
         is_first = part.size == 0
+        if self._upstream is not None:
+            self._upstream.append(run.id, part.path.stem, first=part.lines, lines=new)
         run.folder.journal.mkdir(exist_ok=True)
         try:
             with open(part.path, "ab", buffering=0) as file:
@@ -357,6 +399,8 @@ class Inbox:
             raise FormatError(f"{kind}/{name} arrived with another digest: it is sent again.")
         if kind == "segments":
             self._check_segment(run, name, partial)
+        if self._upstream is not None:
+            self._upstream.put_file(run.id, kind, name, partial)
         target = partial.with_name(name)
         descriptor = os.open(partial, os.O_RDWR)
         try:
@@ -387,9 +431,11 @@ class Inbox:
             partial.unlink()
             raise ConflictError(f"segments/{name} holds less than the part that is here.")
 
-    def _put_live(self, target: Path, chunk: bytes, *, size: int) -> int:
+    def _put_live(self, run: _Run, target: Path, chunk: bytes, *, size: int) -> int:
         if size != len(chunk) or size > _MAX_LIVE_BYTES:
             raise UsageError(f"live readings have at most {_MAX_LIVE_BYTES:,} bytes.")
+        if self._upstream is not None:
+            self._upstream.put_live(run.id, target.name, chunk)
         target.parent.mkdir(exist_ok=True)
         with replaced_file(target) as temporary:
             temporary.write_bytes(chunk)

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from epochal.health.rule_settings import reader_rules
 from epochal.hub.audit import AuditMiddleware
 from epochal.hub.budget import Budget
 from epochal.hub.by_principal import ByPrincipal
@@ -19,34 +19,17 @@ from epochal.hub.limits import LimitMiddleware
 from epochal.hub.links import Links
 from epochal.hub.retention import Retention
 from epochal.hub.retention_rules import RetentionRules
+from epochal.hub.store import HubStore, open_hub_store
 from epochal.server.access import Access, Principal, TrustedProxy
 from epochal.server.address import folders_digest
 from epochal.server.app import App, create_inner_app, with_access
 from epochal.server.process import TlsFiles, run_server
 from epochal.serving import ServerAddress, export_formats
-from epochal.settings import cache_folder
-from epochal.store.answers import TrashedRun
-from epochal.store.local.store import LocalStore
-from epochal.store.store import RunView
 
+if TYPE_CHECKING:
+    from epochal.hub.cluster import Cluster
 
-class HubStore(LocalStore):
-    """The runs of a hub; it notes which ones are deleted, so that no sender brings them back."""
-
-    ledger: Ledger
-
-    def remove(self, run: RunView) -> TrashedRun:
-        """Move a run to the trash."""
-        removed = super().remove(run)
-        self.ledger.note_removed(removed.id)
-        return removed
-
-
-def open_hub_store(folders: Sequence[Path], ledger: Ledger) -> HubStore:
-    """The runs of some folders of a hub."""
-    store = HubStore(*folders, cache=cache_folder(), build=True, rules=reader_rules())
-    store.ledger = ledger
-    return store
+OpenStore = Callable[[Sequence[Path], Ledger], HubStore]
 
 
 def create_hub(
@@ -55,17 +38,19 @@ def create_hub(
     server: ServerAddress,
     inbox: Inbox,
     *,
+    open_store: OpenStore = open_hub_store,
     proxy: TrustedProxy | None = None,
     allow_control: bool = False,
+    threads: int | None = None,
 ) -> App:
-    """The application of a hub over one folder."""
+    """The application of a hub over one folder; ``threads`` receive at once, None for a few."""
     controls = HubControls(ledger, is_allowed=allow_control)
-    receiving = Receiving(inbox, ledger, controls)
+    receiving = Receiving(inbox, ledger, controls, threads=threads)
     links = Links(root)
 
     def create(folders: Sequence[Path]) -> App:
         return create_inner_app(
-            lambda: open_hub_store(folders, ledger),
+            lambda: open_store(folders, ledger),
             exports=export_formats(),
             folders=folders_digest(folders),
             more_routes=receiving.routes() if folders == [root] else (),
@@ -98,21 +83,35 @@ def serve_hub(
     proxy: TrustedProxy | None = None,
     tls: TlsFiles | None = None,
     allow_control: bool = False,
+    cluster: Cluster | None = None,
     retention: RetentionRules,
     tell: Callable[[str], object],
     on_ready: Callable[[], None],
 ) -> None:
     """Serve until stopped; ``tell`` prints a line about runs that go by the retention rules."""
     assert server.listening is not None
-    inbox = Inbox(root, charge=budget.charge)
-    app = create_hub(root, ledger, server, inbox, proxy=proxy, allow_control=allow_control)
+    inbox = Inbox(
+        root, charge=budget.charge, upstream=None if cluster is None else cluster.upstream
+    )
+    open_store = open_hub_store if cluster is None else cluster.open_store
+    app = create_hub(
+        root,
+        ledger,
+        server,
+        inbox,
+        open_store=open_store,
+        proxy=proxy,
+        allow_control=allow_control,
+        threads=None if cluster is None else cluster.num_threads,
+    )
     keeping = Retention(
         retention,
-        lambda: open_hub_store([root], ledger),
+        lambda: open_store([root], ledger),
         ledger,
         budget,
         held=inbox.held,
         tell=tell,
     )
-    with server.listening, contextlib.closing(budget), keeping.running():
+    following = contextlib.nullcontext() if cluster is None else cluster.running()
+    with server.listening, contextlib.closing(budget), following, keeping.running():
         run_server(app, server.listening, on_ready=on_ready, tls=tls)

@@ -343,9 +343,13 @@ class LocalStore:
             )
             source.asides = asides.get(path, ())
             sources[path] = source
-            runs[path] = self._runs.get(path) or LocalRun(source, held=self._held)
+            runs[path] = self._runs.get(path) or self._run_in(source)
         self._folders = sources
         return runs
+
+    def _run_in(self, source: FolderSource) -> LocalRun:
+        """The run of a folder; engines over a working copy have a class of their own."""
+        return LocalRun(source, held=self._held)
 
     def _take_foreign(
         self,

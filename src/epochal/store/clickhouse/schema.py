@@ -1,0 +1,214 @@
+"""The tables, by version: what each hub makes when it is first there, and changes when it is newer.
+
+Every table has a column ``run``; all rows of a run are on one shard. Rows that are there twice have
+one key: readers take one of them, and merges remove the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from epochal.store.clickhouse.connection import (
+    Address,
+    ClickHouseError,
+    HttpServer,
+    Server,
+    literal,
+)
+
+# Codecs and LowCardinality, fsync after an insert, and TTL came after 18.16.
+_CODECS = (20, 1)
+_FSYNC = (21, 1)
+_SCHEMA = "schema"
+_PATH = "/clickhouse/tables/{shard}/epochal"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: columns that are inserted, its key, and which of two rows with one key stays."""
+
+    name: str
+    columns: Mapping[str, str]
+    key: Sequence[str]
+    newest: str = ""
+    # Columns that the server fills in.
+    more: str = ""
+    by_month: str = ""
+    ttl: str = ""
+    codecs: Mapping[str, str] | None = None
+
+
+LINES = Table(
+    "lines",
+    {"run": "String", "part": "String", "ordinal": "UInt64", "line": "String"},
+    ("run", "part", "ordinal"),
+    more=", received DateTime DEFAULT now()",
+    by_month="received",
+    codecs={"ordinal": "DoubleDelta, ZSTD(1)", "line": "ZSTD(6)"},
+)
+# How many lines of each part there are: derived from ``lines`` by a view.
+PARTS = Table(
+    "parts",
+    {"run": "String", "part": "String", "lines": "UInt64", "changed": "DateTime"},
+    ("run", "part"),
+    newest="lines",
+)
+# What changes: identity, labels, whether the run is deleted; the highest version counts.
+FACTS = Table(
+    "facts",
+    {"run": "String", "key": "String", "value": "String", "version": "UInt64"},
+    ("run", "key"),
+    newest="version",
+)
+FILES = Table(
+    "files",
+    {"run": "String", "name": "String", "start": "UInt64", "size": "UInt64", "data": "String"},
+    ("run", "name", "start"),
+)
+LIVE = Table(
+    "live",
+    {"run": "String", "name": "String", "value": "String", "version": "UInt64"},
+    ("run", "name"),
+    newest="version",
+    more=", received DateTime DEFAULT now()",
+    ttl="received + INTERVAL 1 DAY",
+)
+TABLES = (LINES, PARTS, FACTS, FILES, LIVE)
+# Statements that lead from each version to the next; tables are made whole before the first.
+_CHANGES: tuple[tuple[str, ...], ...] = ((),)
+VERSION = len(_CHANGES)
+
+
+def set_up(address: Address, server: Server) -> None:
+    """Make the tables, or bring them to this version; raises ``ClickHouseError``."""
+    if address.cluster is None or len(address.hosts) < 2:
+        _set_up_at(address, server)
+        return
+    faults: list[ClickHouseError] = []
+    num_changed = 0
+    for host in address.hosts:
+        try:
+            one = HttpServer(address, [host])
+        except ClickHouseError as error:
+            if error.code:
+                raise
+            faults.append(error)
+            continue
+        num_changed += _set_up_at(address, one)
+        one.close()
+    # A server that is away is no problem when the others had their tables already.
+    if faults and (num_changed or len(faults) == len(address.hosts)):
+        raise faults[0]
+
+
+def _set_up_at(address: Address, server: Server) -> bool:
+    """Make or change the tables of one server; whether anything was to be done."""
+    server.query(f"CREATE DATABASE IF NOT EXISTS {address.database}")
+    known = _version_of(address, server)
+    if known > VERSION:
+        raise ClickHouseError(
+            f"the tables in {address} have the version {known}, this Epochal knows {VERSION}:"
+            " install a newer Epochal here."
+        )
+    if known == VERSION:
+        return False
+    if known == 0:
+        replicated = _is_replicated(server)
+        for table in TABLES:
+            for statement in _made(table, address, server, is_replicated=replicated):
+                server.query(statement)
+        server.query(_view(address))
+    for number in range(max(known, 1), VERSION + 1):
+        for statement in _CHANGES[number - 1]:
+            server.query(statement.format(database=address.database))
+        server.query(f"INSERT INTO {address.database}.{_SCHEMA} (version) VALUES ({number})")
+    return True
+
+
+def _version_of(address: Address, server: Server) -> int:
+    server.query(
+        f"CREATE TABLE IF NOT EXISTS {address.database}.{_SCHEMA}"
+        " (version UInt32, applied DateTime DEFAULT now())"
+        " ENGINE = ReplacingMergeTree ORDER BY version"
+    )
+    answer = server.query(
+        f"SELECT max(version) FROM {address.database}.{_SCHEMA} FORMAT TabSeparatedRaw"
+    )
+    return int(answer or 0)
+
+
+def stored(table: Table, address: Address) -> str:
+    """The name of the table that holds the rows of one server."""
+    local = "_local" if address.cluster is not None else ""
+    return f"{address.database}.{table.name}{local}"
+
+
+def _made(table: Table, address: Address, server: Server, *, is_replicated: bool) -> list[str]:
+    is_new = server.version >= _CODECS
+    columns = ", ".join(
+        f"{name} {_type(name, kind, is_new)}{_codec(table, name, is_new)}"
+        for name, kind in table.columns.items()
+    )
+    kept = [table.newest] if table.newest else []
+    engine = "ReplacingMergeTree"
+    if is_replicated:
+        path = f"{_PATH}/{address.database}/{table.name}"
+        engine, kept = f"Replicated{engine}", [literal(path), "'{replica}'", *kept]
+    statement = (
+        f"CREATE TABLE IF NOT EXISTS {stored(table, address)} ({columns}{table.more})"
+        f" ENGINE = {engine}({', '.join(kept)})"
+    )
+    if table.by_month:
+        statement += f" PARTITION BY toYYYYMM({table.by_month})"
+    statement += f" ORDER BY ({', '.join(table.key)})"
+    if table.ttl and is_new:
+        statement += f" TTL {table.ttl}"
+    if server.version >= _FSYNC:
+        statement += " SETTINGS fsync_after_insert = 1, fsync_part_directory = 1"
+    if address.cluster is None:
+        return [statement]
+    name = f"{address.database}.{table.name}"
+    shards = (
+        f"CREATE TABLE IF NOT EXISTS {name} AS {stored(table, address)} ENGINE ="
+        f" Distributed({address.cluster}, {address.database}, {table.name}_local, cityHash64(run))"
+    )
+    return [statement, shards]
+
+
+def _type(name: str, kind: str, is_new: bool) -> str:
+    return "LowCardinality(String)" if is_new and name in ("run", "part") else kind
+
+
+def _codec(table: Table, name: str, is_new: bool) -> str:
+    codec = (table.codecs or {}).get(name)
+    return f" CODEC({codec})" if codec and is_new else ""
+
+
+def _view(address: Address) -> str:
+    return (
+        f"CREATE MATERIALIZED VIEW IF NOT EXISTS {address.database}.parts_of_lines"
+        f" TO {stored(PARTS, address)} AS {counted_parts(stored(LINES, address))}"
+    )
+
+
+def counted_parts(lines: str) -> str:
+    """The query that counts the lines of parts."""
+    return (
+        "SELECT run, part, max(ordinal) + 1 AS lines, max(received) AS changed"
+        f" FROM {lines} GROUP BY run, part"
+    )
+
+
+def _is_replicated(server: Server) -> bool:
+    """Whether the server says which shard and which replica it is."""
+    try:
+        answer = server.query(
+            "SELECT count() FROM system.macros WHERE macro IN ('shard', 'replica')"
+            " FORMAT TabSeparatedRaw"
+        )
+    except ClickHouseError as error:
+        if not error.code:
+            raise
+        return False  # a version without that table
+    return int(answer) == 2

@@ -1,0 +1,296 @@
+"""What a hub stores in ClickHouse and reads from it: lines of parts, facts, files, readings."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO, NamedTuple
+
+import msgspec
+
+from epochal.errors import FormatError
+from epochal.store.clickhouse.batches import INSERT_EVERY_S, Batches
+from epochal.store.clickhouse.connection import Address, HttpServer, Server, connect, literal
+from epochal.store.clickhouse.schema import (
+    FACTS,
+    FILES,
+    LINES,
+    LIVE,
+    PARTS,
+    Table,
+    counted_parts,
+    set_up,
+    stored,
+)
+
+# Lines that one query returns.
+_WINDOW = 1 << 16
+_CHUNK_BYTES = 1 << 20
+_DELETED_WITHIN_S = 60.0
+_ORDINAL = struct.Struct("<Q").pack
+IDENTITY, LABELS, DELETED, FOLDER = "identity", "labels", "deleted", "folder"
+
+
+class PartCount(NamedTuple):
+    """How many lines of a part are stored; ``changed`` is when the last came, in Unix seconds."""
+
+    run: str
+    part: str
+    lines: int
+    changed: int
+
+
+class Fact(NamedTuple):
+    """Something about a run that may change; the highest version counts."""
+
+    run: str
+    key: str
+    value: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file of a run: its name with the folder, such as ``blobs/a.png``."""
+
+    name: str
+    size: int
+
+
+class Tables:
+    """The tables of one database; threads may share it.
+
+    Inserts into one table start at least ``every_s`` seconds after each other.
+    """
+
+    def __init__(self, address: Address, *, every_s: float = INSERT_EVERY_S) -> None:
+        self.address = address
+        self._server = connect(address)
+        set_up(address, self._server)
+        self._batches = Batches(self._insert, every_s=every_s)
+        self._lock = threading.Lock()
+        self._last_version = 0
+
+    @property
+    def server_version(self) -> tuple[int, int]:
+        """The version of the server."""
+        return self._server.version
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._server.close()
+
+    # -- lines ------------------------------------------------------------------------------------
+
+    def append(self, run_id: str, part: str, *, first: int, lines: bytes) -> None:
+        """Store whole lines of a part; returns when they are stored."""
+        prefix = _text(run_id) + _text(part)
+        rows = b"".join(
+            [
+                b"".join((prefix, _ORDINAL(ordinal), _length(len(line)), line))
+                for ordinal, line in enumerate(lines[:-1].split(b"\n"), first)
+            ]
+        )
+        self._batches.put(LINES, run_id, rows)
+
+    def lines(self, run_id: str, part: str, *, first: int, end: int) -> Iterator[bytes]:
+        """The lines of a part from an ordinal to another, in blocks of whole lines.
+
+        Raises ``FormatError`` where some are missing.
+        """
+        while first < end:
+            until = min(first + _WINDOW, end)
+            block = self._ask(
+                f"SELECT line FROM {self._name(LINES)} WHERE run = {literal(run_id)}"
+                f" AND part = {literal(part)} AND ordinal >= {first} AND ordinal < {until}"
+                " ORDER BY ordinal LIMIT 1 BY ordinal FORMAT TabSeparatedRaw"
+            )
+            if block.count(b"\n") != until - first:
+                raise FormatError(
+                    f"{self.address} has {block.count(bytes([10])):,} of the"
+                    f" {until - first:,} lines of {part} from {first:,} on, of the run {run_id}."
+                )
+            yield block
+            first = until
+
+    def parts(self, run_id: str | None = None, *, since: int = 0) -> list[PartCount]:
+        """The parts of a run, or of all; only those that changed since a time."""
+        where = "1" if run_id is None else f"run = {literal(run_id)}"
+        answer = self._ask(
+            "SELECT run, part, max(lines), toUInt32(max(changed)) AS newest"
+            f" FROM {self._name(PARTS)} WHERE {where} AND changed >= toDateTime({since})"
+            " GROUP BY run, part FORMAT JSONEachRow"
+        )
+        return [
+            PartCount(run, part, int(lines), int(changed))
+            for run, part, lines, changed in _rows(answer)
+        ]
+
+    # -- facts ------------------------------------------------------------------------------------
+
+    def put_fact(self, run_id: str, key: str, value: str) -> int:
+        """Store something about a run in place of what was there; its version."""
+        with self._lock:
+            version = self._last_version = max(time.time_ns() // 1000, self._last_version + 1)
+        rows = _text(run_id) + _text(key) + _text(value) + _ORDINAL(version)
+        self._batches.put(FACTS, run_id, rows)
+        return version
+
+    def facts(self, run_id: str | None = None, *, since: int = 0) -> list[Fact]:
+        """What is known of a run, or of all; only what was stored since a version."""
+        where = "1" if run_id is None else f"run = {literal(run_id)}"
+        answer = self._ask(
+            "SELECT run, key, argMax(value, version), max(version) AS newest"
+            f" FROM {self._name(FACTS)} WHERE {where} AND version >= {since}"
+            " GROUP BY run, key FORMAT JSONEachRow"
+        )
+        return [Fact(run, key, value, int(version)) for run, key, value, version in _rows(answer)]
+
+    # -- files ------------------------------------------------------------------------------------
+
+    def put_file(self, run_id: str, name: str, chunks: Iterable[bytes], *, size: int) -> None:
+        """Store a file that does not change."""
+        start = 0
+        for chunk in chunks:
+            rows = b"".join(
+                (_text(run_id), _text(name), _ORDINAL(start), _ORDINAL(size), _bytes(chunk))
+            )
+            self._batches.put(FILES, run_id, rows)
+            start += len(chunk)
+
+    def files(self, run_id: str) -> list[StoredFile]:
+        """The files of a run that are whole."""
+        answer = self._ask(
+            "SELECT name, max(size), max(start + length(data)) FROM"
+            f" {self._name(FILES)} WHERE run = {literal(run_id)}"
+            " GROUP BY name FORMAT JSONEachRow"
+        )
+        found = ((name, int(size), int(end)) for name, size, end in _rows(answer))
+        return [StoredFile(name, size) for name, size, end in found if size == end]
+
+    def file(self, run_id: str, name: str, *, size: int) -> Iterator[bytes]:
+        """The pieces of a file, in order."""
+        have = 0
+        while have < size:
+            piece = self._ask(
+                f"SELECT data FROM {self._name(FILES)} WHERE run = {literal(run_id)}"
+                f" AND name = {literal(name)} AND start = {have} LIMIT 1 FORMAT RowBinary"
+            )
+            if not piece:
+                raise FormatError(f"{self.address} has not all of {name} of the run {run_id}.")
+            length, begin = _read_length(piece)
+            yield piece[begin : begin + length]
+            have += length
+
+    # -- readings ---------------------------------------------------------------------------------
+
+    def put_live(self, run_id: str, name: str, value: bytes) -> None:
+        """Store the newest readings of a machine."""
+        version = _ORDINAL(time.time_ns() // 1000)
+        self._batches.put(LIVE, run_id, _text(run_id) + _text(name) + _bytes(value) + version)
+
+    def live(self, run_id: str) -> dict[str, str]:
+        """The newest readings of the machines of a run, by name."""
+        answer = self._ask(
+            f"SELECT name, argMax(value, version) FROM {self._name(LIVE)}"
+            f" WHERE run = {literal(run_id)} GROUP BY name FORMAT JSONEachRow"
+        )
+        return dict(_rows(answer))
+
+    # -- all of a run -----------------------------------------------------------------------------
+
+    def erase(self, run_id: str) -> None:
+        """Delete everything of a run for ever, on every server that the address names."""
+        for server in self._each_server():
+            for table in (LINES, PARTS, FILES, LIVE):
+                server.query(
+                    f"ALTER TABLE {stored(table, self.address)} DELETE"
+                    f" WHERE run = {literal(run_id)}"
+                )
+            self._wait_for_deletions(server)
+
+    def reindex(self) -> None:
+        """Make the derived tables again from the lines."""
+        for server in self._each_server():
+            lines, parts = stored(LINES, self.address), stored(PARTS, self.address)
+            server.query(f"INSERT INTO {parts} {counted_parts(lines)}")
+
+    # -- statements -------------------------------------------------------------------------------
+
+    def _name(self, table: Table) -> str:
+        return f"{self.address.database}.{table.name}"
+
+    def _ask(self, statement: str) -> bytes:
+        return self._server.query(statement)
+
+    def _insert(self, table: Table, rows: bytes) -> None:
+        self._server.insert(self._name(table), table.columns, rows)
+
+    def _wait_for_deletions(self, server: Server) -> None:
+        """Return when deleted rows are gone: a run that is sent again must not meet them."""
+        deadline_s = time.monotonic() + _DELETED_WITHIN_S
+        while time.monotonic() < deadline_s:
+            left = server.query(
+                "SELECT count() FROM system.mutations WHERE is_done = 0"
+                f" AND database = {literal(self.address.database)} FORMAT TabSeparatedRaw"
+            )
+            if not int(left):
+                return
+            time.sleep(0.1)
+
+    def _each_server(self) -> Iterator[Server]:
+        if self.address.cluster is None:
+            yield self._server
+            return
+        for host in self.address.hosts:
+            server = HttpServer(self.address, [host])
+            yield server
+            server.close()
+
+
+def chunks_of(file: BinaryIO) -> Iterator[bytes]:
+    """The pieces in which a file is stored."""
+    return iter(lambda: file.read(_CHUNK_BYTES), b"")
+
+
+def _rows(answer: bytes) -> Iterator[list[Any]]:
+    return (list(msgspec.json.decode(line).values()) for line in answer.splitlines())
+
+
+def _length(number: int) -> bytes:
+    """A length as RowBinary writes it."""
+    if number < 1 << 14:
+        return _SHORT[number]
+    found = bytearray()
+    while number > 127:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes((*found, number))
+
+
+def _read_length(data: bytes) -> tuple[int, int]:
+    """A length at the beginning of some bytes, and where it ends."""
+    number = shift = 0
+    for place, byte in enumerate(data):
+        number |= (byte & 127) << shift
+        if byte < 128:
+            return number, place + 1
+        shift += 7
+    raise FormatError("ClickHouse's answer ends within a length.")
+
+
+_SHORT = [
+    bytes((number,)) if number < 128 else bytes((number & 127 | 128, number >> 7))
+    for number in range(1 << 14)
+]
+
+
+def _bytes(data: bytes) -> bytes:
+    return _length(len(data)) + data
+
+
+def _text(text: str) -> bytes:
+    return _bytes(text.encode())

@@ -1,0 +1,200 @@
+"""Two ClickHouse servers on loopback, one shard each, joined as the cluster ``two``.
+
+They come from Debian's packages, unpacked below ``.clickhouse/``; nothing is installed.
+
+    python tools/clickhouse_shards.py fetch          unpack the packages (about 130 MB)
+    python tools/clickhouse_shards.py start DIR      start both; prints the address of the store
+    python tools/clickhouse_shards.py stop DIR       stop them
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+UNPACKED = Path(__file__).resolve().parents[1] / ".clickhouse"
+CLUSTER = "two"
+_PACKAGES = ("clickhouse-server", "clickhouse-client")
+_STARTED_WITHIN_S = 60.0
+_USERS = """<yandex><profiles><default/></profiles><users><default><password></password>
+<networks><ip>::1</ip><ip>127.0.0.1</ip></networks><profile>default</profile>
+<quota>default</quota></default>
+<guarded><password>right</password><networks><ip>::1</ip><ip>127.0.0.1</ip></networks>
+<profile>default</profile><quota>default</quota></guarded></users>
+<quotas><default/></quotas></yandex>
+"""
+_CONFIG = """<yandex>
+<logger><level>warning</level><log>{home}/server.log</log><errorlog>{home}/server.err</errorlog>
+</logger>
+<http_port>{http}</http_port><tcp_port>{native}</tcp_port><listen_host>127.0.0.1</listen_host>
+<path>{home}/data/</path><tmp_path>{home}/tmp/</tmp_path>
+<format_schema_path>{home}/format/</format_schema_path><users_config>{home}/users.xml</users_config>
+<default_profile>default</default_profile><default_database>default</default_database>
+<mark_cache_size>67108864</mark_cache_size><uncompressed_cache_size>0</uncompressed_cache_size>
+<compression><case><min_part_size>0</min_part_size>
+<min_part_size_ratio>0</min_part_size_ratio><method>zstd</method></case></compression>
+<remote_servers><{cluster}>{shards}</{cluster}></remote_servers>
+<macros><shard>{number}</shard></macros>
+</yandex>
+"""
+_SHARD = "<shard><replica><host>127.0.0.1</host><port>{native}</port></replica></shard>"
+
+
+def is_fetched() -> bool:
+    """Whether the packages are unpacked."""
+    return _server().is_file()
+
+
+def fetch() -> None:
+    """Download and unpack the packages; needs apt-get and dpkg, and no rights."""
+    if is_fetched():
+        return
+    for tool in ("apt-get", "dpkg"):
+        if shutil.which(tool) is None:
+            raise SystemExit(f"clickhouse_shards: there is no {tool}: this needs Debian's tools.")
+    debs = UNPACKED / "debs"
+    (debs / "partial").mkdir(parents=True, exist_ok=True)
+    command = ("apt-get", "install", "-y", "-qq", "--download-only")
+    cache = ("-o", f"Dir::Cache::archives={debs}")
+    subprocess.run((*command, *cache, *_PACKAGES), check=True, stdout=subprocess.DEVNULL)
+    for deb in sorted(debs.glob("*.deb")):
+        subprocess.run(("dpkg", "-x", str(deb), str(UNPACKED / "root")), check=True)
+
+
+class Shards:
+    """Both servers, with their data below a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._ports = [(_free_port(), _free_port()) for _ in range(2)]
+        self._processes: list[subprocess.Popen[bytes] | None] = [None, None]
+        for number in range(2):
+            self._configure(number)
+
+    def start(self) -> None:
+        """Start both; returns when both answer."""
+        for number in range(2):
+            self.start_one(number)
+
+    def start_one(self, number: int) -> None:
+        """Start one; returns when it answers."""
+        home = self._home(number)
+        libraries = UNPACKED / "root/usr/lib/x86_64-linux-gnu"
+        more = UNPACKED / "root/lib/x86_64-linux-gnu"
+        with open(home / "out.log", "ab") as log:
+            process = subprocess.Popen(
+                [str(_server()), f"--config-file={home}/config.xml"],
+                stdout=log,
+                stderr=log,
+                cwd=home,
+                env={**os.environ, "LD_LIBRARY_PATH": f"{libraries}:{more}"},
+                start_new_session=True,
+            )
+        self._processes[number] = process
+        (home / "pid").write_text(str(process.pid))
+        deadline_s = time.monotonic() + _STARTED_WITHIN_S
+        while not _answers(self._ports[number][0]):
+            if time.monotonic() > deadline_s or process.poll() is not None:
+                raise SystemExit(f"clickhouse_shards: no answer; see {home}/server.err")
+            time.sleep(0.05)
+
+    def kill_one(self, number: int) -> None:
+        """Kill one at once, and wait until it is gone."""
+        process = self._processes[number]
+        if process is not None:
+            process.kill()
+            process.wait()
+            self._processes[number] = None
+
+    def stop(self) -> None:
+        """End both, and wait until they are gone."""
+        for process in self._processes:
+            if process is not None:
+                process.terminate()
+        for process in self._processes:
+            if process is not None:
+                process.wait(30)
+        self._processes = [None, None]
+
+    def address(self, database: str, *, user: str = "default") -> str:
+        """The address of a store in both."""
+        hosts = ",".join(f"127.0.0.1:{http}" for http, _ in self._ports)
+        return f"clickhouse://{user}@{hosts}/{database}?cluster={CLUSTER}"
+
+    def address_of_one(self, number: int, database: str) -> str:
+        """The address of a store in one of them alone."""
+        return f"clickhouse://default@127.0.0.1:{self._ports[number][0]}/{database}"
+
+    def bytes_of(self, database: str, table: str) -> int:
+        """How much a table takes on the disks of both, compressed."""
+        found = 0
+        for http, _ in self._ports:
+            statement = (
+                "SELECT sum(bytes_on_disk) FROM system.parts WHERE active"
+                f" AND database = '{database}' AND table = '{table}'"
+            )
+            request = urllib.request.Request(f"http://127.0.0.1:{http}/", statement.encode())
+            with urllib.request.urlopen(request) as answer:
+                found += int(answer.read() or 0)
+        return found
+
+    def _home(self, number: int) -> Path:
+        return self.folder / f"shard{number + 1}"
+
+    def _configure(self, number: int) -> None:
+        home = self._home(number)
+        for name in ("data", "tmp", "format"):
+            (home / name).mkdir(parents=True, exist_ok=True)
+        http, native = self._ports[number]
+        shards = "".join(_SHARD.format(native=port) for _, port in self._ports)
+        config = _CONFIG.format(
+            home=home, http=http, native=native, cluster=CLUSTER, shards=shards, number=number + 1
+        )
+        (home / "config.xml").write_text(config)
+        (home / "users.xml").write_text(_USERS)
+
+
+def _server() -> Path:
+    return UNPACKED / "root/usr/sbin/clickhouse-server"
+
+
+def _answers(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/ping", timeout=1):
+            return True
+    except OSError:
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def main(arguments: list[str]) -> None:
+    """Run one of the verbs."""
+    if arguments[:1] == ["fetch"]:
+        fetch()
+    elif arguments[:1] == ["start"] and len(arguments) == 2:
+        fetch()
+        shards = Shards(Path(arguments[1]).resolve())
+        shards.start()
+        print(shards.address("epochal"))
+    elif arguments[:1] == ["stop"] and len(arguments) == 2:
+        for pid in Path(arguments[1]).glob("shard*/pid"):
+            os.kill(int(pid.read_text()), signal.SIGTERM)
+            pid.unlink()
+    else:
+        raise SystemExit(__doc__)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
