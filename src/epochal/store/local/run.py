@@ -284,13 +284,15 @@ class LocalRun(RunView):
     def outline(self) -> RunInfo:
         """Like ``info``, from what is known or quickly read; see ``RunInfo.is_partial``."""
         row = self.known_row
-        return self._info(row) if row.is_partial else self.info
+        if not row.is_partial:
+            self._diagnose_little(row)
+        return self._info(self._cached.whole or row)
 
     @property
     @locked
     def info(self) -> RunInfo:
         """The run in one row, with its status at this moment."""
-        self._diagnose_little()
+        self._diagnose_little(self.row)
         return self._info(self.row)
 
     def _info(self, row: Row) -> RunInfo:
@@ -308,19 +310,16 @@ class LocalRun(RunView):
     @locked
     def found(self) -> FindingCounts | None:
         """The counts of its findings, as in ``info``; None where no rule has run."""
-        self._diagnose_little()
+        self._diagnose_little(self.row)
         return self.row.found_by(self.status)
 
-    def _diagnose_little(self) -> None:
+    def _diagnose_little(self, row: Row) -> None:
         """Run the rules over the few records that a killed companion did not read."""
-        if self.row.unwatched:
-            self._held.guard.run(self.place, self._diagnose_unwatched)
+        if row.found is not None and 0 < row.unwatched <= _FEW_RECORDS:
+            self._held.guard.run(self.place, self._diagnose_unwatched, row)
 
-    def _diagnose_unwatched(self) -> None:
-        row = self.row
-        if row.found is None or row.unwatched > _FEW_RECORDS:
-            return
-        if row.is_partly_watched(self.status):
+    def _diagnose_unwatched(self, row: Row) -> None:
+        if row.is_partly_watched(self._cached.status_of(row)):
             self.findings(most=None)
 
     @property
@@ -438,17 +437,19 @@ class LocalRun(RunView):
         assert found is not None
         return found
 
-    @locked
     def latest(self, role: str) -> float | None:
         """The last value of the metric that plays a role on rank 0; None without one."""
         row = self.known_row
-        if role not in row.latest:
-            if row.is_partial:
-                return None
-            metric = self.role(role)
-            if metric is None or 0 not in metric.ranks:
-                return None
-            row.latest[role] = self.summary(metric.name, axis=metric.axis).last
+        if role in row.latest:  # without the lock: lists ask this of every run
+            return row.latest[role]
+        return None if row.is_partial else self._find_latest(row, role)
+
+    @locked
+    def _find_latest(self, row: Row, role: str) -> float | None:
+        metric = self.role(role)
+        if metric is None or 0 not in metric.ranks:
+            return None
+        row.latest[role] = self.summary(metric.name, axis=metric.axis).last
         return row.latest[role]
 
     def _no_metric(self, name: str, rank: int, axis: Axis | None) -> MetricNotFoundError:

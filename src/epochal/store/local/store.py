@@ -389,9 +389,11 @@ class LocalStore:
             if is_short and number >= _MANY and time.monotonic() > until and not run.is_outlined:
                 break
             run.copy = 1
-            while run.id in by_id:
+            run_id = run.own_id
+            while run_id in by_id:
                 run.copy += 1
-            by_id[run.id] = run
+                run_id = run.id
+            by_id[run_id] = run
         self._by_id = by_id
 
     def _turn(self, run: LocalRun) -> float:
