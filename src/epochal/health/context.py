@@ -28,7 +28,8 @@ class Context:
 
     ``phase`` is judged from the training loss alone. It is "warm-up" for the first 50 losses
     (``PhaseThresholds.warmup``), whatever the length of the run, and stays so in a run without a
-    loss. A rule about something else counts its own first points.
+    loss. A rule about something else counts its own first points. ``is_game``: the run has rewards,
+    or the losses of two players, so that its loss need not fall.
     """
 
     config: dict[str, Any] = field(default_factory=dict)
@@ -45,6 +46,7 @@ class Context:
     ranks: set[int] = field(default_factory=set)
     open: dict[tuple[str, str], Finding] = field(default_factory=dict)
     phase: Phase = "warm-up"
+    is_game: bool = False
     curves: dict[str, Curve] = field(default_factory=dict)
     updated_curves: dict[str, Curve] = field(default_factory=dict)
     rate: LearningRate = field(default_factory=lambda: LearningRate(CurveThresholds()))

@@ -18,6 +18,7 @@ from epochal.guard import Guard
 from epochal.health.context import Context
 from epochal.health.curve_thresholds import CurveThresholds
 from epochal.health.curves import Curves
+from epochal.health.evaluations import is_of_a_game
 from epochal.health.finding import Finding
 from epochal.health.finding_tracker import FindingTrackers
 from epochal.health.observation import Observation
@@ -203,7 +204,8 @@ class Health:
         values: dict[str, float] = {} if kind in _NO_SCALARS else dict(scalars_of(record))
         roles: dict[str, float] = {}
         if values:
-            self._roles.meet(values)
+            if self._roles.meet(values):
+                self.context.is_game |= any(map(is_of_a_game, values))
             for role, name in self._roles.names.items():
                 if name in values:
                     roles[role] = values[name]
@@ -335,17 +337,18 @@ class Health:
 
 
 def _is_silenced(rule: Rule, subject: str, known: Mapping[tuple[str, str], Finding]) -> bool:
-    """Whether an open error already covers the finding of this rule.
+    """Whether an open error, or an open cause, already covers the finding of this rule.
 
     An open error of the rule itself goes on; what is milder does not grow meanwhile.
     """
-    if not rule.silenced_by:
+    if not rule.silenced_by and not rule.explained_by:
         return False
     own = known.get((rule.name, subject))
     if own is not None and own.severity == "error":
         return False
     return any(
-        finding.severity == "error" and finding.rule in rule.silenced_by
+        finding.rule in rule.explained_by
+        or (finding.severity == "error" and finding.rule in rule.silenced_by)
         for finding in known.values()
     )
 

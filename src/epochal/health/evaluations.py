@@ -15,6 +15,10 @@ _QUALITIES = frozenset(
 )
 # The same names come with every record; a run with more of them is judged all the same.
 _MOST_NAMES = 4096
+_GAMES = frozenset(
+    "reward rewards return returns episode d_loss g_loss loss_d loss_g d_losses g_losses disc_loss "
+    "gen_loss discriminator generator critic critic_loss actor actor_loss".split()
+)
 _CLASS_KEYS = ("num_classes", "num_labels", "n_classes", "nb_classes", "classes", "num_class")
 
 
@@ -46,6 +50,16 @@ def is_perplexity(name: str) -> bool:
     """Whether a series is a perplexity, or bits of one, by its name."""
     words = re.split(r"[^a-z0-9]+", name.lower())
     return not {"perplexity", "ppl", "bpb", "bpc"}.isdisjoint(words)
+
+
+@lru_cache(maxsize=_MOST_NAMES)
+def is_of_a_game(name: str) -> bool:
+    """Whether a series belongs to a training against an opponent or in an environment, by its name.
+
+    There a loss need not fall: its targets move with the training.
+    """
+    lowered = name.lower().replace(".", "/")
+    return lowered.split("/")[-1] in _GAMES or not _GAMES.isdisjoint(re.split(r"[/_]", lowered))
 
 
 def accuracy_of(value: float, classes: int | None) -> float | None:

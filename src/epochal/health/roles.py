@@ -29,14 +29,15 @@ class Roles:
             self._defined[name] = role
             self._resolve()
 
-    def meet(self, values: Mapping[str, Any]) -> None:
-        """Take in the series names of one record."""
+    def meet(self, values: Mapping[str, Any]) -> bool:
+        """Take in the series names of one record; returns whether one of them is new."""
         if values.keys() <= self._met:
-            return
+            return False
         new = values.keys() - self._met
         self._met |= new
         if not _GUESSED.isdisjoint(new) or not self._defined.keys().isdisjoint(new):
             self._resolve()
+        return True
 
     def _resolve(self) -> None:
         taken = {name: role for name, role in self._defined.items() if name in self._met}

@@ -82,6 +82,8 @@ class Rule(ABC):
     thresholds: RuleThresholds
     # Rules whose open error says already what this one would find: it adds nothing meanwhile.
     silenced_by: ClassVar[tuple[str, ...]] = ()
+    # Rules that find a cause of what this one sees: one cause is one finding, of any severity.
+    explained_by: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, thresholds: RuleThresholds) -> None:
         self.thresholds = thresholds

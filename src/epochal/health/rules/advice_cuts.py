@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from epochal.format import format_number
 from epochal.health.blocks import Blocks
+from epochal.health.causes import OF_STANDSTILL
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
@@ -64,6 +65,7 @@ class AdviceCuts(Rule):
     }
     what_to_try = "Check data and model, or stop."
     silenced_by = ("nonfinite", "divergence")
+    explained_by = OF_STANDSTILL
     kinds = frozenset({"event", "step", "metrics"})
     every_rank = False
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from epochal.health.causes import OF_STANDSTILL
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.signals import AdviceThresholds, Signals
@@ -37,6 +39,7 @@ class AdviceFading(Rule):
         "stop."
     )
     silenced_by = ("nonfinite", "divergence")
+    explained_by = OF_STANDSTILL
     kinds = frozenset({"step", "metrics"})
     every_rank = False
 
@@ -73,7 +76,8 @@ class AdviceFading(Rule):
                 yield Verdict(subject, active=False)
             return
         since, left = faded
-        if left > limits.share or not signals.rate_is_high(limits.lr_share):
+        bar = limits.share * self._learned(context)
+        if left > bar or context.is_game or not signals.rate_is_high(limits.lr_share):
             return
         yield Verdict(
             subject,
@@ -86,6 +90,14 @@ class AdviceFading(Rule):
             advice="Look for saturated outputs, too strong weight decay or a loss scaled down; if "
             "the model has memorised the training data, stop or add data.",
         )
+
+    @staticmethod
+    def _learned(context: Context) -> float:
+        """How much smaller gradients are by right: as the root of the loss that is left."""
+        curve = context.curves.get("loss")
+        if curve is None or curve.start is None or curve.lowest <= 0:
+            return 1.0
+        return min(1.0, math.sqrt(curve.recent_level(50) / curve.start))
 
     def _fresh(self) -> tuple[int, float] | None:
         """Where a plateau has just begun, and the remaining share of the norms before it."""

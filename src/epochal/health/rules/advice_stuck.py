@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from epochal.format import format_number
+from epochal.health.causes import OF_STANDSTILL
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.signals import AdviceThresholds, Signals
@@ -35,6 +36,7 @@ class AdviceStuck(Rule):
     }
     what_to_try = "Lower the learning rate now, or stop."
     silenced_by = ("nonfinite", "divergence")
+    explained_by = OF_STANDSTILL
     kinds = frozenset({"step", "metrics"})
     every_rank = False
 

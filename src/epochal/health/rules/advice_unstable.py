@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from epochal.health.causes import OF_INSTABILITY
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.signals import AdviceThresholds, Signals
@@ -28,6 +29,7 @@ class AdviceUnstable(Rule):
     }
     what_to_try = "Fix the balance of the routers first."
     silenced_by = ("nonfinite", "divergence")
+    explained_by = OF_INSTABILITY
     kinds = frozenset({"step", "metrics"})
     every_rank = False
 

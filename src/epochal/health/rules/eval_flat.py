@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from epochal.format import format_number
+from epochal.health.causes import OF_STANDSTILL
 from epochal.health.context import Context
 from epochal.health.curve import is_usable
 from epochal.health.evaluations import is_evaluation, is_quality
@@ -46,6 +47,7 @@ class EvalFlat(Rule):
     }
     what_to_try = "Check that the trained model is evaluated, and that the data is not empty."
     silenced_by = ("nonfinite", "divergence")
+    explained_by = OF_STANDSTILL
     kinds = frozenset({"eval", "metrics", "epoch"})
     every_rank = False
     release = 3
@@ -95,6 +97,10 @@ class EvalFlat(Rule):
                 self._bands.pop(name, None)
             is_right = self._moves(met) or self._is_at_rest(context.rate)
             verdict = self._judge(name, self._values[name], is_right=is_right)
+            is_note = verdict is not None and verdict.active and verdict.severity == "info"
+            # What is gained shows elsewhere: in the training, or in another figure.
+            if is_note and not context.is_open(self.name, name) and self._gains(met, context):
+                verdict = Verdict(name, False)
             if verdict is not None:
                 verdicts.append(self._unless_just_reported(verdict, context))
         return verdicts
@@ -108,6 +114,14 @@ class EvalFlat(Rule):
         """Whether a figure of the evaluation changes noticeably: then something is measured."""
         share = self.thresholds.moves
         return any(not self._is_equal(self._last(self._values[name]), share) for name in names)
+
+    def _gains(self, names: Sequence[str], context: Context) -> bool:
+        """Whether the training loss still falls, or a figure of the evaluation moves."""
+        if context.phase == "converging":
+            return True
+        size = self.thresholds.noisy_evals
+        full = [self._values[name] for name in names if len(self._values[name]) == size]
+        return any(not _wanders(values) and len(set(values)) > 1 for values in full)
 
     def _is_at_rest(self, rate: LearningRate) -> bool:
         """Whether the rate has gone to next to nothing, and the weights stay as they are."""

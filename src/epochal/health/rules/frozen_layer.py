@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from epochal.health.causes import OF_STANDSTILL
 from epochal.health.layer_series import (
     GRADIENT_NORMS,
     UPDATE_RATIOS,
@@ -46,6 +47,7 @@ class FrozenLayer(Rule):
     )
     needs = "`epochal.watch(model)`."
     silenced_by = ("nonfinite",)
+    explained_by = OF_STANDSTILL
     kinds = frozenset({"metrics", "step"})
     every_rank = False
 
@@ -76,7 +78,9 @@ class FrozenLayer(Rule):
             gradient = gradients.get(layer)
             stands = move == 0
             self._unchanged.note(layer, ails=stands and bool(gradient), step=self._step)
-            self._without_gradient.note(layer, ails=stands and gradient is None, step=self._step)
+            # An expert without tokens has no gradient: that is a matter of its router.
+            is_idle = stands and gradient is None and "expert" not in layer
+            self._without_gradient.note(layer, ails=is_idle, step=self._step)
         yield from self._unchanged.verdicts(UPDATE_RATIOS.name, self._describe)
         if gradients:
             yield from self._without_gradient.verdicts(WEIGHT_NORMS.name, self._describe_chosen)

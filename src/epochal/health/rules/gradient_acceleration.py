@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from statistics import median
 
 from epochal.format import format_number
+from epochal.health.causes import OF_INSTABILITY
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.finding import Severity
@@ -43,6 +44,7 @@ class GradientAcceleration(Rule):
     what_to_try = "Lower the learning rate before it explodes."
     needs = "The gradient norm."
     silenced_by = ("nonfinite",)
+    explained_by = OF_INSTABILITY
     kinds = CURVE_KINDS
     every_rank = False
     patience = 3
@@ -75,7 +77,7 @@ class GradientAcceleration(Rule):
         curve = context.updated_curves.get("norm")
         if curve is None or curve.count % _EVERY or curve.is_shifting:
             return ()
-        if curve.count < thresholds.skip:
+        if curve.count < thresholds.skip or context.is_game:
             return ()
         window = curve.window(thresholds.window)
         if len(window) < thresholds.window:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 
 from epochal.format import format_number
+from epochal.health.causes import OF_INSTABILITY
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.finding import Severity
@@ -40,6 +41,7 @@ class GradientExplosion(Rule):
         "matters more than the value."
     )
     silenced_by = ("nonfinite",)
+    explained_by = OF_INSTABILITY
     kinds = CURVE_KINDS
     every_rank = False
     release = 20

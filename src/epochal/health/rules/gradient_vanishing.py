@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 
 from epochal.format import format_number
+from epochal.health.causes import OF_STANDSTILL
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
@@ -31,6 +32,7 @@ class GradientVanishing(Rule):
     what_to_try = "Check for saturated activations, a detached graph and underflow in float16."
     needs = "The gradient norm."
     silenced_by = ("nonfinite", "divergence")
+    explained_by = OF_STANDSTILL
     kinds = CURVE_KINDS
     every_rank = False
     patience = 5

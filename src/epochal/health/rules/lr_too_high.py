@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from epochal.format import format_number
+from epochal.health.causes import OF_INSTABILITY
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
@@ -36,6 +37,7 @@ class LearningRateTooHigh(Rule):
     what_to_try = "Halve the peak of the learning rate."
     needs = "A learning rate that rose to its peak, logged as for `no-warmup`."
     silenced_by = ("nonfinite",)
+    explained_by = OF_INSTABILITY
     kinds = CURVE_KINDS
     every_rank = False
     release = 20

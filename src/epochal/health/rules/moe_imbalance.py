@@ -91,6 +91,8 @@ class MoeImbalance(Rule):
         climb_blocks: int = 5
         # Moves below this imbalance are between one healthy state and another.
         move_floor: float = 1.8
+        # A router this even has busy and idle experts because batches are small.
+        even: float = 0.8
         # The balancing loss is at its least when the load is even, and there it is its weight times
         # the layers: three times the least that was seen is far from even, whatever the weight.
         aux_factor: float = 3.0
@@ -201,7 +203,8 @@ class MoeImbalance(Rule):
         severity: Severity = "error" if level >= grave else "warning"
         if level >= (poor * limits.release_share if self._ails else poor):
             return self._poor(level, severity, f"from {poor:.3g} on it is poor")
-        if len(self._before) < limits.window_min or level < limits.move_floor:
+        is_even = self._is_even()
+        if len(self._before) < limits.window_min or level < limits.move_floor or is_even:
             return Verdict(_IMBALANCE, active=False)
         usual = median(self._before)
         if level >= limits.doubling * usual:
@@ -209,6 +212,11 @@ class MoeImbalance(Rule):
         if self._climbs():
             return self._poor(level, severity, "it has been rising steadily")
         return Verdict(_IMBALANCE, active=False)
+
+    def _is_even(self) -> bool:
+        """Whether the probabilities of the router are about the same for all experts."""
+        entropy = _level(self._entropy)
+        return entropy is not None and entropy >= self.thresholds.even
 
     def _climbs(self) -> bool:
         limits = self.thresholds
@@ -238,7 +246,8 @@ class MoeImbalance(Rule):
 
     def _judge_use(self, use: float) -> Verdict:
         limits = self.thresholds
-        if use >= limits.utilization:
+        is_even = self._is_even() and use >= limits.utilization_grave
+        if use >= limits.utilization or is_even:
             return Verdict(_UTILIZATION, active=False)
         return Verdict(
             _UTILIZATION,

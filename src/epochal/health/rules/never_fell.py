@@ -9,6 +9,7 @@ from itertools import pairwise
 from statistics import median
 
 from epochal.format import format_number
+from epochal.health.causes import OF_STANDSTILL
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.finding import Severity
@@ -58,6 +59,7 @@ class NeverFell(Rule):
         "batch as a test."
     )
     silenced_by = ("nonfinite", "divergence")
+    explained_by = OF_STANDSTILL
     kinds = CURVE_KINDS
     every_rank = False
 
@@ -97,7 +99,7 @@ class NeverFell(Rule):
             return ()
         if curve is not self._curve:
             self._curve, self._fell = curve, context.is_resumed
-        if self._fell or curve.count % _EVERY:
+        if self._fell or curve.count % _EVERY or context.is_game:
             return ()
         if curve.count < self.thresholds.points:
             return ()

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from statistics import median
 
 from epochal.format import format_number
+from epochal.health.causes import OF_INSTABILITY
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
@@ -41,6 +42,7 @@ class NoWarmup(Rule):
     what_to_try = "Warm up over 1 to 5 % of the steps."
     needs = "The learning rate: the field `lr` of a step, or a metric `lr` or `learning_rate`."
     silenced_by = ("nonfinite",)
+    explained_by = OF_INSTABILITY
     kinds = CURVE_KINDS
     every_rank = False
     patience = 2
@@ -68,7 +70,7 @@ class NoWarmup(Rule):
         thresholds = self.thresholds
         if curve is None or curve.count > thresholds.points or curve.lowest <= 0:
             return ()
-        if curve.count < _FIRST + _NEWEST[0] or context.is_resumed:
+        if curve.count < _FIRST + _NEWEST[0] or context.is_resumed or context.is_game:
             return ()
         rate = context.rate
         if not rate.began_at_peak(thresholds.share) or rate.count < curve.count // 2:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 
 from epochal.format import format_number
+from epochal.health.causes import OF_STANDSTILL
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
@@ -32,6 +33,7 @@ class Plateau(Rule):
     }
     what_to_try = "Lower the learning rate 3 to 10 times. If it is already low, stop."
     silenced_by = ("nonfinite", "divergence")
+    explained_by = OF_STANDSTILL
     kinds = CURVE_KINDS
     every_rank = False
     release = 4

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _SYNC = "phase/sync"
 _DURATION = "train/duration_ms"
+_BACKWARD = "phase/backward"  # gradients are exchanged meanwhile
 
 
 class Straggler(Rule):
@@ -33,8 +34,9 @@ class Straggler(Rule):
     healthy = "Ranks are within a few per cent of each other."
     reports = {
         "warning": (
-            "A rank is a fifth above the median of the others, and outside their range. With "
-            "timed phases, its work is the step without `sync`, in which the other ranks wait."
+            "A rank is a fifth above the median of the others, and outside their range. Of two "
+            "ranks, one takes half as long again as the other. With timed phases, its work is the "
+            "step without `sync`, and without the part of `backward` in which it waits."
         ),
     }
     what_to_try = "Check the rank's clock, temperature, data and other programs on its machine."
@@ -45,6 +47,8 @@ class Straggler(Rule):
     class Thresholds(RuleThresholds):
         # Ranks on equal machines differ by a few percent; all wait for the slowest at every step.
         share: float = 1.2
+        # Of two ranks nobody knows which is usual, nor how much ranks differ.
+        share_of_two: float = 1.5
         window: int = 20
         phases: int = 5  # each the mean of fifty steps
         min: int = 10
@@ -56,6 +60,7 @@ class Straggler(Rule):
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._work: dict[str, dict[int, RecentMedian]] = {"phases": {}, "step": {}}
+        self._backward: dict[int, float] = {}
         self._counts: dict[str, dict[int, int]] = {"phases": {}, "step": {}}
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
@@ -70,6 +75,8 @@ class Straggler(Rule):
             size = limits.phases if is_phases else limits.window
             ranks[observation.rank] = RecentMedian(size)
         ranks[observation.rank].push(work_ms)
+        if _BACKWARD in observation.values:
+            self._backward[observation.rank] = observation.values[_BACKWARD]
         count = counts[observation.rank] = counts.get(observation.rank, 0) + 1
         every = limits.min if observation.kind == "step" else 1
         # Phases are means over many steps already, and the surer of the two.
@@ -77,9 +84,17 @@ class Straggler(Rule):
             return ()
         if len(ranks) < 2 or min(counts.get(rank, 0) for rank in ranks) < every:
             return ()
-        return (
-            self._judge(observation.rank, {rank: _level(kept) for rank, kept in ranks.items()}),
-        )
+        return (self._judge(observation.rank, self._levels(observation.kind)),)
+
+    def _levels(self, kind: str) -> dict[int, float]:
+        """The work of each rank; a backward pass that is longer than another's waits for it."""
+        levels = {rank: _level(kept) for rank, kept in self._work[kind].items()}
+        if kind == "phases" and self._backward:
+            least = min(self._backward.values())
+            for rank, backward in self._backward.items():
+                if rank in levels:
+                    levels[rank] -= backward - least
+        return levels
 
     def forget_from(self, step: int, context: Context) -> None:
         """Measure again: a new attempt may have other machines."""
@@ -101,7 +116,8 @@ class Straggler(Rule):
         others = [level for other, level in levels.items() if other != rank]
         usual, own = median(others), levels[rank]
         spread = median(abs(level - usual) for level in others)
-        bar = max(limits.share * usual, usual + limits.deviations * spread)
+        share = limits.share if len(others) > 1 else limits.share_of_two
+        bar = max(share * usual, usual + limits.deviations * spread)
         subject = f"rank {rank}"
         if usual <= 0 or own <= bar:
             return Verdict(subject, active=False)

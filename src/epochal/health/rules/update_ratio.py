@@ -7,6 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from epochal.format import format_number
+from epochal.health.causes import OF_STANDSTILL
 from epochal.health.layer_series import (
     GRADIENT_NORMS,
     UPDATE_RATIOS,
@@ -46,6 +47,7 @@ class UpdateRatio(Rule):
     what_to_try = "Change the learning rate. Check clipping and the scale of the loss."
     needs = "`epochal.watch(model)`."
     silenced_by = ("nonfinite", "divergence")
+    explained_by = OF_STANDSTILL
     kinds = frozenset({"metrics", "step"})
     every_rank = False
 

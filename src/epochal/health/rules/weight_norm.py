@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from epochal.format import format_number
+from epochal.health.causes import OF_INSTABILITY
 from epochal.health.layer_series import WEIGHT_NORMS, may_hold_layers, named
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
@@ -56,6 +57,7 @@ class WeightNorm(Rule):
     what_to_try = "Change the learning rate or the weight decay. Do not decay biases and norms."
     needs = "`epochal.watch(model)`."
     silenced_by = ("nonfinite", "divergence")
+    explained_by = OF_INSTABILITY
     kinds = frozenset({"metrics", "step"})
     every_rank = False
 
@@ -64,6 +66,8 @@ class WeightNorm(Rule):
         window: int = 6
         # Doubling within a window, without slowing down, is not.
         growth: float = 2.0
+        # So many times that, while the loss falls.
+        learning: float = 4.0
         # While the rate still rises, weights leave their initial size faster and faster.
         growth_warmup: float = 3.0
         # A quarter of what it was, and still falling: decay has won over learning.
@@ -83,6 +87,7 @@ class WeightNorm(Rule):
         self._moves: dict[str, _Move] = {}
         self._peaks: dict[str, float] = {}
         self._peak_lr = 0.0
+        self._slack = 1.0
         self._step = 0
         self._largest: dict[int, float] = {}
 
@@ -90,6 +95,9 @@ class WeightNorm(Rule):
         """Check a record that holds norms of weights."""
         if observation.step is None or not may_hold_layers(observation):
             return
+        # Weights that grow while the loss falls learn.
+        falls = context.phase in ("", "warm-up", "converging") and "loss" in context.curves
+        self._slack = self.thresholds.learning if falls else 1.0
         lr = observation.roles.get("lr", context.last.get("lr", 0.0))
         warms_up, self._peak_lr = lr > self._peak_lr > 0, max(lr, self._peak_lr)
         norms = {
@@ -134,7 +142,7 @@ class WeightNorm(Rule):
             values = [value for _, value in points]
             self._found.pop((name, pace), None)
             bar = 0.0 if is_whole else self._bar(step)
-            if before > bar and _keeps_growing(values, factor):
+            if before > bar and _keeps_growing(values, factor * self._slack):
                 self._found[name, pace] = "growing"
                 self._moves[name] = _Move(step, before, norm)
             elif bar < peak and norm <= limits.fall * peak and _keeps_falling(values):

@@ -23,9 +23,17 @@ export const RULES: Readonly<Record<string, RuleText>> = {
     "meaning": "The loss has risen and does not recover.",
     "healthy": "Returns to its best level soon after a rise."
   },
+  "loss-sign": {
+    "meaning": "The loss is negated somewhere. Each step makes the model worse.",
+    "healthy": "The training loss and the evaluation loss have the same sign and move together."
+  },
   "loss-spike": {
     "meaning": "One batch, or too large a step, raised the loss suddenly.",
     "healthy": "Within 8 widths of its level, or within 1.6 times the worst point so far."
+  },
+  "loss-summed": {
+    "meaning": "The loss is summed over the batch, so gradients are as many times too large.",
+    "healthy": "Both losses are means per sample, and of the same size."
   },
   "never-fell": {
     "meaning": "The model has not learned anything. Gradients may not reach the weights, or labels may not match inputs.",
@@ -51,6 +59,10 @@ export const RULES: Readonly<Record<string, RuleText>> = {
     "meaning": "The gradient is almost zero although the loss is not low.",
     "healthy": "Above 3 % of the usual norm, or reduced as much as the loss."
   },
+  "gradients-add-up": {
+    "meaning": "Gradients are not reset between steps, so that each step repeats all before it.",
+    "healthy": "The norm of one batch has nothing in common with that of the batch before."
+  },
   "lr-too-high": {
     "meaning": "The loss rises while the learning rate is at its peak.",
     "healthy": "The loss also falls at the peak."
@@ -58,6 +70,10 @@ export const RULES: Readonly<Record<string, RuleText>> = {
   "no-warmup": {
     "meaning": "The optimizer took full steps before it knew the scale of the gradients.",
     "healthy": "The rate rises over 1 to 5 % of the steps. Or there is no warm-up and the loss falls."
+  },
+  "rate-ended": {
+    "meaning": "The schedule ended long before the training. Later steps change nothing.",
+    "healthy": "The rate is above a thousandth of its peak for most of the run."
   },
   "eval-at-chance": {
     "meaning": "The model guesses.",

@@ -1,0 +1,124 @@
+"""The loss has the wrong sign: the training maximises it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import median
+
+from epochal.format import format_number
+from epochal.health.context import Context
+from epochal.health.curve import Curve
+from epochal.health.evaluations import num_classes
+from epochal.health.observation import Observation
+from epochal.health.rule import Rule, Verdict
+from epochal.health.thresholds import RuleThresholds
+from epochal.health.words import CURVE_KINDS, steps_of
+
+_FIRST, _NEWEST = 3, 3
+
+
+class LossSign(Rule):
+    """A training loss that is the negative of the evaluation's, or that falls without end.
+
+    Losses may be negative: likelihoods of densities and similarities are. Then the evaluation is
+    negative as well, and gradients do not grow while the loss falls.
+    """
+
+    name = "loss-sign"
+    group = "loss"
+    meaning = "The loss is negated somewhere. Each step makes the model worse."
+    healthy = "The training loss and the evaluation loss have the same sign and move together."
+    reports = {
+        "error": (
+            "The training loss is below zero and the evaluation loss is as far above it, in two "
+            "evaluations. Or it starts below zero and falls to 3 times that while the gradient "
+            "norm grows 3 times."
+        ),
+    }
+    what_to_try = "Check the sign of the loss, and whether a score is returned as a loss."
+    kinds = CURVE_KINDS
+    every_rank = False
+
+    class Thresholds(RuleThresholds):
+        evals: int = 2
+        # How far the two losses may be from mirrored.
+        mirrored: float = 0.3
+        # A loss that falls without end: so many times its start, while norms grow as much.
+        times: float = 3.0
+        points: int = 10
+
+    thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._mirrored = 0
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Check the newest point of the loss, or of the evaluation loss."""
+        train, evaluation = context.curves.get("loss"), context.updated_curves.get("eval_loss")
+        if train is None or not train.points or context.is_resumed or context.is_game:
+            return ()
+        if train.start is None or train.start >= 0:
+            return ()
+        if evaluation is not None:
+            value = evaluation.points[-1][1]
+            level = train.recent_level(_NEWEST)
+            is_mirrored = level < 0 < value and (
+                abs(level + value) < self.thresholds.mirrored * value
+            )
+            self._mirrored = self._mirrored + 1 if is_mirrored else 0
+            if self._mirrored >= self.thresholds.evals:
+                return (self._mirror(train, level, value),)
+            return ()
+        if "loss" in context.updated_curves and self._is_endless(train, context):
+            return (self._endless(train, context),)
+        return ()
+
+    def forget_from(self, step: int, context: Context) -> None:
+        """Count again."""
+        self._mirrored = 0
+
+    def _is_endless(self, train: Curve, context: Context) -> bool:
+        """Whether the loss and the norm have both left their start, by the same factor."""
+        norm, limits = context.curves.get("norm"), self.thresholds
+        if norm is None or not limits.points <= train.count <= len(train.points):
+            return False
+        start, first = train.start or 0.0, median(norm.window(norm.count)[:_FIRST])
+        has_fallen = train.recent_level(_NEWEST) < limits.times * start < 0
+        return has_fallen and norm.recent_level(_NEWEST) > limits.times * first > 0
+
+    def _mirror(self, train: Curve, level: float, value: float) -> Verdict:
+        position = train.points[-1][0]
+        return self._verdict(
+            train,
+            f"The training loss is {format_number(level)} at {train.at(position)}, the evaluation "
+            f"loss {format_number(value)}: the sign of the training loss is wrong.",
+            {"loss": level, "eval_loss": value},
+        )
+
+    def _endless(self, train: Curve, context: Context) -> Verdict:
+        position, start = train.points[-1][0], train.start or 0.0
+        level = train.recent_level(_NEWEST)
+        is_certain = num_classes(context.config) is not None
+        why = "a cross-entropy cannot be negative" if is_certain else "it is being maximised"
+        return self._verdict(
+            train,
+            f"The loss is negative and falls faster and faster, from {format_number(start)} to "
+            f"{format_number(level)} at {train.at(position)}, while gradients grow. Its sign is "
+            f"wrong: {why}.",
+            {"start": start, "loss": level},
+        )
+
+    def _verdict(self, train: Curve, sentence: str, evidence: dict[str, float]) -> Verdict:
+        return Verdict(
+            train.name,
+            True,
+            "error",
+            sentence,
+            steps=steps_of(train, train.points[0][0], train.points[-1][0]),
+            evidence=evidence,
+            advice=(
+                "Remove the minus sign before the loss, or add one where a score or a "
+                "log-likelihood is returned. Start again: these weights are worse than new ones."
+            ),
+        )
