@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from epochal.errors import MetricNotFoundError, RunNotFoundError, UsageError
+from epochal.hub.inbox import Inbox
+from epochal.hub.ledger import Ledger
+from epochal.hub.serving import create_hub
 from epochal.journal.layout import run_folders
+from epochal.server.access import LOOPBACK
+from epochal.server.app import App
+from epochal.serving import ServerAddress
+from epochal.shipping.client import HubClient
+from epochal.shipping.worker import ship_now
 from epochal.store.clickhouse.copies import Copies
 from epochal.store.clickhouse.store import ClickHouseStore
 from epochal.store.clickhouse.tables import Tables
@@ -19,7 +27,7 @@ from epochal.store.local.store import LocalStore
 from epochal.store.remote.store import RemoteStore
 from epochal.store.store import Store
 from tests.hub.clickhouse import ENGINES, new_database
-from tests.server.live import serving
+from tests.server.live import serving, serving_app
 from tests.store.journals import Journal, settle
 from tests.store.sealing import seal_all
 
@@ -105,6 +113,25 @@ def sealed_in_tables(engine: str) -> Callable[[Path], Store]:
     return open_at
 
 
+def hub(root: Path) -> Store:
+    """A hub received the runs from the machine that recorded them."""
+    there = root.parent / f"{root.name}-hub"
+    there.mkdir()
+    ledger = _SERVERS.enter_context(contextlib.closing(Ledger(there)))
+    writing, reading = ledger.add_token("machine", "write"), ledger.add_token("person", "admin")
+
+    def create(port: int) -> App:
+        address = ServerAddress(f"http://127.0.0.1:{port}", "127.0.0.1", port, None, names=LOOPBACK)
+        return create_hub(there, ledger, address, Inbox(there))
+
+    url = f"http://127.0.0.1:{_SERVERS.enter_context(serving_app(create)).port}"
+    with contextlib.closing(HubClient(url, writing)) as client:
+        for folder in run_folders(root):
+            ship_now(folder, client)
+    cache = root.parent / f"{root.name}-hub-cache"
+    return _SERVERS.enter_context(RemoteStore(url, token=reading, cache=cache))
+
+
 # Each is given a folder of runs to answer about.
 GROWING: dict[str, Callable[[Path], Store]] = {
     "local": LocalStore,
@@ -115,6 +142,7 @@ GROWING: dict[str, Callable[[Path], Store]] = {
 STORES = {
     **GROWING,
     "sealed": sealed,
+    "hub": hub,
     **{f"clickhouse, sealed: {engine}": sealed_in_tables(engine) for engine in ENGINES},
 }
 # What has one writer and one attempt can also lie in another program's files.
@@ -126,7 +154,7 @@ def open_at(request: pytest.FixtureRequest) -> Callable[[Path], Store]:
     return STORES[request.param]
 
 
-@pytest.fixture(params=[name for name in STORES if name != "remote"])
+@pytest.fixture(params=[name for name in STORES if name not in ("remote", "hub")])
 def open_owned(request: pytest.FixtureRequest) -> Callable[[Path], Store]:
     """Stores that may erase: nobody erases runs of another machine."""
     return STORES[request.param]

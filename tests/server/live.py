@@ -21,7 +21,7 @@ import uvicorn
 from numpy.typing import NDArray
 
 from epochal.server.access import LOOPBACK, Access
-from epochal.server.app import create_app
+from epochal.server.app import App, create_app
 from epochal.server.process import MAX_HEADER_BYTES, BoundedProtocol, bounded_protocol
 from epochal.server.state import ExportFormat
 from epochal.store.local.store import LocalStore
@@ -168,14 +168,26 @@ def serving(
     open_store: Callable[[], Store] | None = None,
     protocol: type[BoundedProtocol] | None = None,
 ) -> Iterator[Server]:
+    def create(port: int) -> App:
+        return create_app(
+            open_store or (lambda: LocalStore(*folders)),
+            access=Access(hosts=hosts, token=token, port=port),
+            exports=exports,
+            folders="test",
+        )
+
+    with serving_app(create, protocol=protocol) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def serving_app(
+    create: Callable[[int], App], *, protocol: type[BoundedProtocol] | None = None
+) -> Iterator[Server]:
+    """Any application, made for the port that it is served on."""
     listening = socket.create_server(("127.0.0.1", 0))
     port = listening.getsockname()[1]
-    app = create_app(
-        open_store or (lambda: LocalStore(*folders)),
-        access=Access(hosts=hosts, token=token, port=port),
-        exports=exports,
-        folders="test",
-    )
+    app = create(port)
     config = uvicorn.Config(
         app.asgi,
         http=protocol or bounded_protocol(),
