@@ -1,9 +1,16 @@
-"""Kills a hub and shippers at random while runs are sent, then compares every line.
+"""Makes everything go wrong while runs are sent to a hub, then compares every line.
 
-``python -m benchmarks.hub.drill --lines 1000000 --runs 20 --kills 20`` writes the journals of some
-runs, sends them with shippers in processes of their own, and meanwhile kills the hub and shippers
-with SIGKILL. In the end each part on the hub must be the part that was sent: no line lost, none
-doubled.
+``python -m benchmarks.hub.drill --lines 1000000 --runs 20 --faults 40`` writes the journals of some
+runs and sends them with shippers in processes of their own. Meanwhile, at random:
+
+* ``kill``: the hub or a shipper is killed with SIGKILL;
+* ``cut``: the network between them ends every connection, for some seconds;
+* ``full``: the hub's disk, a small tmpfs, has no byte left, for some seconds;
+* ``skew``: the hub starts again with a clock that is up to a week wrong;
+* ``restore``: the hub starts again from a copy that is older;
+* ``repeat``: lines are sent twice, late and in the wrong order, and by two shippers at once.
+
+In the end each part on the hub must be the part that was sent: no line lost, none doubled.
 """
 
 from __future__ import annotations
@@ -11,23 +18,33 @@ from __future__ import annotations
 import argparse
 import contextlib
 import multiprocessing
-import os
 import random
-import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from epochal.hub.ledger import Ledger
+from benchmarks.hub.faults import (
+    Hub,
+    RepeatingClient,
+    SmallDisk,
+    Wire,
+    await_port,
+    copy_runs,
+    free_port,
+    kill,
+    replace_runs,
+)
 from epochal.journal.layout import RunFolder, write_json
 from epochal.shipping.client import HubClient, HubError
-from epochal.shipping.worker import ship_now
+from epochal.shipping.shipper import BandwidthLimit, Shipper
 
 STEM = "loop.0001.0000"
+FAULTS = ("kill", "cut", "full", "skew", "restore", "repeat")
+WEEK_S = 7 * 86400.0
 
 
 @dataclass(frozen=True)
@@ -37,9 +54,8 @@ class Outcome:
     num_lines: int
     num_lost: int
     num_doubled: int
-    num_hub_kills: int
-    num_shipper_kills: int
     seconds: float
+    faults: Counter[str] = field(default_factory=Counter)
 
 
 def write_run(root: Path, index: int, num_lines: int) -> RunFolder:
@@ -59,33 +75,132 @@ def write_run(root: Path, index: int, num_lines: int) -> RunFolder:
     return folder
 
 
-class Hub:
-    """A hub on a fixed port that can be killed and started again."""
-
-    def __init__(self, root: Path, port: int) -> None:
-        self._command = [sys.executable, "-m", "epochal", "hub", str(root), "--port", str(port)]
-        self.process: subprocess.Popen[bytes] | None = None
-        self.start()
-
-    def start(self) -> None:
-        """Start it; requests are refused until it listens."""
-        self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
-
-    def kill(self) -> None:
-        """End it as a power cut would."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-
-def ship(folder: Path, url: str, token: str, bytes_per_s: float | None) -> None:
-    """Send a run until the hub has all of it."""
-    client = HubClient(url, token, timeout_s=10)
+def ship(
+    folder: Path, url: str, token: str, bytes_per_s: float | None, seed: int | None, over: Path
+) -> None:
+    """Send a run as its companion does, until nothing goes wrong any more and the hub has all."""
+    chance = None if seed is None else random.Random(seed)
+    client = (
+        HubClient(url, token, timeout_s=10)
+        if chance is None
+        else RepeatingClient(url, token, chance=chance)
+    )
+    limit = BandwidthLimit(bytes_per_s)
+    shipper = Shipper(RunFolder(folder), client, limit=limit)
     while True:
-        with contextlib.suppress(HubError):
-            ship_now(RunFolder(folder), client, bytes_per_s=bytes_per_s, tries=1)
+        is_over, is_complete = over.exists(), False
+        if is_over:
+            shipper.forget()
+        try:
+            is_complete = shipper.ship()
+        except HubError:
+            shipper.forget()
+        if shipper.conflicts:
+            sys.exit(f"{folder.name}: {shipper.conflicts}")
+        if is_over and is_complete:
             return
         time.sleep(0.2)
+
+
+class Drill:
+    """A hub, its shippers, and what goes wrong between them."""
+
+    def __init__(self, place: Path, *, faults: Sequence[str], disk_bytes: int, seed: int) -> None:
+        self._place = place
+        self.faults = faults
+        self.chance = random.Random(seed)
+        self.counts: Counter[str] = Counter()
+        self._queue: list[str] = []
+        where = place / "hub"
+        self._disk = SmallDisk(where, size=disk_bytes) if "full" in faults else None
+        self.root = where if self._disk is None else self._disk.path
+        where.mkdir(parents=True, exist_ok=True)
+        self._port = free_port()
+        self.hub = Hub(where, self._port, disk=self._disk)
+        self.token = self.hub.add_token("drill")
+        self._wire = Wire(self._port)
+        self.url = f"http://127.0.0.1:{self._wire.port}"
+        self._over = place / "over"
+        self._shippers: dict[tuple[Path, int], multiprocessing.process.BaseProcess] = {}
+        self._spawn = multiprocessing.get_context("spawn")
+        self._copy: Path | None = None
+        await_port(self._port)
+
+    def start_shipper(self, path: Path, number: int, bytes_per_s: float | None) -> None:
+        """Start a process that sends a run."""
+        seed = self.chance.randrange(1 << 30) if "repeat" in self.faults else None
+        args = (path, self.url, self.token, bytes_per_s, seed, self._over)
+        process = self._spawn.Process(target=ship, args=args)
+        process.start()
+        self._shippers[path, number] = process
+
+    def watch(self, bytes_per_s: float | None) -> bool:
+        """Start shippers again that were killed; whether any is left."""
+        for (path, number), process in list(self._shippers.items()):
+            if process.is_alive():
+                continue
+            process.join()
+            del self._shippers[path, number]
+            if process.exitcode == 1:
+                raise AssertionError(f"the shipper of {path.name} gave up")
+            if process.exitcode:
+                self.start_shipper(path, number, bytes_per_s)
+        return bool(self._shippers)
+
+    def go_wrong(self) -> None:
+        """Let one thing go wrong, and mend it."""
+        if not self._queue:  # every fault once, then every fault again in another order
+            self._queue = [one for one in self.faults if one != "repeat"]
+            self.chance.shuffle(self._queue)
+        fault = self._queue.pop()
+        if fault == "kill" and self.chance.random() < 0.5:
+            victim = self.chance.choice(list(self._shippers.values()))
+            assert victim.pid is not None
+            kill(victim.pid)
+            fault = "kill shipper"
+        elif fault == "cut":
+            self._wire.cut()
+            time.sleep(self.chance.uniform(0.5, 4.0))
+            self._wire.is_cut = False
+        elif fault == "full":
+            assert self._disk is not None
+            self._disk.fill()
+            time.sleep(self.chance.uniform(1.0, 4.0))
+            self._disk.free()
+        else:
+            self.hub.kill()
+            if fault == "restore":
+                fault = self._restore()
+            skew_s = self.chance.uniform(-WEEK_S, WEEK_S) if fault == "skew" else 0.0
+            self.hub.start(skew_s=skew_s)
+            await_port(self._port)
+        self.counts[fault] += 1
+
+    def _restore(self) -> str:
+        """Go back to the copy, or make one if there is none that is older."""
+        if self._copy is None:
+            self._copy = self._place / "copy"
+            copy_runs(self.root, self._copy)
+            return "copy"
+        replace_runs(self.root, self._copy)
+        self._copy = None
+        return "restore"
+
+    def end(self, bytes_per_s: float | None) -> None:
+        """Nothing goes wrong any more: return when the hub has everything."""
+        self._over.touch()
+        while self.watch(bytes_per_s):
+            time.sleep(0.1)
+
+    def close(self) -> None:
+        """End every process."""
+        for process in self._shippers.values():
+            process.kill()
+            process.join()
+        self._wire.close()
+        self.hub.kill()
+        if self._disk is not None:
+            self._disk.close()
 
 
 def run_drill(
@@ -93,76 +208,42 @@ def run_drill(
     *,
     num_lines: int,
     num_runs: int,
-    num_kills: int,
+    num_faults: int,
+    faults: Sequence[str] = FAULTS,
     seed: int = 0,
     bytes_per_s: float | None = None,
 ) -> Outcome:
-    """Write, send, kill, compare; ``bytes_per_s`` limits each shipper, so that there is time."""
-    chance = random.Random(seed)
+    """Write, send, break, compare; ``bytes_per_s`` limits each shipper, so that there is time."""
     per_run = num_lines // num_runs
     folders = [write_run(place / "runs", index, per_run) for index in range(num_runs)]
-    root, port = place / "hub", free_port()
-    ledger = Ledger(root)
-    token = ledger.add_token("drill", "write")
-    ledger.close()
-    hub, began_s = Hub(root, port), time.monotonic()
-    url = f"http://127.0.0.1:{port}"
-    waiting = [folder.path for folder in folders]
-    shippers: dict[Path, multiprocessing.process.BaseProcess] = {}
-    spawn = multiprocessing.get_context("spawn")
-    hub_kills = shipper_kills = 0
-    next_kill_s = time.monotonic() + 3
-    try:
-        while waiting or shippers:
-            while waiting and len(shippers) < 4:
-                path = waiting.pop(0)
-                shippers[path] = spawn.Process(target=ship, args=(path, url, token, bytes_per_s))
-                shippers[path].start()
-            time.sleep(0.05)
-            for path, process in list(shippers.items()):
-                if not process.is_alive():
-                    process.join()
-                    del shippers[path]
-                    if process.exitcode:
-                        waiting.append(path)
-            if hub_kills + shipper_kills < num_kills and time.monotonic() > next_kill_s:
-                next_kill_s = time.monotonic() + chance.uniform(0.3, 1.5)
-                if chance.random() < 0.5 or not shippers:
-                    hub.kill()
-                    hub_kills += 1
-                    time.sleep(chance.uniform(0.0, 0.5))
-                    hub.start()
-                    next_kill_s += 2.0  # it takes a moment to start
-                else:
-                    victim = chance.choice(list(shippers.values()))
-                    assert victim.pid is not None
-                    os.kill(victim.pid, signal.SIGKILL)
-                    shipper_kills += 1
-    finally:
-        for process in shippers.values():
-            process.kill()
-        hub.kill()
-    seconds = time.monotonic() - began_s
-    lost = doubled = 0
-    for folder in folders:
-        there = root / "drill" / folder.path.name / "journal" / f"{STEM}.jsonl"
-        sent, stored = _lines(folder.journal / f"{STEM}.jsonl"), _lines(there)
-        lost += len(set(sent) - set(stored))
-        doubled += len(stored) - len(set(stored))
-        if sent != stored and not lost and not doubled:
-            raise AssertionError(f"{there} has its lines in another order")
-    return Outcome(per_run * num_runs, lost, doubled, hub_kills, shipper_kills, seconds)
+    size = sum(path.stat().st_size for path in (place / "runs").rglob("*.jsonl"))
+    began_s = time.monotonic()
+    drill = Drill(place, faults=faults, disk_bytes=size + (64 << 20), seed=seed)
+    with contextlib.closing(drill):
+        for index, folder in enumerate(folders):
+            # Some runs are sent twice at once, as by a companion and by a person.
+            for number in range(2 if "repeat" in faults and index % 4 == 0 else 1):
+                drill.start_shipper(folder.path, number, bytes_per_s)
+        time.sleep(3.0)
+        for _ in range(num_faults):
+            time.sleep(drill.chance.uniform(0.3, 1.5))
+            drill.watch(bytes_per_s)
+            drill.go_wrong()
+        drill.end(bytes_per_s)
+        seconds = time.monotonic() - began_s
+        lost = doubled = 0
+        for folder in folders:
+            there = drill.root / "drill" / folder.path.name / "journal" / f"{STEM}.jsonl"
+            sent, stored = _lines(folder.journal / f"{STEM}.jsonl"), _lines(there)
+            lost += len(set(sent) - set(stored))
+            doubled += len(stored) - len(set(stored))
+            if sent != stored and not lost and not doubled:
+                raise AssertionError(f"{there} has its lines in another order")
+    return Outcome(per_run * num_runs, lost, doubled, seconds, drill.counts)
 
 
 def _lines(path: Path) -> list[bytes]:
     return path.read_bytes().splitlines(keepends=True)
-
-
-def free_port() -> int:
-    """A port that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def main() -> int:
@@ -170,7 +251,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.hub.drill")
     parser.add_argument("--lines", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--faults", type=int, default=40)
+    parser.add_argument("--only", nargs="+", choices=FAULTS, default=FAULTS)
+    parser.add_argument("--rate", type=float, help="bytes a second of each shipper")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
@@ -178,8 +261,10 @@ def main() -> int:
             Path(place),
             num_lines=args.lines,
             num_runs=args.runs,
-            num_kills=args.kills,
+            num_faults=args.faults,
+            faults=args.only,
             seed=args.seed,
+            bytes_per_s=args.rate,
         )
     sys.stdout.write(f"{outcome}\n")
     return 1 if outcome.num_lost or outcome.num_doubled else 0

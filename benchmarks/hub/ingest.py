@@ -15,7 +15,8 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.hub.drill import STEM, Hub, free_port
+from benchmarks.hub.drill import STEM
+from benchmarks.hub.faults import Hub, free_port
 from epochal.hub.ledger import Ledger
 from epochal.journal.layout import RunFolder, write_json
 from epochal.shipping.client import HubClient, HubError

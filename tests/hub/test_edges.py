@@ -148,6 +148,22 @@ def test_a_hub_restored_from_a_backup_gets_what_a_live_companion_has(
     assert journal(RunFolder(there)) == journal(folder)
 
 
+def test_a_companion_asks_at_the_end_whether_the_hub_still_has_everything(
+    hub: HubProcess, tmp_path: Path
+) -> None:
+    folder, there = record(tmp_path / "runs"), hub.root / "p" / "a"
+    worker = ShippingWorker(folder, hub.client())
+    worker.start()
+    wait_until(lambda: worker.is_complete)
+    (part,) = (there / "journal").iterdir()
+    lines = part.read_bytes().splitlines(keepends=True)
+    part.write_bytes(b"".join(lines[:20]))  # an older copy, and nothing new is written
+    worker.finish()
+    assert worker.join(60)
+    assert worker.is_complete
+    assert journal(RunFolder(there)) == journal(folder)
+
+
 def test_a_laptop_that_slept_for_a_week_goes_on_where_it_was(
     hub: HubProcess, tmp_path: Path
 ) -> None:

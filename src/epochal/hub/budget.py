@@ -103,9 +103,10 @@ class Budget:
         return self._writers[run_id]
 
     def _store(self) -> None:
-        for run_id, num_bytes in self._unstored.items():
+        while self._unstored:
+            run_id, num_bytes = next(iter(self._unstored.items()))
             self._ledger.add_bytes(run_id, num_bytes)
-        self._unstored.clear()
+            del self._unstored[run_id]
         self._stored_s = self._clock()
 
 

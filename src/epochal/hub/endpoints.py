@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import sqlite3
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -267,8 +268,8 @@ def _answering(handler: Handler) -> Handler:
             return error_response(503, str(error), headers={"retry-after": str(_RETRY_AWAY_S)})
         except (FormatError, UsageError) as error:
             return error_response(400, str(error))
-        except OSError as error:
-            sentence = f"the hub could not store this: {error.strerror or error}."
+        except (OSError, sqlite3.OperationalError) as error:
+            sentence = f"the hub could not store this: {getattr(error, 'strerror', None) or error}."
             return error_response(507, sentence, headers={"retry-after": str(_RETRY_FULL_S)})
 
     return answer

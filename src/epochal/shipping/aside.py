@@ -33,7 +33,7 @@ class AsideShipper(Shipper):
     _attempt = 1
 
     def _registered(self) -> RunState | None:
-        if self._run_id is not None and not self._is_forgotten:
+        if self._run_id is not None and not self._is_asked_again:
             return None
         launch_id, project, t = _launch_of(self._folder)
         run_id = self._client.launched(launch_id, project, age_s=max(time.time() - t, 0.0))

@@ -32,6 +32,8 @@ from epochal.shipping.protocol import (
 HUB_FILE = "hub.json"
 _LIVE_EVERY_S = 2.0
 _LABELS_EVERY_S = 10.0
+# A hub that was restored from an older copy has less than it said, and tells nobody.
+_VERIFY_EVERY_S = 300.0
 
 
 @dataclass(slots=True)
@@ -91,7 +93,7 @@ class Shipper:
         self._is_forgotten = False
         self._sent: dict[str, _Sent] = {}
         self._files: dict[FileKind, set[str]] = {"segments": set(), "blobs": set()}
-        self._live_due_s = self._labels_due_s = 0.0
+        self._live_due_s = self._labels_due_s = self._verify_due_s = 0.0
         self._labels_seen: dict[str, Any] | None = None
         self.num_lines = 0
         # Parts that differ from what the hub has under their names: a sentence each.
@@ -122,10 +124,16 @@ class Shipper:
         state = self._registered()
         if state is None:
             return
-        self._sent.clear()
         self.conflicts.clear()
+        self._verify_due_s = self._clock() + _VERIFY_EVERY_S
+        before, self._sent = self._sent, {}
         for name in self._folder.parts():
-            self._find_place(name, state.parts.get(self._stem(name), PartState(0)))
+            there = state.parts.get(self._stem(name), PartState(0))
+            known = before.get(name.stem)
+            if known is not None and known.lines == there.lines:
+                self._sent[name.stem] = known
+            else:
+                self._find_place(name, there)
         self._files["segments"] = set(state.segments)
         self._files["blobs"] = set(state.blobs)
 
@@ -136,7 +144,7 @@ class Shipper:
         except FileNotFoundError:
             raise HubError(f"{self._folder.path} has no run.json yet.") from None
         seen = (status.st_mtime_ns, status.st_size)
-        if self._identity_seen == seen and not self._is_forgotten:
+        if self._identity_seen == seen and not self._is_asked_again:
             return None
         identity = read_json(self._folder.identity)
         run_id = str(identity.get("id", ""))
@@ -151,6 +159,10 @@ class Shipper:
     def forget(self) -> None:
         """Ask the hub again what it has: it may have been restored from an older copy."""
         self._is_forgotten = True
+
+    @property
+    def _is_asked_again(self) -> bool:
+        return self._is_forgotten or self._clock() >= self._verify_due_s
 
     # -- parts ------------------------------------------------------------------------------------
 

@@ -84,9 +84,12 @@ class ShippingWorker:
         self._guard.run("shipping", self._work)
 
     def _work(self) -> None:
+        is_last = False
         try:
             while not self._stopping.is_set():
-                is_last = self._finishing.is_set()
+                if self._finishing.is_set() and not is_last:
+                    is_last = True
+                    self._shipper.forget()  # the hub may have lost what it had
                 pause_s = self._round()
                 if is_last and self.is_complete:
                     return
