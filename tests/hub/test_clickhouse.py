@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import epochal
+from epochal.cli.main import main
+from epochal.hub.ledger import Ledger
+from epochal.hub.links import Links
+from epochal.hub.shared_ledger import open_ledger
+from epochal.journal.layout import RunFolder, write_json
 from epochal.shipping.client import HubClient, HubError
-from epochal.store.clickhouse.connection import Address
+from epochal.store.clickhouse.connection import Address, HttpServer
+from epochal.store.clickhouse.tables import Tables
+from epochal.store.local.store import LocalStore
 from tests.hub.clickhouse import new_database, running_shards
 from tests.hub.hub_process import HubProcess
 from tests.hub.test_shipping import wait_until
+from tests.store.journals import Journal
+from tests.store.sealing import seal
 
 pytestmark = pytest.mark.slow
 
@@ -96,6 +108,36 @@ def test_a_hub_without_its_copy_has_everything(start: Start, tmp_path: Path) -> 
     assert second.lines("one", STEM, first=0) == lines(0, 1000)
 
 
+def test_a_token_and_a_link_of_one_hub_are_valid_on_the_others(
+    start: Start, tmp_path: Path
+) -> None:
+    one, other = start("one"), start("other")
+    one.client().register("one", IDENTITY)
+    with contextlib.closing(open_ledger(tmp_path / "one")) as ledger:
+        token = ledger.add_token("later", "write")
+    link = Links(tmp_path / "one").make(["one"], until=time.time() + 60)
+
+    def is_valid(token: str) -> bool:
+        with contextlib.suppress(HubError):
+            return bool(other.client(token).get_json("/api/runs")["total"] == 1)
+        return False
+
+    wait_until(lambda: is_valid(token))
+    wait_until(lambda: is_valid(link))
+    with contextlib.closing(open_ledger(tmp_path / "other")) as ledger:
+        ledger.revoke_token("later")
+        wait_until(lambda: not _is_accepted(one, token))
+        assert "machine" in {row["who"] for row in ledger.audit()}
+
+
+def _is_accepted(hub: HubProcess, token: str) -> bool:
+    try:
+        hub.client(token).state("one")
+    except HubError as error:
+        return error.status != 401
+    return True
+
+
 def test_nothing_is_acknowledged_while_the_cluster_is_away(start: Start) -> None:
     hub = start("one")
     client, shards = hub.client(), running_shards()
@@ -118,3 +160,49 @@ def test_nothing_is_acknowledged_while_the_cluster_is_away(start: Start) -> None
             assert time.monotonic() < deadline_s
             time.sleep(0.2)
     assert client.lines("one", STEM, first=0) == lines(0, 9)
+
+
+def test_runs_migrate_to_tables_and_back_without_loss(address: Address, tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "from", "a", project="p").metrics(1, loss=math.nan)
+    journal.add({"log": "resume", "attempt": 2, "step": 0}, attempt=2).metrics(1, x=2, attempt=2)
+    Journal(tmp_path / "from", "sealed", project="p").metrics(1, loss=2.5).finish()
+    seal(RunFolder(tmp_path / "from" / "p" / "sealed"))
+    Journal(tmp_path / "from", "gone", project="p").finish()
+    journal.folder.blobs.mkdir()
+    (journal.folder.blobs / "a.png").write_bytes(bytes(range(256)))
+    write_json(journal.folder.labels, {"name": "renamed"})
+    with LocalStore(tmp_path / "from") as store:
+        store.remove(store.run("gone"))
+    with contextlib.closing(Ledger(tmp_path / "from")) as ledger:
+        token = ledger.add_token("machine", "write")
+    command = ("hub", "migrate")
+    assert main([*command, str(tmp_path / "from"), str(address)]) == 0
+    assert main([*command, str(tmp_path / "from"), str(address)]) == 0  # nothing is sent again
+    assert main([*command, str(address), str(tmp_path / "to")]) == 0
+    for part in journal.folder.journal.iterdir():
+        assert (tmp_path / "to/p/a/journal" / part.name).read_bytes() == part.read_bytes()
+    assert (tmp_path / "to/p/a/blobs/a.png").read_bytes() == bytes(range(256))
+    with LocalStore(tmp_path / "to") as store:
+        assert {run.info.name for run in store.runs()} == {"renamed", "sealed"}
+        assert [run.name for run in store.trash.runs()] == ["gone"]
+        assert store.run("sealed").summary("loss").last == 2.5
+    with contextlib.closing(Ledger(tmp_path / "to")) as ledger:
+        assert ledger.principal(token) is not None
+    assert main(["hub", "reindex", str(address)]) == 0
+
+
+def test_reindex_finds_parts_again_and_tells_of_gaps(
+    address: Address, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = Tables(address, every_s=0.0)
+    tables.append("one", STEM, first=0, lines=lines(0, 5))
+    tables.append("two", STEM, first=3, lines=lines(3, 5))
+    for number in range(2):
+        shard = replace(address, hosts=(address.hosts[number],))
+        with contextlib.closing(HttpServer(shard)) as server:
+            server.query(f"TRUNCATE TABLE {address.database}.parts_local")
+    assert tables.parts() == []
+    assert main(["hub", "reindex", str(address)]) == 1
+    assert f"{STEM} of the run two has 2 of 5 lines." in capsys.readouterr().out
+    assert {part.run: part.lines for part in tables.parts()} == {"one": 5, "two": 5}
+    tables.close()

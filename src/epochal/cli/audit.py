@@ -23,12 +23,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the log."""
-    from epochal.hub.ledger import Ledger
+    from epochal.hub.shared_ledger import open_ledger
 
     root = Path(args.hub).expanduser()
     if not root.is_dir():
         raise UsageError(f"--hub: there is no folder {root}.")
-    ledger = Ledger(root)
+    ledger = open_ledger(root)
     rows = ledger.audit(limit=args.lines)
     ledger.close()
     if args.json:

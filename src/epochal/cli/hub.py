@@ -13,6 +13,8 @@ from epochal.errors import UsageError
 from epochal.settings import read_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from epochal.hub.cluster import Cluster
     from epochal.server.access import TrustedProxy
     from epochal.server.process import TlsFiles
@@ -21,7 +23,11 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``hub``."""
     parser.add_argument(
-        "folder", metavar="DIR", nargs="?", help="the folder that holds the runs; it is made"
+        "words",
+        metavar="DIR",
+        nargs="*",
+        help="the folder that holds the runs; it is made. Instead of it, 'migrate FROM TO' copies"
+        " runs between a folder and clickhouse://…, and 'reindex URL' makes derived tables again",
     )
     parser.add_argument(
         "--store",
@@ -89,7 +95,40 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until Ctrl-C."""
+    """Serve until Ctrl-C, or do one of the jobs."""
+    if args.words[:1] == ["migrate"]:
+        return _migrate(args.words[1:])
+    if args.words[:1] == ["reindex"]:
+        return _reindex(args.words[1:])
+    return _serve(args)
+
+
+def _migrate(places: Sequence[str]) -> int:
+    from epochal.hub.migration import migrate
+
+    if len(places) != 2:
+        raise UsageError("name both places: epochal hub migrate FROM TO.")
+    num_runs = migrate(*places, tell=remark)
+    say(f"{num_runs:,} runs of {places[0]} are in {places[1]}.")
+    return 0
+
+
+def _reindex(places: Sequence[str]) -> int:
+    from epochal.store.clickhouse.connection import parse_address
+    from epochal.store.clickhouse.tables import Tables
+
+    if len(places) != 1:
+        raise UsageError("name the store: epochal hub reindex clickhouse://….")
+    tables = Tables(parse_address(places[0]))
+    faults = tables.reindex()
+    tables.close()
+    for fault in faults:
+        say(fault)
+    say(f"The derived tables of {tables.address} are made again.")
+    return 1 if faults else 0
+
+
+def _serve(args: argparse.Namespace) -> int:
     from epochal.hub.budget import Budget
     from epochal.hub.ledger import Ledger
     from epochal.hub.retention_rules import read_rules
@@ -105,7 +144,8 @@ def run(args: argparse.Namespace) -> int:
         erase_after_s=args.erase_after,
         keep_tagged=args.keep_tagged,
     )
-    ledger = Ledger(root)
+    cluster = _cluster(args, root)
+    ledger = Ledger(root) if cluster is None else cluster.ledger
     port = read_settings().server_port if args.port is None else args.port
     server = find_address(
         [root], port=port, host=args.host, allow_hosts=args.allow_host, may_move=False
@@ -113,7 +153,6 @@ def run(args: argparse.Namespace) -> int:
     if server.listening is None:
         raise UsageError(f"a server of this folder is already running at {server.url}.")
     budget = Budget(root, ledger, most=args.max_size, most_per_writer=args.quota)
-    cluster = _cluster(args, root)
     first = None if ledger.tokens() else ledger.add_token("admin", "admin")
 
     def greet() -> None:
@@ -150,8 +189,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _root(args: argparse.Namespace) -> Path:
     """The folder of the hub: given, or for a store elsewhere one in the cache."""
-    if args.folder is not None:
-        return Path(args.folder).expanduser()
+    if len(args.words) > 1:
+        raise UsageError("a hub has one folder: epochal hub DIR.")
+    if args.words:
+        return Path(args.words[0]).expanduser()
     if args.store is None:
         raise UsageError("a hub needs a folder for its runs: epochal hub DIR, or --store URL.")
     from epochal.hub.cluster import working_copy

@@ -41,13 +41,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what was asked for; a new token is printed once and stored as a digest."""
-    from epochal.hub.ledger import Ledger
+    from epochal.hub.shared_ledger import open_ledger
     from epochal.journal.layout import slugify
 
     root = Path(args.hub).expanduser()
     if not root.is_dir():
         raise UsageError(f"--hub: there is no folder {root}.")
-    ledger = Ledger(root)
+    ledger = open_ledger(root)
     if args.action == "list":
         _list(ledger.tokens(), as_json=args.json)
         return 0

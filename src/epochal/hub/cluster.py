@@ -10,6 +10,7 @@ from pathlib import Path
 
 from epochal.health.rule_settings import reader_rules
 from epochal.hub.ledger import Ledger
+from epochal.hub.shared_ledger import SharedLedger
 from epochal.hub.store import HubStore
 from epochal.server.state import server_guard
 from epochal.settings import cache_folder
@@ -39,6 +40,8 @@ class Cluster:
         self.address = parse_address(address)
         self.copies = Copies(Tables(self.address), root)
         self.upstream = ClickHouseUpstream(self.copies)
+        self.ledger = SharedLedger(root)
+        self.ledger.exchange(self.copies.tables)
 
     def open_store(self, folders: Sequence[Path], ledger: Ledger) -> HubStore:
         """The runs of some folders of the working copy."""
@@ -75,6 +78,7 @@ class Cluster:
     def _look(self) -> float:
         """Copy what is new; how long to wait before the next look."""
         try:
+            self.ledger.exchange(self.copies.tables)
             self.copies.fetch_changed()
         except ClickHouseError as error:
             self.copies.problems[""] = f"{error} The page shows what was copied before."

@@ -102,22 +102,18 @@ class Ledger:
         joined = None if projects is None else "\n".join(sorted(projects))
         row = (name, role, joined, _digest(token), time.time())
         try:
-            with self._lock:
-                self._db.execute(
-                    "insert into tokens (name, role, projects, sha256, created) values (?,?,?,?,?)",
-                    row,
-                )
+            self._change(
+                "insert into tokens (name, role, projects, sha256, created) values (?,?,?,?,?)",
+                *row,
+            )
         except sqlite3.IntegrityError:
             raise UsageError(f"there is a token named {name!r} already.") from None
         return token
 
     def revoke_token(self, name: str) -> None:
         """Refuse a token from now on; its name stays with what it did."""
-        with self._lock:
-            done = self._db.execute(
-                "update tokens set revoked=? where name=? and revoked is null", (time.time(), name)
-            )
-        if not done.rowcount:
+        statement = "update tokens set revoked=? where name=? and revoked is null"
+        if not self._change(statement, time.time(), name):
             raise UsageError(f"there is no valid token named {name!r}.")
 
     def tokens(self) -> list[TokenRow]:
@@ -165,7 +161,7 @@ class Ledger:
 
     def add_bytes(self, run_id: str, num_bytes: int) -> None:
         """Count what was stored for a run."""
-        self._change("update runs set bytes = bytes + ? where id=?", num_bytes, run_id)
+        self._change_here("update runs set bytes = bytes + ? where id=?", num_bytes, run_id)
 
     def bytes_by_writer(self) -> dict[str, int]:
         """How much each writer has sent."""
@@ -178,7 +174,7 @@ class Ledger:
     def clear_bytes(self, run_ids: Iterable[str]) -> None:
         """Count nothing of runs that are no longer stored."""
         for run_id in run_ids:
-            self._change("update runs set bytes = 0 where id=?", run_id)
+            self._change_here("update runs set bytes = 0 where id=?", run_id)
 
     def note_removed(self, run_id: str) -> None:
         """Note that a run was deleted here, so that its sender does not bring it back."""
@@ -248,6 +244,10 @@ class Ledger:
         yield from rows
 
     def _change(self, statement: str, *values: Any) -> int:
+        """Run a statement about what all hubs share; the number of rows that it changed."""
+        return self._change_here(statement, *values)
+
+    def _change_here(self, statement: str, *values: Any) -> int:
         """Run a statement; the number of rows that it changed."""
         with self._lock, contextlib.closing(self._db.cursor()) as cursor:
             return cursor.execute(statement, values).rowcount

@@ -21,8 +21,9 @@ from epochal.errors import UsageError
 from epochal.hub.ledger import FOLDER
 from epochal.server.access import Principal
 
+LINKS_KEY = "links.key"
 _PREFIX = "share_"
-_KEY_BYTES = 32
+KEY_BYTES = 32
 _MOST_RUNS = 500
 
 
@@ -30,7 +31,7 @@ class Links:
     """Makes and reads the links of one hub."""
 
     def __init__(self, root: Path, *, clock: Callable[[], float] = time.time) -> None:
-        self._path = root / FOLDER / "links.key"
+        self._path = root / FOLDER / LINKS_KEY
         self._clock = clock
 
     def make(self, runs: Sequence[str], *, until: float) -> str:
@@ -61,7 +62,7 @@ class Links:
         self._path.parent.mkdir(exist_ok=True)
         with replaced_file(self._path, durable=True) as temporary:
             temporary.touch(0o600)
-            temporary.write_bytes(secrets.token_bytes(_KEY_BYTES))
+            temporary.write_bytes(secrets.token_bytes(KEY_BYTES))
 
     def _sign(self, body: str) -> bytes:
         return hmac.new(self._key(), body.encode(), hashlib.sha256).digest()

@@ -165,6 +165,8 @@ class Copies:
                 run.is_behind = True
             run.changed = max(run.changed, part.changed)
         for fact in facts:
+            if not fact.run:
+                continue  # of all hubs together
             run = self._run(fact.run)
             known = run.facts.get(fact.key)
             if known is None or known.version < fact.version:

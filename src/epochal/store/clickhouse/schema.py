@@ -74,10 +74,16 @@ LIVE = Table(
     more=", received DateTime DEFAULT now()",
     ttl="received + INTERVAL 1 DAY",
 )
-TABLES = (LINES, PARTS, FACTS, FILES, LIVE)
+# What hubs tell each other: changes of tokens, requests and the audit log.
+CHANGES = Table(
+    "changes",
+    {"run": "String", "id": "String", "value": "String", "version": "UInt64"},
+    ("run", "version", "id"),
+)
+TABLES = (LINES, PARTS, FACTS, FILES, LIVE, CHANGES)
 # Statements that lead from each version to the next; tables are made whole before the first.
-_CHANGES: tuple[tuple[str, ...], ...] = ((),)
-VERSION = len(_CHANGES)
+_STEPS: tuple[tuple[str, ...], ...] = ((),)
+VERSION = len(_STEPS)
 
 
 def set_up(address: Address, server: Server) -> None:
@@ -120,7 +126,7 @@ def _set_up_at(address: Address, server: Server) -> bool:
                 server.query(statement)
         server.query(_view(address))
     for number in range(max(known, 1), VERSION + 1):
-        for statement in _CHANGES[number - 1]:
+        for statement in _STEPS[number - 1]:
             server.query(statement.format(database=address.database))
         server.query(f"INSERT INTO {address.database}.{_SCHEMA} (version) VALUES ({number})")
     return True

@@ -15,6 +15,7 @@ from epochal.errors import FormatError
 from epochal.store.clickhouse.batches import INSERT_EVERY_S, Batches
 from epochal.store.clickhouse.connection import Address, HttpServer, Server, connect, literal
 from epochal.store.clickhouse.schema import (
+    CHANGES,
     FACTS,
     FILES,
     LINES,
@@ -48,6 +49,14 @@ class Fact(NamedTuple):
 
     run: str
     key: str
+    value: str
+    version: int
+
+
+class Change(NamedTuple):
+    """A change that a hub tells the others."""
+
+    id: str
     value: str
     version: int
 
@@ -133,8 +142,7 @@ class Tables:
 
     def put_fact(self, run_id: str, key: str, value: str) -> int:
         """Store something about a run in place of what was there; its version."""
-        with self._lock:
-            version = self._last_version = max(time.time_ns() // 1000, self._last_version + 1)
+        version = self._version()
         rows = _text(run_id) + _text(key) + _text(value) + _ORDINAL(version)
         self._batches.put(FACTS, run_id, rows)
         return version
@@ -200,6 +208,21 @@ class Tables:
         )
         return dict(_rows(answer))
 
+    # -- changes ----------------------------------------------------------------------------------
+
+    def put_change(self, change_id: str, value: str) -> None:
+        """Tell the other hubs of a change."""
+        rows = _text("") + _text(change_id) + _text(value) + _ORDINAL(self._version())
+        self._batches.put(CHANGES, "", rows)
+
+    def changes(self, *, since: int) -> list[Change]:
+        """The changes that hubs have told since a version, in order."""
+        answer = self._ask(
+            f"SELECT id, any(value), min(version) AS first FROM {self._name(CHANGES)}"
+            f" WHERE run = '' AND version >= {since} GROUP BY id ORDER BY first FORMAT JSONEachRow"
+        )
+        return [Change(one, value, int(version)) for one, value, version in _rows(answer)]
+
     # -- all of a run -----------------------------------------------------------------------------
 
     def erase(self, run_id: str) -> None:
@@ -212,11 +235,38 @@ class Tables:
                 )
             self._wait_for_deletions(server)
 
-    def reindex(self) -> None:
-        """Make the derived tables again from the lines."""
+    def reindex(self) -> list[str]:
+        """Make the derived tables again from the lines; a sentence for each part with a gap."""
+        faults: list[str] = []
         for server in self._each_server():
             lines, parts = stored(LINES, self.address), stored(PARTS, self.address)
+            answer = server.query(
+                f"SELECT run, part, lines, found, num FROM (SELECT run, part, max(lines) AS lines"
+                f" FROM {parts} GROUP BY run, part) ANY RIGHT JOIN (SELECT run, part,"
+                f" max(ordinal) + 1 AS found, uniqExact(ordinal) AS num FROM {lines}"
+                f" GROUP BY run, part) USING run, part"
+                " WHERE lines != found OR found != num FORMAT JSONEachRow"
+            )
+            for row in map(msgspec.json.decode, answer.splitlines()):
+                run_id, part = literal(row["run"]), literal(row["part"])
+                known, found, num = (int(row[key]) for key in ("lines", "found", "num"))
+                if num != found:
+                    faults.append(
+                        f"{row['part']} of the run {row['run']} has {num:,} of {found:,} lines."
+                    )
+                if known > found:
+                    server.query(
+                        f"ALTER TABLE {parts} DELETE WHERE run = {run_id} AND part = {part}"
+                    )
+                    self._wait_for_deletions(server)
             server.query(f"INSERT INTO {parts} {counted_parts(lines)}")
+        return faults
+
+    def _version(self) -> int:
+        """A number that is higher than all before it in this process: the time, if possible."""
+        with self._lock:
+            self._last_version = max(time.time_ns() // 1000, self._last_version + 1)
+            return self._last_version
 
     # -- statements -------------------------------------------------------------------------------
 

@@ -1,0 +1,141 @@
+"""The ledger of hubs over one cluster: each has the file, and all exchange what changed.
+
+A change is a statement about the ledger's tables. It is kept in the same transaction, until the hub
+has stored it in the cluster; changes of others are applied once, in the order of their times.
+Who can write to the cluster's tables can make tokens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from epochal.atomic_file import replaced_file
+from epochal.hub.ledger import FOLDER, Ledger
+from epochal.hub.links import KEY_BYTES, LINKS_KEY
+from epochal.store.clickhouse.tables import Change, Tables
+
+_MARK = "shared"
+_LINKS = "links"
+_SCHEMA = """
+create table if not exists unsent (id text primary key, change text not null);
+create table if not exists applied (id text primary key);
+create table if not exists kept (name text primary key, value text not null);
+"""
+_SHARED = ("tokens", "runs", "removed", "audit")
+_VERBS = ("insert ", "update ", "delete ")
+# So far back is read again: clocks of hubs differ, and inserts take their time.
+_SLACK = 600 * 1_000_000
+
+
+class SharedLedger(Ledger):
+    """A ledger whose changes other hubs see within about a second."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._links = root / FOLDER / LINKS_KEY
+        self._db.executescript(_SCHEMA)
+        self._seen = 0
+        self._mark = root / FOLDER / _MARK
+        if not self._mark.exists():
+            self._share_all()
+            self._mark.touch()
+
+    def exchange(self, tables: Tables) -> None:
+        """Store the changes that were made here, and apply those of others.
+
+        Raises ``ClickHouseError``; the next call goes on there.
+        """
+        self._send(tables)
+        for change in tables.changes(since=max(0, self._seen - _SLACK)):
+            self._apply(change)
+            self._seen = max(self._seen, change.version)
+        self._exchange_key(tables)
+
+    def leave(self) -> None:
+        """Be the ledger of one hub from now on."""
+        self._mark.unlink(missing_ok=True)
+
+    def _change(self, statement: str, *values: Any) -> int:
+        with self._lock, self._transaction():
+            num_rows = self._db.execute(statement, values).rowcount
+            if num_rows:
+                self._keep(statement, values)
+            return num_rows
+
+    def _share_all(self) -> None:
+        """Tell the others of everything that is here: this was the ledger of one hub before."""
+        for table in _SHARED:
+            for row in list(self._rows(f"select * from {table}")):
+                places = ",".join("?" * len(row))
+                with self._lock:
+                    self._keep(f"insert or ignore into {table} values ({places})", row)
+
+    def _keep(self, statement: str, values: Sequence[Any]) -> None:
+        """Keep a change until it is sent."""
+        kinds = [isinstance(one, bytes) for one in values]
+        sent = [one.hex() if isinstance(one, bytes) else one for one in values]
+        change = json.dumps([statement, sent, kinds])
+        self._db.execute("insert into unsent values (?,?)", (secrets.token_hex(16), change))
+
+    def _send(self, tables: Tables) -> None:
+        for change_id, change in list(self._rows("select id, change from unsent order by rowid")):
+            tables.put_change(change_id, change)
+            with self._lock, self._transaction():
+                self._db.execute("insert or ignore into applied values (?)", (change_id,))
+                self._db.execute("delete from unsent where id=?", (change_id,))
+
+    def _apply(self, change: Change) -> None:
+        statement, sent, kinds = json.loads(change.value)
+        if not statement.startswith(_VERBS):
+            return
+        values = [
+            bytes.fromhex(one) if is_hex else one for one, is_hex in zip(sent, kinds, strict=True)
+        ]
+        with self._lock, self._transaction():
+            new = self._db.execute("insert or ignore into applied values (?)", (change.id,))
+            if new.rowcount:
+                # A token of the same name was made on two hubs at once: the first one stays.
+                with contextlib.suppress(sqlite3.IntegrityError):
+                    self._db.execute(statement, values)
+
+    def _exchange_key(self, tables: Tables) -> None:
+        """Have one key of links on all hubs: the one that was made last."""
+        kept = next((str(value) for (value,) in self._rows(_KEPT, _LINKS)), None)
+        here = self._links.read_bytes().hex() if self._links.is_file() else None
+        stored = next((one.value for one in tables.facts("") if one.key == _LINKS), None)
+        # A hub that joins takes the key of the others.
+        is_new = stored is None if kept is None else here not in (kept, None)
+        if is_new:
+            stored = here or secrets.token_hex(KEY_BYTES)
+            tables.put_fact("", _LINKS, stored)
+        if stored is not None and stored != here:
+            with replaced_file(self._links, durable=True) as temporary:
+                temporary.touch(0o600)
+                temporary.write_bytes(bytes.fromhex(stored))
+        if stored is not None and stored != kept:
+            with self._lock:
+                self._db.execute("insert or replace into kept values (?,?)", (_LINKS, stored))
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("begin immediate")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("rollback")
+            raise
+        self._db.execute("commit")
+
+
+_KEPT = "select value from kept where name=?"
+
+
+def open_ledger(root: Path) -> Ledger:
+    """The ledger of a hub's folder; changes of a shared one reach the other hubs through it."""
+    return SharedLedger(root) if (root / FOLDER / _MARK).exists() else Ledger(root)
