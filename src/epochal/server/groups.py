@@ -1,12 +1,11 @@
 """``/api/groups``, ``/api/group_curves`` and ``/api/importance``: numbers of many runs at once.
 
 The numbers are those of ``epochal.store.groups``, ``difference`` and ``importance``. Runs are read
-one by one, so that a slow one delays no other request, and put together afterwards.
+some at a time, so that a slow one delays no other request, and put together afterwards.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -146,10 +145,11 @@ async def _read_values(
 async def _read(request: Request, query: Callable[[RunView], T]) -> list[tuple[Member, T]]:
     """Each requested run with its row and the result of a query; without those that are hidden."""
     run_ids, text = RUNS(request), QUERY(request)
-    reader = server_state(request).reader
+    state = server_state(request)
+    reader = state.reader
 
     def chosen() -> list[str]:
-        reader.catalog.refresh()
+        reader.catalog.refresh_list(is_followed=state.broadcaster.num_streams > 0)
         return [run.id for run in reader.catalog.runs(text or None)]
 
     ids = list(run_ids) if run_ids and not text else await reader.query(chosen)
@@ -177,15 +177,8 @@ async def read_runs(
         member = member_of(run)
         return None if member is None else (member, query(run))
 
-    async def one(run_id: str) -> tuple[Member, T] | None:
-        try:
-            return await reader.query_run(run_id, read_one)
-        except UsageError:
-            raise
-        except EpochalError:  # gone or unreadable: the others are fine
-            return None
-
-    return [each for each in await asyncio.gather(*map(one, ids)) if each is not None]
+    found = await reader.query_runs(ids, read_one)
+    return [one for one in found if one is not None and not isinstance(one, EpochalError)]
 
 
 def _largest(groups: Sequence[Group]) -> list[Group]:

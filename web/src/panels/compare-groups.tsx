@@ -2,11 +2,11 @@
 
 import type { JSX } from "preact";
 
-import { formatNumber, formatWhole } from "../chart/index.ts";
+import { formatNumber } from "../chart/index.ts";
 import { csvField } from "../chart/line/exports.ts";
 import { groupName } from "../state/group-keys.ts";
 import type { Page } from "../state/page.ts";
-import { groupKeys, sweepRuns, useSweep } from "../state/sweep.ts";
+import { groupKeys, readingText, sweepRuns, useSweep } from "../state/sweep.ts";
 import { download } from "../ui/download.ts";
 import { Empty } from "../ui/empty.tsx";
 import { Menu } from "../ui/menu.tsx";
@@ -60,7 +60,7 @@ interface GroupsProps {
 function Groups({ page, answer, problem, isWaiting, metric }: GroupsProps): JSX.Element {
   const table = answer?.tables[0];
   if (problem !== null) return <p class="metric-problem" role="status">{problem}</p>;
-  if (answer === null) return <p class="groups-waiting" role="status">Reading {formatWhole(page.runs.numFitting.value)} runs …</p>;
+  if (answer === null) return <p class="groups-waiting" role="status">{readingText(page)}</p>;
   if (table === undefined) return <Empty title="No values">{isWaiting ? "Reading …" : `None of these ${answer.runs} runs has ${metric}.`}</Empty>;
   const known = page.metrics.value.find(({ name }) => name === table.metric) ?? { name: table.metric, axis: "step" as const, unit: null };
   const isDrawn = page.view.spread.value !== "none";

@@ -2,10 +2,10 @@
 
 import type { JSX } from "preact";
 
-import { createHeatmap, formatNumber, formatWhole } from "../chart/index.ts";
+import { createHeatmap, formatNumber } from "../chart/index.ts";
 import type { HeatmapOptions } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
-import { sweepRuns, useSweep } from "../state/sweep.ts";
+import { readingText, sweepRuns, useSweep } from "../state/sweep.ts";
 import { Mount } from "../ui/mount.tsx";
 import type { ImportanceLevel, ImportancePair, ImportanceRow, ImportanceTable } from "../wire.ts";
 import { MetricSelect, useMetric } from "./compare-groups.tsx";
@@ -34,7 +34,7 @@ export function ImportanceView({ page }: { readonly page: Page }): JSX.Element {
         {answer?.has_forest && <label class="check"><input type="checkbox" checked={forest.value === "1"} onChange={(event) => (forest.value = event.currentTarget.checked ? "1" : "")} />Random forest</label>}
       </div>
       {problem !== null && <p class="metric-problem" role="status">{problem}</p>}
-      {answer === null ? problem === null && <p class="groups-waiting" role="status">Reading {formatWhole(page.runs.numFitting.value)} runs …</p> : <Ranking page={page} found={answer} isWaiting={isWaiting} onPair={(keys) => (pair.value = keys.join(","))} />}
+      {answer === null ? problem === null && <p class="groups-waiting" role="status">{readingText(page)}</p> : <Ranking page={page} found={answer} isWaiting={isWaiting} onPair={(keys) => (pair.value = keys.join(","))} />}
     </>
   );
 }

@@ -7,7 +7,7 @@ import { brushesText, createParallel, createScatter, formatWhole, rankCorrelatio
 import type { Brush, Chart, ParallelOptions, ScatterOptions } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
 import { MOST_SHOWN } from "../state/runs.ts";
-import { sweepRuns, useSweep } from "../state/sweep.ts";
+import { readingText, sweepRuns, useSweep } from "../state/sweep.ts";
 import { download } from "../ui/download.ts";
 import { Empty } from "../ui/empty.tsx";
 import { Menu } from "../ui/menu.tsx";
@@ -84,7 +84,7 @@ export function ParallelView({ page, rows, kept, columns, subject, statistic, br
     if (box.current !== null) box.current.scrollLeft = box.current.scrollWidth;
   }, [axes.length]);
   if (axes.length < 2) {
-    return subject.isWaiting ? <p class="groups-waiting" role="status">Reading {formatWhole(page.runs.numFitting.value)} runs …</p>
+    return subject.isWaiting ? <p class="groups-waiting" role="status">{readingText(page)}</p>
       : <Empty title="No differences between these runs">Choose config keys and metrics that differ under Columns.</Empty>;
   }
   const setBrushes = (next: Brushes): void => {
@@ -178,7 +178,7 @@ export function ScatterView({ page, rows, groups, x, y, color, subject, isRanked
     view.text(key).value = id;
   };
   if (x === null || y === null) {
-    return subject.isWaiting ? <p class="groups-waiting" role="status">Reading {formatWhole(runs.numFitting.value)} runs …</p>
+    return subject.isWaiting ? <p class="groups-waiting" role="status">{readingText(page)}</p>
       : <Empty title="No numbers to compare">These runs have no config values that differ and no metrics.</Empty>;
   }
   const row = isRanked ? rankOf(subject.ranking, x) : undefined;

@@ -38,6 +38,8 @@ export interface Missing {
 export interface Runs {
   /** False until the first answer. */
   readonly isLoaded: ReadonlySignal<boolean>;
+  /** Whether all rows of the first load have come, or as many as this page holds. */
+  readonly isComplete: ReadonlySignal<boolean>;
   /** Why there is no list. */
   readonly problem: ReadonlySignal<string | null>;
   /** Every run, or those that this page has rows of where there are thousands. */
@@ -128,6 +130,7 @@ async function matchingIds(source: Source, query: string): Promise<ReadonlySet<s
 export function createRuns(source: Source, view: View): Runs {
   const rows = signal<ReadonlyMap<string, RunRow>>(new Map());
   const isLoaded = signal(false);
+  const isComplete = signal(false);
   const problem = signal<string | null>(null);
   /** Whether this page has every run; otherwise `pages` has the list. */
   const isWhole = signal(true);
@@ -172,6 +175,7 @@ export function createRuns(source: Source, view: View): Runs {
       problem.value = error instanceof Error ? error.message : String(error);
     }
     isLoaded.value = true;
+    isComplete.value = true;
     if (isPending) reloadSoon();
   };
   const reloadSoon = (): void => {
@@ -372,7 +376,7 @@ export function createRuns(source: Source, view: View): Runs {
   void load();
 
   return {
-    isLoaded, problem, all, projects, fitting, numFitting, numHidden, isSettled, filterProblem, missing, groupKeys, groups, configKeys, shown, shownIds, drawn, focus, listQuery, lineAt, forget, columnQuery,
+    isLoaded, isComplete, problem, all, projects, fitting, numFitting, numHidden, isSettled, filterProblem, missing, groupKeys, groups, configKeys, shown, shownIds, drawn, focus, listQuery, lineAt, forget, columnQuery,
     bigList: computed(() => (request.value.isOn ? { query: request.value.query, order: request.value.order } : null)),
     numAll: computed(() => (isWhole.value ? all.value.length : numStored.value)),
     numShared: computed(() => sharedStart(fitting.value.map(({ name }) => name))),

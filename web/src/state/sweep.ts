@@ -2,6 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 
+import { formatWhole } from "../chart/index.ts";
 import type { SweepRuns, SweepSource } from "../source/source.ts";
 import type { Page } from "./page.ts";
 import { isEnded } from "./runs.ts";
@@ -21,6 +22,11 @@ const SETTLE_MS = 150;
 export function sweepRuns({ runs }: Page): SweepRuns {
   const query = runs.listQuery();
   return query === "" ? {} : { query };
+}
+
+/** What stands where the server still reads the runs of the list. */
+export function readingText({ runs }: Page): string {
+  return runs.isComplete.value ? `Reading ${formatWhole(runs.numFitting.value)} runs …` : "Reading runs …";
 }
 
 /** Keys of `lr,model`, or of `-seed`: everything that differs but those. */

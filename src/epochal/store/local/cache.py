@@ -36,8 +36,9 @@ from epochal.store.local.sealed import OpenSegments
 
 SERIES_BYTES = 512 * 1024 * 1024
 JOURNAL_BYTES = 512 * 1024 * 1024
-# A list of ten thousand small runs reads each of them once; they need not all stay in memory.
-JOURNAL_RUNS = 256
+# A list of ten thousand small runs reads each of them once; they need not all stay in memory. But
+# the charts of a sweep go through the same thousand runs one after the other.
+JOURNAL_RUNS = 2048
 # Runs that are being written free nothing: so many are tried before it is left for later.
 _ASKED_TO_LET_GO = 8
 

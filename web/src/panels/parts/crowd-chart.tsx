@@ -6,7 +6,7 @@ import { useMemo } from "preact/hooks";
 import { createLineChart, formatWhole, smoothingText } from "../../chart/index.ts";
 import type { LineOptions, Series } from "../../chart/index.ts";
 import { useSeriesQueries } from "../../state/queries.ts";
-import { sweepRuns, useSweep } from "../../state/sweep.ts";
+import { readingText, sweepRuns, useSweep } from "../../state/sweep.ts";
 import { Mount } from "../../ui/mount.tsx";
 import type { GroupCurves } from "../../wire.ts";
 import { axisOptions, OUTLIERS, requestedX, show, smoothingOf, useSettled, widened } from "./metric-chart.tsx";
@@ -51,7 +51,7 @@ export function CrowdChart(props: MetricChartProps): JSX.Element {
   return (
     <div class="metric-chart" aria-busy={isWaiting && whole === null} style={{ height: typeof height === "number" ? `${height}px` : height }}>
       {whole === null
-        ? isWaiting && <p class="metric-waiting" role="status">Reading {formatWhole(runs.numFitting.value)} runs …</p>
+        ? isWaiting && <p class="metric-waiting" role="status">{readingText(page)}</p>
         : (
           <Mount height="100%" create={(root) => {
             const chart = createLineChart(root, options);

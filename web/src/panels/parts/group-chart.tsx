@@ -3,14 +3,14 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 
-import { createLineChart, formatWhole, smoothingText } from "../../chart/index.ts";
+import { createLineChart, smoothingText } from "../../chart/index.ts";
 import type { LineOptions, Mark, Series } from "../../chart/index.ts";
 import { csvField } from "../../chart/line/exports.ts";
 import { nearestIndex } from "../../chart/series.ts";
 import type { CurvesRequest } from "../../source/source.ts";
 import type { Page } from "../../state/page.ts";
 import { useSeriesQueries } from "../../state/queries.ts";
-import { groupKeys, sweepRuns, useSweep } from "../../state/sweep.ts";
+import { groupKeys, readingText, sweepRuns, useSweep } from "../../state/sweep.ts";
 import type { Centre, SpreadChoice } from "../../state/view.ts";
 import { Mount } from "../../ui/mount.tsx";
 import type { GroupCurve, GroupCurves } from "../../wire.ts";
@@ -60,7 +60,7 @@ export function GroupChart(props: MetricChartProps): JSX.Element {
   return (
     <div class="metric-chart" aria-busy={isWaiting && whole === null} style={{ height: typeof height === "number" ? `${height}px` : height }}>
       {whole === null
-        ? isWaiting && <p class="metric-waiting" role="status">Reading {formatWhole(runs.numFitting.value)} runs …</p>
+        ? isWaiting && <p class="metric-waiting" role="status">{readingText(page)}</p>
         : (
           <Mount height="100%" create={(root) => {
             const chart = createLineChart(root, options);
