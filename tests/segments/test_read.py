@@ -68,8 +68,8 @@ def test_histograms_and_texts_are_found_by_name(tmp_path: Path) -> None:
     histogram = {"log": "histogram", "t": 1.5, "step": 1, "name": "w", "counts": [1, 2, 3]}
     text = {"log": "text", "t": 1.5, "step": 1, "name": "sample", "text": "héllo"}
     segment = sealed(tmp_path, histogram, {**histogram, "name": "v"}, text)
-    assert segment.histograms("w") == [(1, histogram)]
-    assert segment.texts() == [(3, text)]
+    assert list(segment.entries("histogram", name="w")) == [(1, histogram)]
+    assert list(segment.entries("text")) == [(3, text)]
     assert segment.kinds() == {"histogram": 2, "text": 1, "run": 1, "finish": 1}
 
 
@@ -77,7 +77,6 @@ def test_what_a_segment_says_of_itself(tmp_path: Path) -> None:
     segment = sealed(tmp_path, metrics(5, a=1), metrics(-2, a=1))
     assert segment.header == HEADER
     assert segment.num_records == 4
-    assert segment.step_range == (-2, 5)
 
 
 def test_records_can_be_read_from_an_ordinal_on(tmp_path: Path) -> None:

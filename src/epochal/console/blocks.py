@@ -156,11 +156,11 @@ def gpu_model_block(
     return "\n".join(lines)
 
 
-def options_block(options: Mapping[str, object], *, title: str = "Options") -> str:
+def options_block(options: Mapping[str, object]) -> str:
     """A table of hyperparameters; nested mappings are named with dots."""
     rows = [(printable(name), _value(value)) for name, value in _flat(options, "")]
     width = max((len(name) for name, _ in rows), default=0)
-    return "\n".join([f"[{title}]", *(f"  {name:<{width}} : {value}" for name, value in rows)])
+    return "\n".join(["[Options]", *(f"  {name:<{width}} : {value}" for name, value in rows)])
 
 
 def allocator_block(segments: Iterable[Segment], *, title: str = "Allocator") -> str:

@@ -120,7 +120,7 @@ def draw(runs: Sequence[RunView]) -> list[Shape]:
     return shapes + list(_legend(courses))
 
 
-def centred_mean(values: Values, over: int = MEAN_OVER) -> Values:
+def centred_mean(values: Values) -> Values:
     """The mean of each value and its neighbours, fewer at the ends; nan and infinities left out."""
     if not values.size:
         return values
@@ -128,7 +128,7 @@ def centred_mean(values: Values, over: int = MEAN_OVER) -> Values:
     sums = np.concatenate([[0.0], np.cumsum(np.where(known, values, 0.0))])
     counts = np.concatenate([[0], np.cumsum(known)])
     places = np.arange(values.size)
-    reach = over // 2
+    reach = MEAN_OVER // 2
     low, high = np.maximum(places - reach, 0), np.minimum(places + reach + 1, values.size)
     number = counts[high] - counts[low]
     total: Values = sums[high] - sums[low]

@@ -62,7 +62,7 @@ class TextFile:
         self.problems.say_damage(place, what, once=True)
 
 
-def identity_of(path: Path, kind: str, *, key: str = "", created: float | None = None) -> Identity:
+def identity_of(path: Path, kind: str, *, key: str = "") -> Identity:
     """A run named after its file, or after the file's folder when the file has a name of no use."""
     own, folder = path.stem, path.parent
     if own.lower() in _GENERIC and folder.name:
@@ -71,7 +71,6 @@ def identity_of(path: Path, kind: str, *, key: str = "", created: float | None =
         id=stable_id(kind, path, key),
         name=key or own,
         project=folder.name or "imported",
-        created=created,
         facts={"source": str(path)},
     )
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -37,14 +36,6 @@ _SAMPLE = 4096
 _FEW = 256
 # Where a value repeats this often, a dictionary is smaller than the values' bytes.
 _REPEATS = 16
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnPiece:
-    """The values of one path in some records; all of one letter."""
-
-    code: str
-    values: Sequence[Any]
 
 
 def name_columns(paths: Iterable[Path]) -> dict[Path, str]:

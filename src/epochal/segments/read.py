@@ -106,12 +106,6 @@ class Segment:
         return self._contents.journal_bytes
 
     @property
-    def step_range(self) -> tuple[int, int] | None:
-        """The lowest and the highest step of any record; None where no record has one."""
-        first, last = self._contents.first_step, self._contents.last_step
-        return None if first is None or last is None else (first, last)
-
-    @property
     def header(self) -> Record | None:
         """The first record, when it is the one that opens a part."""
         if "run" not in self._contents.kinds:
@@ -159,12 +153,9 @@ class Segment:
         """How many records there are of each kind."""
         return dict(self._contents.kinds)
 
-    def names(self, axis: Axis | None = None) -> tuple[str, ...]:
-        """The scalar series, on one axis or on any, in order of first appearance."""
-        if axis is None:
-            return tuple(self._by_name)
-        found = (s.name for s in self._contents.series if s.axis == axis)
-        return tuple(dict.fromkeys(found))
+    def names(self) -> tuple[str, ...]:
+        """The scalar series, in order of first appearance."""
+        return tuple(self._by_name)
 
     def axes(self, name: str) -> tuple[Axis, ...]:
         """The axes a series has points on."""
@@ -404,14 +395,6 @@ class Segment:
         for ordinal, record in self._rebuilder(table).records(rows):
             if name is None or record.get("name") == name:
                 yield ordinal, record
-
-    def histograms(self, name: str | None = None) -> list[tuple[int, Record]]:
-        """The histograms, of one name or of all, each with its ordinal."""
-        return list(self.entries("histogram", name=name))
-
-    def texts(self, name: str | None = None) -> list[tuple[int, Record]]:
-        """The texts, of one name or of all, each with its ordinal."""
-        return list(self.entries("text", name=name))
 
     def damage(self) -> list[tuple[int, bytes]]:
         """What no reader hands out: the bytes, and the ordinal of the record they stand before."""

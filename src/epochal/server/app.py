@@ -46,13 +46,9 @@ def create_app(
     access: Access | None = None,
     exports: Mapping[str, ExportFormat] | None = None,
     folders: str = "",
-    more_routes: Sequence[BaseRoute] = (),
 ) -> App:
-    """Create a server over a store; ``/healthz`` returns ``folders`` to identify it.
-
-    ``more_routes`` are those of the layer above, such as a hub's.
-    """
-    inner = create_inner_app(open_store, exports=exports, folders=folders, more_routes=more_routes)
+    """Create a server over a store; ``/healthz`` returns ``folders`` to identify it."""
+    inner = create_inner_app(open_store, exports=exports, folders=folders)
     return with_access(inner, access or Access())
 
 
@@ -70,7 +66,10 @@ def create_inner_app(
     more_routes: Sequence[BaseRoute] = (),
     controls: Controls | None = None,
 ) -> App:
-    """The same without access control: only an application that has it may hand requests over."""
+    """The same without access control: only an application that has it may hand requests over.
+
+    ``more_routes`` are those of the layer above, such as a hub's.
+    """
     reader = Reader(open_store())
     page = load_page()
     guard = server_guard()

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from epochal.errors import UsageError
 
 MAX_CHARACTERS = 4096
+_MAX_RANKS = 1024
 T = TypeVar("T")
 Word = TypeVar("Word", bound=str)
 
@@ -116,9 +117,9 @@ def bool_param(name: str, *, default: bool = False, note: str = "") -> Param[boo
     return Param(name, parse, "boolean", note)
 
 
-def ranks_param(*, most: int = 1024) -> Param[tuple[int, ...] | None]:
+def ranks_param() -> Param[tuple[int, ...] | None]:
     """The ranks, 0 where none is given; None for ``all``."""
-    texts = _texts_parser("rank", most)
+    texts = _texts_parser("rank", _MAX_RANKS)
 
     def parse(query: QueryParams) -> tuple[int, ...] | None:
         given = texts(query)

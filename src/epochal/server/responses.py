@@ -28,7 +28,7 @@ _MIN_GZIP_BYTES = 1024
 _LARGE = 256 * 1024
 
 
-async def json_response(request: Request, value: Any, *, status: int = 200) -> Response:
+async def json_response(request: Request, value: Any) -> Response:
     """A JSON body; nan and infinities become null."""
     body = msgspec.json.encode(value)
     if len(body) > MAX_JSON_BYTES:
@@ -36,7 +36,7 @@ async def json_response(request: Request, value: Any, *, status: int = 200) -> R
             f"the response would have more than {MAX_JSON_BYTES} bytes: request less at once."
         )
         return error_response(413, sentence)
-    return await body_response(request, body, media_type="application/json", status=status)
+    return await body_response(request, body, media_type="application/json")
 
 
 async def run_response(request: Request, query: Callable[[RunView], Any]) -> Response:
@@ -56,7 +56,6 @@ async def body_response(
     *,
     media_type: str,
     tag: str | None = None,
-    status: int = 200,
     headers: dict[str, str] | None = None,
 ) -> Response:
     """A body with an entity tag, by default its hash; 304 where the client has this version."""
@@ -73,7 +72,7 @@ async def body_response(
         if len(compressed) < 0.9 * len(body):
             body = compressed
             sent_headers["content-encoding"] = "gzip"
-    return Response(body, status_code=status, media_type=media_type, headers=sent_headers)
+    return Response(body, media_type=media_type, headers=sent_headers)
 
 
 def etag_of(*parts: bytes) -> str:

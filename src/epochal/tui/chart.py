@@ -205,7 +205,7 @@ def extent_of(curves: Sequence[Curve], kind: X) -> Extent | None:
     return Extent(kind, low, max(float(x[-1]) for x in filled))
 
 
-def place_text(at: float, kind: X, *, origin: float = 0.0) -> str:
+def place_text(at: float, kind: X) -> str:
     """A place on the x axis in words: a step, an epoch, tokens, a time of day, a duration."""
     if kind == "wall":
         try:
@@ -213,7 +213,7 @@ def place_text(at: float, kind: X, *, origin: float = 0.0) -> str:
         except (OverflowError, ValueError, OSError):
             return "?"
     if kind == "relative":
-        return format_duration(at - origin)
+        return format_duration(at)
     return f"{at:,.0f}" if abs(at) >= 1000 or at == int(at) else f"{at:.2f}"
 
 

@@ -32,6 +32,6 @@ THEME = Theme(
 )
 
 
-def console_for(stream: TextIO, *, columns: int | None = None) -> Console:
+def console_for(stream: TextIO) -> Console:
     """A console that prints styled text; it follows NO_COLOR, FORCE_COLOR and TERM."""
-    return Console(file=stream, theme=THEME, width=columns, highlight=False, markup=False)
+    return Console(file=stream, theme=THEME, highlight=False, markup=False)
