@@ -4,8 +4,9 @@ The fast path of ``Run.log`` never comes here: Python floats and ints go straigh
 Numpy scalars, 0-d arrays and torch tensors arrive through :func:`plain_number`; nothing is imported
 to tell them apart, they are recognised by what they can do.
 
-A record may hold tensors on an accelerator until their values have arrived. :func:`device_values`
-finds them in a record, and :func:`open_device_reader` gives what copies them without waiting.
+The seam for tensors on an accelerator: with ``wait=False`` they are left where they are, so that a
+record may hold them until their values have arrived. :func:`device_values` finds them in a record,
+and :func:`open_device_reader` gives what copies them without waiting.
 """
 
 from __future__ import annotations
@@ -125,8 +126,11 @@ def _held(
     return [*found, *inner]
 
 
-def plain_number(value: Any, *, name: str) -> Number:
-    """Give a Python, numpy or 0-d torch number back as a plain one, or say why it cannot be."""
+def plain_number(value: Any, *, name: str, wait: bool = True) -> Number:
+    """Give a Python, numpy or 0-d torch number back as a plain one, or say why it cannot be.
+
+    ``wait=False`` leaves a tensor on an accelerator as it is.
+    """
     kind = type(value)
     if kind is float or kind is bool:
         return value  # type: ignore[no-any-return]
@@ -139,6 +143,10 @@ def plain_number(value: Any, *, name: str) -> Number:
         raise ValueTypeError(
             f"metric {name!r} holds {size} values: log one number, or use log_histogram for many."
         )
+    if not wait and is_device_tensor(value) and not value.is_complex():
+        return value.reshape(())  # type: ignore[no-any-return]
+    if not wait and is_jax_array(value) and value.dtype.kind != "c" and not value.is_ready():
+        return value  # type: ignore[no-any-return]
     for read in ("item", "__float__"):
         reader = getattr(value, read, None)
         if reader is None:

@@ -12,7 +12,7 @@ import pytest
 import epochal
 from epochal.hub.inbox import Inbox
 from epochal.journal.layout import RunFolder
-from epochal.shipping.aside import AsideShipper
+from epochal.shipping.node import NodeShipper
 from epochal.shipping.worker import ship_now
 from tests.hub.hub_process import HubProcess
 from tests.hub.test_shipping import wait_until
@@ -93,7 +93,7 @@ def test_parts_go_to_the_attempt_that_rank_0_is_in(hub: HubProcess, tmp_path: Pa
     (aside.journal / "rank-0001.0001.0000.jsonl").write_text(
         header + '{"log":"metrics","step":1,"m":{"loss":7.0}}\n'
     )
-    shipper = AsideShipper(aside, hub.client())
+    shipper = NodeShipper(aside, hub.client())
     while not shipper.ship():
         pass
     assert (hub.root / "p" / "r" / "journal" / "rank-0001.0002.0000.jsonl").is_file()

@@ -61,7 +61,7 @@ def _ship_aside(recorder: Recorder, settings: Settings) -> None:
     try:
         _Companion(
             [
-                *(sys.executable, "-W", "ignore", "-m", "epochal.shipping.aside"),
+                *(sys.executable, "-W", "ignore", "-m", "epochal.shipping.node"),
                 *(str(recorder.folder.path), "--parent", str(os.getpid())),
                 *("--grace", repr(float(settings.grace_s))),
             ],

@@ -25,7 +25,7 @@ _ALLOWANCE_S = 0.1
 _MOST_STRIDE = 1024
 
 
-class Carried:
+class BatchWithFacts:
     """A batch with what was read of it."""
 
     __slots__ = ("batch", "facts")
@@ -33,10 +33,10 @@ class Carried:
     def __init__(self, batch: Any, facts: BatchFacts | None) -> None:
         self.batch, self.facts = batch, facts
 
-    def pin_memory(self, device: str | None = None) -> Carried:
+    def pin_memory(self, device: str | None = None) -> BatchWithFacts:
         """Pin the batch, as the loader would have done."""
         pin: Callable[..., Any] = pin_memory
-        return Carried(pin(self.batch, device), self.facts)
+        return BatchWithFacts(pin(self.batch, device), self.facts)
 
 
 class BatchReader:
@@ -99,7 +99,7 @@ class WatchedCollate:
         self._is_stacked = is_batched and collate is default_collate
         self._reader = reader
 
-    def __call__(self, samples: Any) -> Carried:
+    def __call__(self, samples: Any) -> BatchWithFacts:
         """Collate as the loader's own function does, then read the batch."""
         batch = self._collate(samples)
         is_list = self._is_batched and isinstance(samples, (list, tuple))
@@ -109,4 +109,4 @@ class WatchedCollate:
         if facts is not None:
             worker = get_worker_info()
             facts.worker = None if worker is None else worker.id
-        return Carried(batch, facts)
+        return BatchWithFacts(batch, facts)

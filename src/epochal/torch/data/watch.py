@@ -25,8 +25,8 @@ from epochal.guard import attempt
 from epochal.journal.line import encode, now
 from epochal.records import Record
 from epochal.torch.data.batch_facts import BatchFacts
-from epochal.torch.data.collate import BatchReader, Carried, WatchedCollate
-from epochal.torch.data.earlier import earlier_fields
+from epochal.torch.data.collate import BatchReader, BatchWithFacts, WatchedCollate
+from epochal.torch.data.previous_attempt import previous_attempt_fields
 from epochal.torch.data.window import MOST_IDENTITIES, Order, Sampled, Window
 
 L = TypeVar("L")
@@ -74,7 +74,7 @@ class LoaderWatch:
         self._first_step = run.step
         self._bytes, self._filled_at = _MOST_BYTES, time.monotonic()
         self._interval_s, self._written_at = _FIRST_S, time.monotonic()
-        self._earlier: Record = attempt(earlier_fields, run, name)[0] or {}
+        self._earlier: Record = attempt(previous_attempt_fields, run, name)[0] or {}
         self._skipped = 0
         self._has_said_device = False
         run.on_finish(self.end)
@@ -221,7 +221,7 @@ def _whole_numbers(index: Any) -> np.ndarray[Any, Any] | None:
 # -- loaders of torch -----------------------------------------------------------------------------
 
 
-class _NotedSampler:
+class _RecordingSampler:
     """An index sampler that keeps what it gives until its batch arrives."""
 
     def __init__(self, sampler: Any, base: Any) -> None:
@@ -259,7 +259,7 @@ def _watch_loader(loader: DataLoader[Any], watch: LoaderWatch, base: Any) -> Non
         and getattr(loader, "in_order", True)
         and not hasattr(loader, "state_dict")
     )
-    making: list[_NotedSampler] = []  # the sampler of the iterator that is being made
+    making: list[_RecordingSampler] = []  # the sampler of the iterator that is being made
 
     class Watched(kind):  # type: ignore[misc]
         @property
@@ -270,7 +270,7 @@ def _watch_loader(loader: DataLoader[Any], watch: LoaderWatch, base: Any) -> Non
             if watch.is_over:
                 return super()._get_iterator()
             collate = self.collate_fn
-            noted = _NotedSampler(super()._index_sampler, base) if has_indices else None
+            noted = _RecordingSampler(super()._index_sampler, base) if has_indices else None
             if noted is not None:
                 making.append(noted)
             # Past DataLoader.__setattr__, which other libraries replace.
@@ -298,7 +298,7 @@ def _watch_loader(loader: DataLoader[Any], watch: LoaderWatch, base: Any) -> Non
     loader.__class__ = Watched
 
 
-def _watch_iterator(iterator: Any, watch: LoaderWatch, noted: _NotedSampler | None) -> None:
+def _watch_iterator(iterator: Any, watch: LoaderWatch, noted: _RecordingSampler | None) -> None:
     kind: Any = type(iterator)
     epoch = watch.begin()
     given = noted.given if noted is not None else deque()
@@ -311,7 +311,7 @@ def _watch_iterator(iterator: Any, watch: LoaderWatch, noted: _NotedSampler | No
                 epoch.end(is_complete=True)
                 raise
             index = given.popleft() if given else None
-            if not isinstance(data, Carried):
+            if not isinstance(data, BatchWithFacts):
                 return data
             epoch.take(data.facts, index)
             return data.batch

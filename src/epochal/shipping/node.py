@@ -1,7 +1,7 @@
 """Ships the ranks of a node that shares no disk with rank 0 into the run of rank 0 on the hub.
 
 Such ranks write into ``.launch/<launch id>``, and know no run. Rank 0 of the same launch ships its
-run, so the hub knows which one it is. ``python -m epochal.shipping.aside FOLDER`` runs beside the
+run, so the hub knows which one it is. ``python -m epochal.shipping.node FOLDER`` runs beside the
 first rank of the node, and ends when everything is sent, or some time after that process.
 """
 
@@ -27,7 +27,7 @@ from epochal.shipping.worker import ShippingWorker
 _LOOK_EVERY_S = 0.5
 
 
-class AsideShipper(Shipper):
+class NodeShipper(Shipper):
     """Ships parts and blobs of a folder without ``run.json``; labels are rank 0's."""
 
     _attempt = 1
@@ -77,7 +77,7 @@ def _last_attempt(state: RunState) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Ship until the process that is watched has ended and everything is sent; 1 if it is not."""
-    parser = argparse.ArgumentParser(prog="python -m epochal.shipping.aside")
+    parser = argparse.ArgumentParser(prog="python -m epochal.shipping.node")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--grace", type=float, default=30.0)
@@ -92,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"epochal: {error}\n")
         return 1
     rate = settings.hub_bytes_per_s
-    worker = ShippingWorker(folder, client, bytes_per_s=rate, shipper_type=AsideShipper)
+    worker = ShippingWorker(folder, client, bytes_per_s=rate, shipper_type=NodeShipper)
     worker.start()
     while os.getppid() == args.parent and folder.journal.is_dir():
         time.sleep(_LOOK_EVERY_S)

@@ -17,7 +17,7 @@ from epochal.torch.data.window import Sampled
 _MOST_BYTES = 8 << 20
 
 
-def earlier_fields(run: Any, name: str) -> Record:
+def previous_attempt_fields(run: Any, name: str) -> Record:
     """What a record says of the epoch that the attempt before left unfinished; often nothing."""
     if run.attempt < 2:
         return {}
