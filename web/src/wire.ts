@@ -196,7 +196,7 @@ export interface RunsRestored {
   refused: Refused[];
 }
 
-/** One run without its points and entries. `facts` is the content of run.json, `hardware` the fields of each `gpu-model` record, `sol` those of the last `sol` record, `roles` the metric name of each role, `summary` what the program set itself. `position` is the end of the run's records at this response. */
+/** One run without its points and entries. `facts` is the content of run.json, `hardware` the fields of each `gpu-model` record, `sol` those of the last `sol` record, `roles` the metric name of each role, `summary` what the program set itself. `metrics` are at most 2,000 of `num_metrics`: where some are left out, `sections` counts all by the first part of their names, and `/api/runs/{id}/metrics` finds the others. `position` is the end of the run's records at this response. */
 export interface RunDetail {
   row: RunRow;
   folder: string;
@@ -205,6 +205,8 @@ export interface RunDetail {
   facts: Record<string, unknown>;
   labels: Labels;
   metrics: MetricRow[];
+  num_metrics: number;
+  sections: Record<string, number>;
   roles: Record<string, string>;
   hardware: Record<string, unknown>[];
   sol: Record<string, unknown> | null;
@@ -610,6 +612,13 @@ export interface WhyDifference {
   others: string;
 }
 
+/** A window of the metrics of a run that were asked for; `total` counts all of those. */
+export interface MetricList {
+  metrics: MetricRow[];
+  total: number;
+  offset: number;
+}
+
 /** Whether this person may control this training, and the newest requests, newest first. `listens`: the training's companion has asked for requests in the last seconds. */
 export interface Control {
   allowed: boolean;
@@ -688,6 +697,7 @@ export interface Events {
 /** The response of each endpoint of a run, `api/runs/{run}/{name}`, by its name. */
 export interface RunResponses {
   run: RunDetail;
+  run_metrics: MetricList;
   control: Control;
   histograms: EntryList;
   texts: EntryList;
@@ -706,6 +716,7 @@ export interface RunResponses {
 /** The query parameters of the same endpoints. */
 export interface RunParams {
   run: { readonly summary?: boolean };
+  run_metrics: { readonly name?: readonly string[]; readonly find?: string; readonly pattern?: boolean; readonly section?: string; readonly offset?: number; readonly limit?: number };
   control: object;
   histograms: { readonly name?: string; readonly limit?: number; readonly offset?: number; readonly spread?: boolean; readonly rank?: number | "all" | readonly number[] };
   texts: { readonly name?: string; readonly limit?: number; readonly offset?: number; readonly spread?: boolean; readonly rank?: number | "all" | readonly number[] };
@@ -734,6 +745,7 @@ export const PATHS = {
   why: "api/why",
   events: "api/events",
   run: "api/runs/{run}",
+  run_metrics: "api/runs/{run}/metrics",
   many_labels: "api/labels",
   trash: "api/trash",
   remove: "api/trash",

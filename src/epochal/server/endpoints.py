@@ -30,6 +30,7 @@ from epochal.server import (
     mirroring,
     projects,
     prometheus,
+    run_metrics,
     series,
     stream,
     why,
@@ -211,6 +212,18 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "one run without its points and entries",
         (handlers.WITH_SUMMARIES,),
         archive=run_detail,
+    ),
+    Endpoint(
+        "run_metrics",
+        "/api/runs/{run_id}/metrics",
+        run_metrics.MetricList,
+        run_metrics.run_metrics,
+        "a window of the metrics of a run, by a search or a section",
+        (
+            *(run_metrics.NAMES, run_metrics.FIND, run_metrics.IS_PATTERN, run_metrics.SECTION),
+            *(run_metrics.OFFSET, run_metrics.LIMIT),
+        ),
+        archive=run_metrics.all_metrics,
     ),
     Endpoint("config", "/api/runs/{run_id}/config", "JSON", handlers.config, "the config of a run"),
     Endpoint(

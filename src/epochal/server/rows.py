@@ -14,10 +14,13 @@ from epochal.server import wire
 from epochal.server.cursor import format_cursors
 from epochal.server.updates import nonfinite_name
 from epochal.store.answers import Labels, Metric, RunInfo
+from epochal.store.metrics import section_of
 from epochal.store.progress import expected_end
 from epochal.store.store import RunView
 
 _ROLE = "role:"
+# So many a page draws, sorts and searches without a delay.
+MOST_METRICS = 2000
 
 
 def run_row(
@@ -93,12 +96,29 @@ def group_row(
     )
 
 
+def chosen_metrics(metrics: Sequence[Metric], most: int) -> Sequence[Metric]:
+    """At most so many metrics: roles and small sections whole, large ones share what is left."""
+    if len(metrics) <= most:
+        return metrics
+    chosen = {place for place, metric in enumerate(metrics) if metric.role is not None}
+    sections: dict[str, list[int]] = {}
+    for place, metric in enumerate(metrics):
+        if place not in chosen:
+            sections.setdefault(section_of(metric.name), []).append(place)
+    by_size = sorted(sections.values(), key=len)
+    for number, places in enumerate(by_size):
+        share = (most - len(chosen)) // (len(by_size) - number)
+        chosen.update(places[: max(0, share)])
+    return [metrics[place] for place in sorted(chosen)]
+
+
 def run_detail(
     run: RunView, *, exports: Sequence[str] = (), with_summaries: bool = True
 ) -> wire.RunDetail:
     """Everything about a run but its points and entries."""
     row = run_row(run)
     metrics = run.metrics()
+    listed = chosen_metrics(metrics, MOST_METRICS)
     return wire.RunDetail(
         row=row,
         folder=run.info.folder,
@@ -106,7 +126,11 @@ def run_detail(
         summary=dict(run.info.summary),
         facts=dict(run.facts),
         labels=labels_row(run.labels),
-        metrics=[_metric_row(run, metric, with_summaries) for metric in metrics],
+        metrics=[metric_row(run, metric, with_summary=with_summaries) for metric in listed],
+        num_metrics=len(metrics),
+        sections={}
+        if len(listed) == len(metrics)
+        else dict(Counter(section_of(metric.name) for metric in metrics)),
         roles={metric.role: metric.name for metric in reversed(metrics) if metric.role},
         hardware=[_fields(entry.record) for entry in run.entries("gpu-model", rank=None)],
         sol=_newest(run, "sol"),
@@ -173,7 +197,8 @@ def _status(info: RunInfo) -> wire.Status:
     return wire.Status(status.state, status.text, status.reason, finite(status.since))
 
 
-def _metric_row(run: RunView, metric: Metric, with_summary: bool) -> wire.MetricRow:
+def metric_row(run: RunView, metric: Metric, *, with_summary: bool) -> wire.MetricRow:
+    """A series that exists, with what it amounts to."""
     assert metric.axis != "none"
     return wire.MetricRow(
         name=metric.name,

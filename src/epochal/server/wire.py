@@ -257,6 +257,8 @@ class RunDetail(msgspec.Struct, frozen=True):
     ``facts`` is the content of run.json, ``hardware`` the fields of each ``gpu-model`` record,
     ``sol`` those of the last ``sol`` record, ``roles`` the metric name of each role, ``summary``
     what the program set itself.
+    ``metrics`` are at most 2,000 of ``num_metrics``: where some are left out, ``sections`` counts
+    all by the first part of their names, and ``/api/runs/{id}/metrics`` finds the others.
     ``position`` is the end of the run's records at this response.
     """
 
@@ -267,6 +269,8 @@ class RunDetail(msgspec.Struct, frozen=True):
     facts: dict[str, Any]
     labels: Labels
     metrics: list[MetricRow]
+    num_metrics: int
+    sections: dict[str, int]
     roles: dict[str, str]
     hardware: list[dict[str, Any]]
     sol: dict[str, Any] | None

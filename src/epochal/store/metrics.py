@@ -18,6 +18,9 @@ _ROLES = ("loss", "eval_loss", "lr", "norm", "throughput")
 # Hundreds of series, one for each layer: what follows them would not be seen.
 _LAYERS = ("params/", "grads/", "activations/", "update_ratio/", "abs_max/")
 _MOST_COMPARED = 2000
+_SEPARATOR = re.compile(r"[/.]")
+# The section of names that have no parts.
+_PLAIN_SECTION = "metrics"
 # So few that what they mean is kept for other runs.
 _FEW = 1000
 _NONFINITE = ("nan", "inf", "-inf")
@@ -75,6 +78,12 @@ def _place(metric: Metric) -> int:
     if metric.name.startswith(_LAYERS):
         return len(_ROLES) + 1
     return len(_ROLES) + 2 * metric.name.startswith(_MACHINE)
+
+
+def section_of(name: str) -> str:
+    """The first part of a name, which charts are grouped by: ``train`` of ``train/loss``."""
+    found = _SEPARATOR.search(name)
+    return name[: found.start()] if found is not None and found.start() else _PLAIN_SECTION
 
 
 def metrics_of(

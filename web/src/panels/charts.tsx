@@ -25,6 +25,7 @@ import { ChartGrid, ChartSections } from "./parts/chart-sections.tsx";
 import { CHART_MARKS, hiddenMarks, MetricChart } from "./parts/metric-chart.tsx";
 import type { ChartMark } from "./parts/metric-chart.tsx";
 import { NoMetrics } from "./parts/no-metrics.tsx";
+import { numMetrics, useWideMetrics } from "./parts/wide-metrics.ts";
 
 function Charts({ page }: PanelProps): JSX.Element {
   const { view, metrics, runs } = page;
@@ -34,11 +35,14 @@ function Charts({ page }: PanelProps): JSX.Element {
   }), [page]);
   const pinned = view.pinned.value.map((name) => metrics.value.find((metric) => metric.name === name)).filter((metric) => metric !== undefined);
   const isFiltered = view.metrics.value !== "";
+  const wide = useWideMetrics(page);
+  const total = Math.max(metrics.value.length, wide?.total ?? 0);
+  const numFitting = isFiltered ? Math.max(fitting.value.length, wide?.numFound ?? 0) : total;
   return (
     <div class="charts">
       <div class="toolbar">
         <div class="toolbar-search" id="metric-search">
-          <SearchBox label="Filter charts" query={view.metrics.value} isRegex={view.metricsAreRegex.value} count={`${fitting.value.length} of ${metrics.value.length}`}
+          <SearchBox label="Filter charts" query={view.metrics.value} isRegex={view.metricsAreRegex.value} count={`${numFitting.toLocaleString("en")} of ${total.toLocaleString("en")}`}
             onChange={(query, isRegex) => {
               view.metrics.value = query;
               view.metricsAreRegex.value = isRegex;
@@ -55,13 +59,16 @@ function Charts({ page }: PanelProps): JSX.Element {
         <LayoutChoice page={page} />
       </div>
       <ColorKeys page={page} />
+      {wide !== null && <p class="card-note" role="status">{fitting.value.length < numFitting
+        ? `${fitting.value.length.toLocaleString("en")} of ${numFitting.toLocaleString("en")} metrics are listed. ${isFiltered ? "Add words to the filter to find others." : "Filter charts by name to find others, or have more of a section listed."}`
+        : `All ${numFitting.toLocaleString("en")} are listed.`}</p>}
       {pinned.length > 0 && !isFiltered && (
         <section class="group" aria-label="favourites">
           <h2 class="group-title">favourites <span class="group-count">{pinned.length}</span></h2>
           <ChartGrid page={page} metrics={pinned} />
         </section>
       )}
-      <ChartSections page={page} sections={sectionsOf(fitting.value, view.sections.value)} isFiltered={isFiltered} total={fitting.value.length} />
+      <ChartSections page={page} sections={sectionsOf(fitting.value, view.sections.value)} isFiltered={isFiltered} total={fitting.value.length} wide={wide} />
       {fitting.value.length === 0 && <NoCharts page={page} isFiltered={isFiltered} numRuns={runs.drawn.value.length} />}
       <FullChart page={page} />
     </div>
@@ -132,7 +139,7 @@ function MarkChoice({ page }: { readonly page: Page }): JSX.Element {
 }
 
 function NoCharts({ page, isFiltered, numRuns }: { readonly page: Page; readonly isFiltered: boolean; readonly numRuns: number }): JSX.Element {
-  if (isFiltered) return <Empty title="No metric matches this filter">Clear it to see all {page.metrics.value.length} metrics.</Empty>;
+  if (isFiltered) return <Empty title="No metric matches this filter">Clear it to see other metrics.</Empty>;
   const { runs, view } = page;
   if (!runs.isLoaded.value) return <Empty title="Loading runs…" />;
   if (numRuns === 0) {
@@ -168,5 +175,5 @@ export const panel: Panel = {
   shortcut: "c",
   component: Charts,
   viewBar: "charts",
-  count: (page) => page.metrics.value.length || undefined,
+  count: (page) => Math.max(page.metrics.value.length, numMetrics(page)) || undefined,
 };

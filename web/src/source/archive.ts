@@ -10,8 +10,10 @@ import { lowerBound } from "../chart/series.ts";
 import { parseSmoothing, smooth, smoothingText } from "../chart/smooth.ts";
 import { smoothSlices, withinSlices } from "../chart/smooth-slices.ts";
 import { ENTRY_KINDS, WIRE_VERSION } from "../wire.ts";
-import type { ArchiveBody, EntryKind, EntryList, EntryRow, GroupTables, ImportanceTable, Knots, RunDetail, RunParams, RunResponses, RunRow, SeriesHead, XKind } from "../wire.ts";
+import type { ArchiveBody, EntryKind, EntryList, EntryRow, GroupTables, ImportanceTable, Knots, MetricList, MetricRow, RunParams, RunResponses, RunRow, SeriesHead, XKind } from "../wire.ts";
 import { groupName } from "../state/group-keys.ts";
+import { groupOf } from "../state/metrics.ts";
+import { compileFilter } from "../ui/filter.ts";
 import { decodeSeries } from "./decode.ts";
 import { SourceError } from "./source.ts";
 import type { Connection, SeriesAnswer, SeriesPart, SeriesRequest, Source, SweepSource } from "./source.ts";
@@ -40,12 +42,13 @@ export function createArchiveSource(body: ArchiveBody): Source {
     sweep: sweepOf(body),
     async runs({ query, offset = 0, limit = Infinity, summaries = [] }) {
       if (query !== undefined && query !== "") throw new SourceError("Queries need the server; an archive supports words and regular expressions.", 0);
-      return { ...body.runs, offset, rows: body.runs.rows.slice(offset, offset + limit).map((row) => withSummaries(row, summaries, responsesOf(body, row.id).run)) };
+      return { ...body.runs, offset, rows: body.runs.rows.slice(offset, offset + limit).map((row) => withSummaries(row, summaries, responsesOf(body, row.id))) };
     },
     async get(endpoint, run, params) {
       const response = responsesOf(body, run)[endpoint];
       if (isEntryKind(endpoint)) return chooseEntries(response as EntryList | undefined, params as EntryParams) as RunResponses[typeof endpoint];
       if (response === undefined) throw new SourceError("This run is not in this file.", 404);
+      if (endpoint === "run_metrics") return chooseMetrics(allMetrics(responsesOf(body, run)), params as RunParams["run_metrics"]) as RunResponses[typeof endpoint];
       return response;
     },
     series: async (request) => chooseSeries(await parts(), request, body),
@@ -88,6 +91,18 @@ function sweepOf(body: ArchiveBody): SweepSource {
   };
 }
 
+/** The answer about a run lists all metrics, or the file has them beside it. */
+function allMetrics({ run, run_metrics: all }: Partial<RunResponses>): readonly MetricRow[] {
+  return all !== undefined && all.total > 0 ? all.metrics : (run?.metrics ?? []);
+}
+
+/** What the server chooses of the metrics of a run. */
+function chooseMetrics(metrics: readonly MetricRow[], { name = [], find = "", pattern = false, section, offset = 0, limit = 200 }: RunParams["run_metrics"] = {}): MetricList {
+  const filter = compileFilter(find, pattern);
+  const found = metrics.filter((one) => (name.length === 0 || name.includes(one.name)) && (section === undefined || groupOf(one.name) === section) && filter.matches(one.name));
+  return { metrics: found.slice(offset, offset + limit), total: found.length, offset };
+}
+
 type EntryParams = RunParams[EntryKind] & { readonly rank?: number | "all" | readonly number[]; readonly kind?: readonly string[] };
 
 function isEntryKind(endpoint: string): endpoint is EntryKind {
@@ -99,10 +114,11 @@ function responsesOf(body: ArchiveBody, run: string): Partial<RunResponses> {
 }
 
 /** Details have the summary of every metric; rows only the headlines. */
-function withSummaries(row: RunRow, names: readonly string[], detail: RunDetail | undefined): RunRow {
+function withSummaries(row: RunRow, names: readonly string[], responses: Partial<RunResponses>): RunRow {
+  const metrics = allMetrics(responses);
   const summary = { ...row.summary };
   for (const name of names) {
-    const found = detail?.metrics.find((metric) => metric.name === (detail.roles[name.replace(/^role:/, "")] ?? name))?.summary;
+    const found = metrics.find((metric) => metric.name === (responses.run?.roles[name.replace(/^role:/, "")] ?? name))?.summary;
     if (found != null) summary[name] ??= found;
   }
   return { ...row, summary };

@@ -10,7 +10,7 @@ import { createToasts } from "../ui/toast.tsx";
 import type { Toasts } from "../ui/toast.tsx";
 import { createSeriesCache } from "./series-cache.ts";
 import type { SeriesCache } from "./series-cache.ts";
-import { createDetails } from "./run-details.ts";
+import { createDetails, isWide } from "./run-details.ts";
 import type { Details } from "./run-details.ts";
 import { keepFavourites } from "./favourites.ts";
 import { createFindings } from "./findings.ts";
@@ -113,7 +113,7 @@ export function createPage(source: Source, view: View = createView()): Page {
     const detail = details.known(update.run);
     if (detail === null) return;
     const known = new Set(detail.metrics.map(({ name, axis }) => `${axis}\n${name}`));
-    const isNew = update.points.some(({ name, axis }) => !known.has(`${axis}\n${name}`));
+    const isNew = !isWide(detail) && update.points.some(({ name, axis }) => !known.has(`${axis}\n${name}`));
     if (isNew || update.entries.some(({ kind }) => ["define", "finish", "gpu-model", "option", "sol", "summary"].includes(kind))) details.refetch(update.run);
     for (const role of HEADLINES) {
       const name = detail.roles[role.replace("role:", "")];

@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import type { ReadonlySignal, Signal } from "@preact/signals";
 
 import type { Source } from "../source/source.ts";
-import type { RunDetail } from "../wire.ts";
+import type { MetricRow, RunDetail, RunParams } from "../wire.ts";
 
 export interface Details {
   /** Null until the first answer. Reading it asks for it. */
@@ -12,14 +12,35 @@ export interface Details {
   /** What is known by now, without asking. */
   known(run: string): RunDetail | null;
   refetch(run: string): void;
+  /** Ask for metrics that the answer about a wide run leaves out, and list them with it. How many there are of the kind asked for. */
+  find(run: string, wanted: RunParams["run_metrics"]): Promise<number>;
   /** A run that was deleted is not asked for again. */
   forget(run: string): void;
 }
 
 const AGAIN_MS = 1000;
+/** Of metrics that were found, the last ones are kept: a long search must not fill the memory. */
+const MOST_FOUND = 4000;
+
+/** Whether the answer about a run leaves out some of its metrics. */
+export function isWide({ sections = {} }: RunDetail): boolean {
+  return Object.keys(sections).length > 0;
+}
+
+function keyOf({ name, axis }: MetricRow): string {
+  return `${axis}\n${name}`;
+}
+
+function withFound(detail: RunDetail, found: ReadonlyMap<string, MetricRow>): RunDetail {
+  if (found.size === 0 || !isWide(detail)) return detail;
+  const known = new Set(detail.metrics.map(keyOf));
+  return { ...detail, metrics: [...detail.metrics, ...[...found].filter(([key]) => !known.has(key)).map(([, metric]) => metric)] };
+}
 
 interface CacheEntry {
   readonly detail: Signal<RunDetail | null>;
+  answer: RunDetail | null;
+  found: ReadonlyMap<string, MetricRow>;
   isAsked: boolean;
   isOutdated: boolean;
 }
@@ -31,7 +52,8 @@ export function createDetails(source: Source, onProblem: (sentence: string) => v
     entry.isOutdated = false;
     source.get("run", run).then(
       (detail) => {
-        entry.detail.value = detail;
+        entry.answer = detail;
+        entry.detail.value = withFound(detail, entry.found);
       },
       (error: unknown) => onProblem(error instanceof Error ? error.message : String(error)),
     ).finally(() => setTimeout(() => {
@@ -43,7 +65,7 @@ export function createDetails(source: Source, onProblem: (sentence: string) => v
     of(run) {
       let entry = all.get(run);
       if (entry === undefined) {
-        entry = { detail: signal(null), isAsked: false, isOutdated: false };
+        entry = { detail: signal(null), answer: null, found: new Map(), isAsked: false, isOutdated: false };
         all.set(run, entry);
         ask(run, entry);
       }
@@ -51,6 +73,15 @@ export function createDetails(source: Source, onProblem: (sentence: string) => v
     },
     forget: (run) => void all.delete(run),
     known: (run) => all.get(run)?.detail.peek() ?? null,
+    async find(run, wanted) {
+      const { metrics, total } = await source.get("run_metrics", run, wanted);
+      const entry = all.get(run);
+      if (entry === undefined || entry.answer === null) return total;
+      const found = new Map([...entry.found, ...metrics.map((metric) => [keyOf(metric), metric] as const)]);
+      entry.found = new Map([...found].slice(-MOST_FOUND));
+      entry.detail.value = withFound(entry.answer, entry.found);
+      return total;
+    },
     refetch(run) {
       const entry = all.get(run);
       if (entry === undefined) return;

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import { createArchiveSource } from "../../src/source/archive.ts";
-import type { ArchiveBody, GroupTable, GroupTables, ImportanceTable } from "../../src/wire.ts";
+import type { ArchiveBody, GroupTable, GroupTables, ImportanceTable, MetricRow, RunParams } from "../../src/wire.ts";
 import { WIRE_VERSION } from "../../src/wire.ts";
 
 const TABLE = { metric: "loss", rows: [] } as unknown as GroupTable;
@@ -24,4 +24,17 @@ test("what a saved page does not have is said with what it has", async () => {
   await expect(sweep.groups({ metric: ["loss"], by: ["lr"], query: "not hidden and (name ~ 'x')" })).rejects.toThrow("clear the filter");
   await expect(sweep.importance({ metric: "acc" })).rejects.toThrow("ranks keys for loss");
   await expect(sweep.importance({ metric: "loss", value: "best" })).rejects.toThrow("last values only");
+});
+
+test("a saved page finds metrics as the server does", async () => {
+  const metrics = ["train/loss", "layers/1/norm", "layers/2/norm", "plain"].map((name) => ({ name, axis: "step" }) as MetricRow);
+  const source = createArchiveSource({ ...BODY, responses: { x: { run_metrics: { metrics, total: 4, offset: 0 } } } });
+  const names = async (params: RunParams["run_metrics"]): Promise<string> => {
+    const { metrics: found, total } = await source.get("run_metrics", "x", params);
+    return `${total}: ${found.map(({ name }) => name).join(" ")}`;
+  };
+  expect(await names({ find: "NORM 2" })).toBe("1: layers/2/norm");
+  expect(await names({ find: "layers/[12]", pattern: true, offset: 1 })).toBe("2: layers/2/norm");
+  expect(await names({ section: "metrics" })).toBe("1: plain");
+  expect(await names({ name: ["plain", "train/loss"], limit: 1 })).toBe("2: train/loss");
 });

@@ -8,6 +8,7 @@ import type { Page } from "../../state/page.ts";
 import { Menu } from "../../ui/menu.tsx";
 import { ChartCard, toggled } from "./chart-card.tsx";
 import { InView } from "./in-view.tsx";
+import type { WideMetrics } from "./wide-metrics.ts";
 
 /** Heights of charts by size. */
 export const CHART_HEIGHTS = { s: 150, m: 230, l: 360 } as const;
@@ -22,11 +23,13 @@ export interface SectionsProps {
   /** A search opens what it finds. */
   readonly isFiltered: boolean;
   readonly total: number;
+  /** Of runs that have more metrics than are listed. */
+  readonly wide?: WideMetrics | null;
 }
 
-export function ChartSections({ page, sections, isFiltered, total }: SectionsProps): JSX.Element {
+export function ChartSections({ page, sections, isFiltered, total, wide = null }: SectionsProps): JSX.Element {
   const titles = sections.map(({ path }) => path);
-  return <>{sections.map((section, index) => <Section key={section.path} page={page} section={section} titles={titles} place={{ depth: 0, index, total }} isFiltered={isFiltered} />)}</>;
+  return <>{sections.map((section, index) => <Section key={section.path} page={page} section={section} titles={titles} place={{ depth: 0, index, total }} isFiltered={isFiltered} wide={wide} />)}</>;
 }
 
 interface SectionProps {
@@ -35,10 +38,12 @@ interface SectionProps {
   readonly titles: readonly string[];
   readonly place: { readonly depth: number; readonly index: number; readonly total: number };
   readonly isFiltered: boolean;
+  readonly wide: WideMetrics | null;
 }
 
-function Section({ page, section, titles, place, isFiltered }: SectionProps): JSX.Element {
+function Section({ page, section, titles, place, isFiltered, wide }: SectionProps): JSX.Element {
   const { view } = page;
+  const all = isFiltered ? 0 : (wide?.sections.get(section.path) ?? 0);
   const { path, title, metrics, sections, count } = section;
   const isTurned = view.folded.value.includes(path);
   const isOpen = isFiltered || isClosedAtFirst(path, { ...place, count }) === isTurned;
@@ -49,14 +54,17 @@ function Section({ page, section, titles, place, isFiltered }: SectionProps): JS
         <button type="button" class="group-head" aria-expanded={isOpen} onClick={() => (view.folded.value = toggled(view.folded.value, path))}>
           <span class="group-arrow" aria-hidden="true">{isOpen ? "▾" : "▸"}</span>
           <Heading>{title}</Heading>
-          <span class="group-count">{count}</span>
+          <span class="group-count">{Math.max(count, all)}</span>
         </button>
         {place.depth === 0 && titles.length > 1 && <SectionMenu page={page} path={path} titles={titles} />}
       </div>
       {isOpen && metrics.length > 0 && <ChartGrid page={page} metrics={metrics} />}
       {isOpen && sections.map((inside, index) => (
-        <Section key={inside.path} page={page} section={inside} titles={[]} place={{ depth: place.depth + 1, index, total: place.total }} isFiltered={isFiltered} />
+        <Section key={inside.path} page={page} section={inside} titles={[]} place={{ depth: place.depth + 1, index, total: place.total }} isFiltered={isFiltered} wide={null} />
       ))}
+      {isOpen && wide !== null && all > count && (
+        <p class="card-note"><button type="button" class="button" onClick={() => wide.more(path)}>List more of {path}: {count.toLocaleString("en")} of {all.toLocaleString("en")} so far</button></p>
+      )}
     </section>
   );
 }

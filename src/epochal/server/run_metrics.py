@@ -1,0 +1,88 @@
+"""The metrics of a run, a window at a time: a run may have a hundred thousand.
+
+The response of a run lists ``MOST_METRICS`` of them at most. Roles and small sections are complete
+there, large sections share what is left. ``/api/runs/{id}/metrics`` finds the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from epochal.errors import UsageError
+from epochal.server import wire
+from epochal.server.params import bool_param, int_param, str_param, str_params
+from epochal.server.responses import run_response
+from epochal.server.rows import MOST_METRICS, metric_row
+from epochal.store.answers import Metric
+from epochal.store.metrics import section_of
+from epochal.store.pattern import PatternError, compile_pattern
+from epochal.store.store import RunView
+
+_DEFAULT_LIMIT = 200
+NAMES = str_params("name", most=100, note="exact names; default all")
+FIND = str_param("find", note="words that all occur in a name, or a pattern; in any case")
+IS_PATTERN = bool_param("pattern", note="1: `find` is a regular expression")
+SECTION = str_param("section", note="the first part of names, `metrics` for those without one")
+OFFSET = int_param("offset", default=0, most=1_000_000_000, note="default 0")
+LIMIT = int_param("limit", default=_DEFAULT_LIMIT, most=MOST_METRICS, note="default 200")
+
+
+class MetricList(msgspec.Struct, frozen=True):
+    """A window of the metrics of a run that were asked for; ``total`` counts all of those."""
+
+    metrics: list[wire.MetricRow]
+    total: int
+    offset: int
+
+
+async def run_metrics(request: Request) -> Response:
+    """``/api/runs/{id}/metrics``: a window of the metrics that a search finds."""
+    offset, limit = OFFSET(request), LIMIT(request)
+    is_wanted = _filter(
+        NAMES(request), FIND(request) or "", SECTION(request), is_pattern=IS_PATTERN(request)
+    )
+
+    def query(view: RunView) -> MetricList:
+        found = [metric for metric in view.metrics() if is_wanted(metric.name)]
+        chosen = found[offset : offset + limit]
+        return MetricList(rows_of(view, chosen), total=len(found), offset=offset)
+
+    return await run_response(request, query)
+
+
+def all_metrics(run: RunView) -> MetricList:
+    """All metrics of a run, for an archive; none where the response of the run has them all."""
+    metrics = run.metrics()
+    chosen = metrics if len(metrics) > MOST_METRICS else []
+    return MetricList(rows_of(run, chosen), total=len(chosen), offset=0)
+
+
+def rows_of(run: RunView, metrics: Iterable[Metric]) -> list[wire.MetricRow]:
+    """Rows with their summaries."""
+    return [metric_row(run, metric, with_summary=True) for metric in metrics]
+
+
+def _filter(
+    names: Sequence[str], find: str, section: str | None, *, is_pattern: bool
+) -> Callable[[str], bool]:
+    exact, words = frozenset(names), find.lower().split()
+    try:
+        pattern = compile_pattern(f"(?i){find}") if is_pattern and find else None
+    except PatternError as error:
+        raise UsageError(f"find={find[:100]!r}: {error}") from error
+
+    def is_wanted(name: str) -> bool:
+        if exact and name not in exact:
+            return False
+        if section is not None and section_of(name) != section:
+            return False
+        if pattern is not None:
+            return pattern.is_in(name)
+        lower = name.lower() if words and not is_pattern else ""
+        return is_pattern or all(word in lower for word in words)
+
+    return is_wanted
