@@ -23,16 +23,20 @@ from epochal.store.pattern import PatternError, compile_pattern
 from epochal.store.store import RunView
 
 _DEFAULT_LIMIT = 200
-NAMES = str_params("name", most=100, note="exact names; default all")
-FIND = str_param("find", note="words that all occur in a name, or a pattern; in any case")
-IS_PATTERN = bool_param("pattern", note="1: `find` is a regular expression")
-SECTION = str_param("section", note="the first part of names, `metrics` for those without one")
-OFFSET = int_param("offset", default=0, most=1_000_000_000, note="default 0")
-LIMIT = int_param("limit", default=_DEFAULT_LIMIT, most=MOST_METRICS, note="default 200")
+NAMES = str_params("name", most=100, note="exact")
+FIND = str_param("find", note="words of a name")
+IS_PATTERN = bool_param("pattern", note="1: `find` is a pattern")
+SECTION = str_param("section", note="first part of a name")
+OFFSET = int_param("offset", default=0, most=1_000_000_000, note="0")
+LIMIT = int_param("limit", default=_DEFAULT_LIMIT, most=MOST_METRICS, note="200, at most 2000")
 
 
 class MetricList(msgspec.Struct, frozen=True):
-    """A window of the metrics of a run that were asked for; ``total`` counts all of those."""
+    """A window of the metrics of a run that were asked for; ``total`` counts all of those.
+
+    ``find`` is in any case: all words occur in a name, or the pattern matches. Names without parts
+    are in the section ``metrics``.
+    """
 
     metrics: list[wire.MetricRow]
     total: int
