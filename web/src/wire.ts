@@ -612,7 +612,7 @@ export interface WhyDifference {
   others: string;
 }
 
-/** A window of the metrics of a run that were asked for; `total` counts all of those. `find` is in any case: all words occur in a name, or the pattern matches. Names without parts are in the section `metrics`. */
+/** A window of the metrics of a run that were asked for; `total` counts all of those. `find` ignores case: all words occur in a name, or the pattern matches. Names without parts are in the section `metrics`. */
 export interface MetricList {
   metrics: MetricRow[];
   total: number;
