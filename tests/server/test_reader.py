@@ -126,3 +126,13 @@ def _hold(lock: threading.RLock, is_held: threading.Event, until: threading.Even
     with lock:
         is_held.set()
         until.wait(60.0)
+
+
+def test_a_change_is_searched_for_however_long_the_last_search_took(tmp_path: Path) -> None:
+    store = _CountingStore(tmp_path)
+    catalog = Catalog(store)
+    assert catalog.refresh()
+    assert not catalog.refresh(every_s=0.0)  # a tenth of the time is for searches
+    Journal(tmp_path, "restored", id="id-restored").finish()
+    assert catalog.refresh(is_due=True)
+    assert catalog.find("id-restored") is not None

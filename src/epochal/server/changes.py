@@ -75,7 +75,7 @@ async def change_many_labels(request: Request) -> Response:
     def query() -> wire.LabelsChanged:
         given = wire.ChosenRuns(list(own)) if own else wire.ChosenRuns(change.runs, change.query)
         changed, refused = _each(catalog, given, relabel)
-        catalog.refresh(every_s=0.0)
+        catalog.refresh(is_due=True)
         return wire.LabelsChanged(changed, refused)
 
     return await json_response(request, await server_state(request).reader.query(query))
@@ -100,7 +100,7 @@ async def remove(request: Request) -> Response:
 
     def query() -> wire.RunsRemoved:
         removed, refused = _each(catalog, chosen, lambda view: _trash_row(catalog.remove(view)))
-        catalog.refresh(every_s=0.0)
+        catalog.refresh(is_due=True)
         return wire.RunsRemoved(removed, refused)
 
     return await json_response(request, await server_state(request).reader.query(query))
@@ -126,7 +126,7 @@ async def restore(request: Request) -> Response:
                 restored.append(run.id)
             except (OSError, EpochalError) as error:
                 refused.append(wire.Refused(key, key if run is None else run.name, _reason(error)))
-        catalog.refresh(every_s=0.0)
+        catalog.refresh(is_due=True)
         return wire.RunsRestored(restored, refused)
 
     return await json_response(request, await server_state(request).reader.query(query))
@@ -160,7 +160,7 @@ def _views(catalog: Catalog, chosen: wire.ChosenRuns) -> Sequence[tuple[str, Run
         raise UsageError("the body needs one of 'runs' and 'query'.")
     if chosen.runs is not None:
         if any(catalog.find(run_id) is None for run_id in chosen.runs):
-            catalog.refresh(every_s=0.0)  # perhaps it was created a moment ago
+            catalog.refresh(is_due=True)  # perhaps it was created a moment ago
         return [(run_id, catalog.find(run_id)) for run_id in dict.fromkeys(chosen.runs)]
     catalog.refresh()
     return [(view.id, view) for view in catalog.known_runs(chosen.query).runs]

@@ -210,11 +210,15 @@ class Catalog:
         self._read: set[str] = set()
         self._told_at = 0.0
 
-    def refresh(self, *, every_s: float = REFRESH_EVERY_S) -> bool:
-        """Search for new and removed runs unless that was just done; True when it searched."""
+    def refresh(self, *, every_s: float = REFRESH_EVERY_S, is_due: bool = False) -> bool:
+        """Search for new and removed runs unless that was just done; True when it searched.
+
+        ``is_due``: something has changed for sure, whatever the last search took.
+        """
         with self._refresh_lock:
             started, (before, ended) = time.monotonic(), self._searched
-            if started < ended + max(every_s, (ended - before) / _REFRESH_SHARE):
+            is_early = started < ended + max(every_s, (ended - before) / _REFRESH_SHARE)
+            if is_early and not is_due:
                 return False
             self._changed |= self._store.refresh(budget_s=LIST_BUDGET_S)
             self._searched = (started, time.monotonic())
