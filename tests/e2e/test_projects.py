@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.e2e.browsing import OpenPage, Serve, until
 from tests.store.journals import Journal
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Route
 
 # Stands in for the browser's own: a headless one shows none, and says so.
 NOTIFICATIONS = """
@@ -76,3 +80,32 @@ def test_a_live_run_says_its_phase_in_the_list(
     phase = page.locator(".run-phase")
     phase.wait_for()
     assert phase.get_attribute("title") == "converging on node7"
+
+
+def test_a_run_that_ends_before_the_event_stream_opens_is_notified(
+    tmp_path: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    # Not in the charts, so that the stream says nothing of it by itself.
+    journal = Journal(tmp_path, created=1e9).metrics(1, loss=2.0)
+    for number in range(9):
+        Journal(tmp_path, f"newer-{number}", created=2e9 + number).metrics(1, loss=1.0).finish()
+    site = serve(tmp_path)
+    page = open_page("about:blank")
+    page.add_init_script(NOTIFICATIONS + "localStorage.setItem('epochal-notify', '1');")
+    held: list[Route] = []
+    has_ended = False
+
+    def hold(route: Route) -> None:
+        if has_ended:
+            route.continue_()
+        else:
+            held.append(route)
+
+    page.route("**/api/events?*", hold)
+    page.goto(site.url)
+    page.locator('.run[data-run="id-x"]').wait_for()
+    until(page, lambda: len(held) > 0)
+    journal.add({"log": "finish", "status": "failed", "reason": "out of memory"})
+    has_ended = True
+    held[-1].abort()  # the page opens another
+    until(page, lambda: page.evaluate("window.told") == ["x: failed | out of memory"])

@@ -20,6 +20,8 @@ export interface Aggregate {
   readonly high: Float64Array;
   /** Series that have a value at each x. */
   readonly count: Float64Array;
+  /** Whether members were interpolated between their points; without it every number is exact. */
+  readonly isInterpolated: boolean;
 }
 
 /** Join the members on all their x values; between its points a member is interpolated, outside its reach it does not count. */
@@ -31,6 +33,7 @@ export function aggregate(members: readonly Member[], kind: SpreadKind, isMedian
     low: new Float64Array(x.length),
     high: new Float64Array(x.length),
     count: new Float64Array(x.length),
+    isInterpolated: members.some((member) => hasGaps(member.x, x)),
   };
   for (let index = 0; index < x.length; index++) {
     const values: number[] = [];
@@ -45,6 +48,13 @@ export function aggregate(members: readonly Member[], kind: SpreadKind, isMedian
     result.count[index] = values.length;
   }
   return result;
+}
+
+/** Whether there are x values within the reach of a member at which it has no point. */
+function hasGaps(own: Float64Array, x: Float64Array): boolean {
+  if (own.length === 0) return false;
+  const [first, last] = [own[0]!, own.at(-1)!];
+  return x.filter((at) => at >= first && at <= last).length > new Set(own).size;
 }
 
 /** The mean of the members and the whole range that they cover, the extremes within slices included. */

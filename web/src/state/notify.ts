@@ -15,6 +15,8 @@ export interface Notifier {
   toggle(): Promise<void>;
   /** Look whether a run has ended; `before` is its row until now. */
   apply(update: Update, before: (id: string) => RunRow | undefined): void;
+  /** The same for newer rows: a run may have ended between the answer of the list and the opening of the event stream. */
+  compare(rows: Iterable<RunRow>, before: (id: string) => RunRow | undefined): void;
 }
 
 const KEY = "epochal-notify";
@@ -26,8 +28,16 @@ export function createNotifier(onRefused: (sentence: string) => void): Notifier 
     const body = row.status.reason ?? (row.step === null ? row.project : `${row.project}, step ${row.step}`);
     new Notification(`${row.name}: ${row.status.text}`, { body, tag: row.id });
   };
+  const compare: Notifier["compare"] = (rows, before) => {
+    if (!isOn.peek()) return;
+    for (const row of rows) {
+      const known = before(row.id);
+      if (known !== undefined && !isEnded(known) && isEnded(row)) tell(row);
+    }
+  };
   return {
     isOn,
+    compare,
     obstacle: isPossible ? null : "needs https, or this machine's own address",
     async toggle() {
       if (isOn.value) {
@@ -40,13 +50,7 @@ export function createNotifier(onRefused: (sentence: string) => void): Notifier 
       store(isOn.value ? "1" : "0");
       if (!isOn.value) onRefused("The browser does not allow notifications of this page: its settings for this site do.");
     },
-    apply(update, before) {
-      if (!isOn.peek()) return;
-      for (const row of rowsOf(update)) {
-        const known = before(row.id);
-        if (known !== undefined && !isEnded(known) && isEnded(row)) tell(row);
-      }
-    },
+    apply: (update, before) => compare(rowsOf(update), before),
   };
 }
 

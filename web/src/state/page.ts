@@ -75,14 +75,14 @@ const MOST_FOLLOWED = 24;
 export function createPage(source: Source, view: View = createView()): Page {
   keepFavourites(view);
   const toasts = createToasts();
-  const runs = createRuns(source, view);
+  const notifier = createNotifier((sentence) => toasts.show(sentence, "critical"));
+  const runs = createRuns(source, view, notifier.compare);
   const details = createDetails(source, (sentence) => toasts.show(sentence, "critical"));
   const selection = createSelection({ source, runs, view, toasts, onChanged: (ids) => ids.forEach((id) => details.refetch(id)), onRemoved: (ids) => ids.forEach((id) => details.forget(id)) });
   const seriesCache = createSeriesCache(source, (run) => runs.row(run)?.created ?? null);
   const focused = computed(() => runs.focus.value?.id ?? null);
   const findings = createFindings(source, focused);
   const marks = createMarks(source, focused);
-  const notifier = createNotifier((sentence) => toasts.show(sentence, "critical"));
   const listeners = new Set<(update: Update) => void>();
   const now = signal(Date.now() / 1000);
   const isPaused = signal(false);

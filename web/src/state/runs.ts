@@ -127,7 +127,8 @@ async function matchingIds(source: Source, query: string): Promise<ReadonlySet<s
   return ids;
 }
 
-export function createRuns(source: Source, view: View): Runs {
+/** `onList` is told of rows that the server was asked for, before they replace those that are known. */
+export function createRuns(source: Source, view: View, onList: (rows: Iterable<RunRow>, before: (id: string) => RunRow | undefined) => void = () => undefined): Runs {
   const rows = signal<ReadonlyMap<string, RunRow>>(new Map());
   const isLoaded = signal(false);
   const isComplete = signal(false);
@@ -151,6 +152,7 @@ export function createRuns(source: Source, view: View): Runs {
         const list = await source.runs({ offset: found.size, limit: isFirst ? FIRST_ROWS : PAGE_ROWS, withConfig: true, summaries: HEADLINES, order: "-created" });
         if (mine !== numLoads) return;
         for (const row of list.rows) found.set(row.id, row);
+        onList(list.rows, (id) => rows.peek().get(id));
         total = list.rows.length === 0 ? 0 : list.total;
         isPending = (list.pending ?? 0) > 0;
         numStored.value = list.total;

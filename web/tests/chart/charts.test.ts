@@ -29,6 +29,8 @@ test("a spread is one deviation of the sample, or that of the mean", () => {
   expect(aggregate(members, "std").high[0]).toBeCloseTo(2.5 + 1.2909944, 6);
   expect(aggregate(members, "stderr").high[0]).toBeCloseTo(2.5 + 0.6454972, 6);
   expect(aggregate([], "std").x).toHaveLength(0);
+  expect(aggregate(members, "std").isInterpolated).toBe(false);
+  expect(aggregate([{ x: of(0, 2), y: of(0, 2) }, { x: of(0, 1, 2), y: of(0, 1, 2) }], "std").isInterpolated).toBe(true);
 });
 
 test("quantiles of a histogram lie inside its bins", () => {

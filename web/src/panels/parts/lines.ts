@@ -68,8 +68,8 @@ function meanLine(group: LineGroup, parts: LineRequest["parts"], { slot, spread,
     return { x: sampleX, y: sampleY };
   });
   if (members.length === 0) return [];
-  const { x, mean, low, high, count } = aggregate(members, spread, isMedian);
-  const label = `${group.title} · ${isMedian ? "median" : "mean"} of ${members.length}`;
+  const { x, mean, low, high, count, isInterpolated } = aggregate(members, spread, isMedian);
+  const label = `${group.title} · ${isMedian ? "median" : "mean"} of ${members.length}${isInterpolated ? ", interpolated" : ""}`;
   const noteOf = (index: number): string => countText(count[index] ?? 0, group.runs.length);
   return [{ id: groupId(group.title), label, slot, data: { kind: "raw", x, y: mean }, spread: { low, high }, noteOf }];
 }
