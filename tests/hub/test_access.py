@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import base64
+import functools
+import hashlib
+import json
 import time
 import zlib
 from collections.abc import Iterator
+from hmac import compare_digest
 from pathlib import Path
 
 import pytest
 
+from epochal.hub.budget import size_of
+from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger
 from epochal.hub.links import Links
+from epochal.journal.layout import slugify
 from epochal.shipping.client import HubClient, HubError
+from epochal.shipping.protocol import FileKind
 from epochal.shipping.worker import ship_now
 from tests.hub.hub_process import HubProcess
 from tests.hub.test_shipping import record
@@ -65,6 +74,40 @@ def test_nothing_without_a_token(team: HubProcess) -> None:
     assert refused(lambda: client.register("x", {"id": "x"})) == 401
 
 
+def test_a_token_has_256_random_bits(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    made = [ledger.add_token(f"n{number}", "read") for number in range(3)]
+    ledger.close()
+    keys = [base64.urlsafe_b64decode(one.removeprefix("ep_") + "=") for one in made]
+    assert [len(key) for key in keys] == [32] * 3
+    assert len(set(keys)) == 3
+
+
+def test_every_token_is_compared_in_constant_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(tmp_path)
+    made = [ledger.add_token(f"n{number}", "read") for number in range(5)]
+    compared = []
+
+    def compare(a: bytes, b: bytes) -> bool:
+        compared.append(len(a) == len(b) == 32)  # digests: nothing of a token is compared itself
+        return compare_digest(a, b)
+
+    monkeypatch.setattr("hmac.compare_digest", compare)
+    for token in (made[0], made[4], "ep_unknown", "", "é"):
+        compared.clear()
+        found = ledger.principal(token)
+        assert (found is not None) == (token in made)
+        assert compared == [True] * 5  # the first that fits does not end it
+    link = Links(tmp_path).make(["run"], until=time.time() + 60)
+    compared.clear()
+    assert Links(tmp_path).principal(link) is not None
+    assert Links(tmp_path).principal(link[:-3] + "abc") is None
+    assert compared == [True, True]
+    ledger.close()
+
+
 def test_a_revoked_token_is_refused(team: HubProcess) -> None:
     ledger = Ledger(team.root)
     made = ledger.add_token("gone", "admin")
@@ -108,6 +151,83 @@ def test_a_writer_cannot_change_another_project(team: HubProcess, tmp_path: Path
     assert refused(lambda: client.register("new-id", theirs)) == 403
     assert refused(lambda: client.register("new-id", {**theirs, "project": "Q"})) == 403
     assert journal_of(team, "q", "secret") == before
+
+
+def test_a_writer_puts_no_file_into_another_project(team: HubProcess) -> None:
+    client = team.client(token(team, "write", "p"))
+    secret, there = id_of(team, "secret"), team.root / "q" / "secret"
+    before = sorted(path.relative_to(there) for path in there.rglob("*"))
+    sent = {"size": 1, "sha256": hashlib.sha256(b"x").hexdigest()}
+    files: list[tuple[FileKind, str]] = [
+        ("blobs", "x.png"),
+        ("segments", "loop.0001.0000.parquet"),
+        ("live", "node.json"),
+    ]
+    for kind, name in files:
+        put = functools.partial(client.put_file, secret, kind, name, b"x")
+        assert refused(lambda put=put: put(**sent)) == 404
+    assert refused(lambda: client.take_requests(secret)) == 404
+    assert refused(lambda: client.launched("job-7", "q", age_s=1)) == 403
+    assert sorted(path.relative_to(there) for path in there.rglob("*")) == before
+
+
+def test_a_writer_deletes_nothing_of_another_project(hub: HubProcess, tmp_path: Path) -> None:
+    mine, admin = hub.client(token(hub, "write", "p")), hub.client(token(hub, "admin"))
+    for name in ("secret", "gone"):
+        ship_now(record(tmp_path / "runs", name, project="q"), admin)
+    ship_now(record(tmp_path / "runs", "open"), mine)
+    secret = id_of(hub, "secret")
+    body, sent = b'{"runs":["%s"]}' % secret.encode(), {"content-type": "application/json"}
+    mine.request("POST", "/api/trash", body=body, headers=sent)
+    assert (hub.root / "q" / "secret").is_dir()
+    # Nor does it see or restore what others have deleted.
+    gone = b'{"runs":["%s"]}' % id_of(hub, "gone").encode()
+    admin.request("POST", "/api/trash", body=gone, headers=sent)
+    (row,) = admin.get_json("/api/trash")["runs"]
+    assert mine.get_json("/api/trash")["runs"] == []
+    keys = json.dumps({"keys": [row["key"]]}).encode()
+    mine.request("POST", "/api/trash/restore", body=keys, headers=sent)
+    assert not (hub.root / "q" / "gone").exists()
+
+
+@pytest.mark.parametrize("project", ["..", ".hub", "../q", "/etc", "a/../../q", "q\0"])
+def test_the_name_of_a_project_leads_nowhere_else(tmp_path: Path, project: str) -> None:
+    root = tmp_path / "hub"
+    (root / ".hub").mkdir(parents=True)
+    state = Inbox(root).register("abc", {"id": "abc", "name": "x", "project": project})
+    (found,) = root.glob("[!.]*/x/run.json")
+    assert state.project == project
+    assert [path.name for path in tmp_path.iterdir()] == ["hub"]
+    assert list((root / ".hub").iterdir()) == []
+    # Tokens are for folders: that of the project's name, however it is written.
+    assert slugify(project) == found.parent.parent.name
+
+
+def test_a_writer_fills_its_own_quota_and_no_other(tmp_path: Path) -> None:
+    hub = HubProcess(tmp_path / "hub", "--quota", "100KB")
+    try:
+        greedy, other = hub.client(token(hub, "write", "p")), hub.client(token(hub, "write", "q"))
+        big = "x" * 60_000
+        greedy.register("one", {"id": "one", "name": "one", "project": "p", "config": big})
+        other.register("two", {"id": "two", "name": "two", "project": "q"})
+        # Not with lines, not with runs, not with labels, not with readings of machines.
+        line = b'{"log":"text","text":"%s"}\n' % big.encode()
+        more = {"id": "three", "name": "three", "project": "p", "config": big}
+        stem, sha256 = "loop.0001.0000", "0" * 64
+        live = functools.partial(greedy.put_file, "one", "live", size=60_000, sha256=sha256)
+        for attack in (
+            lambda: greedy.append("one", stem, first=0, lines=line),
+            lambda: greedy.register("three", more),
+            lambda: greedy.register("one", {**more, "id": "one", "name": "one", "x": big}),
+            lambda: greedy.merge_labels("one", {"notes": big}, {}),
+            lambda: live("n.json", big.encode()),
+            lambda: greedy.put_file("one", "blobs", "b", big.encode(), size=60_000, sha256=sha256),
+        ):
+            assert refused(attack) == 507
+        assert size_of(hub.root / "p") < 100_000
+        assert other.append("two", stem, first=0, lines=line) == 1
+    finally:
+        hub.stop()
 
 
 def test_a_reader_changes_nothing(team: HubProcess) -> None:
@@ -165,6 +285,32 @@ def test_a_link_shows_its_run_and_nothing_else(team: HubProcess) -> None:
     assert refused(lambda: client.request("GET", f"/api/runs/{secret}")) == 404
     assert refused(lambda: client.request("GET", f"/api/hub/runs/{secret}")) == 404
     assert refused(lambda: client.append(run, "loop.0001.0000", first=0, lines=b"{}\n")) == 403
+
+
+def test_a_link_changes_nothing(team: HubProcess) -> None:
+    run = id_of(team, "open")
+    client = team.client(Links(team.root).make([run], until=time.time() + 60))
+    sent = {"content-type": "application/json"}
+    chosen = b'{"runs":["%s"]}' % run.encode()
+    for method, path, body in (
+        ("PATCH", f"/api/runs/{run}/labels", b'{"name":"mine"}'),
+        ("POST", "/api/trash", chosen),
+        ("POST", "/api/trash/restore", b'{"keys":[]}'),
+        ("POST", f"/api/runs/{run}/control", b'{"action":"stop"}'),
+        ("POST", f"/api/hub/runs/{run}/control/take", b""),
+        ("PUT", f"/api/hub/runs/{run}/labels", b'{"labels":{},"base":{}}'),
+        ("PUT", f"/api/hub/runs/{run}", b'{"id":"%s","name":"x","project":"p"}' % run.encode()),
+    ):
+        ask = functools.partial(client.request, method, path, body=body, headers=sent)
+        assert refused(ask) == 403, path
+    assert (team.root / "p" / "open").is_dir()
+
+
+def test_a_link_ends_while_it_is_used(team: HubProcess) -> None:
+    client = team.client(Links(team.root).make([id_of(team, "open")], until=time.time() + 3))
+    assert names(client) == ["open"]
+    time.sleep(3.1)
+    assert refused(lambda: client.get_json("/api/runs")) == 401
 
 
 def test_a_forged_or_ended_link_is_refused(team: HubProcess) -> None:

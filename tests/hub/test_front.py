@@ -56,6 +56,14 @@ def test_a_proxy_names_people_from_its_address_only(tmp_path: Path) -> None:
         with pytest.raises(HubError) as error:
             other.client("").request("GET", "/api/runs", headers=said)
         assert error.value.status == 401
+        # Neither by a claim of the address, nor by a header that the option does not name.
+        for claim in ({**said, "x-forwarded-for": "10.1.2.3"}, {"x-forwarded-user": "alice"}):
+            with pytest.raises(HubError) as error:
+                other.client("").request("GET", "/api/runs", headers=claim)
+            assert error.value.status == 401
+        with pytest.raises(HubError) as error:
+            client.request("GET", "/api/runs", headers={"x-forwarded-user": "alice"})
+        assert error.value.status == 401
     finally:
         hub.stop()
         other.stop()

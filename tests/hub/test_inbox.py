@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from epochal.hub.budget import Budget
 from epochal.hub.inbox import ConflictError, FullError, Inbox, UnknownRunError
 from epochal.hub.ledger import Ledger
+from epochal.journal.layout import json_bytes
 from epochal.shipping.labels import merged_labels
 
 STEM = "loop.0001.0000"
@@ -107,7 +108,8 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 def test_a_full_budget_refuses_and_keeps_what_is_there(tmp_path: Path, ledger: Ledger) -> None:
     ledger.claim("one", "p", "alice")
-    budget = Budget(tmp_path, ledger, most_per_writer=300)
+    identity = len(json_bytes(IDENTITY))
+    budget = Budget(tmp_path, ledger, most_per_writer=300 + identity)
     inbox = Inbox(tmp_path, charge=budget.charge)
     inbox.register("one", IDENTITY)
     assert inbox.append("one", STEM, first=0, lines=lines(0, 5)) == 5
@@ -115,7 +117,7 @@ def test_a_full_budget_refuses_and_keeps_what_is_there(tmp_path: Path, ledger: L
         inbox.append("one", STEM, first=5, lines=lines(5, 20))
     assert inbox.append("one", STEM, first=4, lines=lines(4, 6)) == 6
     budget.close()
-    assert ledger.bytes_by_writer() == {"alice": len(lines(0, 6))}
+    assert ledger.bytes_by_writer() == {"alice": identity + len(lines(0, 6))}
 
 
 def test_the_last_of_the_disk_is_kept(tmp_path: Path, ledger: Ledger) -> None:

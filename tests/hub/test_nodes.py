@@ -21,18 +21,21 @@ from tests.hub.test_shipping import wait_until
 pytestmark = pytest.mark.slow
 
 RANK = """
-import sys
+import sys, time
 import epochal
 from epochal.run import ranks
 ranks.find.__kwdefaults__["wait_s"] = 0.0  # a shared disk would have it by now
 run = epochal.init("p", "many", dir=sys.argv[1], console=False, companion=True)
 for step in range(30):
     run.log({"loss": float(step)}, step=step)
+    time.sleep(float(sys.argv[2]) / 30)
 run.finish()
 """
 
 
-def start_rank(rank: int, folder: Path, hub: HubProcess) -> subprocess.Popen[bytes]:
+def start_rank(
+    rank: int, folder: Path, hub: HubProcess, *, seconds: float = 0.0
+) -> subprocess.Popen[bytes]:
     environ = {
         **os.environ,
         "EPOCHAL_HUB": hub.url,
@@ -45,7 +48,7 @@ def start_rank(rank: int, folder: Path, hub: HubProcess) -> subprocess.Popen[byt
         "TORCHELASTIC_RUN_ID": "job-7",
         "EPOCHAL_GRACE": "40",
     }
-    return subprocess.Popen([sys.executable, "-c", RANK, str(folder)], env=environ)
+    return subprocess.Popen([sys.executable, "-c", RANK, str(folder), str(seconds)], env=environ)
 
 
 def test_ranks_of_another_node_are_in_the_run_of_rank_0(hub: HubProcess, tmp_path: Path) -> None:
@@ -62,6 +65,25 @@ def test_ranks_of_another_node_are_in_the_run_of_rank_0(hub: HubProcess, tmp_pat
     wait_until(lambda: ranks() == (0, 1))
     wait_until(lambda: len(epochal.open(hub.root).run("many").series("loss", rank=1)) == 30)
     assert len(epochal.open(hub.root).runs()) == 1
+
+
+def test_the_telemetry_of_another_node_is_on_the_hub(hub: HubProcess, tmp_path: Path) -> None:
+    # As long as a companion takes to start on a busy machine, and a little more.
+    other = start_rank(1, tmp_path / "node1", hub, seconds=6.0)
+    main = start_rank(0, tmp_path / "node0", hub, seconds=6.0)
+    live = hub.root / "p" / "many" / "live"
+    wait_until(lambda: live.is_dir() and any(one.stem.endswith("-1") for one in live.iterdir()))
+    assert main.wait(60) == other.wait(60) == 0
+
+    def ranks() -> tuple[int, ...]:
+        metric = epochal.open(hub.root).run("many").view.metric("system/ram_used")
+        return () if metric is None else metric.ranks
+
+    wait_until(lambda: ranks() == (0, 1))
+    (part,) = (hub.root / "p" / "many" / "journal").glob("telemetry-*-1.0001.0000.jsonl")
+    assert b"hub-failed" not in part.read_bytes()  # waiting for rank 0 is no fault
+    # The companion of that node has sent its last record as well.
+    wait_until(lambda: b'"log":"finish"' in part.read_bytes())
 
 
 def test_the_id_of_an_earlier_launch_leads_to_no_run(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ class CompanionConfig:
 
     ``writer`` is the journal writer of the process that is watched, ``parent`` its number and
     ``parent_start`` its start time in the system's own units. ``shares_node`` says that other ranks
-    run beside it.
+    run beside it, ``is_aside`` that the folder is one of ranks that cannot see rank 0.
     """
 
     folder: RunFolder
@@ -30,6 +30,7 @@ class CompanionConfig:
     rank: int = 0
     writer: str = LOOP
     shares_node: bool = False
+    is_aside: bool = False
     grace_s: float = GRACE_S
 
     @property
@@ -54,6 +55,7 @@ def parse(argv: Sequence[str] | None = None) -> CompanionConfig:
     parser.add_argument("--rank", type=int, default=0)
     parser.add_argument("--writer", default=LOOP)
     parser.add_argument("--shares-node", action="store_true")
+    parser.add_argument("--aside", action="store_true")
     parser.add_argument("--grace", type=float, default=GRACE_S)
     args = parser.parse_args(argv)
     return CompanionConfig(
@@ -65,6 +67,7 @@ def parse(argv: Sequence[str] | None = None) -> CompanionConfig:
         rank=args.rank,
         writer=args.writer,
         shares_node=args.shares_node,
+        is_aside=args.aside,
         grace_s=args.grace,
     )
 

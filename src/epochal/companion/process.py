@@ -133,8 +133,8 @@ class Companion:
         if self._config.is_main:
             self._do("cpu", self._cpu.start)
             self._do("sinks", self.relay.look)
-            if self._shipping is not None:
-                self._do("hub", self._shipping.start)
+        if self._shipping is not None:
+            self._do("hub", self._shipping.start)
         if self._control is not None:
             self._do("control", self._control.start)
         while how is None:
@@ -177,8 +177,7 @@ class Companion:
         else:
             self._do("journal", self.journal.close)
             self._do("sync", self._durable.sync, budget_s=_DISK_S)
-            if self._config.is_main:
-                self.guard.run("task last jobs", self._do_last_jobs, how, deadline_s)
+            self.guard.run("task last jobs", self._do_last_jobs, how, deadline_s)
         self._do("journal", self._count_faults)
 
     def _tell_of_vanishing(self) -> None:
@@ -190,7 +189,8 @@ class Companion:
 
     def _do_last_jobs(self, how: Ending, deadline_s: float) -> None:
         # The sinks work on while other jobs are done; they are waited for last.
-        self._do("sinks", self.relay.finish)
+        if self._config.is_main:
+            self._do("sinks", self.relay.finish)
         left = ending.do_what_is_left(
             self._last_jobs(how), deadline_s=deadline_s, guard=self.guard, clock=self._clock
         )
@@ -200,6 +200,8 @@ class Companion:
 
     def _last_jobs(self, how: Ending) -> dict[str, ending.LastJob]:
         """The final jobs of a run, in order."""
+        if not self._config.is_main:
+            return {} if self._shipping is None else {"hub": self._shipping}
         jobs: dict[str, ending.LastJob] = {"diagnosis": self._diagnosis}
         # A run that finished writes its archive itself, before it says goodbye.
         archive = self.guard.run("job archive", ArchiveJob, self._config.folder)
@@ -238,12 +240,13 @@ class Companion:
         )
 
     def _open_shipping(self) -> HubShipping | None:
-        if not self._config.is_main or read_settings().hub is None:
+        ships = self._config.is_main or self._config.is_aside
+        if not ships or read_settings().hub is None:
             return None
         # HTTP and TLS take memory that most runs have no use for.
         from epochal.companion.shipping import open_shipping
 
-        return self.guard.run("hub", open_shipping, self._config.folder, self.journal, self.guard)
+        return self.guard.run("hub", open_shipping, self._config, self.journal, self.guard)
 
     def _open_control(self) -> RemoteControl | None:
         if read_settings().hub is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from epochal.companion.config import CompanionConfig
 from epochal.companion.own_journal import OwnJournal
 from epochal.errors import EpochalError
 from epochal.guard import Guard
@@ -9,6 +10,8 @@ from epochal.journal.layout import RunFolder
 from epochal.settings import read_settings
 from epochal.shipping.client import HubClient
 from epochal.shipping.credentials import hub_token
+from epochal.shipping.node import NodeShipper
+from epochal.shipping.shipper import Shipper
 from epochal.shipping.worker import ShippingWorker
 
 
@@ -53,7 +56,7 @@ class HubShipping:
         return f"not everything was sent to the hub: {self._worker.error or 'it takes longer'}"
 
 
-def open_shipping(folder: RunFolder, journal: OwnJournal, guard: Guard) -> HubShipping | None:
+def open_shipping(config: CompanionConfig, journal: OwnJournal, guard: Guard) -> HubShipping | None:
     """The shipping that the settings ask for; None without a hub."""
     settings = read_settings()
     if settings.hub is None:
@@ -64,10 +67,11 @@ def open_shipping(folder: RunFolder, journal: OwnJournal, guard: Guard) -> HubSh
         journal.event("hub-failed", reason=str(error))
         return None
     worker = ShippingWorker(
-        folder,
+        config.folder,
         client,
         bytes_per_s=settings.hub_bytes_per_s,
         on_error=lambda sentence: journal.event("hub-failed", reason=sentence),
         guard=guard,
+        shipper_type=NodeShipper if config.is_aside else Shipper,
     )
-    return HubShipping(folder, client.url, worker)
+    return HubShipping(config.folder, client.url, worker)

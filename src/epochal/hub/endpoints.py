@@ -17,7 +17,14 @@ from starlette.routing import Route
 
 from epochal.errors import FormatError, UsageError
 from epochal.hub.control import HubControls
-from epochal.hub.inbox import ConflictError, FullError, Inbox, RemovedError, UnknownRunError
+from epochal.hub.inbox import (
+    ConflictError,
+    FullError,
+    Inbox,
+    RemovedError,
+    UnknownRunError,
+    checked_identity,
+)
 from epochal.hub.ledger import Ledger
 from epochal.journal.layout import MAX_JSON_BYTES, slugify
 from epochal.server.access import Principal, Role, principal_of
@@ -89,9 +96,10 @@ class Receiving:
                 known = self._restored(run_id, is_refused=is_refused)
             if known is not None:
                 _check(who, "write", known)
+            if known is None:  # its first bytes are charged to somebody
+                self._ledger.claim(run_id, checked_identity(run_id, identity)["project"], who.name)
             state = self._inbox.register(run_id, identity)
             if known is None:
-                self._ledger.claim(run_id, state.project, who.name)
                 self._ledger.note(who.name, "register", run=run_id, details=state.folder)
             return state
 

@@ -28,6 +28,7 @@ from epochal.journal.layout import (
     PartName,
     RunFolder,
     create_run_folder,
+    json_bytes,
     read_json,
     run_folders,
     slugify,
@@ -150,11 +151,12 @@ class Inbox:
 
     def register(self, run_id: str, identity: Mapping[str, Any]) -> RunState:
         """Take in who a run is, at its start and when it changes; what is here of it."""
-        checked = _checked_identity(run_id, identity)
+        checked = checked_identity(run_id, identity)
         self._fetch(run_id)
         with self._lock:
             place = self._known_places().get(run_id)
             if place is None:
+                self._charge(run_id, checked["project"], len(json_bytes(checked)))
                 project = self.root / slugify(checked["project"])
                 is_new_project = not project.is_dir()
                 folder, name = create_run_folder(project, checked["name"])
@@ -287,6 +289,7 @@ class Inbox:
             here = labels_of(run.folder)
             merged = merged_labels(ours=here, theirs=labels, base=base)
             if merged != here:
+                self._charge_growth(run, run.folder.labels, len(json_bytes(merged)))
                 if self._upstream is not None:
                     self._upstream.put_labels(run_id, merged)
                 write_json(run.folder.labels, merged)
@@ -358,6 +361,8 @@ class Inbox:
     def _update_identity(self, run: _Run, checked: dict[str, Any]) -> None:
         before = read_json(run.folder.identity)
         checked["name"] = before.get("name", checked["name"])
+        if before != checked:
+            self._charge_growth(run, run.folder.identity, len(json_bytes(checked)))
         if self._upstream is not None:
             self._upstream.register(run.id, checked, run.folder.path)
         if before != checked:
@@ -431,9 +436,16 @@ class Inbox:
             partial.unlink()
             raise ConflictError(f"segments/{name} holds less than the part that is here.")
 
+    def _charge_growth(self, run: _Run, path: Path, size: int) -> None:
+        """Charge what a file that is replaced takes more than before."""
+        before = path.stat().st_size if path.exists() else 0
+        if size > before:
+            self._charge(run.id, run.project, size - before)
+
     def _put_live(self, run: _Run, target: Path, chunk: bytes, *, size: int) -> int:
         if size != len(chunk) or size > _MAX_LIVE_BYTES:
             raise UsageError(f"live readings have at most {_MAX_LIVE_BYTES:,} bytes.")
+        self._charge_growth(run, target, size)
         if self._upstream is not None:
             self._upstream.put_live(run.id, target.name, chunk)
         target.parent.mkdir(exist_ok=True)
@@ -442,7 +454,8 @@ class Inbox:
         return size
 
 
-def _checked_identity(run_id: str, identity: Mapping[str, Any]) -> dict[str, Any]:
+def checked_identity(run_id: str, identity: Mapping[str, Any]) -> dict[str, Any]:
+    """What a sender says about a run, as it may stand in ``run.json`` here."""
     if not is_run_id(run_id):
         raise UsageError(f"{run_id!r} is not an id of a run.")
     if identity.get("id") != run_id:

@@ -191,10 +191,11 @@ def is_run_folder(path: Path) -> bool:
 def write_json(path: Path, value: Any) -> None:
     """Write a small JSON file so that a reader sees the old one or the new one, never a half."""
     with replaced_file(path, durable=True) as temporary:
-        temporary.write_bytes(_json_bytes(value) + b"\n")
+        temporary.write_bytes(json_bytes(value) + b"\n")
 
 
-def _json_bytes(value: Any) -> bytes:
+def json_bytes(value: Any) -> bytes:
+    """What ``write_json`` writes of a value."""
     try:
         return encode_json(value)
     except UnicodeEncodeError:  # a path or an argument that is not UTF-8

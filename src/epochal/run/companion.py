@@ -36,44 +36,27 @@ def start_companion(
     """
     if launch.local_rank != 0:
         return
+    is_aside = not recorder.folder.identity.exists()
     # A rank that found no rank 0 writes aside; its files move, and nobody is to hold on to them.
-    if not recorder.folder.identity.exists():
-        if settings.hub is not None:
-            _ship_aside(recorder, settings)
+    # With a hub, they are sent from there into the run of rank 0.
+    if is_aside and settings.hub is None:
         return
+    arguments = _arguments(recorder, launch, grace_s=settings.grace_s)
     beside = CompanionProcess(
         recorder,
-        _arguments(recorder, launch, grace_s=settings.grace_s),
+        [*arguments, "--aside"] if is_aside else arguments,
         environment=settings_environment(settings),
     )
     beside.start()
     recorder.on_tick.add(beside.look)
     recorder.ending.on_finish.add(beside.look)
     recorder.ending.after_finish.add(beside.wake)
+    if is_aside:
+        return
     FindingsReporter(recorder).begin()
     recorder.ending.after_finish.add(
         beside.wait_for_sinks
     )  # last: it may take all the time that is left
-
-
-def _ship_aside(recorder: Recorder, settings: Settings) -> None:
-    """Start the process that sends what this node writes to the hub, into the run of rank 0."""
-    try:
-        _Companion(
-            [
-                *(sys.executable, "-W", "ignore", "-m", "epochal.shipping.node"),
-                *(str(recorder.folder.path), "--parent", str(os.getpid())),
-                *("--grace", repr(float(settings.grace_s))),
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd=recorder.folder.path.anchor,
-            env={**child_environment(Path(__file__).parents[2]), **settings_environment(settings)},
-            start_new_session=True,
-        )
-    except OSError as error:
-        recorder.console.notice(f"nothing is sent to the hub from this node: {error}.")
 
 
 class CompanionProcess:

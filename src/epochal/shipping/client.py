@@ -61,6 +61,10 @@ class HubError(EpochalError):
         return self.status in (400, 401, 403, 404, 405, 409, 410, 413, 415, 421, 422)
 
 
+class NotYetError(HubError):
+    """What is needed is not there yet, and is expected to come."""
+
+
 class HubClient:
     """A connection to one hub; one thread uses it."""
 
@@ -164,7 +168,7 @@ class HubClient:
     def launched(self, launch_id: str, project: str, *, age_s: float) -> str:
         """The id of the run that rank 0 of a launch ships; its launch began so long ago.
 
-        Raises ``HubError`` without a status while the hub knows none: it may come.
+        Raises ``NotYetError`` while the hub knows none.
         """
         query = urlencode({"project": project, "age": int(age_s)})
         path = f"/api/hub/launches/{quote(launch_id, safe='')}?{query}"
@@ -173,7 +177,9 @@ class HubClient:
         except HubError as error:
             if error.status != 404:
                 raise
-            raise HubError(f"rank 0 of {launch_id} has sent nothing to {self.url} yet.") from error
+            raise NotYetError(
+                f"rank 0 of {launch_id} has sent nothing to {self.url} yet."
+            ) from error
 
     def lines(self, run_id: str, stem: str, *, first: int) -> bytes:
         """Lines of a part from an ordinal on, about as many as one request holds."""

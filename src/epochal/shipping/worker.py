@@ -10,13 +10,15 @@ from collections.abc import Callable
 from epochal.errors import EpochalError
 from epochal.guard import Guard
 from epochal.journal.layout import RunFolder
-from epochal.shipping.client import HubClient, HubError
+from epochal.shipping.client import HubClient, HubError, NotYetError
 from epochal.shipping.shipper import BandwidthLimit, Shipper
 
 # A batch at most so often: with the look of the hub's page, a value is seen within 2 s.
 LOOK_EVERY_S = 0.8
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
+# Rank 0 of a launch starts a little later, or much later.
+_NOT_YET_PAUSE_S = 2.0
 # A refusal that a person has to mend, such as a token that was revoked.
 _REFUSED_PAUSE_S = 300.0
 
@@ -114,10 +116,12 @@ class ShippingWorker:
 
     def _failed(self, error: Exception) -> float:
         sentence = str(error)
-        if sentence != self.error:
-            self.error = sentence
-            self._on_error(sentence)
+        is_told, self.error = sentence == self.error, sentence
         self._shipper.forget()
+        if isinstance(error, NotYetError):
+            return _NOT_YET_PAUSE_S * random.uniform(0.5, 1.5)
+        if not is_told:
+            self._on_error(sentence)
         pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, _LONGEST_PAUSE_S)
         if isinstance(error, HubError):
             if error.is_final:
