@@ -1,12 +1,16 @@
 """How much a hub takes in: one stream of lines as fast as it goes, and many live runs at once.
 
-``python -m benchmarks.hub.ingest --shippers 500 --seconds 20`` prints points per second end to end
-and the CPU and memory of the hub.
+``python -m benchmarks.hub.ingest --shippers 480 --companions 20 --seconds 120`` prints points per
+second end to end and the CPU and memory of the hub. Shippers are our shipping code in this process,
+each with a connection of its own. Companions are those of small trainings in processes of their
+own.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
 import sys
 import tempfile
 import threading
@@ -23,6 +27,17 @@ from epochal.shipping.client import HubClient, HubError
 from epochal.shipping.shipper import Shipper
 
 METRICS = 10
+TRAINING = """
+import sys, time
+import epochal
+run = epochal.init("ingest", sys.argv[1], dir=sys.argv[2], console=False, companion=True)
+began_s, seconds, step = time.monotonic(), float(sys.argv[3]), 0
+while time.monotonic() - began_s < seconds:
+    run.log({f"train/metric_{i}": (step * 7919 + i) % 10007 / 10007 for i in range(10)}, step=step)
+    step += 1
+    time.sleep(max(0.0, began_s + step / 10 - time.monotonic()))
+run.finish()
+"""
 
 
 def line(step: int) -> bytes:
@@ -60,6 +75,39 @@ def measure_stream(hub: psutil.Process, client: HubClient, root: Path, num_lines
     )
 
 
+def start_trainings(
+    url: str, token: str, root: Path, *, num: int, seconds: float
+) -> list[subprocess.Popen[bytes]]:
+    """Small trainings of ten steps a second, each with its companion."""
+    environ = {
+        **os.environ,
+        "EPOCHAL_HUB": url,
+        "EPOCHAL_HUB_TOKEN": token,
+        "EPOCHAL_GRACE": "120",
+        "EPOCHAL_CONFIG": "off",
+    }
+    command = [sys.executable, "-c", TRAINING]
+    return [
+        subprocess.Popen([*command, f"training{index}", str(root), str(seconds)], env=environ)
+        for index in range(num)
+    ]
+
+
+def compare_trainings(here: Path, there: Path) -> str:
+    """How many lines of the trainings the hub has, once it has all or a minute has passed."""
+    until_s = time.monotonic() + 60
+    while True:
+        sent, stored = (_num_lines(root / "ingest") for root in (here, there))
+        if stored == sent or time.monotonic() > until_s:
+            return f"companions: {stored:,} of {sent:,} lines of trainings are on the hub"
+        time.sleep(0.5)
+
+
+def _num_lines(project: Path) -> int:
+    paths = project.glob(f"training*/journal/{STEM}.jsonl")
+    return sum(path.read_bytes().count(b"\n") for path in paths)
+
+
 def measure_live(
     hub: psutil.Process, url: str, token: str, root: Path, *, num_shippers: int, seconds: float
 ) -> str:
@@ -87,13 +135,15 @@ def measure_live(
         thread.start()
     time.sleep(5.0)  # registered
     before, began_s, steps = _cpu(hub), time.monotonic(), 0
-    memory = hub.memory_info().rss
+    memory = [hub.memory_info().rss]
     while time.monotonic() - began_s < seconds:
         for _ in range(10):
             data = line(steps)
             steps += 1
             for file in files:
                 file.write(data)
+        if time.monotonic() - began_s > seconds * len(memory) / 6:
+            memory.append(hub.memory_info().rss)
         time.sleep(max(0.0, began_s + steps / 10 - time.monotonic()))
     time.sleep(3.0)
     used, took = _cpu(hub) - before, time.monotonic() - began_s
@@ -107,8 +157,8 @@ def measure_live(
         client.close()
     return (
         f"live: {num_shippers} runs x 10 steps/s, {sent:,} of {steps * num_shippers:,} lines"
-        f" acknowledged, {num_errors} errors; hub {used / took:.2f} cores,"
-        f" {hub.memory_info().rss / 2**20:.0f} MiB ({memory / 2**20:.0f} before)"
+        f" acknowledged, {num_errors} errors; hub {used / took:.2f} cores, MiB after each sixth of"
+        f" the time: {', '.join(f'{one / 2**20:.0f}' for one in memory)}"
     )
 
 
@@ -122,6 +172,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.hub.ingest")
     parser.add_argument("--lines", type=int, default=200_000)
     parser.add_argument("--shippers", type=int, default=500)
+    parser.add_argument("--companions", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=20.0)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
@@ -137,11 +188,19 @@ def main() -> int:
         try:
             runs = Path(place) / "runs"
             print(measure_stream(process, client, runs, args.lines), flush=True)
+            trainings = start_trainings(
+                url, token, runs, num=args.companions, seconds=args.seconds + 10
+            )
             print(
                 measure_live(
                     process, url, token, runs, num_shippers=args.shippers, seconds=args.seconds
-                )
+                ),
+                flush=True,
             )
+            for one in trainings:
+                one.wait()
+            if trainings:
+                print(compare_trainings(runs, root))
         finally:
             client.close()
             hub.kill()

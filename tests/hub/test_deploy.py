@@ -10,16 +10,20 @@ import re
 import shlex
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
+import pytest
 import yaml
 
 from epochal.cli import hub as command
+from epochal.store.clickhouse.connection import parse_address
+from tools.compose import problems
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
 
-def compose() -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load((DEPLOY / "docker-compose.yml").read_text())
+def compose(name: str = "docker-compose.yml") -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((DEPLOY / name).read_text())
     return loaded
 
 
@@ -69,15 +73,96 @@ def test_only_the_proxy_is_reached_from_outside() -> None:
     assert services["caddy"]["ports"] == ["80:80", "443:443"]
 
 
-def test_every_file_and_volume_that_compose_names_is_there() -> None:
-    loaded = compose()
-    build = loaded["services"]["hub"]["build"]
-    assert (DEPLOY / build["context"] / build["dockerfile"]).resolve() == DEPLOY / "Dockerfile"
-    for service in loaded["services"].values():
-        for volume in service["volumes"]:
-            source = volume.partition(":")[0]
-            is_file = source.startswith("./")
-            assert (DEPLOY / source).is_file() if is_file else source in loaded["volumes"]
+@pytest.mark.parametrize("path", sorted(DEPLOY.glob("*.yml")), ids=lambda path: path.name)
+def test_compose_files_have_no_mistake(path: Path) -> None:
+    assert problems(path) == []
+
+
+BROKEN = """
+services:
+  hub:
+    image: {image}
+    restart: {restart}
+    ports: [{port}]
+    volumes: ["{volume}:/data", ./missing.conf:/etc/x]
+    networks: [{network}]
+    depends_on: {{{needed}: {{condition: {condition}}}}}
+    environment: {{TOKEN: "{variable}"}}
+    stop_grace_period: {grace}
+    {key}: 1
+volumes: {{runs: , other: }}
+networks: {{net: }}
+"""
+
+
+def test_the_check_of_compose_files_finds_mistakes(tmp_path: Path) -> None:
+    path = tmp_path / "broken.yml"
+    path.write_text(
+        BROKEN.format(
+            image="caddy",
+            restart="sometimes",
+            port=443,
+            volume="runs",
+            network="elsewhere",
+            needed="hub",
+            condition="service_healthy",
+            variable="${TOKEN}",
+            grace="soon",
+            key="prots",
+        )
+    )
+    said = "\n".join(problems(path))
+    for mistake in (
+        "the image caddy has no version",
+        "restart: sometimes is not known",
+        "the port 443 is not a text",
+        "there is no elsewhere in networks",
+        "there is no file ./missing.conf",
+        "hub has no healthcheck",
+        "${TOKEN} needs a default",
+        "stop_grace_period: soon is not a duration",
+        "prots is not a key of a service",
+        "volumes.other is not used",
+        "networks.net is not used",
+    ):
+        assert mistake in said
+
+
+def test_two_hubs_share_a_cluster() -> None:
+    services = compose("docker-compose.cluster.yml")["services"]
+    hubs = [services[name] for name in ("hub-1", "hub-2")]
+    assert hubs[0]["command"] == hubs[1]["command"]
+    assert hubs[0]["volumes"] != hubs[1]["volumes"]  # each has a working copy of its own
+    given = [filled_in(one, HUB_HOST="hub.example.org") for one in hubs[0]["command"]]
+    args = parsed(given)
+    assert (args.words, args.allow_host) == (["/data"], ["hub.example.org"])
+    address = parse_address(args.store)
+    assert [host for host, _ in address.hosts] == ["clickhouse-1", "clickhouse-2"]
+    # The cluster of the address is the one that the servers know, and it has all of them.
+    (cluster,) = ElementTree.parse(DEPLOY / "clickhouse" / "cluster.xml").iter(address.cluster)
+    assert [one.text for one in cluster.iter("host")] == [host for host, _ in address.hosts]
+    for host, _ in address.hosts:
+        assert services[host]["environment"]["CLICKHOUSE_USER"] == address.user
+        assert "./clickhouse/cluster.xml" in str(services[host]["volumes"])
+    secrets = {
+        hubs[0]["environment"]["EPOCHAL_CLICKHOUSE_PASSWORD"],
+        *(services[host]["environment"]["CLICKHOUSE_PASSWORD"] for host, _ in address.hosts),
+    }
+    assert len(secrets) == 1
+    assert [name for name, service in services.items() if "ports" in service] == ["caddy"]
+
+
+def test_the_proxy_of_a_cluster_leads_to_both_hubs() -> None:
+    text = (DEPLOY / "Caddyfile.cluster").read_text()
+    assert "reverse_proxy hub-1:6060 hub-2:6060" in text
+    assert text.count("{") == text.count("}")
+    assert "max_size 8MB" in text
+    # A hub answers 421 to any other name, and would count as away.
+    assert "health_uri /healthz" in text
+    assert "Host {$HUB_HOST}" in text
+    network = compose("docker-compose.cluster.yml")["networks"]["hub"]["ipam"]["config"][0]
+    given = compose("docker-compose.cluster.yml")["services"]["hub-1"]["command"]
+    assert given[given.index("--trust") + 1] == network["subnet"]
 
 
 def test_the_proxy_leads_to_the_hub() -> None:
@@ -97,7 +182,7 @@ def test_the_image_copies_files_that_exist_and_starts_a_hub() -> None:
                 assert (root / name).exists(), name
     assert json.loads(found["ENTRYPOINT"]) == ["epochal"]
     args = parsed(json.loads(found["CMD"]))
-    assert (args.folder, args.port) == ("/data", int(found["EXPOSE"]))
+    assert (args.words, args.port) == (["/data"], int(found["EXPOSE"]))
     assert found["USER"] == "epochal"
 
 
@@ -109,4 +194,5 @@ def test_the_unit_starts_a_hub() -> None:
     assert program.endswith("/epochal")
     args = parsed(arguments)
     assert args.host == "127.0.0.1"  # a proxy stands in front
-    assert args.folder.startswith(f"/var/lib/{unit['Service']['StateDirectory']}/")
+    (folder,) = args.words
+    assert folder.startswith(f"/var/lib/{unit['Service']['StateDirectory']}/")
