@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 import epochal
 from epochal.cli.main import main
+from epochal.errors import UsageError
 from epochal.hub.ledger import Ledger
 from epochal.hub.links import Links
 from epochal.hub.shared_ledger import open_ledger
 from epochal.journal.layout import RunFolder, write_json
 from epochal.shipping.client import HubClient, HubError
-from epochal.store.clickhouse.connection import Address, HttpServer
+from epochal.shipping.shipper import Shipper
+from epochal.store.clickhouse.connection import Address, ClickHouseError, HttpServer, parse_address
 from epochal.store.clickhouse.tables import Tables
+from epochal.store.clickhouse.transfer import lines_of_segment
 from epochal.store.local.store import LocalStore
 from tests.hub.clickhouse import new_database, running_shards
 from tests.hub.hub_process import HubProcess
@@ -93,6 +99,21 @@ def test_two_hubs_receive_one_part_in_turn(start: Start) -> None:
     assert one.append("one", STEM, first=20, lines=lines(20, 25)) == 25
     assert other.state("one").parts[STEM].lines >= 20
     assert one.lines("one", STEM, first=0) == lines(0, 25)
+
+
+def test_a_segment_becomes_lines_that_other_hubs_seal(start: Start, tmp_path: Path) -> None:
+    one, other = start("one"), start("other")
+    journal = Journal(tmp_path / "runs", "a", project="p", id="one").metrics(1, loss=2.5).finish()
+    sent = journal.path().read_bytes()
+    seal(journal.folder)
+    shipper = Shipper(journal.folder, one.client())
+    while not shipper.ship():
+        pass
+    name = f"{STEM}.parquet"
+    client = other.client()
+    wait_until(lambda: name in client.state("one").segments)
+    assert not (tmp_path / f"other/p/a/journal/{STEM}.jsonl").exists()
+    assert b"".join(lines_of_segment(tmp_path / f"other/p/a/segments/{name}")) == sent
 
 
 def test_a_hub_without_its_copy_has_everything(start: Start, tmp_path: Path) -> None:
@@ -206,3 +227,61 @@ def test_reindex_finds_parts_again_and_tells_of_gaps(
     assert f"{STEM} of the run two has 2 of 5 lines." in capsys.readouterr().out
     assert {part.run: part.lines for part in tables.parts()} == {"one": 5, "two": 5}
     tables.close()
+
+
+def test_errors_say_what_to_do(address: Address) -> None:
+    Tables(address).close()
+    for shard in (replace(address, hosts=(one,)) for one in address.hosts):
+        with contextlib.closing(HttpServer(shard)) as server:
+            server.query(f"INSERT INTO {address.database}.schema (version) VALUES (99)")
+    with pytest.raises(ClickHouseError, match=r"have the version 99, .* install a newer Epochal"):
+        Tables(address)
+    with pytest.raises(ClickHouseError, match=r"refuses the user 'guarded': check .* password"):
+        Tables(replace(address, user="guarded", password="wrong"))
+    with pytest.raises(ClickHouseError, match=r"cannot reach ClickHouse at 127.0.0.1:1: Connec"):
+        Tables(replace(address, hosts=(("127.0.0.1", 1),)))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("postgres://a:secret@b/c", "'postgres://a:…@b/c' is no address of a store"),
+        ("clickhouse://host:x/db", "'host:x' is no host"),
+        ("clickhouse://host/d-b", "'d-b' is no name of a database"),
+        ("clickhouse://host/db?ttl=3", "'ttl' is no option of an address; use cluster"),
+        ("chdb:///", "needs a folder"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_told(text: str, sentence: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(sentence)):
+        parse_address(text)
+
+
+def test_an_address_names_hosts_and_never_shows_its_password() -> None:
+    address = parse_address("clickhouse://me:p%40ss@h1:1,h2/db?cluster=main")
+    assert (address.hosts, address.password) == ((("h1", 1), ("h2", 8123)), "p@ss")
+    assert str(address) == "clickhouse://me@h1:1,h2:8123/db?cluster=main"
+
+
+def test_a_full_disk_of_the_server_is_told() -> None:
+    said = b"Code: 243, e.displayText() = DB::Exception: Cannot reserve 1 MiB, e.what() = DB"
+    with _answering(500, said) as port, pytest.raises(ClickHouseError, match=r"disk of .* is full"):
+        HttpServer(parse_address(f"clickhouse://127.0.0.1:{port}/db"))
+
+
+@contextlib.contextmanager
+def _answering(status: int, body: bytes) -> Iterator[int]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(status)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()

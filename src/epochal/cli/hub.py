@@ -35,6 +35,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="store runs in ClickHouse, clickhouse://user@host:8123/database?cluster=NAME;"
         " DIR is then a working copy (default: in the cache)",
     )
+    parser.add_argument(
+        "--blobs",
+        metavar="PLACE",
+        help="with --store, keep images and other blobs in this folder, which all hubs must see, or"
+        " in s3://bucket/prefix (default: in the tables)",
+    )
     parser.add_argument("--port", type=int, help="port to listen on (default: server.port)")
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)"
@@ -202,10 +208,12 @@ def _root(args: argparse.Namespace) -> Path:
 
 def _cluster(args: argparse.Namespace, root: Path) -> Cluster | None:
     if args.store is None:
+        if args.blobs is not None:
+            raise UsageError("--blobs belongs to --store: a folder has its blobs inside.")
         return None
     from epochal.hub.cluster import Cluster
 
-    return Cluster(args.store, root)
+    return Cluster(args.store, root, blobs=args.blobs)
 
 
 def _tls(args: argparse.Namespace) -> TlsFiles | None:

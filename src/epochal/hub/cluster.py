@@ -36,12 +36,16 @@ class Cluster:
 
     num_threads = _THREADS
 
-    def __init__(self, address: str, root: Path) -> None:
+    def __init__(self, address: str, root: Path, *, blobs: str | None = None) -> None:
         self.address = parse_address(address)
-        self.copies = Copies(Tables(self.address), root)
+        self.copies = Copies(Tables(self.address, blobs=blobs), root)
         self.upstream = ClickHouseUpstream(self.copies)
         self.ledger = SharedLedger(root)
-        self.ledger.exchange(self.copies.tables)
+        try:
+            self.ledger.exchange(self.copies.tables)
+        except ClickHouseError:
+            if not self.ledger.tokens():  # a server is away, and nobody is known here yet
+                raise
 
     def open_store(self, folders: Sequence[Path], ledger: Ledger) -> HubStore:
         """The runs of some folders of the working copy."""

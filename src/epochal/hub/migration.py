@@ -68,8 +68,8 @@ def _to_folder(address: str, root: Path, tell: Tell) -> int:
         trashed = [RunFolder(Path(run.folder)) for run in FolderTrash([root]).runs()]
         for folder in (*run_folders(root), *trashed):
             run_id = str(read_json(folder.identity).get("id"))
-            for file in tables.files(run_id):
-                transfer.fetch_blob(tables, run_id, folder, file.name.removeprefix("blobs/"))
+            for name in tables.blobs.sizes(run_id):
+                transfer.fetch_blob(tables, run_id, folder, name)
             _check(tables, run_id, folder, counts)
             tell(f"{folder.path.parent.name}/{folder.path.name} is complete.")
             num_runs += 1

@@ -15,7 +15,7 @@ from epochal.store.clickhouse.schema import Table
 
 # At most so often, unless so much waits; a single insert after a pause does not wait at all.
 INSERT_EVERY_S = 0.2
-_MANY_BYTES = 8 << 20
+_MANY_BYTES = 512 << 10
 # One insert is one block on the server, which is stored whole or not at all.
 _MOST_BYTES = 32 << 20
 

@@ -28,7 +28,9 @@ _ANSWER_S = 300.0
 _OPTIONS = ("cluster",)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _CODE = re.compile(rb"Code: (\d+)")
+_REASON = re.compile(r"Exception: (.*?)(?:, e\.what\(\)| \(version |$)")
 _NO_SPACE = 243
+_AWAY = (209, 210, 279)
 _NO_ACCESS = (192, 193, 194, 497, 516)
 SCHEMES = ("clickhouse://", "clickhouses://", "chdb://")
 
@@ -144,7 +146,11 @@ class HttpServer:
         self._chosen = 0
         account = f"{address.user}:{address.password}".encode()
         self._headers = {"authorization": f"Basic {base64.b64encode(account).decode()}"}
-        answer = self.query("SELECT version()").decode()
+        try:
+            answer = self.query("SELECT version()").decode()
+        except ClickHouseError:
+            self.close()
+            raise
         major, minor = answer.split(".")[:2]
         self.version = (int(major), int(minor))
 
@@ -317,7 +323,11 @@ def _error(answer: bytes, where: str) -> ClickHouseError:
     if code == _NO_SPACE:
         return ClickHouseError(f"the disk of {where} is full: free some of it there.", code=code)
     said = " ".join(answer.decode("utf-8", "replace").split())
-    return ClickHouseError(f"{where} answers: {said[:500]}", code=code)
+    reason = _REASON.search(said)
+    said = (reason[1] if reason else said).rstrip(". ")[:300]
+    if code in _AWAY:
+        return ClickHouseError(f"{where} cannot reach another server of the cluster.", code=code)
+    return ClickHouseError(f"{where} answers: {said}.", code=code)
 
 
 def _reason(error: Exception) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from epochal.errors import FormatError
+from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import (
     RunFolder,
     create_run_folder,
@@ -24,7 +24,7 @@ from epochal.journal.layout import (
     run_folders,
     slugify,
 )
-from epochal.shipping.offering import PartCounts
+from epochal.shipping.offering import PartCounts, named_part
 from epochal.shipping.protocol import is_run_id
 from epochal.store.answers import TrashedRun
 from epochal.store.clickhouse import transfer
@@ -32,6 +32,7 @@ from epochal.store.clickhouse.tables import (
     DELETED,
     IDENTITY,
     LABELS,
+    SEALED,
     Fact,
     Tables,
 )
@@ -196,6 +197,7 @@ class Copies:
                 self.tables, run_id, folder, parts, self.counts, changed_s=run.changed
             )
             self._give_back(run_id, run, folder)
+            self._seal(run, folder)
             labels = run.facts.get(LABELS)
             if labels is not None:
                 transfer.write_changed(folder.labels, transfer.decoded(labels.value))
@@ -238,6 +240,21 @@ class Copies:
                 transfer.send_parts(self.tables, run_id, folder, self.counts)
                 run.parts.update({part.part: part.lines for part in self.tables.parts(run_id)})
                 return
+
+    def _seal(self, run: _Run, folder: RunFolder) -> None:
+        """Seal the parts of which the sender has sent a segment: it holds a tenth of the bytes."""
+        from epochal.segments.seal import seal_part
+
+        for key, fact in run.facts.items():
+            stem = key.removeprefix(SEALED)
+            if stem == key or not transfer.is_part(stem):
+                continue
+            name = named_part(stem)
+            have, _ = self.counts.whole(folder.part_path(name))
+            if have and have >= int(fact.value) and not folder.sealed_path(name).exists():
+                with contextlib.suppress(FormatError, UsageError):  # it stays a journal part
+                    seal_part(folder, name, into=folder.segments)
+                    folder.part_path(name).unlink()
 
     def _trashed_place(self, run_id: str) -> Path | None:
         for trashed in FolderTrash([self.root]).runs():

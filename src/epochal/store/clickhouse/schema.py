@@ -6,6 +6,7 @@ one key: readers take one of them, and merges remove the others.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -101,8 +102,8 @@ def set_up(address: Address, server: Server) -> None:
                 raise
             faults.append(error)
             continue
-        num_changed += _set_up_at(address, one)
-        one.close()
+        with contextlib.closing(one):
+            num_changed += _set_up_at(address, one)
     # A server that is away is no problem when the others had their tables already.
     if faults and (num_changed or len(faults) == len(address.hosts)):
         raise faults[0]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, BinaryIO, NamedTuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
-from epochal.errors import FormatError
+from epochal.errors import FormatError, UsageError
 from epochal.store.clickhouse.batches import INSERT_EVERY_S, Batches
+from epochal.store.clickhouse.blobs import PIECE_BYTES, Blobs, open_blobs
 from epochal.store.clickhouse.connection import Address, HttpServer, Server, connect, literal
 from epochal.store.clickhouse.schema import (
     CHANGES,
@@ -21,6 +23,7 @@ from epochal.store.clickhouse.schema import (
     LINES,
     LIVE,
     PARTS,
+    TABLES,
     Table,
     counted_parts,
     set_up,
@@ -29,10 +32,10 @@ from epochal.store.clickhouse.schema import (
 
 # Lines that one query returns.
 _WINDOW = 1 << 16
-_CHUNK_BYTES = 1 << 20
 _DELETED_WITHIN_S = 60.0
 _ORDINAL = struct.Struct("<Q").pack
-IDENTITY, LABELS, DELETED, FOLDER = "identity", "labels", "deleted", "folder"
+IDENTITY, LABELS, DELETED, SEALED = "identity", "labels", "deleted", "sealed/"
+_BLOBS = "blobs"
 
 
 class PartCount(NamedTuple):
@@ -61,27 +64,28 @@ class Change(NamedTuple):
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """A file of a run: its name with the folder, such as ``blobs/a.png``."""
-
-    name: str
-    size: int
-
-
 class Tables:
     """The tables of one database; threads may share it.
 
-    Inserts into one table start at least ``every_s`` seconds after each other.
+    ``blobs`` is a folder or a bucket for the blobs of runs; the first hub says it for all. Inserts
+    into one table start at least ``every_s`` seconds after each other.
     """
 
-    def __init__(self, address: Address, *, every_s: float = INSERT_EVERY_S) -> None:
+    def __init__(
+        self, address: Address, *, blobs: str | None = None, every_s: float = INSERT_EVERY_S
+    ) -> None:
         self.address = address
         self._server = connect(address)
-        set_up(address, self._server)
         self._batches = Batches(self._insert, every_s=every_s)
         self._lock = threading.Lock()
         self._last_version = 0
+        self.blobs: Blobs = TableBlobs(self)
+        try:
+            set_up(address, self._server)
+            self._place_blobs(blobs)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def server_version(self) -> tuple[int, int]:
@@ -91,6 +95,17 @@ class Tables:
     def close(self) -> None:
         """Close every connection."""
         self._server.close()
+
+    def _place_blobs(self, given: str | None) -> None:
+        """Have the blobs where all hubs have them."""
+        known = next((fact.value for fact in self.facts("") if fact.key == _BLOBS), None)
+        if given is not None and given != known:
+            if known is not None:
+                raise UsageError(f"--blobs: the blobs of {self.address} are in {known}.")
+            self.put_fact("", _BLOBS, given)
+        place = given or known
+        if place is not None:
+            self.blobs = open_blobs(place)
 
     # -- lines ------------------------------------------------------------------------------------
 
@@ -103,7 +118,7 @@ class Tables:
                 for ordinal, line in enumerate(lines[:-1].split(b"\n"), first)
             ]
         )
-        self._batches.put(LINES, run_id, rows)
+        self.insert(LINES, run_id, rows)
 
     def lines(self, run_id: str, part: str, *, first: int, end: int) -> Iterator[bytes]:
         """The lines of a part from an ordinal to another, in blocks of whole lines.
@@ -112,8 +127,8 @@ class Tables:
         """
         while first < end:
             until = min(first + _WINDOW, end)
-            block = self._ask(
-                f"SELECT line FROM {self._name(LINES)} WHERE run = {literal(run_id)}"
+            block = self.ask(
+                f"SELECT line FROM {self.name(LINES)} WHERE run = {literal(run_id)}"
                 f" AND part = {literal(part)} AND ordinal >= {first} AND ordinal < {until}"
                 " ORDER BY ordinal LIMIT 1 BY ordinal FORMAT TabSeparatedRaw"
             )
@@ -128,9 +143,9 @@ class Tables:
     def parts(self, run_id: str | None = None, *, since: int = 0) -> list[PartCount]:
         """The parts of a run, or of all; only those that changed since a time."""
         where = "1" if run_id is None else f"run = {literal(run_id)}"
-        answer = self._ask(
+        answer = self.ask(
             "SELECT run, part, max(lines), toUInt32(max(changed)) AS newest"
-            f" FROM {self._name(PARTS)} WHERE {where} AND changed >= toDateTime({since})"
+            f" FROM {self.name(PARTS)} WHERE {where} AND changed >= toDateTime({since})"
             " GROUP BY run, part FORMAT JSONEachRow"
         )
         return [
@@ -144,66 +159,30 @@ class Tables:
         """Store something about a run in place of what was there; its version."""
         version = self._version()
         rows = _text(run_id) + _text(key) + _text(value) + _ORDINAL(version)
-        self._batches.put(FACTS, run_id, rows)
+        self.insert(FACTS, run_id, rows)
         return version
 
     def facts(self, run_id: str | None = None, *, since: int = 0) -> list[Fact]:
         """What is known of a run, or of all; only what was stored since a version."""
         where = "1" if run_id is None else f"run = {literal(run_id)}"
-        answer = self._ask(
+        answer = self.ask(
             "SELECT run, key, argMax(value, version), max(version) AS newest"
-            f" FROM {self._name(FACTS)} WHERE {where} AND version >= {since}"
+            f" FROM {self.name(FACTS)} WHERE {where} AND version >= {since}"
             " GROUP BY run, key FORMAT JSONEachRow"
         )
         return [Fact(run, key, value, int(version)) for run, key, value, version in _rows(answer)]
-
-    # -- files ------------------------------------------------------------------------------------
-
-    def put_file(self, run_id: str, name: str, chunks: Iterable[bytes], *, size: int) -> None:
-        """Store a file that does not change."""
-        start = 0
-        for chunk in chunks:
-            rows = b"".join(
-                (_text(run_id), _text(name), _ORDINAL(start), _ORDINAL(size), _bytes(chunk))
-            )
-            self._batches.put(FILES, run_id, rows)
-            start += len(chunk)
-
-    def files(self, run_id: str) -> list[StoredFile]:
-        """The files of a run that are whole."""
-        answer = self._ask(
-            "SELECT name, max(size), max(start + length(data)) FROM"
-            f" {self._name(FILES)} WHERE run = {literal(run_id)}"
-            " GROUP BY name FORMAT JSONEachRow"
-        )
-        found = ((name, int(size), int(end)) for name, size, end in _rows(answer))
-        return [StoredFile(name, size) for name, size, end in found if size == end]
-
-    def file(self, run_id: str, name: str, *, size: int) -> Iterator[bytes]:
-        """The pieces of a file, in order."""
-        have = 0
-        while have < size:
-            piece = self._ask(
-                f"SELECT data FROM {self._name(FILES)} WHERE run = {literal(run_id)}"
-                f" AND name = {literal(name)} AND start = {have} LIMIT 1 FORMAT RowBinary"
-            )
-            if not piece:
-                raise FormatError(f"{self.address} has not all of {name} of the run {run_id}.")
-            length, begin = _read_length(piece)
-            yield piece[begin : begin + length]
-            have += length
 
     # -- readings ---------------------------------------------------------------------------------
 
     def put_live(self, run_id: str, name: str, value: bytes) -> None:
         """Store the newest readings of a machine."""
         version = _ORDINAL(time.time_ns() // 1000)
-        self._batches.put(LIVE, run_id, _text(run_id) + _text(name) + _bytes(value) + version)
+        self.insert(LIVE, run_id, _text(run_id) + _text(name) + _bytes(value) + version)
 
     def live(self, run_id: str) -> dict[str, str]:
         """The newest readings of the machines of a run, by name."""
-        answer = self._ask(
-            f"SELECT name, argMax(value, version) FROM {self._name(LIVE)}"
+        answer = self.ask(
+            f"SELECT name, argMax(value, version) FROM {self.name(LIVE)}"
             f" WHERE run = {literal(run_id)} GROUP BY name FORMAT JSONEachRow"
         )
         return dict(_rows(answer))
@@ -213,12 +192,12 @@ class Tables:
     def put_change(self, change_id: str, value: str) -> None:
         """Tell the other hubs of a change."""
         rows = _text("") + _text(change_id) + _text(value) + _ORDINAL(self._version())
-        self._batches.put(CHANGES, "", rows)
+        self.insert(CHANGES, "", rows)
 
     def changes(self, *, since: int) -> list[Change]:
         """The changes that hubs have told since a version, in order."""
-        answer = self._ask(
-            f"SELECT id, any(value), min(version) AS first FROM {self._name(CHANGES)}"
+        answer = self.ask(
+            f"SELECT id, any(value), min(version) AS first FROM {self.name(CHANGES)}"
             f" WHERE run = '' AND version >= {since} GROUP BY id ORDER BY first FORMAT JSONEachRow"
         )
         return [Change(one, value, int(version)) for one, value, version in _rows(answer)]
@@ -227,6 +206,7 @@ class Tables:
 
     def erase(self, run_id: str) -> None:
         """Delete everything of a run for ever, on every server that the address names."""
+        self.blobs.erase(run_id)
         for server in self._each_server():
             for table in (LINES, PARTS, FILES, LIVE):
                 server.query(
@@ -234,6 +214,17 @@ class Tables:
                     f" WHERE run = {literal(run_id)}"
                 )
             self._wait_for_deletions(server)
+
+    def optimize(self) -> None:
+        """Have the servers merge what they would merge by and by."""
+        for server in self._each_server():
+            for table in TABLES:
+                server.query(f"OPTIMIZE TABLE {stored(table, self.address)} FINAL")
+
+    def num_rows(self) -> int:
+        """How many rows of lines are stored, those included that are stored twice."""
+        statement = f"SELECT count() FROM {self.name(LINES)} FORMAT TabSeparatedRaw"
+        return int(self.ask(statement))
 
     def reindex(self) -> list[str]:
         """Make the derived tables again from the lines; a sentence for each part with a gap."""
@@ -270,14 +261,20 @@ class Tables:
 
     # -- statements -------------------------------------------------------------------------------
 
-    def _name(self, table: Table) -> str:
+    def name(self, table: Table) -> str:
+        """The name of a table in statements."""
         return f"{self.address.database}.{table.name}"
 
-    def _ask(self, statement: str) -> bytes:
+    def ask(self, statement: str) -> bytes:
+        """The answer to a query, in the format that it names."""
         return self._server.query(statement)
 
+    def insert(self, table: Table, run_id: str, rows: bytes) -> None:
+        """Store rows of a run together with those of others; returns when they are stored."""
+        self._batches.put(table, run_id, rows)
+
     def _insert(self, table: Table, rows: bytes) -> None:
-        self._server.insert(self._name(table), table.columns, rows)
+        self._server.insert(self.name(table), table.columns, rows)
 
     def _wait_for_deletions(self, server: Server) -> None:
         """Return when deleted rows are gone: a run that is sent again must not meet them."""
@@ -296,14 +293,52 @@ class Tables:
             yield self._server
             return
         for host in self.address.hosts:
-            server = HttpServer(self.address, [host])
-            yield server
-            server.close()
+            with contextlib.closing(HttpServer(self.address, [host])) as server:
+                yield server
 
 
-def chunks_of(file: BinaryIO) -> Iterator[bytes]:
-    """The pieces in which a file is stored."""
-    return iter(lambda: file.read(_CHUNK_BYTES), b"")
+class TableBlobs:
+    """Blobs in pieces in the table ``files``."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def put(self, run_id: str, name: str, path: Path) -> None:
+        """Store a file, piece by piece."""
+        start, size = 0, path.stat().st_size
+        with open(path, "rb") as file:
+            for piece in iter(lambda: file.read(PIECE_BYTES), b""):
+                rows = (_text(run_id), _text(name), _ORDINAL(start), _ORDINAL(size), _bytes(piece))
+                self._tables.insert(FILES, run_id, b"".join(rows))
+                start += len(piece)
+
+    def sizes(self, run_id: str) -> dict[str, int]:
+        """The blobs of a run that are whole, with their sizes in bytes."""
+        answer = self._tables.ask(
+            "SELECT name, max(size), sum(piece) FROM (SELECT name, start, max(size) AS size,"
+            f" max(length(data)) AS piece FROM {self._tables.name(FILES)}"
+            f" WHERE run = {literal(run_id)} GROUP BY name, start)"
+            " GROUP BY name FORMAT JSONEachRow"
+        )
+        found = ((name, int(size), int(stored)) for name, size, stored in _rows(answer))
+        return {name: size for name, size, stored in found if size == stored}
+
+    def pieces(self, run_id: str, name: str, *, size: int) -> Iterator[bytes]:
+        """The contents of a blob."""
+        have = 0
+        while have < size:
+            piece = self._tables.ask(
+                f"SELECT data FROM {self._tables.name(FILES)} WHERE run = {literal(run_id)}"
+                f" AND name = {literal(name)} AND start = {have} LIMIT 1 FORMAT RowBinary"
+            )
+            if not piece:
+                raise FormatError(f"{name} of the run {run_id} is not whole in the tables.")
+            length, begin = _read_length(piece)
+            yield piece[begin : begin + length]
+            have += length
+
+    def erase(self, run_id: str) -> None:
+        """Nothing: the rows of a run are deleted together."""
 
 
 def _rows(answer: bytes) -> Iterator[list[Any]]:

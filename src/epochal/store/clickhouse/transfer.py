@@ -12,11 +12,11 @@ import msgspec
 
 from epochal.atomic_file import replaced_file
 from epochal.errors import FormatError
-from epochal.journal.layout import PartName, RunFolder, parse_part_name, read_json, write_json
+from epochal.journal.layout import RunFolder, parse_part_name, read_json, write_json
 from epochal.journal.line import encode_json
 from epochal.shipping.offering import PartCounts, labels_of, named_part, sizes
 from epochal.shipping.protocol import BATCH_BYTES, is_file_name
-from epochal.store.clickhouse.tables import IDENTITY, LABELS, StoredFile, Tables, chunks_of
+from epochal.store.clickhouse.tables import IDENTITY, LABELS, SEALED, Tables
 
 
 def send_run(tables: Tables, folder: RunFolder, counts: PartCounts) -> str:
@@ -46,19 +46,16 @@ def send_parts(tables: Tables, run_id: str, folder: RunFolder, counts: PartCount
     """Store the lines of journal parts and of segments that are not stored yet."""
     known = {count.part: count.lines for count in tables.parts(run_id)}
     for name in folder.sealed_parts():
-        send_segment(tables, run_id, name, folder.sealed_path(name), first=known.get(name.stem, 0))
+        first = known.get(name.stem, 0)
+        for lines in lines_of_segment(folder.sealed_path(name), first=first):
+            tables.append(run_id, name.stem, first=first, lines=lines)
+            first += lines.count(b"\n")
+        tables.put_fact(run_id, f"{SEALED}{name.stem}", str(first))
     for name in folder.parts():
         first = known.get(name.stem, 0)
         while lines := counts.lines(folder.part_path(name), first):
             tables.append(run_id, name.stem, first=first, lines=lines)
             first += lines.count(b"\n")
-
-
-def send_segment(tables: Tables, run_id: str, name: PartName, path: Path, *, first: int) -> None:
-    """Store the lines that a segment holds, from an ordinal on."""
-    for lines in lines_of_segment(path, first=first):
-        tables.append(run_id, name.stem, first=first, lines=lines)
-        first += lines.count(b"\n")
 
 
 def lines_of_segment(path: Path, *, first: int = 0) -> Iterator[bytes]:
@@ -103,10 +100,9 @@ def send_blob(
     tables: Tables, run_id: str, path: Path, size: int, *, name: str | None = None
 ) -> None:
     """Store a blob, unless it is stored already; its name is the file's unless given."""
-    name = f"blobs/{name or path.name}"
-    if StoredFile(name, size) not in tables.files(run_id):
-        with open(path, "rb") as file:
-            tables.put_file(run_id, name, chunks_of(file), size=size)
+    name = name or path.name
+    if tables.blobs.sizes(run_id).get(name) != size:
+        tables.blobs.put(run_id, name, path)
 
 
 def fetch_parts(
@@ -144,12 +140,12 @@ def fetch_blob(tables: Tables, run_id: str, folder: RunFolder, name: str) -> boo
     path = folder.blobs / name
     if not is_file_name("blobs", name) or path.is_file():
         return path.is_file()
-    found = [one for one in tables.files(run_id) if one.name == f"blobs/{name}"]
-    if not found:
+    size = tables.blobs.sizes(run_id).get(name)
+    if size is None:
         return False
     folder.blobs.mkdir(exist_ok=True)
     with replaced_file(path) as temporary, open(temporary, "wb") as out:
-        for piece in tables.file(run_id, found[0].name, size=found[0].size):
+        for piece in tables.blobs.pieces(run_id, name, size=size):
             out.write(piece)
     return True
 

@@ -15,9 +15,7 @@ from epochal.shipping.offering import named_part
 from epochal.shipping.protocol import FileKind
 from epochal.store.clickhouse import transfer
 from epochal.store.clickhouse.copies import Copies
-from epochal.store.clickhouse.tables import DELETED, IDENTITY, LABELS
-
-_BLOBS = "blobs/"
+from epochal.store.clickhouse.tables import DELETED, IDENTITY, LABELS, SEALED
 
 
 class ClickHouseUpstream:
@@ -59,6 +57,7 @@ class ClickHouseUpstream:
             for lines in transfer.lines_of_segment(path, first=first):
                 self.append(run_id, part.stem, first=first, lines=lines)
                 first += lines.count(b"\n")
+            self._copies.put_fact(run_id, f"{SEALED}{part.stem}", str(first))
         else:
             transfer.send_blob(self._tables, run_id, path, path.stat().st_size, name=name)
 
@@ -72,11 +71,7 @@ class ClickHouseUpstream:
 
     def blobs(self, run_id: str) -> dict[str, int]:
         """The blobs that are stored, with their sizes in bytes."""
-        return {
-            one.name.removeprefix(_BLOBS): one.size
-            for one in self._tables.files(run_id)
-            if one.name.startswith(_BLOBS)
-        }
+        return self._tables.blobs.sizes(run_id)
 
     def fetch_blob(self, run_id: str, name: str) -> None:
         """Have a blob in the folder, if there is one of this name."""
