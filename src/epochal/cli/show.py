@@ -21,6 +21,7 @@ from epochal.store.metrics import in_order
 from epochal.store.store import RunView
 
 _LONGEST_NAME = 48
+_MANY_SERIES = 200
 _OWN_COST = "system/epochal_cpu_pct"
 
 
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 def _show(view: RunView, *, as_json: bool) -> int:
     info = view.info
     if as_json:
-        say_json(_as_data(view, info, list(_series(view))))
+        say_json(_as_data(view, info))
     else:
         say("\n".join([*_heading(info), *_beside(view)]))
         for title, lines in (
@@ -58,9 +59,24 @@ def _show(view: RunView, *, as_json: bool) -> int:
 
 
 def _series(view: RunView) -> Iterator[Series]:
-    for metric in in_order(view.metrics()):
+    metrics = in_order(view.metrics())
+    tables = {(metric.axis, rank) for metric in metrics for rank in metric.ranks}
+    # Series that were logged together are read together; few long ones are read one by one.
+    together = (
+        {
+            (series.name, axis, rank): series
+            for axis, rank in tables
+            for series in view.all_series(axis, rank=rank)
+        }
+        if len(metrics) > _MANY_SERIES
+        else {}
+    )
+    for metric in metrics:
         for rank in metric.ranks:
-            yield view.series(metric.name, rank=rank, axis=metric.axis)
+            read = together.get((metric.name, metric.axis, rank))
+            if read is None:
+                read = view.series(metric.name, rank=rank, axis=metric.axis)
+            yield read
 
 
 def _heading(info: RunInfo) -> Iterator[str]:
@@ -160,7 +176,7 @@ def _metric_row(metric: Metric, rank: int, summary: Summary) -> tuple[str, ...]:
     )
 
 
-def _as_data(view: RunView, info: RunInfo, series: list[Series]) -> dict[str, Any]:
+def _as_data(view: RunView, info: RunInfo) -> dict[str, Any]:
     return {
         "info": info,
         "facts": view.facts,
@@ -174,7 +190,7 @@ def _as_data(view: RunView, info: RunInfo, series: list[Series]) -> dict[str, An
                 "summary": msgspec.structs.asdict(one.summary),
                 "best": one.best,
             }
-            for one in series
+            for one in _series(view)
         ],
         "findings": [entry.record for entry in view.findings(most=None)],
     }

@@ -156,3 +156,16 @@ def test_the_work_of_a_wide_run_grows_with_its_metrics(
         lines[count] = lines_run(partial(main, ["--dir", str(root), *command]))
     capsys.readouterr()
     assert lines[4000] < 4.2 * lines[1000]
+
+
+def test_summaries_of_a_wide_run_with_much_telemetry_are_made_together(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for step in range(2):
+        numbers = {f"m{number}": number / 7 for number in range(1500)}
+        journal.add({"log": "metrics", "step": step, "m": numbers})
+    journal.add(*({"log": "system", "cpu_pct": float(tick)} for tick in range(1500)))
+    with LocalStore(tmp_path) as store:
+        (run,) = store.runs()
+        assert not run.row.is_small
+        run.summary("m7", axis="step")
+        assert len(run.row.summaries) == len(run.metrics()) == 1501

@@ -27,6 +27,8 @@ from epochal.store.local.summaries import RowSummaries
 from epochal.store.row import Row
 from epochal.store.status import GONE, UNREADABLE
 
+# The series of journals of this size are summarised in a second or two.
+_QUICK_BYTES = 32 * 1024 * 1024
 T = TypeVar("T")
 
 
@@ -101,7 +103,8 @@ class CachedRow:
         """The summaries of the whole row."""
         row = self.row if self.whole is None else self.whole
         if self._summaries is None or self._summaries.row is not row:
-            self._summaries = RowSummaries(row)
+            size = self._source.unsealed_bytes
+            self._summaries = RowSummaries(row, is_quickly_read=0 < size <= _QUICK_BYTES)
         return self._summaries
 
     def drop(self) -> None:

@@ -34,10 +34,14 @@ Ask = Callable[[Callable[[RunState], Summaries]], Summaries]
 
 
 class RowSummaries:
-    """The summaries of one row; those that were asked for are kept in it."""
+    """The summaries of one row; those that were asked for are kept in it.
 
-    def __init__(self, row: Row) -> None:
+    ``is_quickly_read``: the parts that are not sealed are small, however many series they have.
+    """
+
+    def __init__(self, row: Row, *, is_quickly_read: bool = False) -> None:
         self.row = row
+        self._reads = is_quickly_read or row.is_small
         self._known: dict[tuple[str, Axis | None, int], Summary] = {}
         self._resolved: dict[str, Metric | None] = {}
 
@@ -86,7 +90,7 @@ class RowSummaries:
         """
         first = {m.role: (m.name, m.axis) for m in reversed(self.row.metrics) if m.role is not None}
         roles = {key: role for role, key in first.items()}
-        for (key, rank), summary in ask(whole_tables if self.row.is_small else kept_alone).items():
+        for (key, rank), summary in ask(whole_tables if self._reads else kept_alone).items():
             self.row.keep(key.name, key.axis, rank, summary)
             role = roles.get(key) if rank == 0 else None
             if role is not None:
