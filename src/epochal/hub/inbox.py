@@ -284,7 +284,6 @@ class Inbox:
     ) -> dict[str, Any]:
         """Merge labels that were changed elsewhere; what holds for both sides then."""
         run = self._run(run_id)
-        self._fetch(run_id)
         with run.lock, between_processes(run.folder.path / LABELS_LOCK):
             here = labels_of(run.folder)
             merged = merged_labels(ours=here, theirs=labels, base=base)

@@ -36,11 +36,15 @@ SCHEMES = ("clickhouse://", "clickhouses://", "chdb://")
 
 
 class ClickHouseError(EpochalError, OSError):
-    """ClickHouse cannot be reached, or refuses; ``code`` is its number of the error, else 0."""
+    """ClickHouse cannot be reached, or refuses; ``code`` is its number of the error, else 0.
 
-    def __init__(self, sentence: str, *, code: int = 0) -> None:
+    ``is_final``: trying again does not help.
+    """
+
+    def __init__(self, sentence: str, *, code: int = 0, is_final: bool = False) -> None:
         super().__init__(sentence)
         self.code = code
+        self.is_final = is_final
 
 
 @dataclass(frozen=True, slots=True)

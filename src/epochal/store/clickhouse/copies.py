@@ -125,7 +125,8 @@ class Copies:
         run = self._run(run_id)
         known = run.facts.get(key)
         if known is None or known.value != value:
-            version = self.tables.put_fact(run_id, key, value)
+            after = 0 if known is None else known.version
+            version = self.tables.put_fact(run_id, key, value, after=after)
             run.facts[key] = Fact(run_id, key, value, version)
 
     def is_deleted(self, run_id: str) -> bool:
@@ -157,8 +158,11 @@ class Copies:
     def _look(self) -> None:
         if time.monotonic() > self._whole_s:
             self._seen_s = self._seen_version = 0
-        parts = self.tables.parts(since=max(0, self._seen_s - _SLACK_S))
-        facts = self.tables.facts(since=max(0, self._seen_version - _SLACK_S * 1_000_000))
+        # A clock that is ahead must not hide what others store meanwhile.
+        since_s = min(self._seen_s, int(time.time())) - _SLACK_S
+        since_version = min(self._seen_version, time.time_ns() // 1000) - _SLACK_S * 1_000_000
+        parts = self.tables.parts(since=max(0, since_s))
+        facts = self.tables.facts(since=max(0, since_version))
         for part in parts:
             run = self._run(part.run)
             if run.parts.get(part.part) != part.lines:

@@ -96,14 +96,12 @@ def set_up(address: Address, server: Server) -> None:
     num_changed = 0
     for host in address.hosts:
         try:
-            one = HttpServer(address, [host])
+            with contextlib.closing(HttpServer(address, [host])) as one:
+                num_changed += _set_up_at(address, one)
         except ClickHouseError as error:
-            if error.code:
+            if error.code or error.is_final:
                 raise
             faults.append(error)
-            continue
-        with contextlib.closing(one):
-            num_changed += _set_up_at(address, one)
     # A server that is away is no problem when the others had their tables already.
     if faults and (num_changed or len(faults) == len(address.hosts)):
         raise faults[0]
@@ -116,7 +114,8 @@ def _set_up_at(address: Address, server: Server) -> bool:
     if known > VERSION:
         raise ClickHouseError(
             f"the tables in {address} have the version {known}, this Epochal knows {VERSION}:"
-            " install a newer Epochal here."
+            " install a newer Epochal here.",
+            is_final=True,
         )
     if known == VERSION:
         return False

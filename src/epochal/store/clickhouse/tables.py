@@ -155,9 +155,12 @@ class Tables:
 
     # -- facts ------------------------------------------------------------------------------------
 
-    def put_fact(self, run_id: str, key: str, value: str) -> int:
-        """Store something about a run in place of what was there; its version."""
-        version = self._version()
+    def put_fact(self, run_id: str, key: str, value: str, *, after: int = 0) -> int:
+        """Store something about a run in place of what was there; its version.
+
+        It is higher than ``after``, the version of what was there: clocks of hubs differ.
+        """
+        version = max(self._version(), after + 1)
         rows = _text(run_id) + _text(key) + _text(value) + _ORDINAL(version)
         self.insert(FACTS, run_id, rows)
         return version

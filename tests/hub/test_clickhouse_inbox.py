@@ -1,0 +1,118 @@
+"""What hubs store in ClickHouse: each line once, in order, whoever receives it how often."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from epochal.hub.inbox import Inbox
+from epochal.journal.layout import RunFolder
+from epochal.store.answers import Labels
+from epochal.store.clickhouse.copies import Copies
+from epochal.store.clickhouse.store import ClickHouseStore
+from epochal.store.clickhouse.tables import Tables
+from epochal.store.clickhouse.upstream import ClickHouseUpstream
+from tests.hub.clickhouse import new_database
+from tests.hub.test_inbox import IDENTITY, STEM, lines
+
+pytestmark = pytest.mark.slow
+
+sends = st.lists(
+    st.tuples(
+        st.integers(0, 1),
+        st.integers(0, 40),
+        st.integers(0, 12),
+        st.sampled_from(["", "look", "restart", "new disk"]),
+    ),
+    max_size=12,
+)
+
+
+class _Hub:
+    """A hub without its server: an inbox over a working copy."""
+
+    def __init__(self, tables: Tables, place: Path) -> None:
+        self.copies = Copies(tables, place)
+        self.inbox = Inbox(place, upstream=ClickHouseUpstream(self.copies))
+
+
+@pytest.mark.parametrize("engine", ["two shards"])
+@given(sends)
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+def test_two_hubs_store_lines_once_and_in_order(
+    engine: str, sent: list[tuple[int, int, int, str]]
+) -> None:
+    tables = Tables(new_database(engine), every_s=0.0)
+    with tempfile.TemporaryDirectory() as folder:
+        places = [Path(folder) / "hub0", Path(folder) / "hub1"]
+        hubs = [_Hub(tables, place) for place in places]
+        hubs[0].inbox.register("one", IDENTITY)
+        acknowledged = 0
+        for number, first, count, what in sent:
+            if what == "new disk":
+                places[number] = Path(tempfile.mkdtemp(dir=folder))
+            if what in ("restart", "new disk"):
+                hubs[number] = _Hub(tables, places[number])
+            if what == "look":
+                hubs[number].copies.fetch_changed()
+            have = hubs[number].inbox.append(
+                "one", STEM, first=first, lines=lines(first, first + count)
+            )
+            acknowledged = max(acknowledged, have)
+        stored = {part.part: part.lines for part in tables.parts("one")}.get(STEM, 0)
+        assert stored == acknowledged
+        assert b"".join(tables.lines("one", STEM, first=0, end=stored)) == lines(0, stored)
+        for hub in hubs:
+            place = hub.copies.fetch("one")
+            assert place is not None
+            part = RunFolder(place).journal / f"{STEM}.jsonl"
+            assert (part.read_bytes() if stored else b"") == lines(0, stored)
+    tables.close()
+
+
+@pytest.mark.parametrize("engine", ["chdb", "two shards"])
+def test_labels_and_the_trash_are_those_of_all_hubs(engine: str, tmp_path: Path) -> None:
+    tables = Tables(new_database(engine), every_s=0.0)
+    one, other = (_Hub(tables, tmp_path / name) for name in ("one", "other"))
+    one.inbox.register("one", IDENTITY)
+    one.inbox.append("one", STEM, first=0, lines=b'{"log":"run","t":1,"v":1,"id":"one"}\n')
+    finish = b'{"log":"finish","t":2,"status":"finished"}\n'
+    one.inbox.append("one", STEM, first=1, lines=finish)
+    with ClickHouseStore(one.copies) as here, ClickHouseStore(other.copies) as there:
+        here.run("one").relabel(lambda labels: Labels(name="better", tags=("t",)))
+        there.refresh()
+        assert (there.run("one").info.name, there.run("one").info.tags) == ("better", ("t",))
+        there.remove(there.run("one"))
+        here.refresh()
+        assert list(here.runs()) == []
+        assert [run.id for run in here.trash.runs()] == ["one"]
+        here.trash.restore(here.trash.find("one"))
+        there.refresh()
+        assert [run.id for run in there.runs()] == ["one"]
+        here.refresh()
+        moved = here.remove(here.run("one"))
+        here.trash.erase(moved)
+        there.refresh()
+        assert list(there.runs()) == list(there.trash.runs()) == []
+        assert tables.num_rows() == 0
+    # Sent again, it is a new run.
+    assert other.inbox.register("one", IDENTITY).parts == {}
+    assert other.inbox.append("one", STEM, first=0, lines=lines(0, 3)) == 3
+    tables.close()
+
+
+def test_a_copy_gives_back_what_restored_tables_have_lost(tmp_path: Path) -> None:
+    tables = Tables(new_database("two shards"), every_s=0.0)
+    hub = _Hub(tables, tmp_path / "hub")
+    hub.inbox.register("one", IDENTITY)
+    assert hub.inbox.append("one", STEM, first=0, lines=lines(0, 9)) == 9
+    tables.erase("one")
+    assert tables.parts("one") == []
+    again = _Hub(tables, tmp_path / "hub")
+    assert again.inbox.append("one", STEM, first=9, lines=lines(9, 12)) == 12
+    assert b"".join(tables.lines("one", STEM, first=0, end=12)) == lines(0, 12)
+    tables.close()
