@@ -39,3 +39,26 @@ def test_without_ratios_the_norms_tell() -> None:
     ]
     (found,) = opened(FrozenLayer, records)
     assert "weights of b" in found.sentence
+
+
+def initialised(number: int, *, scale: float = 1.0) -> Record:
+    """A body without gradients, as torch initialises 32, 128 and 128 units, and a head."""
+    norms = {
+        "params/0.weight/norm": 6.53 * scale,
+        "params/0.bias/norm": 1.155,
+        "params/2.weight/norm": 6.53,
+        "params/2.bias/norm": 0.577,
+        "params/4.weight/norm": 1.8 + 0.01 * number,
+        "params/4.bias/norm": 0.2,
+    }
+    return metrics(number, {**norms, "grads/4.weight/norm": 0.5, "update_ratio/4.weight": 1e-3})
+
+
+def test_layers_frozen_at_their_initial_values_are_a_warning() -> None:
+    (found,) = opened(FrozenLayer, [initialised(n) for n in range(10)])
+    assert found.severity == "warning"
+    assert "frozen at random values" in found.sentence
+
+
+def test_layers_frozen_after_a_training_are_fine() -> None:
+    assert opened(FrozenLayer, [initialised(n, scale=1.4) for n in range(10)]) == []

@@ -33,3 +33,9 @@ def test_norms_that_grow_from_batch_to_batch_are_fine() -> None:
 
 def test_a_smooth_norm_that_stays_is_fine() -> None:
     assert opened(GradientsAddUp, steps(flat(100, 2.0), norm=1.0)) == []
+
+
+def test_a_sum_that_turns_soon_is_found_at_once() -> None:
+    norms = [12.9, 20.3, 32.1, 39.9, 45.5, 49.4, 52.2, 52.6, 50.6, 46.6, 41.8, 37.3]
+    (found,) = opened(GradientsAddUp, steps(flat(12, 2.0), norm=norms))
+    assert "step 7" in found.sentence

@@ -80,7 +80,7 @@ def test_a_steady_climb_is_found() -> None:
 
 
 def test_idle_experts_are_found() -> None:
-    (found,) = opened(MoeImbalance, moe([2.0] * 40, use=0.7), config=EIGHT)
+    (found,) = opened(MoeImbalance, moe([2.0] * 40, use=0.7), config=WIDE)
     assert found.sentence.startswith("30 % of the experts get no tokens")
 
 

@@ -10,7 +10,7 @@ from tests.health.machine_records import opened
 def test_a_loss_that_stays_where_it_began_is_a_warning() -> None:
     found = opened(NeverFell, steps(flat(1500, 2.303, width=0.01)))
     assert [finding.severity for finding in found] == ["info", "warning"]
-    assert found[0].evidence["points"] == 300
+    assert found[0].evidence["points"] == 450
 
 
 def test_a_loss_that_fell_is_fine() -> None:

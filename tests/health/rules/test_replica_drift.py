@@ -19,7 +19,7 @@ def test_weights_that_part_are_found_and_the_rank_is_named() -> None:
     ]
     (found,) = opened(ReplicaDrift, entries)
     assert found.severity == "error"
-    assert found.steps == (20, 24)
+    assert found.steps == (20, 22)
     assert "rank 3 has" in found.sentence
 
 
@@ -58,3 +58,29 @@ def test_a_rank_that_comes_nearer_does_not_drift() -> None:
         for rank in range(4)
     ]
     assert [f for f in opened(ReplicaDrift, entries) if "rank 2" in (f.series or "")] == []
+
+
+def test_gradients_that_were_never_exchanged_show_in_the_weights_and_the_norms() -> None:
+    records: list[Entry] = [(rank, {"log": "run", "t": 0.0, "rank": rank}) for rank in (0, 1)]
+    norms = [noisy(1.0, 0.1, 60, seed=rank) for rank in (0, 1)]
+    for n in range(60):
+        for rank in (0, 1):
+            records.append((rank, step(n, norm=norms[rank][n], loss=2.0)))
+            if n % 10 == 0:
+                values = {"params/a/norm": 3.0 + 0.01 * n * (1 + rank), "params/b/norm": 5.0}
+                records.append((rank, metrics(n, values)))
+    found = opened(ReplicaDrift, records)
+    assert [(f.series, f.severity) for f in found] == [
+        ("params/a/norm", "error"),
+        ("train/norm of all ranks", "warning"),
+    ]
+    assert "not exchanged" in found[1].sentence
+
+
+def test_weights_of_shards_differ_from_the_first() -> None:
+    records: list[Entry] = [
+        (rank, metrics(10 * n, {"params/a/norm": 3.0 + rank + 0.01 * n}))
+        for n in range(12)
+        for rank in (0, 1)
+    ]
+    assert opened(ReplicaDrift, records) == []

@@ -42,7 +42,7 @@ class EvalFlat(Rule):
     reports = {
         "info": "12 evaluations stay within noise.",
         "warning": (
-            "4 evaluations are equal to six digits, and no other metric of them changes by 1 %."
+            "4 evaluations are equal to six digits, and no other metric of them changes by 0.1 %."
         ),
     }
     what_to_try = "Check that the trained model is evaluated, and that the data is not empty."
@@ -59,7 +59,7 @@ class EvalFlat(Rule):
         equal: float = 1e-6
         # What changes by more than this in the same evaluations is computed from a model that
         # learns.
-        moves: float = 0.01
+        moves: float = 0.001
         # At a hundredth of its peak the rate hardly changes the weights any more.
         rate: float = 0.01
         # Evaluations for which what was said of a metric is not said again.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -62,12 +63,18 @@ class FrozenLayer(Rule):
         self._unchanged = StreakCounter(needed=needed)
         self._without_gradient = StreakCounter(needed=needed)
         self._norms: dict[str, float] = {}
+        self._initial: dict[str, float] = {}
+        self._untrained: list[str] = []
+        self._num_still = 0
         self._step = 0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check a watched step by its update ratios, else by the norms of the weights."""
         if observation.step is None or not may_hold_layers(observation):
             return
+        self._note_untrained(observation)
+        if self._untrained and self._num_still == self.thresholds.samples:
+            yield self._describe_untrained(observation.step)
         moves = UPDATE_RATIOS.of(observation.values) or self._moves(observation.values)
         # When nothing moves the rate is zero or the loop does not step: no matter of layers.
         if not moves or not any(moves.values()):
@@ -91,6 +98,21 @@ class FrozenLayer(Rule):
         self._without_gradient.forget()
         self._norms.clear()
 
+    def _note_untrained(self, observation: Observation) -> None:
+        """Count layers without a gradient in any watched step whose weights are as initialised."""
+        norms = WEIGHT_NORMS.of(observation.values)
+        with_gradient = GRADIENT_NORMS.of(observation.values).keys()
+        if not norms or not with_gradient:
+            return
+        if not self._initial:
+            self._initial = dict(norms)
+        still = [n for n in norms if n not in with_gradient and norms[n] == self._initial.get(n)]
+        if len(still) < len(norms) / 2:
+            self._untrained = []
+            return
+        self._num_still += 1
+        self._untrained = still if looks_untrained(still, norms) else []
+
     def _moves(self, values: Mapping[str, float]) -> dict[str, float]:
         """How far each norm went since the last watched step: exactly nothing if not trained."""
         norms = WEIGHT_NORMS.of(values)
@@ -111,6 +133,20 @@ class FrozenLayer(Rule):
             "is not 0. In 16-bit weights, updates below the precision vanish: keep a 32-bit copy.",
         )
 
+    def _describe_untrained(self, step: int) -> Verdict:
+        layers = self._untrained
+        return Verdict(
+            WEIGHT_NORMS.name(layers[0]),
+            active=True,
+            sentence=f"{named(layers)} has never been trained and is not trained now: it has no "
+            "gradient, and its weights are those of an initialisation. It is frozen at random "
+            "values.",
+            steps=(0, step),
+            evidence={"layers": len(layers), "since_step": 0},
+            advice="Set requires_grad to True for these parameters before the optimizer is made, "
+            "or load the weights that they should have.",
+        )
+
     def _describe_chosen(self, layers: Sequence[str]) -> Verdict:
         since = self._without_gradient.since(layers[0])
         return Verdict(
@@ -123,3 +159,41 @@ class FrozenLayer(Rule):
             advice="If it is frozen on purpose, ignore this; otherwise set requires_grad, and see "
             "that the forward pass uses the layer.",
         )
+
+
+def looks_untrained(layers: Sequence[str], norms: Mapping[str, float]) -> bool:
+    """Whether weights are as torch draws them, by their norms alone.
+
+    A normalisation starts at exactly 1 and 0. Weights and biases of a linear layer are drawn from
+    the same range, so 3 times the square of a weight's norm is its number of outputs, and the
+    square of weight over bias its number of inputs: that of the outputs of the layer before. Biases
+    of recurrent layers have a norm of 1 (GRU), 1.15 (LSTM) or 0.58.
+    """
+    kept = set(layers)
+    pairs = [(n, n.replace("weight", "bias")) for n in layers if n.endswith("weight")]
+    pairs = [(w, b) for w, b in pairs if b in kept and _is_norm(norms[w])]
+    hits = misses = 0
+    outputs: float | None = None
+    for weight, bias in pairs:
+        square = norms[weight] ** 2
+        if norms[bias] == 0:
+            is_whole = abs(square - round(square)) < 1e-4 * max(square, 1.0)
+            hits, misses = hits + is_whole, misses + (not is_whole)
+            continue
+        if not _is_norm(norms[bias]):
+            continue
+        inputs = square / norms[bias] ** 2
+        if outputs is not None:
+            times = inputs / outputs
+            is_near = any(abs(math.log(times / kernel)) < 0.2 for kernel in (1, 9, 25, 49))
+            hits, misses = hits + is_near, misses + (not is_near)
+        outputs = 3 * square
+    recurrent = [norms[n] for n in layers if "bias_ih" in n or "bias_hh" in n]
+    near = [any(abs(norm / one - 1) < 0.1 for one in (1.0, 1.155, 0.577)) for norm in recurrent]
+    hits, misses = hits + sum(near), misses + len(near) - sum(near)
+    return hits > 2 * misses
+
+
+def _is_norm(value: float) -> bool:
+    """Whether a norm is of a size that weights have, and can be computed with."""
+    return 1e-9 < value < 1e9

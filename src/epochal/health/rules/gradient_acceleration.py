@@ -10,7 +10,6 @@ from epochal.format import format_number
 from epochal.health.causes import OF_INSTABILITY
 from epochal.health.context import Context
 from epochal.health.curve import Curve
-from epochal.health.finding import Severity
 from epochal.health.line_fit import fit_line
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
@@ -32,13 +31,9 @@ class GradientAcceleration(Rule):
     meaning = "The gradient norm grows steadily. It often explodes later."
     healthy = "No lasting slope."
     reports = {
-        "info": (
-            "The norm grows 2.5 times within 60 points, along a line, while the loss falls or is "
-            "constant."
-        ),
         "warning": (
-            "The same while the loss rises or oscillates. Or 4 times its lowest level on a "
-            "plateau. Or 8 times while the loss falls."
+            "The norm grows 2.5 times within 60 points, along a line, while the loss rises or "
+            "oscillates. Or 4 times its lowest level on a plateau. Or 8 times while the loss falls."
         ),
     }
     what_to_try = "Lower the learning rate before it explodes."
@@ -88,16 +83,14 @@ class GradientAcceleration(Rule):
         is_sure = fit.slope > thresholds.errors * fit.slope_error
         if not is_sure or growth < math.log(thresholds.growth):
             return (Verdict(curve.name, False),)
-        severity: Severity = "warning"
-        # While the loss falls, or stands, gradients that grow a little are worth knowing and no
-        # fault yet.
+        # While the loss falls, or stands, gradients that grow a little are no fault.
         grave = {
             "converging": thresholds.grave,
             "plateau": thresholds.on_plateau,
         }.get(context.phase, 0.0)
         if grown < grave:
-            severity = "info"
-        return (self._verdict(curve, window, math.exp(growth), severity),)
+            return (Verdict(curve.name, False),)
+        return (self._verdict(curve, window, math.exp(growth)),)
 
     def _grown(self, window: list[float]) -> float:
         """The newest norms over the lowest level there was."""
@@ -105,15 +98,13 @@ class GradientAcceleration(Rule):
         self._lowest = level if self._lowest is None else min(self._lowest, level)
         return median(window[-len(window) // 4 :]) / max(self._lowest, 1e-300)
 
-    def _verdict(
-        self, curve: Curve, window: list[float], factor: float, severity: Severity
-    ) -> Verdict:
+    def _verdict(self, curve: Curve, window: list[float], factor: float) -> Verdict:
         first, last = curve.points[-len(window)][0], curve.points[-1][0]
         doubling = (last - first) * math.log(2) / math.log(factor)
         return Verdict(
             curve.name,
             True,
-            severity,
+            "warning",
             f"The gradient norm keeps growing: {times(factor)} times from {curve.at(first)} to "
             f"{curve.at(last)}, doubling about every {doubling:,.0f} {curve.axis}s, now "
             f"{format_number(window[-1])}.",

@@ -17,6 +17,7 @@ from epochal.health.words import CURVE_KINDS, steps_of, times
 
 _NEWEST = 10  # norms whose changes are looked at
 _LEVEL = 3
+_AT_ONCE = 8
 
 
 class GradientsAddUp(Rule):
@@ -33,7 +34,8 @@ class GradientsAddUp(Rule):
     reports = {
         "warning": (
             "Over the first 20 to 100 steps the norm grows by a fifth of its first value per step "
-            "or more, and from one step to the next it changes as little as a sum would."
+            "or more, and from one step to the next it changes as little as a sum would. Or it "
+            "triples within 8 steps that all rise by at most one gradient."
         ),
     }
     what_to_try = "Call `optimizer.zero_grad()` in each step. Check what the optimizer holds."
@@ -50,6 +52,8 @@ class GradientsAddUp(Rule):
         growth: float = 0.2
         # The usual change from one step to the next, times the steps so far.
         change: float = 2.2
+        # So many times the first norm within eight steps that all rise: a sum that turns soon.
+        at_once: float = 3.0
         # Checks in favour, one every five points, and their share of all.
         checks: int = 5
         share: float = 0.7
@@ -74,6 +78,8 @@ class GradientsAddUp(Rule):
         first, position = curve.points[0][0], curve.points[-1][0]
         count = position - first + 1
         limits = self.thresholds
+        if curve.count == count == _AT_ONCE and self._piles_up(curve.window(count)):
+            return (self._verdict(curve, curve.points[0][1], curve.points[-1][1]),)
         if curve.count > len(curve.points) or not limits.first <= count <= limits.last:
             return ()
         if curve.count % 5 or curve.count < _NEWEST + _LEVEL:
@@ -85,6 +91,13 @@ class GradientsAddUp(Rule):
             return ()
         return (self._verdict(curve, values[0], median(values[-_LEVEL:])),)
 
+    def _piles_up(self, values: Sequence[float]) -> bool:
+        """Whether each of the first norms is larger than the last, by no more than one gradient."""
+        rises = [b - a for a, b in pairwise(values)]
+        most = 1.1 * values[0]
+        is_steady = min(rises) > 0 and max(rises) < most
+        return is_steady and values[-1] > self.thresholds.at_once * values[0]
+
     def _adds_up(self, values: Sequence[float], count: int) -> bool:
         limits, start = self.thresholds, median(values[:_LEVEL])
         newest = values[-_NEWEST:]
@@ -92,7 +105,7 @@ class GradientsAddUp(Rule):
             return False
         gap = count / len(values)
         growth = median(newest[-_LEVEL:]) / start / count
-        change = median(abs(math.log(b / a)) for a, b in pairwise(newest)) * len(values)
+        change = median(abs(math.log(b) - math.log(a)) for a, b in pairwise(newest)) * len(values)
         return growth > limits.growth and change < limits.change * max(1.0, gap)
 
     def _verdict(self, curve: Curve, first: float, now: float) -> Verdict:

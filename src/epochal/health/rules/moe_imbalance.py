@@ -57,8 +57,8 @@ class MoeImbalance(Rule):
         "warning": (
             "The imbalance reaches the lower of 0.8 × experts / top-k (at least 3) and 2.5 × "
             "top-k (at least 10). Or it is 1.8 times its usual value, or rises steadily by half. "
-            "Or utilisation is below 0.8. Or the balancing loss is three times its minimum while "
-            "the load shows nothing."
+            "Or utilisation is below 0.8 (0.6 of 8 experts or fewer). Or the balancing loss is "
+            "three times its minimum while the load shows nothing."
         ),
         "error": (
             "The imbalance reaches 0.95 of experts / top-k, or twice the limit for many experts. "
@@ -83,6 +83,7 @@ class MoeImbalance(Rule):
         # anew.
         release_share: float = 0.9
         utilization: float = 0.8
+        utilization_few: float = 0.6
         window: int = 50
         # Nearly twice what it was within a few records, or half as much again in a steady climb.
         doubling: float = 1.8
@@ -91,6 +92,9 @@ class MoeImbalance(Rule):
         climb_blocks: int = 5
         # Moves below this imbalance are between one healthy state and another.
         move_floor: float = 1.8
+        # Of few experts, one is at half of the bar within a batch or two by chance.
+        few: float = 8.0
+        move_share: float = 0.75
         # A router this even has busy and idle experts because batches are small.
         even: float = 0.8
         # The balancing loss is at its least when the load is even, and there it is its weight times
@@ -203,8 +207,10 @@ class MoeImbalance(Rule):
         severity: Severity = "error" if level >= grave else "warning"
         if level >= (poor * limits.release_share if self._ails else poor):
             return self._poor(level, severity, f"from {poor:.3g} on it is poor")
-        is_even = self._is_even()
-        if len(self._before) < limits.window_min or level < limits.move_floor or is_even:
+        most = self._routing.largest_imbalance
+        is_few = most is not None and most <= limits.few
+        floor = limits.move_share * poor if is_few else limits.move_floor
+        if len(self._before) < limits.window_min or level < floor or self._is_even():
             return Verdict(_IMBALANCE, active=False)
         usual = median(self._before)
         if level >= limits.doubling * usual:
@@ -247,7 +253,9 @@ class MoeImbalance(Rule):
     def _judge_use(self, use: float) -> Verdict:
         limits = self.thresholds
         is_even = self._is_even() and use >= limits.utilization_grave
-        if use >= limits.utilization or is_even:
+        most = self._routing.largest_imbalance
+        least = limits.utilization_few if most is not None and most <= limits.few else None
+        if use >= (limits.utilization if least is None else least) or is_even:
             return Verdict(_UTILIZATION, active=False)
         return Verdict(
             _UTILIZATION,

@@ -51,7 +51,7 @@ class NeverFell(Rule):
     )
     healthy = "Lower after a few hundred points."
     reports = {
-        "info": "No fall beyond noise in 300 points.",
+        "info": "No fall beyond noise in 450 points.",
         "warning": ("The points exclude a fall of 0.5 % in 600 points, or of 2 % in 2,000."),
     }
     what_to_try = (
@@ -64,8 +64,8 @@ class NeverFell(Rule):
     every_rank = False
 
     class Thresholds(RuleThresholds):
-        # Nothing learned in three hundred points is long past any warm-up.
-        points: int = 300
+        # Nothing learned in so many points is long past any warm-up.
+        points: int = 450
         # A fall is real when it is three standard errors of the difference of two thirds...
         errors: float = 3.0
         # ...or when the blocks of the two thirds are so far from one order: ten of ten are 3.8...

@@ -51,6 +51,7 @@ class Overfitting(Rule):
         "records, and names that begin with `eval`, `val`, `valid`, `validation`, `test` or `dev`."
     )
     silenced_by = ("nonfinite", "divergence")
+    explained_by = ("eval-gap", "gradients-add-up", "loss-sign", "data-one-class")
     kinds = CURVE_KINDS
     every_rank = False
 

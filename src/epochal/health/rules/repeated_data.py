@@ -15,6 +15,7 @@ from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import percent, steps_of
 
+_EVALS = 2  # after a drop, to see whether they follow
 _EPOCH = "train/epoch"
 
 
@@ -41,8 +42,9 @@ class RepeatedData(Rule):
     healthy = "Drops of a few per cent at the end of an epoch."
     reports = {
         "warning": (
-            "A drop of 12 %, three times the fall before it, and 1.5 widths over 20 points or "
-            "0.9 over 60. The learning rate was not reduced there."
+            "A drop of 22 %, or a second one of 12 %, three times the fall before it, and 1.5 "
+            "widths over 20 points or 0.9 over 60. The learning rate was not reduced there, "
+            "and the next two evaluations gain nothing."
         ),
     }
     what_to_try = "Use fewer epochs or more data. Check for duplicated samples."
@@ -58,6 +60,10 @@ class RepeatedData(Rule):
         widths: tuple[float, float] = (1.5, 0.9)
         # Three epochs over the same text leave stairs of up to a tenth in good fine-tunings.
         share: float = 0.12
+        # What the evaluation gains meanwhile is learned.
+        gain: float = 0.02
+        # A single one of this share is enough.
+        at_once: float = 0.22
         # Schedules that cut the rate at an epoch's end cut it by half or more; a smooth one loses
         # less than a fifth of it within the points looked at.
         rate_cut: float = 0.7
@@ -71,6 +77,9 @@ class RepeatedData(Rule):
         self._rate: float | None = None  # the learning rate before the end, as far as it is known
         self._rates: deque[float] = deque(maxlen=thresholds.points[0])
         self._boundary = 0
+        self._cliff: int | None = None  # the first
+        # A verdict with the evaluations so far and the last of them.
+        self._held: tuple[Verdict, int, float] | None = None
         self._since = 0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
@@ -85,6 +94,7 @@ class RepeatedData(Rule):
                 self._rates.append(context.rate.latest)
             if (before := self._before.pop(self._since - 1, None)) is not None:
                 verdict = self._judge(curve, context, before)
+            verdict = self._after_evaluations(verdict, context.curves.get("eval_loss"))
         if verdict is None and self._has_turned(observation) and curve.points:
             is_after = "loss" in context.updated_curves and observation.kind != "epoch"
             self._remember(curve, skip=int(is_after))
@@ -93,7 +103,21 @@ class RepeatedData(Rule):
     def forget_from(self, step: int, context: Context) -> None:
         """An epoch that is begun again has not ended."""
         self._epoch = None
+        self._held = None
         self._before.clear()
+
+    def _after_evaluations(self, verdict: Verdict | None, curve: Curve | None) -> Verdict | None:
+        """Hold a verdict back until two evaluations show that they gained nothing by it."""
+        if curve is None or not curve.points:
+            return verdict
+        if verdict is not None and verdict.active:
+            self._held = (verdict, curve.count, curve.points[-1][1])
+            return None
+        if self._held is None or curve.count < self._held[1] + _EVALS:
+            return verdict
+        (held, _, before), self._held = self._held, None
+        gains = before - min(curve.window(_EVALS)) > self.thresholds.gain * abs(before)
+        return verdict if gains else held
 
     def _has_turned(self, observation: Observation) -> bool:
         """Whether an epoch ended: with its own record, or between this step and the last."""
@@ -144,6 +168,11 @@ class RepeatedData(Rule):
             3 * side.fall,
         )
         if drop <= bar:
+            return Verdict(curve.name, False)
+        # A loss that falls fast has steps of its own: one is a chance, two at two ends are not.
+        is_first = self._cliff in (None, self._boundary)
+        self._cliff = self._boundary if self._cliff is None else self._cliff
+        if is_first and drop <= self.thresholds.at_once * size:
             return Verdict(curve.name, False)
         share = f" (-{percent(drop / before)})" if before > 0 else ""
         return Verdict(

@@ -33,12 +33,13 @@ class _Equal:
     table: RankTable = field(default_factory=RankTable)
     learned: int = 0
     is_equal: bool = True
+    is_weight: bool = False
     streak: int = 0
     since: int = 0
 
     def observe(self, step: int, spread: float, limits: ReplicaDrift.Thresholds) -> bool:
         """Whether it was the same once and has been apart for several steps."""
-        if self.learned < limits.learn:
+        if self.learned < (limits.learn_weights if self.is_weight else limits.learn):
             self.learned += 1
             self.is_equal = self.is_equal and spread <= limits.equal
             return False
@@ -49,7 +50,7 @@ class _Equal:
             return False
         self.since = step if self.streak == 0 else self.since
         self.streak += 1
-        return self.streak >= limits.lasting
+        return self.streak >= (limits.lasting_weights if self.is_weight else limits.lasting)
 
 
 class ReplicaDrift(Rule):
@@ -81,6 +82,12 @@ class ReplicaDrift(Rule):
         apart: float = 1e-3
         learn: int = 5
         lasting: int = 5
+        # Weights are watched rarely. Copies start equal; shards of a model never are.
+        learn_weights: int = 1
+        lasting_weights: int = 3
+        # Norms of so many steps from the first that differ, to and fro by this share.
+        unequal: int = 50
+        unequal_spread: float = 0.01
         # Losses of ranks differ by their data; their means over a window may not. Deviations of a
         # mean.
         window: int = 20
@@ -97,17 +104,24 @@ class ReplicaDrift(Rule):
         self._recent: dict[int, deque[float]] = {}
         self._levels: deque[float] = deque(maxlen=thresholds.window)
         self._has_shares = True
+        self._weight: str | None = None  # the first that is apart
+        self._ratios: list[float] = []  # of the norms of the first two ranks, as logarithms
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare the record with those of the other ranks at its step."""
         if observation.step is None or observation.rank < 0 or len(context.ranks) < 2:
             return
         for name, value in self._equals(observation, context):
-            row = self._norms.setdefault(name, _Equal()).table.push(
-                observation.step, observation.rank, value
-            )
+            if name not in self._norms:
+                is_weight = name.startswith(WEIGHT_NORMS.prefix)
+                if is_weight and value == 0:
+                    continue  # as zero on every shard as on every copy
+                self._norms[name] = _Equal(is_weight=is_weight)
+            row = self._norms[name].table.push(observation.step, observation.rank, value)
             if row is not None:
                 yield self._judge_norm(name, observation.step, row)
+                if name == context.role_names.get("norm"):
+                    yield from self._judge_exchange(name, observation.step, row)
         loss = observation.roles.get("loss")
         if loss is not None:
             row = self._losses.push(observation.step, observation.rank, loss)
@@ -118,6 +132,7 @@ class ReplicaDrift(Rule):
         """Learn again: a new attempt starts from equal weights."""
         self._norms.clear()
         self._losses.clear()
+        self._weight = None
         for kept in (self._early, self._recent, self._levels):
             kept.clear()
 
@@ -136,7 +151,11 @@ class ReplicaDrift(Rule):
         spread = (most - least) / scale if scale > 0 else 0.0
         figure = self._norms[name]
         rank, apart = _farthest(row)
-        if not figure.observe(step, spread, self.thresholds):
+        is_apart = figure.observe(step, spread, self.thresholds)
+        if figure.is_weight:  # one finding for all of them
+            self._weight = name if is_apart and self._weight is None else self._weight
+            is_apart = is_apart and name == self._weight
+        if not is_apart:
             return Verdict(name, active=False)
         return Verdict(
             name,
@@ -148,6 +167,35 @@ class ReplicaDrift(Rule):
             steps=(figure.since, step),
             evidence={"spread": spread, "rank": rank, "least": least, "most": most},
             advice=_ADVICE,
+        )
+
+    def _judge_exchange(self, name: str, step: int, row: Mapping[int, float]) -> Iterable[Verdict]:
+        """Check whether norms differ from the start, to and fro, as those of single ranks do."""
+        limits = self.thresholds
+        if len(self._ratios) >= limits.unequal or min(row.values()) <= 0:
+            return
+        first, second = (row[rank] for rank in sorted(row)[:2])
+        self._ratios.append(math.log(second) - math.log(first))
+        if len(self._ratios) < limits.unequal:
+            return
+        usual = median(self._ratios)
+        spread = median(abs(ratio - usual) for ratio in self._ratios)
+        least = min(abs(ratio) for ratio in self._ratios)
+        # Shards of a model have norms that differ in one direction.
+        if least < limits.equal or spread < limits.unequal_spread or abs(usual) > spread:
+            return
+        yield Verdict(
+            f"{name} of all ranks",
+            active=True,
+            severity="warning",
+            sentence=f"The gradient norm differs between ranks at each of the first "
+            f"{limits.unequal} steps, to and fro by {100 * spread:.2g} %: the gradients are not "
+            "exchanged, or the norm is taken before the exchange.",
+            steps=(0, step),
+            evidence={"spread": spread},
+            advice="Check that the model is wrapped in DistributedDataParallel, that the loop "
+            "calls the wrapper and not its module, and that no_sync() ends before the last "
+            "backward pass of a step.",
         )
 
     def _judge_losses(self, name: str, row: Mapping[int, float]) -> Iterable[Verdict]:

@@ -52,6 +52,7 @@ class TooGood(Rule):
     }
     what_to_try = "Check for labels among the inputs, and for test samples in the training set."
     silenced_by = ("nonfinite",)
+    explained_by = ("init-scale", "loss-sign", "loss-summed")
     kinds = frozenset({"eval", "metrics", "epoch"})
     every_rank = False
 

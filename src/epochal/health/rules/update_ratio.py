@@ -40,7 +40,7 @@ class UpdateRatio(Rule):
     healthy = "An update of about 0.001 of the weights' norm; 0.0001 to 0.03 is usual."
     reports = {
         "warning": (
-            "Above 0.1. Or below 0.00001 in the median layer while the rate is high. Or below "
+            "Above 0.1. Or below 0.00006 in the median layer while the rate is high. Or below "
             "0.000002 in one layer."
         ),
     }
@@ -54,7 +54,7 @@ class UpdateRatio(Rule):
     class Thresholds(RuleThresholds):
         # About 1e-3 is the textbook figure. Adam's first thousand steps reach several percent.
         high: float = 0.1
-        low: float = 1e-5
+        low: float = 6e-5
         # A single layer may lag far behind the others, with a rate that falls from layer to layer.
         layer_low: float = 2e-6
         # The first steps of a warm-up are small in every run.

@@ -23,6 +23,10 @@ export const RULES: Readonly<Record<string, RuleText>> = {
     "meaning": "The loss has risen and does not recover.",
     "healthy": "Returns to its best level soon after a rise."
   },
+  "large-returns": {
+    "meaning": "The targets of the value network are far from the range of its outputs.",
+    "healthy": "Returns between about -10 and 10, by scaling or normalising rewards."
+  },
   "loss-sign": {
     "meaning": "The loss is negated somewhere. Each step makes the model worse.",
     "healthy": "The training loss and the evaluation loss have the same sign and move together."
@@ -75,6 +79,14 @@ export const RULES: Readonly<Record<string, RuleText>> = {
     "meaning": "The schedule ended long before the training. Later steps change nothing.",
     "healthy": "The rate is above a thousandth of its peak for most of the run."
   },
+  "steps-too-small": {
+    "meaning": "The steps are far too small for the way the training has to go.",
+    "healthy": "The loss falls fast at first, and then ever more slowly."
+  },
+  "double-softmax": {
+    "meaning": "A softmax stands before a loss that has its own, so gradients are far too small.",
+    "healthy": "A loss far below `log(1 + (n-1)/e) + 1 - accuracy` for n classes."
+  },
   "eval-at-chance": {
     "meaning": "The model guesses.",
     "healthy": "Clearly above 1 / number of classes."
@@ -82,6 +94,14 @@ export const RULES: Readonly<Record<string, RuleText>> = {
   "eval-flat": {
     "meaning": "The evaluation does not change. It may not use the trained model.",
     "healthy": "It changes from one evaluation to the next."
+  },
+  "eval-gap": {
+    "meaning": "The model computes something else in evaluation than in training.",
+    "healthy": "In the first epoch both losses fall together."
+  },
+  "learns-average": {
+    "meaning": "The inputs say nothing about the labels, or do not reach the output.",
+    "healthy": "The evaluation loss falls on after the first evaluation."
   },
   "overfitting": {
     "meaning": "Training improves while evaluation gets worse. The model memorises the data.",
@@ -139,9 +159,17 @@ export const RULES: Readonly<Record<string, RuleText>> = {
     "meaning": "A layer's weights do not change.",
     "healthy": "The weights of every trained layer change."
   },
+  "init-scale": {
+    "meaning": "The weights were initialised far too large or far too small.",
+    "healthy": "Weights as large as their biases, element by element. A first loss near guessing."
+  },
   "replica-drift": {
     "meaning": "Copies of the model on different ranks are no longer equal.",
     "healthy": "Norms are equal on all ranks except for rounding. Losses differ by their data."
+  },
+  "steps-too-large": {
+    "meaning": "The learning rate is far too high for the initial weights.",
+    "healthy": "Norms grow by less than a tenth in the first 40 steps, and by half in 160."
   },
   "update-ratio": {
     "meaning": "The steps are far too large or too small for the weights.",

@@ -1,0 +1,88 @@
+"""The loss is that of probabilities where it expects logits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from epochal.format import format_number
+from epochal.health.context import Context
+from epochal.health.evaluations import accuracy_of, is_accuracy, is_evaluation, num_classes
+from epochal.health.observation import Observation
+from epochal.health.rule import Rule, Verdict
+from epochal.health.thresholds import RuleThresholds
+from epochal.health.words import percent
+
+
+class DoubleSoftmax(Rule):
+    """An evaluation loss that the accuracy alone decides, as after two softmaxes.
+
+    A cross-entropy that gets probabilities instead of logits cannot fall below ``log(1 + (n-1)/e)``
+    for n classes, and a wrong answer costs exactly 1 more than a right one.
+    """
+
+    name = "double-softmax"
+    group = "evaluation"
+    meaning = "A softmax stands before a loss that has its own, so gradients are far too small."
+    healthy = "A loss far below `log(1 + (n-1)/e) + 1 - accuracy` for n classes."
+    reports = {
+        "warning": (
+            "In 4 evaluations in a row the loss is `log(1 + (n-1)/e) + 1 - accuracy`, to 0.045, "
+            "while the accuracy is well above chance."
+        ),
+    }
+    what_to_try = "Remove the softmax of the model: the loss takes logits."
+    needs = "An accuracy, an evaluation loss, and the number of classes in the configuration."
+    silenced_by = ("nonfinite", "divergence")
+    kinds = frozenset({"eval", "metrics", "epoch"})
+    every_rank = False
+
+    class Thresholds(RuleThresholds):
+        evals: int = 4
+        near: float = 0.045
+        # Above chance: a model that guesses has such a loss by right.
+        above: float = 0.15
+
+    thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self.patience = thresholds.evals
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Compare loss and accuracy of one evaluation."""
+        loss = observation.roles.get("eval_loss")
+        classes = num_classes(context.config) if loss is not None else None
+        if loss is None or classes is None:
+            return ()
+        accuracy = _accuracy(observation, classes)
+        if accuracy is None:
+            return ()
+        name, limits = context.role_names["eval_loss"], self.thresholds
+        expected = math.log1p((classes - 1) / math.e) + 1 - accuracy
+        is_above = accuracy > 1 / classes + limits.above
+        if not is_above or not abs(loss - expected) < limits.near:
+            return (Verdict(name, False),)
+        floor = expected - 1 + accuracy
+        return (
+            Verdict(
+                name,
+                True,
+                "warning",
+                f"The evaluation loss is {format_number(loss)} at an accuracy of "
+                f"{percent(accuracy)}: what a softmax before the loss leaves of {classes:,} "
+                f"classes. It cannot fall below {format_number(floor)} so.",
+                evidence={"loss": loss, "accuracy": accuracy, "floor": floor},
+                advice=(
+                    "Remove the softmax at the end of the model: the loss takes logits and has its "
+                    "own. If the model returns log-probabilities, use nll_loss."
+                ),
+            ),
+        )
+
+
+def _accuracy(observation: Observation, classes: int) -> float | None:
+    for name, value in observation.values.items():
+        if is_accuracy(name) and is_evaluation(name, observation.kind) and math.isfinite(value):
+            return accuracy_of(value, classes)
+    return None

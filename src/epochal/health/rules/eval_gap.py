@@ -1,0 +1,154 @@
+"""The evaluation does not follow the training, before anything can be memorised."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from epochal.format import format_number
+from epochal.health.context import Context
+from epochal.health.curve import Curve
+from epochal.health.observation import Observation
+from epochal.health.rule import Rule, Verdict
+from epochal.health.thresholds import RuleThresholds
+from epochal.health.words import CURVE_KINDS, steps_of
+
+_EPOCH = "train/epoch"
+_TRAIN_POINTS = 15
+# Rules that already say which samples come again.
+_REPEATED = ("data-repeated", "data-one-class", "data-order")
+
+
+class EvalGap(Rule):
+    """In the first epoch the training loss falls and the evaluation loss stays behind.
+
+    No sample has been seen twice by then, so the model has memorised nothing: it computes something
+    else in evaluation, or gets other data. Where both differ from the first evaluation on and fall
+    together, they are measured differently, and that is no fault.
+    """
+
+    name = "eval-gap"
+    group = "evaluation"
+    meaning = "The model computes something else in evaluation than in training."
+    healthy = "In the first epoch both losses fall together."
+    reports = {
+        "warning": (
+            "Before the end of the first epoch, the training loss has fallen by a third between "
+            "two evaluations, the evaluation loss by less than a tenth, and it is 1.6 times the "
+            "training loss. Or the training loss is at 30 % of its start while the evaluation loss "
+            "is at twice that start."
+        ),
+    }
+    what_to_try = (
+        "Check the mode of the model (`train()`, `eval()`), BatchNorm's running statistics, and "
+        "what is done to the data of the evaluation."
+    )
+    needs = "A training loss, an evaluation loss, and the field `epoch` of a step if there is one."
+    silenced_by = ("nonfinite", "divergence")
+    explained_by = ("rate-ended", "loss-sign", "loss-summed", "gradients-add-up", *_REPEATED)
+    kinds = CURVE_KINDS
+    every_rank = False
+
+    class Thresholds(RuleThresholds):
+        # Epochs: half of the samples were seen twice by then. Unknown, so many evaluations.
+        epochs: float = 1.5
+        evals: int = 6
+        # Of the losses at an earlier evaluation.
+        train_fell: float = 0.65
+        eval_stayed: float = 0.9
+        ratio: float = 1.6
+        # Sorted by class, a batch says nothing about the next: of the start of training.
+        known: float = 0.3
+        lost: float = 2.0
+
+    thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._epoch: float | None = None
+        self._evals: list[tuple[int, float, float]] = []  # step, training loss, evaluation loss
+        self.patience = 2
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Compare the two losses at an evaluation."""
+        epoch = observation.values.get(_EPOCH)
+        if epoch is not None and math.isfinite(epoch):
+            self._epoch = epoch
+        evaluation, train = context.updated_curves.get("eval_loss"), context.curves.get("loss")
+        if evaluation is None or train is None or not train.points or context.is_game:
+            return ()
+        if context.is_resumed or train.start is None or min(train.lowest, evaluation.lowest) <= 0:
+            return ()
+        if not self._is_early():
+            return ()
+        position, value = evaluation.points[-1]
+        now = (position, train.recent_level(_TRAIN_POINTS), value)
+        self._evals.append(now)
+        if self._is_sorted(train.start):
+            return (self._sorted(train, *now),)
+        if any(self._stays(earlier, now) for earlier in self._evals[:-1]):
+            return (self._gap(train, *now),)
+        return (Verdict(evaluation.name, False),)
+
+    def forget_from(self, step: int, context: Context) -> None:
+        """Forget the evaluations that are void."""
+        self._evals = [one for one in self._evals if one[0] < step]
+
+    def _is_early(self) -> bool:
+        limits = self.thresholds
+        if self._epoch is not None:
+            return self._epoch <= limits.epochs
+        return len(self._evals) < limits.evals
+
+    def _stays(self, earlier: tuple[int, float, float], now: tuple[int, float, float]) -> bool:
+        limits = self.thresholds
+        has_fallen = now[1] < limits.train_fell * earlier[1]
+        has_stayed = now[2] > limits.eval_stayed * earlier[2]
+        return has_fallen and has_stayed and now[2] > limits.ratio * now[1]
+
+    def _is_sorted(self, start: float) -> bool:
+        limits = self.thresholds
+        return all(
+            train < limits.known * start and value > limits.lost * start
+            for _, train, value in self._evals
+        )
+
+    def _gap(self, train: Curve, step: int, level: float, value: float) -> Verdict:
+        first = self._evals[0]
+        if self._epoch is not None:
+            why = "in the first epoch, where hardly a sample was seen twice"
+        else:
+            why = "from the first evaluations on"
+        return Verdict(
+            "eval_loss",
+            True,
+            "warning",
+            f"The training loss fell from {format_number(first[1])} to {format_number(level)} by "
+            f"{train.at(step)}, and the evaluation loss went from {format_number(first[2])} to "
+            f"{format_number(value)}, {why}: unless one batch comes again and again and is "
+            "memorised, the model computes something else in evaluation.",
+            steps=steps_of(train, first[0], step),
+            evidence={"train": level, "eval": value, "first_eval": first[2]},
+            advice=(
+                "Check its mode: train() before training, eval() before evaluation. BatchNorm must "
+                "update its running statistics (momentum above 0). Prepare the data of both in the "
+                "same way, and check that batches differ."
+            ),
+        )
+
+    def _sorted(self, train: Curve, step: int, level: float, value: float) -> Verdict:
+        return Verdict(
+            "eval_loss",
+            True,
+            "warning",
+            f"In the first epoch the training loss is {format_number(level)} and the evaluation "
+            f"loss {format_number(value)}, more than twice where training started "
+            f"({format_number(train.start or 0.0)}): the model learns what the newest batches have "
+            "in common, and unlearns the rest.",
+            steps=steps_of(train, self._evals[0][0], step),
+            evidence={"train": level, "eval": value, "start": train.start or 0.0},
+            advice=(
+                "Shuffle the training data: sorted samples come one class after the other. If they "
+                "are shuffled, check the mode of the model in evaluation and its data."
+            ),
+        )

@@ -1,0 +1,193 @@
+"""The model starts at a scale at which it cannot learn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from epochal.format import format_number
+from epochal.health.evaluations import num_classes
+from epochal.health.layer_series import UPDATE_RATIOS, WEIGHT_NORMS, may_hold_layers
+from epochal.health.observation import Observation
+from epochal.health.rule import Rule, Verdict
+from epochal.health.rules.loss_summed import batch_size
+from epochal.health.thresholds import RuleThresholds
+from epochal.health.words import times
+
+if TYPE_CHECKING:
+    from epochal.health.context import Context
+
+_ADVICE = (
+    "Check the initialisation: its standard deviation should be about 1 / sqrt(inputs of the "
+    "layer), as torch's defaults and epochal.torch's initialisers have it. Check the scale of the "
+    "inputs too. Start again: training hardly mends it."
+)
+_SOON = 30  # points
+_LEAST_NORM = 1e-12  # less is zero
+_ADAPTIVE = ("adam", "rmsprop", "lion", "adagrad")
+
+
+class InitScale(Rule):
+    """First weights far from the size of their biases, or a first loss far above that of guessing.
+
+    Weights and biases of a layer are drawn from the same range by default, so a weight's norm is
+    above that of its bias. An adaptive optimizer changes every element by the same amount in its
+    first step: the ratio of the updates is then that of the sizes of single elements.
+    """
+
+    name = "init-scale"
+    group = "layers"
+    meaning = "The weights were initialised far too large or far too small."
+    healthy = "Weights as large as their biases, element by element. A first loss near guessing."
+    reports = {
+        "warning": (
+            "At the first watched step, most weights have half the norm of their bias or less. Or "
+            "with an adaptive optimizer, elements of weights are 5 times as large as those of "
+            "biases. Or the first loss is 3 times that of guessing among the classes, or falls a "
+            "thousandfold in 60 points."
+        ),
+    }
+    what_to_try = "Check the initialisation and the scale of the inputs."
+    needs = "`epochal.watch(model)` from the first step on, or the number of classes."
+    kinds = frozenset({"metrics", "step"})
+    every_rank = False
+
+    class Thresholds(RuleThresholds):
+        # Norm of a weight over that of its bias: at least 1 by default.
+        small: float = 0.5
+        # Size of a weight's elements over a bias's: 1 by default.
+        large: float = 5.0
+        # The first loss over that of guessing.
+        guess: float = 3.0
+        # A fall that no learning explains, within so many points.
+        fall: float = 1000.0
+        points: int = 60
+
+    thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._is_watched = False
+        self._first: list[float] = []
+        self._is_over = False
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Check the first watched step, and the first losses."""
+        if self._is_over or observation.step is None or context.is_resumed:
+            return ()
+        if not self._is_watched and may_hold_layers(observation):
+            found = self._weights(observation, context)
+            if found is not None:
+                self._is_over = True
+                return (found,)
+        loss = observation.roles.get("loss")
+        if loss is None or not loss > 0 or context.is_game:
+            return ()
+        found = self._losses(loss, observation.step, context)
+        self._is_over = found is not None or len(self._first) > self.thresholds.points
+        return () if found is None else (found,)
+
+    # -- weights ----------------------------------------------------------------------------------
+
+    def _weights(self, observation: Observation, context: Context) -> Verdict | None:
+        norms = WEIGHT_NORMS.of(observation.values)
+        if not norms:
+            return None
+        self._is_watched = True
+        step = observation.step or 0
+        if context.first_step is not None and step > context.first_step + 5:
+            return None
+        pairs = [(w, b) for w, b in _pairs(norms) if min(norms[w], norms[b]) > _LEAST_NORM]
+        if len(pairs) < 2:
+            return None
+        limits = self.thresholds
+        ratios = [norms[w] / norms[b] for w, b in pairs]
+        small = sum(ratio < limits.small for ratio in ratios)
+        if 2 * small > len(pairs):
+            typical = 1 / median(ratios)
+            return self._verdict(
+                f"The weights start far too small: {small} of {len(pairs)} layers have weights "
+                f"with a smaller norm than their biases, {times(typical)} times in the median. "
+                "Check the initialisation.",
+                step,
+                {"layers": small, "ratio": typical},
+            )
+        updates = UPDATE_RATIOS.of(observation.values)
+        if not _is_adaptive(context.config):
+            return None
+        sizes = [updates[b] / updates[w] for w, b in pairs if updates.get(w) and updates.get(b)]
+        large = sum(size > limits.large for size in sizes)
+        if len(sizes) < 2 or 2 * large <= len(sizes):
+            return None
+        return self._verdict(
+            f"The weights start far too large: in {large} of {len(sizes)} layers their elements "
+            f"are {times(median(sizes))} times as large as those of the biases, which default to "
+            "the same size. Check the initialisation.",
+            step,
+            {"layers": large, "ratio": median(sizes)},
+        )
+
+    # -- losses -----------------------------------------------------------------------------------
+
+    def _losses(self, loss: float, step: int, context: Context) -> Verdict | None:
+        self._first.append(loss)
+        limits, classes = self.thresholds, num_classes(context.config)
+        count = len(self._first)
+        start = median(self._first[:3])
+        if count == _SOON and classes is not None:
+            now, guess = median(self._first[-5:]), math.log(classes)
+            samples = batch_size(context.config) or 1  # a sum over them has a rule of its own
+            is_sum = 0.6 < start / guess / samples < 1.6 and now > 0.2 * samples * guess
+            if start > limits.guess * max(guess, now) and not is_sum:
+                return self._verdict(
+                    f"The loss starts at {format_number(start)}, where guessing among "
+                    f"{classes:,} classes has {format_number(guess)}, and falls to "
+                    f"{format_number(now)} within {count} points: outputs start far too large. "
+                    "Check the initialisation.",
+                    step,
+                    {"start": start, "guess": guess},
+                )
+        if count == limits.points:
+            now = median(self._first[-5:])
+            if start > limits.fall * now > 0:
+                return self._verdict(
+                    f"The loss starts at {format_number(start)} and is {format_number(now)} after "
+                    f"{count} points: outputs start far too large. Check the initialisation.",
+                    step,
+                    {"start": start, "now": now},
+                )
+        return None
+
+    def _verdict(self, sentence: str, step: int, evidence: dict[str, float | int | str]) -> Verdict:
+        return Verdict(
+            "initialisation",
+            True,
+            "warning",
+            sentence,
+            steps=(0 if step < 0 else step, step),
+            evidence=evidence,
+            advice=_ADVICE,
+        )
+
+
+def _pairs(norms: Mapping[str, float]) -> Iterable[tuple[str, str]]:
+    """Weights with the bias beside them: ``a.weight`` and ``a.bias``, ``weight_ih`` and so on."""
+    for name in norms:
+        head, dot, last = name.rpartition(".")
+        if "weight" in last:
+            beside = f"{head}{dot}{last.replace('weight', 'bias')}"
+            if beside in norms:
+                yield name, beside
+
+
+def _is_adaptive(config: Mapping[str, Any]) -> bool:
+    """Whether the configuration names an optimizer that scales each element by its own history."""
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            if _is_adaptive(value):
+                return True
+        elif "optim" in str(key).lower() and isinstance(value, str):
+            return any(word in value.lower() for word in _ADAPTIVE)
+    return False

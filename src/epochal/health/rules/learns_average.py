@@ -1,0 +1,130 @@
+"""The model has learned an average, and nothing about single samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from statistics import fmean
+
+from epochal.format import format_number
+from epochal.health.context import Context
+from epochal.health.curve import Curve
+from epochal.health.evaluations import accuracy_of, is_accuracy, is_evaluation, num_classes
+from epochal.health.observation import Observation
+from epochal.health.rule import Rule, Verdict
+from epochal.health.thresholds import RuleThresholds
+from epochal.health.words import CURVE_KINDS, steps_of
+
+_TRAIN_POINTS = 50
+_LEVEL = 4  # evaluations whose mean is compared
+
+
+class LearnsAverage(Rule):
+    """The evaluation loss stays where its first evaluation found it, and so does the training loss.
+
+    A model whose inputs say nothing about its labels learns the frequencies of classes, or the mean
+    of the targets, within a few steps, and then no more.
+    """
+
+    name = "learns-average"
+    group = "evaluation"
+    meaning = "The inputs say nothing about the labels, or do not reach the output."
+    healthy = "The evaluation loss falls on after the first evaluation."
+    reports = {
+        "warning": (
+            "After 8 evaluations the mean of four is not 1 % below that of the first four, the "
+            "training loss is near it and above half of its start, and the accuracy is near chance."
+        ),
+    }
+    what_to_try = "Check that labels belong to their inputs, and look for a dead layer."
+    silenced_by = ("nonfinite", "divergence")
+    explained_by = (
+        "always-clipped",
+        "dead-layer",
+        "gradients-add-up",
+        "init-scale",
+        "loss-sign",
+        "loss-summed",
+        "never-fell",
+        "rate-ended",
+        "steps-too-small",
+    )
+    kinds = CURVE_KINDS
+    every_rank = False
+
+    class Thresholds(RuleThresholds):
+        evals: int = 8
+        fall: float = 0.01
+        # The evaluation as a share of its first; the training loss of the evaluation's.
+        rise: float = 1.15
+        near: float = 0.75
+        # Of the training loss at its start: what fell further has learned something.
+        of_start: float = 0.5
+        # Above chance: frequent classes are guessed more often.
+        above: float = 0.1
+
+    thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._evals: list[tuple[int, float]] = []
+        self._accuracy: float | None = None
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Compare the newest evaluations with the first ones."""
+        evaluation, train = context.updated_curves.get("eval_loss"), context.curves.get("loss")
+        if evaluation is None or train is None or not train.points or context.is_game:
+            return ()
+        if context.is_resumed or min(train.lowest, evaluation.lowest) <= 0:
+            return ()
+        self._note_accuracy(observation, context)
+        self._evals.append(evaluation.points[-1])
+        if len(self._evals) < self.thresholds.evals:
+            return ()
+        if not self._stands(train, context):
+            return (Verdict(evaluation.name, False),)
+        return (self._verdict(evaluation, train),)
+
+    def forget_from(self, step: int, context: Context) -> None:
+        """Forget the evaluations that are void."""
+        self._evals = [one for one in self._evals if one[0] < step]
+
+    def _note_accuracy(self, observation: Observation, context: Context) -> None:
+        classes = num_classes(context.config)
+        for name, value in observation.values.items():
+            if is_accuracy(name) and is_evaluation(name, observation.kind) and math.isfinite(value):
+                share = accuracy_of(value, classes)
+                if share is not None and classes is not None:
+                    self._accuracy = share - 1 / classes
+
+    def _stands(self, train: Curve, context: Context) -> bool:
+        limits = self.thresholds
+        losses = [loss for _, loss in self._evals]
+        first, now = fmean(losses[:_LEVEL]), fmean(losses[-_LEVEL:])
+        level = train.recent_level(_TRAIN_POINTS)
+        if not (1 - limits.fall) * first < now < limits.rise * first:
+            return False
+        if min(losses) < (1 - 4 * limits.fall) * losses[0] or level < limits.near * now:
+            return False
+        if self._accuracy is not None and self._accuracy > limits.above:
+            return False
+        return train.start is not None and level > limits.of_start * train.start
+
+    def _verdict(self, evaluation: Curve, train: Curve) -> Verdict:
+        (first_at, first), (position, now) = self._evals[0], self._evals[-1]
+        level = train.recent_level(_TRAIN_POINTS)
+        return Verdict(
+            evaluation.name,
+            True,
+            "warning",
+            f"The evaluation loss is where the first evaluation found it: {format_number(first)}, "
+            f"and {format_number(now)} after {len(self._evals)} evaluations. The training loss is "
+            f"{format_number(level)}. The model has learned an average and no single sample.",
+            steps=steps_of(evaluation, first_at, position),
+            evidence={"first": first, "now": now, "train": level},
+            advice=(
+                "Check that labels belong to their inputs (not shuffled apart), that the inputs "
+                "are what they should be, and that no dead layer (ReLUs that are always 0) stands "
+                "between them and the output."
+            ),
+        )

@@ -1,0 +1,42 @@
+from epochal.health.rules.eval_gap import EvalGap
+from tests.health.curve_records import evals, falling, in_order, steps
+from tests.health.machine_records import opened
+
+EPOCHS = [n / 400 for n in range(300)]
+TRAIN = [2.0 * 0.992**n for n in range(300)]
+
+
+def test_an_evaluation_that_stays_behind_in_the_first_epoch_is_a_warning() -> None:
+    records = in_order(steps(TRAIN, epoch=EPOCHS), evals([2.5, 2.6, 2.4, 2.4, 2.3], every=50))
+    (found,) = opened(EvalGap, records)
+    assert "computes something else in evaluation" in found.sentence
+    assert "BatchNorm" in found.advice
+    assert "eval()" in found.advice
+
+
+def test_losses_that_fall_together_are_fine() -> None:
+    figures = [1.5 * TRAIN[50 * n + 49] for n in range(5)]
+    records = in_order(steps(TRAIN, epoch=EPOCHS), evals(figures, every=50))
+    assert opened(EvalGap, records) == []
+
+
+def test_a_gap_after_many_epochs_is_another_matter() -> None:
+    epochs = [n / 10 for n in range(300)]
+    records = in_order(steps(TRAIN, epoch=epochs), evals([1.8, 1.6, 1.7, 1.8, 1.9], every=50))
+    assert opened(EvalGap, records) == []
+
+
+def test_sorted_data_is_told_by_an_evaluation_worse_than_the_start() -> None:
+    losses = [2.3 * 0.9**n for n in range(250)]
+    epochs = [n / 600 for n in range(250)]
+    records = in_order(steps(losses, epoch=epochs), evals([15.0, 18.0, 17.0], every=80))
+    (found,) = opened(EvalGap, records)
+    assert "Shuffle" in found.advice
+
+
+def test_an_ordinary_training_is_fine() -> None:
+    losses = falling(300)
+    records = in_order(
+        steps(losses, epoch=EPOCHS), evals([losses[50 * n + 49] for n in range(6)], every=50)
+    )
+    assert opened(EvalGap, records) == []

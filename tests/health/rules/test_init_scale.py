@@ -1,0 +1,49 @@
+from collections.abc import Mapping
+
+from epochal.health.rules.init_scale import InitScale
+from epochal.records import Record
+from tests.health.curve_records import falling, steps
+from tests.health.machine_records import metrics, opened
+
+
+def first(weight: float, *, updates: Mapping[str, float] | None = None) -> list[Record]:
+    """The first watched step of three layers with biases of norm 1."""
+    norms = {f"params/{layer}.weight/norm": weight for layer in "abc"}
+    norms |= {f"params/{layer}.bias/norm": 1.0 for layer in "abc"}
+    for layer in "abc":
+        norms |= {f"update_ratio/{layer}.{n}": v for n, v in (updates or {}).items()}
+    return [metrics(0, norms)]
+
+
+def test_weights_smaller_than_their_biases_are_a_warning() -> None:
+    (found,) = opened(InitScale, first(0.01))
+    assert "too small" in found.sentence
+    assert "initialisation" in found.sentence
+
+
+def test_weights_whose_elements_are_large_are_a_warning() -> None:
+    records = first(80.0, updates={"weight": 0.001, "bias": 0.01})
+    (found,) = opened(InitScale, records, config={"optimizer": "adamw"})
+    assert "too large" in found.sentence
+    assert opened(InitScale, records, config={"optimizer": "sgd"}) == []
+
+
+def test_torch_defaults_are_fine() -> None:
+    records = first(8.0, updates={"weight": 0.01, "bias": 0.01})
+    assert opened(InitScale, records, config={"optimizer": "adam"}) == []
+
+
+def test_a_first_loss_far_above_guessing_is_a_warning() -> None:
+    losses = [120 * 0.85**n + 2.2 for n in range(60)]
+    (found,) = opened(InitScale, steps(losses), config={"num_classes": 10})
+    assert "guessing among 10 classes" in found.sentence
+
+
+def test_a_first_loss_near_guessing_is_fine() -> None:
+    losses = falling(100, start=2.5, floor=0.5)
+    assert opened(InitScale, steps(losses), config={"num_classes": 10}) == []
+
+
+def test_a_sum_over_the_batch_is_another_matter() -> None:
+    losses = [64 * value for value in falling(100, start=2.3, floor=0.9)]
+    assert opened(InitScale, steps(losses), config={"num_classes": 10, "batch_size": 64}) == []

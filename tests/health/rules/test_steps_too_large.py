@@ -1,0 +1,35 @@
+from epochal.health.rules.steps_too_large import StepsTooLarge
+from epochal.records import Record
+from tests.health.machine_records import metrics, opened, step
+
+
+def watched(growth: list[float], *, with_bias: bool = True) -> list[Record]:
+    """A watched model of four layers every sixteen steps, whose weights grow."""
+    records = []
+    for n, factor in enumerate(growth):
+        norms = {f"params/{layer}.weight/norm": factor * 6.0 for layer in "abcd"}
+        if with_bias:
+            norms |= {f"params/{layer}.bias/norm": 0.5 for layer in "abcd"}
+        records += [metrics(16 * n, norms), step(16 * n, lr=0.03, loss=2.0)]
+    return records
+
+
+def test_weights_that_double_at_once_are_a_warning() -> None:
+    (found,) = opened(StepsTooLarge, watched([1.0, 2.4, 2.6, 2.8]))
+    assert "the learning rate of 0.03" in found.sentence
+
+
+def test_weights_that_grow_slowly_are_fine() -> None:
+    assert opened(StepsTooLarge, watched([1.0 + 0.02 * n for n in range(30)])) == []
+
+
+def test_weights_before_a_normalisation_may_grow_more() -> None:
+    growth = [1.0 + 0.1 * n for n in range(10)]
+    assert opened(StepsTooLarge, watched(growth, with_bias=False)) == []
+    assert opened(StepsTooLarge, watched(growth)) != []
+
+
+def test_a_model_that_is_watched_late_is_not_judged() -> None:
+    late = watched([1.0, 2.4, 2.6])
+    before = [step(n, loss=2.0) for n in range(-40, -20)]
+    assert opened(StepsTooLarge, [*before, *late]) == []
