@@ -97,7 +97,8 @@ def test_labels_and_the_trash_are_those_of_all_hubs(engine: str, tmp_path: Path)
         moved = here.remove(here.run("one"))
         here.trash.erase(moved)
         there.refresh()
-        assert list(there.runs()) == list(there.trash.runs()) == []
+        assert list(there.runs()) == []
+        assert list(there.trash.runs()) == []
         assert tables.num_rows() == 0
     # Sent again, it is a new run.
     assert other.inbox.register("one", IDENTITY).parts == {}
