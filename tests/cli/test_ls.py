@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import contextlib
+import io
+import re
 from pathlib import Path
 
 import pytest
 
 from epochal.cli.main import main
+from epochal.cli.table import GrowingTable, table
 from tests.store.journals import Journal, settle
 
 Capture = pytest.CaptureFixture[str]
@@ -70,3 +74,35 @@ def test_the_last_step_done_is_all_of_them(tmp_path: Path, capsys: Capture) -> N
     _, first, second = capsys.readouterr().out.splitlines()
     assert " 600/600 " in first
     assert " 850 (of 600) " in second
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_many_runs_some_at_a_time(tmp_path: Path, capsys: Capture) -> None:
+    for number in range(230):
+        facts = {"group": "late"} if number == 0 else {}
+        journal = Journal(tmp_path, f"run-{number:03}", created=1e9 + number, **facts)
+        journal.metrics(1, loss=float(number)).finish("failed" if number == 1 else "finished")
+    names = listed(capsys, tmp_path)
+    terminal = Terminal()
+    with contextlib.redirect_stdout(terminal):
+        assert main(["ls", "--dir", str(tmp_path)]) == 0
+    title, *lines = re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue()).splitlines()
+    assert title.split()[:3] == ["NAME", "PROJECT", "GROUP"]
+    assert [line.split()[0] for line in lines] == names
+    assert lines[-1].split()[:4] == ["run-000", "p", "late", "finished"]
+    assert lines[-2].split()[3] == "failed"
+
+
+def test_later_rows_of_a_growing_table_keep_its_columns() -> None:
+    grown = GrowingTable(("NAME", "N"), width=12, shrink=(0,), right=(1,))
+    assert grown.lines([("a long name", "1")]) == ["NAME       N", "a long n…  1"]
+    assert grown.lines([("b", "12"), ("quite long name", "3")]) == ["b          12", "quite lo…  3"]
+    assert table(("A",), []) == "A"

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,21 +22,26 @@ from epochal.cli.command import (
     store_of,
 )
 from epochal.cli.output import Line, complain, remark, say, say_json, say_lines
-from epochal.cli.table import table, terminal_columns
+from epochal.cli.table import GrowingTable, terminal_columns
 from epochal.cli.words import gravest_text, progress_text
 from epochal.format import UNKNOWN, format_number
 from epochal.store.answers import RunInfo
+from epochal.store.local.run import LocalRun
 from epochal.store.local.store import open_store
 from epochal.store.lookup import is_address
 from epochal.store.status import format_age
 
 if TYPE_CHECKING:
-    from epochal.store.store import Store
+    from epochal.store.store import RunView, Store
 
 _WHOLE_S = 1.0
+# So many rows are printed at once on a terminal.
+_AT_ONCE = 100
 # In place of what was not read yet.
 _PENDING = "…"
 _WORD = re.compile(r"[\w.+-]+")
+# A run, and its last loss.
+_Row = tuple[RunInfo, float | None]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +67,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """List runs, newest first by default."""
-    rows: list[tuple[RunInfo, float | None]] = []
     folder, query = _meant(args)
     with _store(args, folder) as store:
         # What another machine has not read yet is listed in part, as here.
@@ -68,22 +75,32 @@ def run(args: argparse.Namespace) -> int:
             if args.hub is None or query or args.sort or args.json
             else store.known_runs().runs
         )
-        begun = time.monotonic()
-        for view in listed:
-            if args.limit is not None and len(rows) >= args.limit:
-                break
-            # Of thousands of runs that nobody has listed before, some are read in part.
-            is_whole = args.json or (args.hub is None and time.monotonic() < begun + _WHOLE_S)
-            info = view.info if is_whole else view.outline()
-            if not info.hidden or args.all:
-                rows.append((info, view.latest("loss")))
-    if args.json:
-        say_json([{"info": info, "loss": loss} for info, loss in rows])
-    elif rows:
-        _print(rows)
-    else:
-        remark(_nothing(_where(args, folder), query))
+        rows: Iterable[_Row] = _rows(args, listed)
+        if args.json:
+            say_json([{"info": info, "loss": loss} for info, loss in rows])
+            return 0
+        if len(listed) > _AT_ONCE and sys.stdout.isatty():
+            # On a terminal the first rows appear before the last ones are read.
+            named = [view.brief() for view in listed if isinstance(view, LocalRun)]
+        else:
+            rows = list(rows)
+            named = [info for info, _ in rows]
+        if not _print(rows, named):
+            remark(_nothing(_where(args, folder), query))
     return 0
+
+
+def _rows(args: argparse.Namespace, listed: Iterable[RunView]) -> Iterator[_Row]:
+    begun, count = time.monotonic(), 0
+    for view in listed:
+        if args.limit is not None and count >= args.limit:
+            return
+        # Of thousands of runs that nobody has listed before, some are read in part.
+        is_whole = args.json or (args.hub is None and time.monotonic() < begun + _WHOLE_S)
+        info = view.info if is_whole else view.outline()
+        if not info.hidden or args.all:
+            count += 1
+            yield info, view.latest("loss")
 
 
 def _store(args: argparse.Namespace, folder: Path | None) -> AbstractContextManager[Store]:
@@ -135,43 +152,53 @@ def _is_project(text: str | None) -> bool:
     return not text.startswith(("config.", "summary.", "best."))
 
 
-def _print(rows: list[tuple[RunInfo, float | None]]) -> None:
+def _print(rows: Iterable[_Row], named: Sequence[RunInfo]) -> bool:
+    """Print a table, a list of rows at once, others some at a time; False where there are none.
+
+    ``named`` says which columns are worth their room.
+    """
     now = time.time()
     # Columns that say something: a group where there is one, owners where there are several.
-    has_groups = any(info.group for info, _ in rows)
-    has_owners = len({info.owner for info, _ in rows}) > 1
-    cells = [
-        (
-            info.name,
-            info.project,
-            *((info.group or UNKNOWN,) if has_groups else ()),
-            *((info.owner or UNKNOWN,) if has_owners else ()),
-            info.status.text,
-            progress_text(info) or UNKNOWN,
-            UNKNOWN if loss is None else format_number(loss),
-            _findings_text(info),
-            UNKNOWN if info.created is None else format_age(now - info.created),
-        )
-        for info, loss in rows
-    ]
+    has_groups = any(info.group for info in named)
+    has_owners = len({info.owner for info in named}) > 1
     more = [*(["GROUP"] if has_groups else []), *(["OWNER"] if has_owners else [])]
     header = ("NAME", "PROJECT", *more, "STATUS", "STEP", "LOSS", "FINDINGS", "AGE")
     right = [len(more) + place for place in (3, 4, 6)]
-    text = table(header, cells, width=terminal_columns(), shrink=(0, 1), right=right)
-    title, *lines = text.splitlines()
-    say(title)
-    say_lines(_marked(line, info) for line, (info, _) in zip(lines, rows, strict=True))
-    num_partial = sum(info.is_partial for info, _ in rows)
+    grown = GrowingTable(header, width=terminal_columns(), shrink=(0, 1), right=right)
+    printed: list[RunInfo] = []
+    left, at_once = iter(rows), len(rows) if isinstance(rows, list) else _AT_ONCE
+    while some := list(islice(left, at_once)):
+        cells = [
+            (
+                info.name,
+                info.project,
+                *((info.group or UNKNOWN,) if has_groups else ()),
+                *((info.owner or UNKNOWN,) if has_owners else ()),
+                info.status.text,
+                progress_text(info) or UNKNOWN,
+                UNKNOWN if loss is None else format_number(loss),
+                _findings_text(info),
+                UNKNOWN if info.created is None else format_age(now - info.created),
+            )
+            for info, loss in some
+        ]
+        lines = grown.lines(cells)
+        if not printed:
+            say(lines.pop(0))
+        say_lines(_marked(line, info) for line, (info, _) in zip(lines, some, strict=True))
+        printed += [info for info, _ in some]
+    num_partial = sum(info.is_partial for info in printed)
     if num_partial:
         remark(
             f"{num_partial:,} runs were read in part ({_PENDING}): the next 'epochal ls' reads on,"
             " and 'epochal serve' reads all."
         )
-    for info, _ in rows:
+    for info in printed:
         if info.problem:
             complain(f"{info.project}/{info.name}: {info.problem}")
         if info.fork is not None and info.fork.is_gone:
             complain(f"{info.project}/{info.name} was forked from {info.fork}.")
+    return bool(printed)
 
 
 def _findings_text(info: RunInfo) -> str:
