@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -47,6 +49,25 @@ def findings_of(losses: list[float]) -> list[str]:
     health = Health(rules=[printed_rule()])
     records = [{"log": "step", "t": float(i), "step": i, "loss": x} for i, x in enumerate(losses)]
     return [finding.sentence for record in records for finding in health.feed(record)]
+
+
+@pytest.mark.parametrize(
+    ("heading", "place", "path"),
+    [
+        ("A health rule", 0, "src/epochal/health/rules/loss_negative.py"),
+        ("A sink", 0, "src/epochal/sinks/members/lines.py"),
+        ("A sink", 1, "tests/sinks/test_lines.py"),
+        ("A panel with an endpoint", 0, "src/epochal/server/step_times.py"),
+    ],
+)
+@pytest.mark.parametrize("command", [["format", "--check"], ["check"]])
+def test_printed_python_passes_the_checks(
+    heading: str, place: int, path: str, command: list[str]
+) -> None:
+    ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", path, "-"]
+    block = printed_blocks(heading)[place]
+    ran = subprocess.run(ruff, input=block, cwd=ROOT, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout
 
 
 def test_the_printed_rule_finds_what_it_says() -> None:

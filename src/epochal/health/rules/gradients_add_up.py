@@ -34,7 +34,7 @@ class GradientsAddUp(Rule):
     reports = {
         "warning": (
             "Over the first 20 to 100 steps the norm grows by a fifth of its first value per step "
-            "or more, and from one step to the next it changes as little as a sum would. Or it "
+            "or more. From one step to the next it changes as little as a sum would. Or it "
             "triples within 8 steps that all rise by at most one gradient."
         ),
     }

@@ -31,8 +31,8 @@ class LargeReturns(Rule):
     healthy = "Returns between about -10 and 10, by scaling or normalising rewards."
     reports = {
         "warning": (
-            "The loss of the first 20 points is above 10,000 in a run with rewards or returns, and "
-            "so is the loss of the last 20 after 200 points."
+            "The loss of the first 20 points is above 10,000 in a run with rewards or returns. "
+            "So is the loss of the last 20 after 200 points."
         ),
     }
     what_to_try = "Scale or normalise rewards, clip gradients, or use a Huber loss."

@@ -32,8 +32,8 @@ class LearnsAverage(Rule):
     healthy = "The evaluation loss falls on after the first evaluation."
     reports = {
         "warning": (
-            "After 8 evaluations the mean of four is not 1 % below that of the first four, the "
-            "training loss is near it and above half of its start, and the accuracy is near chance."
+            "After 8 evaluations the mean of four is not 1 % below that of the first four. The "
+            "training loss is near it and above half of its start. The accuracy is near chance."
         ),
     }
     what_to_try = "Check that labels belong to their inputs, and look for a dead layer."

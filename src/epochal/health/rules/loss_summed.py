@@ -27,8 +27,8 @@ class LossSummed(Rule):
     healthy = "Both losses are means per sample, and of the same size."
     reports = {
         "warning": (
-            "In 3 of the first 6 evaluations in a row, the training loss over the evaluation loss "
-            "is the number of samples in a batch, to a third."
+            "In 3 of the first 6 evaluations in a row, training loss divided by evaluation loss "
+            "is the batch size, give or take a third."
         ),
     }
     what_to_try = 'Use reduction="mean", or divide the loss by the batch size.'

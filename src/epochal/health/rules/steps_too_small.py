@@ -30,8 +30,8 @@ class StepsTooSmall(Rule):
     healthy = "The loss falls fast at first, and then ever more slowly."
     reports = {
         "warning": (
-            "After 450 points the loss has fallen by less than 5 %, beyond doubt, and from the "
-            "second third to the last by half of what it fell before or more."
+            "After 450 points the loss has fallen by less than 5 %, beyond doubt. From the second "
+            "third to the last it falls by half of what it fell before or more."
         ),
     }
     what_to_try = "Raise the learning rate 3 to 10 times. Check clipping and the loss's scale."
