@@ -35,8 +35,8 @@ class EvalGap(Rule):
         "warning": (
             "Before the end of the first epoch, the training loss has fallen by a third between "
             "two evaluations. The evaluation loss has fallen by less than a tenth, and it is 1.6 "
-            "times the training loss. Or the training loss is at 30 % of its start while the evaluation loss "
-            "is at twice that start."
+            "times the training loss. Or the training loss is at 30 % of its start while the "
+            "evaluation loss is at twice that start."
         ),
     }
     what_to_try = (
