@@ -25,6 +25,7 @@ from epochal.hub.ledger import Ledger
 from epochal.journal.layout import RunFolder, write_json
 from epochal.shipping.client import HubClient, HubError
 from epochal.shipping.shipper import Shipper
+from epochal.store.local.store import LocalStore
 
 METRICS = 10
 TRAINING = """
@@ -94,18 +95,18 @@ def start_trainings(
 
 
 def compare_trainings(here: Path, there: Path) -> str:
-    """How many lines of the trainings the hub has, once it has all or a minute has passed."""
+    """How many steps of the trainings the hub has, once it has all or a minute has passed."""
     until_s = time.monotonic() + 60
     while True:
-        sent, stored = (_num_lines(root / "ingest") for root in (here, there))
+        sent, stored = _num_steps(here), _num_steps(there)
         if stored == sent or time.monotonic() > until_s:
-            return f"companions: {stored:,} of {sent:,} lines of trainings are on the hub"
-        time.sleep(0.5)
+            return f"companions: {stored:,} of {sent:,} steps of trainings are on the hub"
+        time.sleep(1.0)
 
 
-def _num_lines(project: Path) -> int:
-    paths = project.glob(f"training*/journal/{STEM}.jsonl")
-    return sum(path.read_bytes().count(b"\n") for path in paths)
+def _num_steps(root: Path) -> int:
+    with LocalStore(*sorted((root / "ingest").glob("training*"))) as store:
+        return sum(len(run.series("train/metric_0")) for run in store.runs())
 
 
 def measure_live(
@@ -145,7 +146,12 @@ def measure_live(
         if time.monotonic() - began_s > seconds * len(memory) / 6:
             memory.append(hub.memory_info().rss)
         time.sleep(max(0.0, began_s + steps / 10 - time.monotonic()))
-    time.sleep(3.0)
+    wrote_s = time.monotonic()
+    while sum(shipper.num_lines for shipper in shippers) < steps * num_shippers:
+        if time.monotonic() - wrote_s > 60:
+            break
+        time.sleep(0.2)
+    late_s = time.monotonic() - wrote_s
     used, took = _cpu(hub) - before, time.monotonic() - began_s
     stop.set()
     for thread in threads:
@@ -157,8 +163,9 @@ def measure_live(
         client.close()
     return (
         f"live: {num_shippers} runs x 10 steps/s, {sent:,} of {steps * num_shippers:,} lines"
-        f" acknowledged, {num_errors} errors; hub {used / took:.2f} cores, MiB after each sixth of"
-        f" the time: {', '.join(f'{one / 2**20:.0f}' for one in memory)}"
+        f" acknowledged, the last {late_s:.1f} s after it was written, {num_errors} errors;"
+        f" hub {used / took:.2f} cores, MiB after each sixth of the time:"
+        f" {', '.join(f'{one / 2**20:.0f}' for one in memory)}"
     )
 
 

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
+import hashlib
 import http.client
 import http.server
 import json
+import os
 import shutil
 import socket
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 import epochal
+from epochal.errors import MetricNotFoundError
 from epochal.journal.layout import RunFolder
 from epochal.shipping.client import HubClient
 from epochal.shipping.fetching import fetch_run
@@ -186,6 +194,83 @@ def test_a_laptop_that_slept_for_a_week_goes_on_where_it_was(
     while not shipper.ship():
         pass
     assert journal(RunFolder(hub.root / "p" / "a")) == journal(folder)
+
+
+TRAINING = """
+import sys, time
+import epochal
+run = epochal.init("p", "asleep", dir=sys.argv[1], console=False, companion=True)
+for step in range(40):
+    run.log({"loss": float(step)}, step=step)
+    time.sleep(0.1)
+run.finish()
+"""
+
+
+def test_a_training_and_its_companion_that_were_asleep_go_on(
+    hub: HubProcess, tmp_path: Path
+) -> None:
+    environ = {**os.environ, "EPOCHAL_HUB": hub.url, "EPOCHAL_HUB_TOKEN": hub.token}
+    training = subprocess.Popen(
+        [sys.executable, "-c", TRAINING, str(tmp_path / "runs")],
+        env={**environ, "EPOCHAL_GRACE": "60"},
+    )
+    there = hub.root / "p" / "asleep" / "journal"
+    wait_until(lambda: there.is_dir() and any(there.iterdir()))
+    asleep = [psutil.Process(training.pid), *psutil.Process(training.pid).children(recursive=True)]
+    assert len(asleep) > 1  # the companion too
+    for one in asleep:
+        one.suspend()
+    hub.kill()  # what they were connected to is gone when they wake
+    time.sleep(2.0)
+    hub.start()
+    for one in asleep:
+        one.resume()
+    assert training.wait(60) == 0
+
+    def steps() -> int:
+        try:
+            return len(epochal.open(hub.root).run("asleep").series("loss"))
+        except MetricNotFoundError:
+            return 0
+
+    wait_until(lambda: steps() == 40)
+
+
+def test_what_the_first_version_of_the_protocol_sends_is_taken(hub: HubProcess) -> None:
+    """Requests as `spec/hub.md` had them first; a hub of any later version must take them."""
+
+    def send(method: str, path: str, body: bytes, **headers: str) -> dict[str, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", hub.port, timeout=20)
+        sent = {"authorization": f"Bearer {hub.token}", **headers}
+        connection.request(method, f"/api/hub/runs/old1{path}", body=body, headers=sent)
+        response = connection.getresponse()
+        answer: dict[str, Any] = json.loads(response.read())
+        connection.close()
+        assert response.status == 200, answer
+        return answer
+
+    state = send("PUT", "", b'{"v":1,"id":"old1","name":"n","project":"p"}')
+    assert state["parts"] == state["segments"] == state["blobs"] == {}
+    assert (state["id"], state["project"], state["protocol"]) == ("old1", "p", 1)
+    lines = b'{"log":"run","t":1.0,"v":1,"id":"old1"}\n{"log":"new","t":1.0,"x":[1]}\n'
+    sizes = {"x-epochal-size": str(len(lines))}
+    packed = {"content-encoding": "gzip", **sizes}
+    part = "/parts/loop.0001.0000?first="
+    assert send("POST", f"{part}0", gzip.compress(lines), **packed) == {"have": 2}
+    assert send("POST", f"{part}0", lines, **{"content-encoding": "identity", **sizes}) == {
+        "have": 2
+    }
+    digest = hashlib.sha256(b"blob").hexdigest()
+    where = f"/blobs/a.bin?offset=0&size=4&sha256={digest}"
+    assert send("PUT", where, b"blob") == {"have": 4}
+    labels = b'{"labels":{"tags":["x"]},"base":{}}'
+    assert send("PUT", "/labels", labels)["tags"] == ["x"]
+    state = send("GET", "", b"")
+    assert state["parts"]["loop.0001.0000"]["lines"] == 2
+    assert state["blobs"] == {"a.bin": 4}
+    # Kinds of records that are not known yet are stored as they came.
+    assert (hub.root / "p" / "n" / "journal" / "loop.0001.0000.jsonl").read_bytes() == lines
 
 
 def test_a_rate_is_kept_on_average(hub: HubProcess, tmp_path: Path) -> None:

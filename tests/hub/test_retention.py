@@ -20,7 +20,7 @@ from epochal.hub.ledger import Ledger
 from epochal.hub.retention_rules import RetentionRule, read_rules
 from epochal.journal.layout import RunFolder, write_json
 from epochal.shipping.client import HubError
-from epochal.shipping.worker import ship_now
+from epochal.shipping.worker import ShippingWorker, ship_now
 from epochal.store.local.store import LocalStore
 from tests.hub.hub_process import HubProcess
 from tests.hub.test_shipping import journal, record, wait_until
@@ -213,6 +213,33 @@ def test_what_was_deleted_comes_back_only_if_it_is_wanted(hub: HubProcess, tmp_p
     ship_now(folder, client)
     assert journal(RunFolder(there)) == journal(folder)
     ship_now(folder, client, unless_removed=True)
+
+
+@pytest.mark.slow
+def test_a_run_that_goes_on_after_it_was_deleted_comes_back_whole(
+    hub: HubProcess, tmp_path: Path
+) -> None:
+    """A laptop slept while the hub's rules took its run for an old one."""
+    run = epochal.init("p", "a", dir=tmp_path / "runs", companion=False, console=False)
+    run.log({"loss": 0.0}, step=0)
+    folder, there = RunFolder(run.dir), hub.root / "p" / "a"
+    worker = ShippingWorker(folder, hub.client())
+    worker.start()
+    wait_until(lambda: worker.is_complete)
+    # As the hub deletes; on this machine, the process of the run says that it is alive.
+    trash = hub.root / "p" / ".trash" / "20260101T000000Z"
+    trash.mkdir(parents=True)
+    there.rename(trash / "a")
+    ledger = Ledger(hub.root)
+    ledger.note_removed(run.id)
+    ledger.close()
+    assert not there.exists()
+    run.log({"loss": 1.0}, step=1)
+    run.finish()
+    worker.finish()
+    assert worker.join(60)
+    assert worker.is_complete
+    assert journal(RunFolder(there)) == journal(folder)
 
 
 @pytest.mark.slow
