@@ -105,7 +105,10 @@ def ship(
 class Drill:
     """A hub, its shippers, and what goes wrong between them."""
 
-    def __init__(self, place: Path, *, faults: Sequence[str], disk_bytes: int, seed: int) -> None:
+    def __init__(
+        self, place: Path, *, faults: Sequence[str], disk_bytes: int, cut_s: float, seed: int
+    ) -> None:
+        self._cut_s = cut_s
         self._place = place
         self.faults = faults
         self.chance = random.Random(seed)
@@ -160,7 +163,7 @@ class Drill:
             fault = "kill shipper"
         elif fault == "cut":
             self._wire.cut()
-            time.sleep(self.chance.uniform(0.5, 4.0))
+            time.sleep(self.chance.uniform(self._cut_s / 8, self._cut_s))
             self._wire.is_cut = False
         elif fault == "full":
             assert self._disk is not None
@@ -210,15 +213,19 @@ def run_drill(
     num_runs: int,
     num_faults: int,
     faults: Sequence[str] = FAULTS,
+    cut_s: float = 4.0,
     seed: int = 0,
     bytes_per_s: float | None = None,
 ) -> Outcome:
-    """Write, send, break, compare; ``bytes_per_s`` limits each shipper, so that there is time."""
+    """Write, send, break, compare; ``bytes_per_s`` limits each shipper, so that there is time.
+
+    The network is cut for an eighth of ``cut_s`` to all of it.
+    """
     per_run = num_lines // num_runs
     folders = [write_run(place / "runs", index, per_run) for index in range(num_runs)]
     size = sum(path.stat().st_size for path in (place / "runs").rglob("*.jsonl"))
     began_s = time.monotonic()
-    drill = Drill(place, faults=faults, disk_bytes=size + (64 << 20), seed=seed)
+    drill = Drill(place, faults=faults, disk_bytes=size + (64 << 20), cut_s=cut_s, seed=seed)
     with contextlib.closing(drill):
         for index, folder in enumerate(folders):
             # Some runs are sent twice at once, as by a companion and by a person.
@@ -253,6 +260,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--faults", type=int, default=40)
     parser.add_argument("--only", nargs="+", choices=FAULTS, default=FAULTS)
+    parser.add_argument("--cut", type=float, default=4.0, help="longest cut in seconds")
     parser.add_argument("--rate", type=float, help="bytes a second of each shipper")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
@@ -263,6 +271,7 @@ def main() -> int:
             num_runs=args.runs,
             num_faults=args.faults,
             faults=args.only,
+            cut_s=args.cut,
             seed=args.seed,
             bytes_per_s=args.rate,
         )

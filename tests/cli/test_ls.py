@@ -4,6 +4,7 @@ import contextlib
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,7 +88,7 @@ class Terminal(io.StringIO):
 
 def test_a_terminal_shows_many_runs_some_at_a_time(tmp_path: Path, capsys: Capture) -> None:
     for number in range(230):
-        facts = {"group": "late"} if number == 0 else {}
+        facts: dict[str, Any] = {"group": "late"} if number == 0 else {}
         journal = Journal(tmp_path, f"run-{number:03}", created=1e9 + number, **facts)
         journal.metrics(1, loss=float(number)).finish("failed" if number == 1 else "finished")
     names = listed(capsys, tmp_path)
