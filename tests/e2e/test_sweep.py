@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.sweep import Trial, curves, write_sweep
+from benchmarks.sweep import Trial, curves, is_evaluated, last_step, write_sweep
 from tests.e2e.browsing import OpenPage, Serve, until
 
 STEPS = 120
@@ -18,6 +18,37 @@ STEPS = 120
 def sweep(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Trial]]:
     root = tmp_path_factory.mktemp("sweep")
     return root, write_sweep(root, steps=STEPS)
+
+
+def test_the_table_sorted_by_a_metric_begins_with_the_best_run_of_numpy(
+    sweep: tuple[Path, list[Trial]], serve: Serve, open_page: OpenPage
+) -> None:
+    root, trials = sweep
+    lowest = {}
+    for one in trials:
+        evaluated = [
+            at for at in range(last_step(one, steps=STEPS) + 1) if is_evaluated(at, steps=STEPS)
+        ]
+        lowest[one.name] = float(np.nanmin(curves(one, steps=STEPS)["eval/loss"][evaluated]))
+    best = min(lowest, key=lambda name: lowest[name])
+    page = open_page(serve(root).url + "#panel=compare")
+    page.get_by_title("Sort by eval loss best").click()
+    first = page.locator(".compare-row:not(.compare-head)").first
+    until(page, lambda: first.locator(".compare-run").get_attribute("title") == best)
+    cells = first.get_by_role("cell").all_inner_texts()
+    assert f"{lowest[best]:.4f}" in cells
+    # The run list has the same order.
+    finals = {
+        one.name: float(curves(one, steps=STEPS)["train/loss"][last_step(one, steps=STEPS)])
+        for one in trials
+    }
+    page.get_by_role("button", name="Order of runs").click()
+    page.get_by_role("menuitemcheckbox", name="Smallest loss").click()
+    smallest = min(
+        (name for name in finals if finals[name] == finals[name]), key=finals.__getitem__
+    )
+    row = page.locator(".run[data-run]").first
+    until(page, lambda: smallest in str(row.inner_text()).replace("\n", ""))
 
 
 def test_groups_have_all_members_and_the_means_of_numpy(

@@ -47,7 +47,7 @@ def test_a_rate_with_its_best_value_in_the_middle_ranks_first(tmp_path: Path) ->
     assert [one.verdict for one in found.parameters] == ["matters", "matters", "no effect seen"]
     assert math.isnan(third.spearman)  # the number of a seed is no quantity
     assert found.sentence.startswith("lr matters most for loss: it explains")
-    assert found.sentence.endswith("No effect of seed is seen.")
+    assert found.sentence.endswith("No effect is seen of seed.")
 
 
 def test_levels_and_the_interaction_are_means_of_the_values(tmp_path: Path) -> None:

@@ -213,12 +213,16 @@ def _importance_blocks(found: Importance) -> list[str]:
         rows = [
             (
                 " = ".join((one.key, *one.same_as)),
-                UNKNOWN if math.isnan(one.score) else f"{one.score:.0%}",
+                UNKNOWN if math.isnan(one.score) else f"{100 * one.score:.0f} %",
                 _number(one.spearman),
                 UNKNOWN if math.isnan(one.p) else f"{one.p:.2g}",
                 one.best or UNKNOWN,
                 one.verdict,
-                *((UNKNOWN if one.forest is None else f"{one.forest:.0%}",) if has_forest else ()),
+                *(
+                    (UNKNOWN if one.forest is None else f"{100 * one.forest:.0f} %",)
+                    if has_forest
+                    else ()
+                ),
             )
             for one in found.parameters
         ]

@@ -280,7 +280,7 @@ class _Explanation:
             return None
         if parameter.verdict == "no effect seen":
             return 0.25, f"Over {learnt.num_runs} runs of the project no effect of it is seen."
-        says = f"It explains {parameter.score:.0%} of the order of {learnt.num_runs} runs"
+        says = f"It explains {100 * parameter.score:.0f} % of the order of {learnt.num_runs} runs"
         expected = _expected(parameter, own, other)
         if expected is None or not math.isfinite(self._gap):
             return 0.6 + 0.3 * parameter.score, f"{says} of the project."

@@ -426,14 +426,14 @@ def _sentence(metric: str, found: Sequence[Parameter], num_runs: int) -> str:
         first = matter[0]
         best = f"; the best runs are at {first.best}" if first.best is not None else ""
         said.append(
-            f"{first.key} matters most for {metric}: it explains {first.score:.0%} of the order of"
-            f" {num_runs} runs{best}."
+            f"{first.key} matters most for {metric}: it explains {100 * first.score:.0f} % of the"
+            f" order of {num_runs} runs{best}."
         )
-        rest = [f"{one.key} ({one.score:.0%})" for one in matter[1:]]
+        rest = [f"{one.key} ({100 * one.score:.0f} %)" for one in matter[1:]]
         if rest:
             said.append(f"Then {', '.join(rest)}.")
     if unseen:
-        said.append(f"No effect of {', '.join(unseen)} is seen.")
+        said.append(f"No effect is seen of {', '.join(unseen)}.")
     if unknown:
         said.append(f"There are too few runs for {', '.join(unknown)}.")
     return " ".join(said)

@@ -77,7 +77,7 @@ export function drawHeatmap(renderer: Renderer, size: Size, options: HeatmapOpti
   drawSelected(renderer, box, options, { width: box.width / columns, height }, theme);
   drawRowNames(renderer, box, options.rowNames, height, theme);
   drawColumns(renderer, box, options, theme);
-  drawKey(renderer, box, size, range, table, theme);
+  drawKey(renderer, box, size, range, options.values, table, theme);
 }
 
 /** One value a pixel: the one farthest from zero of those that share it, so that a lone hot cell is never lost. */
@@ -155,17 +155,20 @@ function drawColumns(renderer: Renderer, box: Box, { columns }: HeatmapOptions, 
   }
 }
 
-function drawKey(renderer: Renderer, box: Box, size: Size, range: Range, table: readonly string[], theme: ChartTheme): void {
+function drawKey(renderer: Renderer, box: Box, size: Size, range: Range, values: Float64Array, table: readonly string[], theme: ChartTheme): void {
   const width = Math.min(160, box.width * 0.5);
-  const [low, high] = [range.min, range.max].map((value) => tickLabel(value, Math.max(Math.abs(range.max), Math.abs(range.min)) / 100 || 1, "number"));
-  const right = box.left + box.width - textWidth(high!) - 6;
+  const written = (value: number): string => tickLabel(value, Math.max(Math.abs(range.max), Math.abs(range.min)) / 100 || 1, "number");
+  // Cells beyond the range have the colour of its end.
+  const low = `${values.some((value) => value < range.min && value > -Infinity) ? "≤ " : ""}${written(range.min)}`;
+  const high = `${values.some((value) => value > range.max) ? "≥ " : ""}${written(range.max)}`;
+  const right = box.left + box.width - textWidth(high) - 6;
   const top = size.height - 13;
   table.forEach((fill, index) => {
     const step = width / table.length;
     renderer.rect({ left: right - width + index * step, top, width: step + 0.4, height: 7 }, { fill });
   });
-  renderer.text(right - width - 6, top + 4, low!, { fill: theme.muted, align: "right", size: 10 });
-  renderer.text(right + 6, top + 4, high!, { fill: theme.muted, size: 10 });
+  renderer.text(right - width - 6, top + 4, low, { fill: theme.muted, align: "right", size: 10 });
+  renderer.text(right + 6, top + 4, high, { fill: theme.muted, size: 10 });
 }
 
 function numColumns({ columns }: HeatmapOptions): number {

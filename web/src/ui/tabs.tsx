@@ -1,7 +1,7 @@
 /** Tabs along one line; arrow keys move between them. */
 
 import type { JSX } from "preact";
-import { useLayoutEffect, useRef } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 
 export interface Tab {
   readonly id: string;
@@ -21,7 +21,8 @@ export interface TabsProps {
 export function Tabs({ label, tabs, active, panelId, onChange }: TabsProps): JSX.Element {
   const list = useRef<HTMLDivElement>(null);
   // On a phone there are more tabs than room: the one that is open is never out of sight. Only the line scrolls, not the page.
-  useLayoutEffect(() => {
+  // After the picture: places are known then, and the first picture does not wait for them.
+  useEffect(() => {
     const tab = list.current?.querySelector<HTMLElement>('[aria-selected="true"]');
     if (tab != null) list.current!.scrollLeft = tab.offsetLeft - list.current!.offsetLeft - (list.current!.clientWidth - tab.offsetWidth) / 2;
   }, [active, tabs.map(({ count }) => count).join()]);
