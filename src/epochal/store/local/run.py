@@ -77,7 +77,7 @@ class LocalRun(RunView):
         self.lock = threading.RLock() if lock is None else lock
         self._held = MemoryBudget() if held is None else held
         self._key = next(_KEYS)
-        self._reader = RunReader(source, on_change=self._drop_row, on_read=self._count_memory)
+        self._reader = RunReader(source, self)
         self._cached = CachedRow(source, self._reader, self._held, self.lock)
         # Its number among the runs of its store with the same id; copies of a folder have one id.
         self.copy = 1
@@ -88,10 +88,12 @@ class LocalRun(RunView):
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def _drop_row(self) -> None:
+    def on_change(self) -> None:
+        """Drop the row: the files have changed."""
         self._cached.drop()
 
-    def _count_memory(self) -> None:
+    def on_read(self) -> None:
+        """Drop the series, and count the memory: parts were read."""
         self._held.series.drop(self._key)
         self._held.loaded.grown(self)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -264,28 +264,28 @@ def locked(method: Callable[Concatenate[L, P], T]) -> Callable[Concatenate[L, P]
     return call
 
 
-def _nothing() -> None:
-    """What a reader calls that nobody listens to."""
+class ReaderOwner(Protocol):
+    """The run that a reader belongs to."""
+
+    def on_change(self) -> None:
+        """The files are others than at the last look."""
+
+    def on_read(self) -> None:
+        """The state was made anew."""
 
 
 class RunReader:
     """The state of a run, made from its source; the caller holds the run's lock.
 
     ``num_changes`` counts the looks that found other files than the look before, the first one
-    included. ``on_change`` is called at each of them, ``on_read`` when the state was made anew.
+    included. The reader does not keep its owner alive: two objects that refer to each other stay
+    in memory, with their files, until the garbage collector runs.
     """
 
-    def __init__(
-        self,
-        source: RunSource,
-        *,
-        on_change: Callable[[], None] = _nothing,
-        on_read: Callable[[], None] = _nothing,
-    ) -> None:
+    def __init__(self, source: RunSource, owner: ReaderOwner) -> None:
         self.source = source
         self.num_changes = 0
-        self._on_change = on_change
-        self._on_read = on_read
+        self._owner = ref(owner)
         # None before the first query, and after ``release``.
         self.state: RunState | None = None
         # Of a run that has ended: while its files have this stamp, nothing has changed.
@@ -328,7 +328,9 @@ class RunReader:
         if before is not None and before == self.source.signature:
             return False
         self.num_changes += 1
-        self._on_change()
+        owner = self._owner()
+        if owner is not None:
+            owner.on_change()
         if self.state is None:
             return True
         end = self.state.end()
@@ -342,7 +344,9 @@ class RunReader:
         self.look_once()
         if self.source.poll() or self.state is None:
             self.state = RunState(self.source.parts)
-            self._on_read()
+            owner = self._owner()
+            if owner is not None:
+                owner.on_read()
         return self.state
 
     def ask(self, query: Callable[[RunState], T]) -> T:
