@@ -103,18 +103,25 @@ UNREACHABLE = """() => {
     return one.closest(focusable) === null && one.querySelector(focusable) === null;
   }).map((one) => one.outerHTML.slice(0, 160));
 }"""
-# How many elements of the panel Tab has to stop at; of a group of choices at the chosen one.
+# What Tab has to stop at in the panel; of a group of choices, the chosen one.
 TABBABLE = """() => [...document.querySelectorAll(
   '.panel button, .panel input, .panel select, .panel a[href], .panel summary, .panel [tabindex]'
 )].filter((one) => one.tabIndex >= 0 && !one.disabled && one.checkVisibility() &&
-  (one.type !== 'radio' || one.checked)).length"""
+  (one.type !== 'radio' || one.checked))"""
+COUNT = f"() => ({TABBABLE})().length"
+MISSED = f"""() => ({TABBABLE})().filter((one) => !one.dataset.reached)
+  .map((one) => one.outerHTML.slice(0, 160))"""
+REACH = "() => { document.activeElement.dataset.reached = 'yes'; }"
 
-# A name of the element in focus; empty outside the panel.
-FOCUSED = """() => {
-  const one = document.activeElement;
-  one.dataset.n ??= String(Math.random());
-  return one.closest('.panel') === null ? '' : one.dataset.n;
-}"""
+
+def missed_by_tab(page: Page) -> list[str]:
+    """Press Tab from the panel on; the controls that it did not come to."""
+    page.locator(".panel").first.evaluate("panel => { panel.tabIndex = -1; panel.focus(); }")
+    for _ in range(page.evaluate(COUNT) + 2):
+        page.keyboard.press("Tab")
+        page.evaluate(REACH)
+    missed: list[str] = page.evaluate(MISSED)
+    return missed
 
 
 @pytest.mark.slow
@@ -127,9 +134,6 @@ def test_keys_reach_every_control(
     page = open_page(f"{serve(sweep).url}#{STATES[state]}", bypass_csp=True)
     settled(page)
     assert page.evaluate(UNREACHABLE) == []
-    page.locator(".panel").first.evaluate("panel => { panel.tabIndex = -1; panel.focus(); }")
-    count, reached = page.evaluate(TABBABLE), set()
-    for _ in range(count + 2):
-        page.keyboard.press("Tab")
-        reached.add(page.evaluate(FOCUSED))
-    assert len(reached - {""}) == count
+    assert page.evaluate(COUNT) > 0
+    # A part that was drawn again meanwhile has new controls: these are reached in another round.
+    until(page, lambda: missed_by_tab(page) == [])

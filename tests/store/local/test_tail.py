@@ -84,7 +84,7 @@ def test_columns_and_single_lines_make_the_same_of_damage(text: bytes) -> None:
     for worth in (2, 10**9):
         with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
             patch.setattr(columnar, "_WORTH_A_DECODER", worth)
-            patch.setattr(columnar, "_MAX_DECODERS", 0 if worth > 2 else 256)
+            patch.setattr(columnar, "MAX_DECODERS", 0 if worth > 2 else 256)
             patch.setattr(columnar, "_SLICE_BYTES", 400)
             run_folder = write_part(Path(folder), text)
             part = TailedPart(run_folder.part_path(NAME), NAME)
