@@ -1,4 +1,4 @@
-"""The commands of the clinic: `run`, `judge`, `report` and `list`."""
+"""The commands of the clinic: `run`, `judge`, `report`, `list` and `guard`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; ends with 1 when a training failed or an aim is missed."""
     parser = _parser()
     asked = parser.parse_args(arguments)
-    commands = {"run": _run, "judge": _judge, "report": _report, "list": _list}
+    commands = {
+        "run": _run,
+        "judge": _judge,
+        "report": _report,
+        "list": _list,
+        "guard": _guard,
+    }
     return commands[asked.command](asked)
 
 
@@ -23,6 +29,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run trainings that have no evidence yet")
     listing = commands.add_parser("list", help="list the trainings")
+    guard = commands.add_parser("guard", help="train with and without LossGuard, and compare")
+    guard.add_argument("--jobs", type=int, default=2, help="trainings at a time (default 2)")
     for one in (run, listing):
         one.add_argument("--tier", choices=("quick", "full"), default="quick")
         one.add_argument("--only", action="append", default=[], help="kind/fault, with * and ?")
@@ -76,6 +84,13 @@ def _report(asked: argparse.Namespace) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(markdown(verdict))
     print(path)
+    return 0
+
+
+def _guard(asked: argparse.Namespace) -> int:
+    from benchmarks.clinic.guard import markdown, trials
+
+    print(markdown(trials(jobs=asked.jobs)))
     return 0
 
 

@@ -12,7 +12,8 @@ from tests.doubles.journals import of_kind
 
 
 def guard(**more: float) -> LossGuard:
-    return LossGuard(inner=ConstantLR(1e-3), **more)  # type: ignore[arg-type]
+    """A guard that takes one jump for a reason."""
+    return LossGuard(inner=ConstantLR(1e-3), **{"lasting": 1, **more})  # type: ignore[arg-type]
 
 
 def train(guarded: LossGuard, *, steps: int, first: int = 0) -> None:
@@ -63,6 +64,25 @@ def test_a_jump_does_not_raise_what_is_usual() -> None:
     guarded = guard(cooldown=0)
     train(guarded, steps=200)
     assert all(guarded.observe(200 + i, 9.0) is not None for i in range(5))
+
+
+def test_one_batch_that_stands_out_is_no_reason() -> None:
+    guarded = LossGuard(inner=ConstantLR(1e-3))
+    train(guarded, steps=200)
+    assert guarded.observe(200, 9.0) is None
+    train(guarded, steps=50, first=201)
+    assert [guarded.observe(251 + i, 9.0) is None for i in range(3)] == [True, True, False]
+
+
+def test_cuts_that_help_come_back_however_many() -> None:
+    guarded = guard(cooldown=5)
+    train(guarded, steps=200)
+    for n in range(6):
+        cut = guarded.observe(200 + 50 * n, 9.0)
+        assert cut is not None
+        assert cut.kind == "temporary"
+        train(guarded, steps=49, first=201 + 50 * n)
+    assert guarded.lr(600) == 1e-3
 
 
 def test_nothing_is_judged_for_a_while_after_a_cut() -> None:

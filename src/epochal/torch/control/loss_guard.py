@@ -17,6 +17,8 @@ from epochal.torch.schedule.wrappers import PermanentReduction, TemporaryOverrid
 # The median distance from the median of normal noise is 0.6745 standard deviations.
 _DEVIATION_PER_DISTANCE = 1.4826
 
+_COUNTS = ("jumps", "calm", "in_vain")  # of a state; older ones lack them
+
 
 @dataclass(frozen=True, slots=True)
 class Cut:
@@ -36,8 +38,10 @@ class LossGuard(Scheduler):
     A jump is a value that is not finite, a loss more than `deviations` above the usual ones and at
     least `least_rise` of their size away, or a gradient norm of `norm_factor` times the usual.
     Usual is the median of the last `window` values without earlier jumps, judged once `warmup` of
-    them are known. The first `most_temporary` cuts come back; later ones stay, `most_permanent` at
-    most. After a cut nothing is judged for `cooldown` steps, save values that are not finite.
+    them are known. One batch is no reason: `lasting` jumps in a row are, and a value that is not
+    finite is at once. A cut comes back. When the loss was not usual again for `recovery` steps
+    after `most_temporary` cuts, further ones stay, `most_permanent` at most. After a cut nothing is
+    judged for `cooldown` steps, save values that are not finite.
     """
 
     inner: Scheduler
@@ -47,6 +51,8 @@ class LossGuard(Scheduler):
     deviations: float = 6.0
     least_rise: float = 0.1
     norm_factor: float = 10.0
+    lasting: int = 3
+    recovery: int = 25
     factor: float = 0.5
     blend_steps: int = 50
     most_temporary: int = 2
@@ -56,10 +62,13 @@ class LossGuard(Scheduler):
     _losses: deque[float] = field(init=False, repr=False)
     _norms: deque[float] = field(init=False, repr=False)
     _quiet_until: int = field(default=0, init=False, repr=False)
+    _jumps: int = field(default=0, init=False, repr=False)  # in a row
+    _calm: int = field(default=0, init=False, repr=False)  # usual losses in a row
+    _in_vain: int = field(default=0, init=False, repr=False)  # cuts since the loss was usual
 
     def __post_init__(self) -> None:
         check_inner(self.inner)
-        for name in ("window", "blend_steps"):
+        for name in ("window", "blend_steps", "lasting", "recovery"):
             check_length(getattr(self, name), name=name)
         for name in ("warmup", "cooldown", "most_temporary", "most_permanent"):
             check_length(getattr(self, name), name=name, least=0)
@@ -95,6 +104,11 @@ class LossGuard(Scheduler):
         reason = self._jump(loss, norm, step)
         if reason is None:
             self._learn(loss, norm)
+            self._rest(step)
+            return None
+        self._jumps, self._calm = self._jumps + 1, 0
+        is_finite = math.isfinite(loss) and (norm is None or math.isfinite(norm))
+        if is_finite and self._jumps < self.lasting:
             return None
         return self._cut(step, reason)
 
@@ -104,6 +118,9 @@ class LossGuard(Scheduler):
             "losses": list(self._losses),
             "norms": list(self._norms),
             "quiet_until": self._quiet_until,
+            "jumps": self._jumps,
+            "calm": self._calm,
+            "in_vain": self._in_vain,
             "cuts": [
                 [cut.step, cut.kind, cut.reason, cut.lr_before, cut.lr_after] for cut in self.cuts
             ],
@@ -111,10 +128,12 @@ class LossGuard(Scheduler):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what :meth:`state_dict` gave."""
-        check_state(state, needed=self.state_dict(), owner="LossGuard")
+        needed = {name: one for name, one in self.state_dict().items() if name not in _COUNTS}
+        check_state(state, needed=needed, owner="LossGuard")
         self._losses = deque(state["losses"], maxlen=self.window)
         self._norms = deque(state["norms"], maxlen=self.window)
         self._quiet_until = int(state["quiet_until"])
+        self._jumps, self._calm, self._in_vain = (int(state.get(name, 0)) for name in _COUNTS)
         self.cuts = []
         self._guarded = self.inner
         for step, kind, reason, before, after in state["cuts"]:
@@ -138,19 +157,26 @@ class LossGuard(Scheduler):
                 return f"the gradient norm jumped to {norm:.4g} from {usual:.4g}"
         return None
 
+    def _rest(self, step: int) -> None:
+        """Count usual losses, which say that the cuts before them have helped."""
+        self._jumps = 0
+        if step >= self._quiet_until:
+            self._calm += 1
+            if self._calm >= self.recovery:
+                self._in_vain = 0
+
     def _learn(self, loss: float, norm: float | None) -> None:
         self._losses.append(loss)
         if norm is not None:
             self._norms.append(norm)
 
     def _cut(self, step: int, reason: str) -> Cut | None:
-        num_temporary = sum(cut.kind == "temporary" for cut in self.cuts)
-        num_permanent = len(self.cuts) - num_temporary
-        if num_permanent >= self.most_permanent and num_temporary >= self.most_temporary:
+        num_permanent = sum(cut.kind == "permanent" for cut in self.cuts)
+        comes_back = self._in_vain < self.most_temporary
+        if not comes_back and num_permanent >= self.most_permanent:
             return None
-        kind: Literal["temporary", "permanent"] = (
-            "temporary" if num_temporary < self.most_temporary else "permanent"
-        )
+        kind: Literal["temporary", "permanent"] = "temporary" if comes_back else "permanent"
+        self._in_vain += 1
         before = self.lr(step + 1)
         cut = Cut(step, kind, reason, before, before * self.factor)
         self._apply(cut)
