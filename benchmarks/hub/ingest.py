@@ -110,9 +110,20 @@ def _num_steps(root: Path) -> int:
 
 
 def measure_live(
-    hub: psutil.Process, url: str, token: str, root: Path, *, num_shippers: int, seconds: float
+    hub: psutil.Process,
+    url: str,
+    token: str,
+    root: Path,
+    *,
+    num_shippers: int,
+    seconds: float,
+    num_threads: int = 8,
+    registered_s: float = 5.0,
 ) -> str:
-    """Many runs of ten steps a second, each with a connection of its own."""
+    """Many runs of ten steps a second, each with a connection of its own.
+
+    ``num_threads`` send at once; they begin to write after ``registered_s`` seconds.
+    """
     folders = [new_run(root, index) for index in range(num_shippers)]
     files = [open(folder.journal / f"{STEM}.jsonl", "ab", buffering=0) for folder in folders]  # noqa: SIM115
     clients = [HubClient(url, token) for _ in folders]
@@ -131,10 +142,12 @@ def measure_live(
                     shipper.forget()
             stop.wait(max(0.0, began_s + 1.0 - time.monotonic()))
 
-    threads = [threading.Thread(target=send, args=(shippers[i::8],)) for i in range(8)]
+    threads = [
+        threading.Thread(target=send, args=(shippers[i::num_threads],)) for i in range(num_threads)
+    ]
     for thread in threads:
         thread.start()
-    time.sleep(5.0)  # registered
+    time.sleep(registered_s)
     before, began_s, steps = _cpu(hub), time.monotonic(), 0
     memory = [hub.memory_info().rss]
     while time.monotonic() - began_s < seconds:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import math
 import re
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -114,6 +116,21 @@ def test_a_segment_becomes_lines_that_other_hubs_seal(start: Start, tmp_path: Pa
     wait_until(lambda: name in client.state("one").segments)
     assert not (tmp_path / f"other/p/a/journal/{STEM}.jsonl").exists()
     assert b"".join(lines_of_segment(tmp_path / f"other/p/a/segments/{name}")) == sent
+
+
+def test_a_hub_with_the_engine_in_its_process_keeps_runs_over_a_restart(tmp_path: Path) -> None:
+    if importlib.util.find_spec("chdb") is None:
+        pytest.skip("chdb is not installed: 'make test-hub' installs it")
+    hub = HubProcess(tmp_path / "hub", "--store", f"chdb://{tmp_path}/engine")
+    try:
+        hub.client().register("one", IDENTITY)
+        assert hub.client().append("one", STEM, first=0, lines=lines(0, 100)) == 100
+        hub.kill()
+        shutil.rmtree(tmp_path / "hub" / "p")
+        hub.start()
+        assert hub.client().lines("one", STEM, first=0) == lines(0, 100)
+    finally:
+        hub.stop()
 
 
 def test_a_hub_without_its_copy_has_everything(start: Start, tmp_path: Path) -> None:

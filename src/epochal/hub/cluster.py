@@ -24,7 +24,7 @@ from epochal.store.clickhouse.upstream import ClickHouseUpstream
 _LOOK_EVERY_S = 0.5
 _RETRY_S = 5.0
 # Requests that wait at once until their rows are stored.
-_THREADS = 128
+_THREADS = 256
 
 
 class _ClusterStore(HubStore, ClickHouseStore):
