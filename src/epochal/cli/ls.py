@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from epochal.store.store import RunView, Store
 
 _WHOLE_S = 1.0
-# So many rows are printed at once on a terminal.
+# So many rows are printed first on a terminal, and then twice as many each time.
 _AT_ONCE = 100
 # In place of what was not read yet.
 _PENDING = "…"
@@ -187,6 +187,7 @@ def _print(rows: Iterable[_Row], named: Sequence[RunInfo]) -> bool:
             say(lines.pop(0))
         say_lines(_marked(line, info) for line, (info, _) in zip(lines, some, strict=True))
         printed += [info for info, _ in some]
+        at_once *= 2
     num_partial = sum(info.is_partial for info in printed)
     if num_partial:
         remark(

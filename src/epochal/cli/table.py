@@ -6,6 +6,7 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Sequence
+from operator import gt
 
 from epochal.cli.output import one_line
 
@@ -61,10 +62,12 @@ class GrowingTable:
         widths, shrink = self._widths, self._shrink
         lines: list[str] = []
         for row, of_row in zip(cells, sizes, strict=True):
-            room = [
-                width if is_first or index in shrink else max(width, of_row[index])
-                for index, width in enumerate(widths)
-            ]
+            room = widths
+            if not is_first and any(map(gt, of_row, widths)):
+                room = [
+                    width if index in shrink else max(width, of_row[index])
+                    for index, width in enumerate(widths)
+                ]
             lines.append((" " * _GAP).join(map(_fit, row, of_row, room, self._is_right)).rstrip())
         return lines
 
