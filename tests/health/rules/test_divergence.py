@@ -44,3 +44,15 @@ def test_a_spike_that_is_over_is_none() -> None:
     losses = falling(800)
     losses[400:408] = [30.0] * 8
     assert opened(Divergence, steps(losses)) == []
+
+
+def test_a_loss_that_rises_from_the_first_step_on_names_the_sign() -> None:
+    losses = [2.3 * 1.02**n for n in range(200)]
+    found, *_ = opened(Divergence, steps(losses, lr=1e-3))
+    assert "sign" in found.advice
+
+
+def test_a_loss_that_had_fallen_is_no_matter_of_the_sign() -> None:
+    losses = [*falling(400), *(falling(400)[-1] * 1.02**n for n in range(200))]
+    found, *_ = opened(Divergence, steps(losses, lr=1e-3))
+    assert "sign" not in found.advice

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from epochal.format import format_number
+from epochal.health.causes import OF_INSTABILITY
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
@@ -90,14 +91,28 @@ class Divergence(Rule):
         # What is open closes when the loss is back, not when it falls for a moment.
         if not (is_far if is_open else self._begins(is_far, curve)):
             return (Verdict(curve.name, False),)
-        return (self._rose(curve),)
+        return (self._rose(curve, context),)
 
     def forget_from(self, step: int, context: Context) -> None:
         """Search the best level again in the remaining points."""
         self._rise.forget()
         self._setback.forget()
 
-    def _rose(self, curve: Curve) -> Verdict:
+    def _advice(self, curve: Curve, best: float, context: Context) -> str:
+        cause = next((rule for rule in OF_INSTABILITY if context.has_open(rule)), None)
+        if cause is not None:
+            return f"Mend the cause first, which the finding {cause} names; then start again."
+        if curve.start is not None and best > curve.start - curve.least_change(curve.start) / 2:
+            return (
+                "The loss has never fallen. Check its sign first: a negated loss rises from the "
+                "first step on. If the sign is right, start again with a lower learning rate."
+            )
+        return (
+            "Stop, and resume from a checkpoint before the rise with half the learning rate or "
+            "stronger gradient clipping."
+        )
+
+    def _rose(self, curve: Curve, context: Context) -> Verdict:
         rise, position = self._rise, curve.points[-1][0]
         best = rise.best or 0.0
         is_grave = rise.height > self.thresholds.of_gain * curve.gained(best)
@@ -109,10 +124,7 @@ class Divergence(Rule):
             f"{curve.at(rise.best_at)} and {curve.at(position)}, and has not recovered.",
             steps=steps_of(curve, rise.best_at, position),
             evidence={"best": best, "level": rise.level, "width": curve.width or 0.0},
-            advice=(
-                "Stop, and resume from a checkpoint before the rise with half the learning "
-                "rate or stronger gradient clipping."
-            ),
+            advice=self._advice(curve, best, context),
         )
 
     def _after_a_jump(self, curve: Curve, jump: RateJump) -> Verdict:
