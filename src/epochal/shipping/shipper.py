@@ -186,6 +186,8 @@ class Shipper:
                 return is_first
             is_first = False
             self._limit.wait(len(block))
+            if should_stop():  # the wait was cut short
+                return False
             num_lines = block.count(b"\n")
             have = self._append(name, first=sent.lines, lines=block)
             if have == sent.lines + num_lines:
