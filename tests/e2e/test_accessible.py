@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from benchmarks.sweep import write_sweep
-from tests.e2e.browsing import PHONE, OpenPage, Serve, has_drawn, until
+from tests.e2e.browsing import PHONE, TRY_MS, OpenPage, Serve, has_drawn, until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -72,7 +72,16 @@ def grave_findings(page: Page, axe: str) -> list[str]:
 def settled(page: Page) -> None:
     """Wait until nothing on the page is loading."""
     has_drawn(page)
-    until(page, lambda: page.locator(".panel [aria-busy=true]").count() == 0)
+    waiting = page.locator(".panel [aria-busy=true], .groups-waiting, .metric-waiting")
+    until(page, lambda: waiting.count() == 0)
+    sizes = [-1]
+
+    def is_still() -> bool:
+        sizes.append(page.locator(".panel *").count())
+        page.wait_for_timeout(TRY_MS)
+        return sizes[-1] == sizes[-2] and waiting.count() == 0
+
+    until(page, is_still)
 
 
 @pytest.mark.slow
@@ -92,6 +101,19 @@ def test_axe_finds_nothing_serious_in_any_state(
         settled(page)
         found += [f"{name}: {one}" for one in grave_findings(page, axe)]
     assert not found, "\n".join(found)
+
+
+@pytest.mark.slow
+def test_axe_finds_nothing_serious_without_runs_and_without_a_server(
+    tmp_path: Path, axe: str, serve: Serve, open_page: OpenPage
+) -> None:
+    site = serve(tmp_path)
+    page = open_page(site.url, bypass_csp=True)
+    page.get_by_text("No runs in this folder yet").wait_for()
+    assert grave_findings(page, axe) == []
+    site.stop()
+    page.get_by_text("live", exact=True).wait_for(state="detached")
+    assert grave_findings(page, axe) == []
 
 
 # Elements that look as if they could be clicked, and have no way for keys: nothing of them, around

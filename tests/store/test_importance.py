@@ -122,6 +122,10 @@ def test_keys_with_a_value_for_every_run_are_not_the_same(tmp_path: Path) -> Non
     assert verdicts == ["matters", "too few runs", "too few runs"]
 
 
+def test_one_run_says_nothing_about_keys(tmp_path: Path) -> None:
+    assert ranked(tmp_path, [({"lr": 1}, 1.0)]).sentence.startswith("One run has loss:")
+
+
 def test_runs_that_differ_in_nothing_have_no_ranking(tmp_path: Path) -> None:
     found = ranked(tmp_path, [({"lr": 1}, 1.0), ({"lr": 1}, 2.0)])
     assert (found.parameters, found.interaction) == ((), None)

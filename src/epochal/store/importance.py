@@ -411,6 +411,9 @@ def _interaction(
 
 
 def _sentence(metric: str, found: Sequence[Parameter], num_runs: int) -> str:
+    if num_runs < 2:
+        has = "One run has" if num_runs else "No run has"
+        return f"{has} {metric}: {FEWEST_RUNS} are needed to tell which key matters."
     if not found:
         return f"No key of the config differs between the {num_runs} runs with {metric}."
     if num_runs < FEWEST_RUNS:

@@ -146,7 +146,7 @@ function MachineCard({ page, detail }: { readonly page: Page; readonly detail: R
     <section class="card" aria-label="Machine">
       <header class="card-head"><h2>Machine</h2><span class="card-space" /><AsOf now={now} /></header>
       {first.bars.length > 0 && <div class="resources"><ResourceBars {...first} /></div>}
-      <p class="hardware">{hardwareText(detail)}</p>
+      <p class="hardware">{hardwareText(detail) || "Nothing was recorded about the machine."}</p>
     </section>
   );
 }
