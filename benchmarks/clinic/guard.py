@@ -20,16 +20,8 @@ from benchmarks.clinic.kinds import KINDS
 from epochal.torch import ConstantLR, LossGuard
 
 STEPS = 400
-PLACES = (
-    ("mlp", "momentum"),
-    ("mlp", "adamw"),
-    ("linear", "sgd"),
-    ("tabular", "adam"),
-    ("cnn_bn", "momentum"),
-    ("vae", "adam"),
-    ("char_transformer", "adamw"),
-)
-SEEDS = (0, 1, 2)
+PLACES = (("mlp", "momentum"), ("mlp", "adamw"), ("linear", "sgd"), ("tabular", "adam"))
+SEEDS = (0, 1, 2, 3)
 DISTURBANCES = ("none", "bad batches", "rate jump")
 _JUMP = 20.0
 _BAD_STEPS = 5
