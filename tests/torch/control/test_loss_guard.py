@@ -12,8 +12,8 @@ from tests.doubles.journals import of_kind
 
 
 def guard(**more: float) -> LossGuard:
-    """A guard that takes one jump for a reason."""
-    return LossGuard(inner=ConstantLR(1e-3), **{"lasting": 1, **more})  # type: ignore[arg-type]
+    """A guard that acts, and takes one jump for a reason."""
+    return LossGuard(inner=ConstantLR(1e-3), acts=True, **{"lasting": 1, **more})  # type: ignore[arg-type]
 
 
 def train(guarded: LossGuard, *, steps: int, first: int = 0) -> None:
@@ -112,6 +112,21 @@ def test_a_cut_is_an_event_of_the_run(tmp_path: Path) -> None:
     run.finish()
     (event,) = [e for e in of_kind(run.dir, "event") if e["name"] == "lr-cut"]
     assert (event["kind"], event["at_step"], event["lr_after"]) == ("temporary", 3, 5e-4)
+
+
+def test_a_guard_that_was_not_asked_to_act_reports_and_changes_nothing(tmp_path: Path) -> None:
+    run = epochal.init("p", "a", dir=tmp_path, console=False)
+    guarded = LossGuard(inner=ConstantLR(1e-3))
+    cut = guarded.observe(3, math.nan)
+    assert cut is not None
+    assert (cut.kind, cut.lr_before, cut.lr_after) == ("reported", 1e-3, 1e-3)
+    assert guarded.lr(4) == 1e-3
+    after = LossGuard(inner=ConstantLR(1e-3))
+    after.load_state_dict(guarded.state_dict())
+    assert (after.cuts, after.lr(4)) == (guarded.cuts, 1e-3)
+    run.finish()
+    (event,) = [e for e in of_kind(run.dir, "event") if e["name"] in ("lr-cut", "loss-jump")]
+    assert (event["name"], event["reason"], event["at_step"]) == ("loss-jump", "the loss is nan", 3)
 
 
 @pytest.mark.parametrize("wrong", [{"factor": 1.0}, {"warmup": 200}, {"norm_factor": 1.0}])

@@ -112,8 +112,8 @@ class DataLeak(Rule):
             subject,
             active=True,
             severity="error" if share >= limits.error_share else "warning",
-            sentence=f"{percent(share)} of the samples of {other!r} are samples of {training!r} "
-            f"as well, {how} ({len(common):,} of {total:,} compared).",
+            sentence=f"{percent(share)} of the evaluation samples of {other!r} are training "
+            f"samples of {training!r} as well, {how} ({len(common):,} of {total:,} compared).",
             evidence=evidence,
             advice="The evaluation does not measure new data. Split the data again without common "
             "samples; results so far are too good.",

@@ -18,6 +18,7 @@ from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import CURVE_KINDS, steps_of
 
+_VISIBLE = 0.02  # a share of the level that a reader sees in two figures
 _EVERY = 50  # points between two looks at the whole run
 
 
@@ -150,7 +151,7 @@ class NeverFell(Rule):
             curve.name,
             True,
             self._severity(fall, curve),
-            f"The loss has not fallen from where it started: {format_number(fall.first)} at first, "
+            f"The loss {_fell_words(fall)}: {format_number(fall.first)} at first, "
             f"{format_number(fall.now)} at {curve.at(position)}.",
             steps=steps_of(curve, first_at, position),
             evidence={"first": fall.first, "now": fall.now, "points": curve.count},
@@ -160,6 +161,12 @@ class NeverFell(Rule):
                 "first overfit one batch as a test."
             ),
         )
+
+
+def _fell_words(fall: _Fall) -> str:
+    if fall.first - fall.now > _VISIBLE * abs(fall.first):
+        return "shows no fall beyond its noise"  # lower, but by chance
+    return "has not fallen from where it started"
 
 
 def _fall(curve: Curve) -> _Fall:

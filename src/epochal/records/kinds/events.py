@@ -60,6 +60,12 @@ EVENTS = (
         ),
     ),
     Event(
+        "loss-jump",
+        "training",
+        "the loss guard saw a jump and was not asked to act",
+        (*texts("reason"), *counts("at_step")),
+    ),
+    Event(
         "lr-cut",
         "training",
         "the loss guard cut the learning rate",

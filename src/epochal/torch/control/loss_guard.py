@@ -1,4 +1,4 @@
-"""Lowers the learning rate when a loss or a gradient jumps, first for a while, then for good."""
+"""Reports jumps of a loss or a gradient, and lowers the learning rate for them where asked to."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ _COUNTS = ("jumps", "calm", "in_vain")  # of a state; older ones lack them
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """One cut of the rate: why, from which rate to which, and whether it comes back."""
+    """One cut of the rate: why, from which rate to which, and whether it comes back.
+
+    A reported one changes nothing: the guard was not asked to act.
+    """
 
     step: int
-    kind: Literal["temporary", "permanent"]
+    kind: Literal["reported", "temporary", "permanent"]
     reason: str
     lr_before: float
     lr_after: float
@@ -33,8 +36,10 @@ class Cut:
 
 @dataclass(slots=True, kw_only=True)
 class LossGuard(Scheduler):
-    """Another schedule, guarded: a jump halves the rate, which comes back over `blend_steps`.
+    """Another schedule, guarded: jumps are reported and, with `acts=True`, halve the rate.
 
+    A halved rate comes back over `blend_steps`. Trainings with planted faults were not lost less
+    often with the guard, so it does not act by itself.
     A jump is a value that is not finite, a loss more than `deviations` above the usual ones and at
     least `least_rise` of their size away, or a gradient norm of `norm_factor` times the usual.
     Usual is the median of the last `window` values without earlier jumps, judged once `warmup` of
@@ -45,6 +50,7 @@ class LossGuard(Scheduler):
     """
 
     inner: Scheduler
+    acts: bool = False
     window: int = 100
     warmup: int = 50
     cooldown: int = 50
@@ -175,10 +181,13 @@ class LossGuard(Scheduler):
         comes_back = self._in_vain < self.most_temporary
         if not comes_back and num_permanent >= self.most_permanent:
             return None
-        kind: Literal["temporary", "permanent"] = "temporary" if comes_back else "permanent"
-        self._in_vain += 1
         before = self.lr(step + 1)
-        cut = Cut(step, kind, reason, before, before * self.factor)
+        if self.acts:
+            self._in_vain += 1
+            kind: Literal["temporary", "permanent"] = "temporary" if comes_back else "permanent"
+            cut = Cut(step, kind, reason, before, before * self.factor)
+        else:
+            cut = Cut(step, "reported", reason, before, before)
         self._apply(cut)
         self._quiet_until = step + 1 + self.cooldown
         self._tell(cut)
@@ -190,7 +199,7 @@ class LossGuard(Scheduler):
             self._guarded = TemporaryOverride(
                 self._guarded, cut.lr_after, at_step=at_step, blend_steps=self.blend_steps
             )
-        else:
+        elif cut.kind == "permanent":
             self._guarded = PermanentReduction(self._guarded, self.factor, at_step)
         self.cuts.append(cut)
 
@@ -199,7 +208,14 @@ class LossGuard(Scheduler):
         from epochal.run.run import recorder_of
 
         run = OPEN_RUNS.current
-        if run is not None:
+        if run is None:
+            return
+        if cut.kind == "reported":
+            run.event("loss-jump", reason=cut.reason, at_step=cut.step)
+            recorder_of(run).console.notice(
+                f"step {cut.step}: {cut.reason}; LossGuard(acts=True) would lower the rate."
+            )
+        else:
             run.event(
                 "lr-cut",
                 kind=cut.kind,
