@@ -29,6 +29,8 @@ ADDED = {
     "groups": "groups of runs, null unless they were requested",
     "host": "the machine of a live run",
     "phase": "what the training of a live run is doing",
+    "num_metrics": "how many metrics a run has; of a wide run not all are listed",
+    "sections": "the sections of its metrics, with how many each has",
 }
 # Values that 0.1.0 had wrong, by the end of their path: what it answered, what is right.
 CORRECTED = {
