@@ -121,6 +121,7 @@ def test_a_guard_that_was_not_asked_to_act_reports_and_changes_nothing(tmp_path:
     assert cut is not None
     assert (cut.kind, cut.lr_before, cut.lr_after) == ("reported", 1e-3, 1e-3)
     assert guarded.lr(4) == 1e-3
+    assert [guarded.observe(step, math.nan) for step in range(4, 300)] == [None] * 296
     after = LossGuard(inner=ConstantLR(1e-3))
     after.load_state_dict(guarded.state_dict())
     assert (after.cuts, after.lr(4)) == (guarded.cuts, 1e-3)

@@ -177,6 +177,9 @@ class LossGuard(Scheduler):
             self._norms.append(norm)
 
     def _cut(self, step: int, reason: str) -> Cut | None:
+        if not self.acts and step < self._quiet_until:
+            self._quiet_until = step + 1 + self.cooldown  # a loss that stays nan is reported once
+            return None
         num_permanent = sum(cut.kind == "permanent" for cut in self.cuts)
         comes_back = self._in_vain < self.most_temporary
         if not comes_back and num_permanent >= self.most_permanent:
