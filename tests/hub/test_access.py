@@ -276,6 +276,12 @@ def test_a_body_that_expands_without_end_is_refused(team: HubProcess) -> None:
         )
 
 
+@pytest.mark.parametrize("first", ["%C2%B2", "-1", "1e3", "9" * 5000])
+def test_a_number_that_is_none_is_refused(team: HubProcess, first: str) -> None:
+    path = f"/api/hub/runs/{id_of(team, 'open')}/parts/loop.0002.0000?first={first}"
+    assert refused(lambda: team.client().request("GET", path)) == 400
+
+
 def test_a_link_shows_its_run_and_nothing_else(team: HubProcess) -> None:
     run, secret = id_of(team, "open"), id_of(team, "secret")
     link = Links(team.root).make([run], until=time.time() + 60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,6 +68,21 @@ def test_lines_beyond_a_gap_wait(inbox: Inbox) -> None:
     assert inbox.append("one", STEM, first=0, lines=lines(0, 3)) == 3
     assert inbox.append("one", STEM, first=7, lines=lines(7, 9)) == 3
     assert inbox.append("one", STEM, first=2, lines=lines(2, 9)) == 9
+
+
+def test_lines_that_fit_only_in_part_are_not_acknowledged(inbox: Inbox, tmp_path: Path) -> None:
+    part = tmp_path / "p" / "a" / "journal" / f"{STEM}.jsonl"
+    inbox.append("one", STEM, first=0, lines=lines(0, 3))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # The system takes the first bytes of a write that crosses this limit, and says how many.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (part.stat().st_size + 10, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            inbox.append("one", STEM, first=3, lines=lines(3, 9))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert part.read_bytes() == lines(0, 3)
+    assert inbox.append("one", STEM, first=3, lines=lines(3, 9)) == 9
 
 
 def test_a_file_appears_when_it_is_whole(inbox: Inbox, tmp_path: Path) -> None:

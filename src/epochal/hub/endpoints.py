@@ -121,14 +121,13 @@ class Receiving:
     async def append(self, request: Request) -> Response:
         """``POST …/parts/{stem}?first=N``: lines of a part; answers how many are on the disk."""
         run_id = await self._allowed(request, "write")
-        first, size = _number(request, "first"), request.headers.get(SIZE_HEADER, "")
-        if not size.isdigit():
-            raise FormatError(f"the header {SIZE_HEADER} must state the bytes of the lines.")
+        first = _number(request, "first")
+        size = _whole_number(SIZE_HEADER, request.headers.get(SIZE_HEADER, ""))
         encoding = request.headers.get("content-encoding", "")
         body = await _body(request, MAX_LINES_BYTES if encoding == "identity" else MAX_BODY_BYTES)
 
         def append() -> int:
-            lines = decompress(encoding, body, size=int(size))
+            lines = decompress(encoding, body, size=size)
             stem = request.path_params["stem"]
             return self._inbox.append(run_id, stem, first=first, lines=lines)
 
@@ -301,8 +300,11 @@ def _decoded(body: bytes, kind: type[Value]) -> Value:
 
 
 def _number(request: Request, name: str) -> int:
-    text = request.query_params.get(name, "0")
-    if not text.isdigit() or len(text) > 18:
+    return _whole_number(name, request.query_params.get(name, "0"))
+
+
+def _whole_number(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or len(text) > 18:
         raise UsageError(f"{name} must be a whole number, not {text!r}.")
     return int(text)
 

@@ -380,8 +380,9 @@ class Inbox:
             self._upstream.append(run.id, part.path.stem, first=part.lines, lines=new)
         run.folder.journal.mkdir(exist_ok=True)
         try:
-            with open(part.path, "ab", buffering=0) as file:
+            with open(part.path, "ab") as file:
                 file.write(new)
+                file.flush()  # writes all of it, also where the disk takes it in pieces, or raises
                 _sync_data(file.fileno())
             if is_first:
                 sync_folder(run.folder.journal)
