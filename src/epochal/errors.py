@@ -20,6 +20,7 @@ from epochal.version import __version__
 
 # Packages whose name for pip is not the name of their module.
 _PACKAGES = {
+    "PIL": "pillow",
     "pynvml": "nvidia-ml-py",
     "ray": "ray[tune]",
     "re2": "google-re2",

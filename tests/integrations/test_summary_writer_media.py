@@ -178,8 +178,9 @@ def test_without_pillow_the_frames_of_a_video_are_kept(
     monkeypatch.setitem(sys.modules, "PIL", None)
     image, boxes = torch.zeros(3, 9, 9), np.array([[1, 1, 5, 5]])
     with SummaryWriter(tmp_path / "a") as writer:
-        writer.add_image("i", image)
         writer.add_video("v", torch.zeros(1, 4, 3, 6, 5))
+        with pytest.raises(ImportError, match="pip install pillow"):
+            writer.add_image("i", image)
         with pytest.raises(ImportError, match="pip install pillow"):
             writer.add_image_with_boxes("b", image, boxes)
     assert np.load(io.BytesIO(blob(tmp_path / "a", "v"))).shape == (4, 6, 5, 3)

@@ -1,6 +1,7 @@
+import io
 import math
 import struct
-import zlib
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from epochal.errors import UsageError, ValueTypeError
 from epochal.run.run import Run
@@ -100,13 +102,24 @@ def test_arrays_become_png_files(run: Run, shape: tuple[int, ...], kind: Any) ->
     assert record["bytes"] == len(data)
 
 
-def test_a_png_holds_the_pixels_it_was_given() -> None:
-    pixels = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
-    data = encode_png(pixels)
-    start = data.index(b"IDAT") + 4
-    (length,) = struct.unpack(">I", data[start - 8 : start - 4])
-    raw = zlib.decompress(data[start : start + length])
-    assert raw == b"\0" + pixels[0].tobytes() + b"\0" + pixels[1].tobytes()
+@pytest.mark.parametrize("shape", [(2, 12), (2, 12, 1), (2, 4, 3), (2, 3, 4)])
+def test_a_png_holds_the_pixels_it_was_given(shape: tuple[int, ...]) -> None:
+    pixels = np.arange(24, dtype=np.uint8).reshape(shape)
+    with Image.open(io.BytesIO(encode_png(pixels))) as picture:
+        assert picture.format == "PNG"
+        assert np.asarray(picture).tobytes() == pixels.tobytes()
+
+
+def test_without_pillow_an_array_is_left_out_with_what_to_install(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    run.log_image("picture", np.ones((4, 5)), 1)
+    run.log_image("file", b"GIF89a", 1)
+    assert [record["name"] for record in of_kind(run.dir, "blob")] == ["file"]
+    (event,) = of_kind(run.dir, "event")
+    assert (event["name"], event["name_of"]) == ("value-dropped", "picture")
+    assert "pip install pillow" in event["reason"]
 
 
 def test_one_image_logged_twice_is_stored_once(run: Run, tmp_path: Path) -> None:

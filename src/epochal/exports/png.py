@@ -28,9 +28,7 @@ _SCALE = 2
 _FINER = 2
 _FONT_SIZE = 11
 _ANCHORS = {"start": "ls", "middle": "ms", "end": "rs"}
-_MISSING = (
-    "png pictures need the package 'pillow': pip install 'epochal[png]', or write svg instead."
-)
+_MISSING = "png pictures need the package 'pillow': pip install pillow, or write svg instead."
 _Point = tuple[float, float]
 
 

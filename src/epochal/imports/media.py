@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import mimetypes
 
 from epochal.records import Record
 
@@ -53,6 +52,8 @@ def media_type_of(data: bytes, *, otherwise: str = UNKNOWN) -> str:
 
 def media_type_of_name(name: str) -> str:
     """The media type of a file name's suffix."""
+    import mimetypes  # which takes longer to import than all of this module
+
     if name.endswith(".table.json"):
         return TABLE
     kind = mimetypes.guess_type(name)[0] or UNKNOWN

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import struct
-import zlib
+import io
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from epochal.atomic_file import replaced_file
-from epochal.errors import UsageError, ValueTypeError
+from epochal.errors import MissingPackageError, UsageError, ValueTypeError
+from epochal.imports.media import blob_record, media_type_of
 from epochal.journal.layout import RunFolder
 from epochal.records import Record
 from epochal.run.accepted import MAX_DEPTH, shown_text
@@ -41,18 +40,7 @@ class PilImage(Protocol):
         """The names of its channels."""
 
 
-_SIGNATURES = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF8": "image/gif",
-    b"RIFF": "image/webp",
-}
-_SUFFIXES = {
-    "image/png": ".png",
-    "image/jpeg": ".jpg",
-    "image/gif": ".gif",
-    "image/webp": ".webp",
-}
+_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
 def histogram_record(at: float, *, name: str, values: Any, step: int, bins: Any) -> Record:
@@ -171,18 +159,8 @@ def image_record(
 ) -> Record:
     """Store an image under its own digest and give the record that names it."""
     data, media_type = _encoded(image, name=name)
-    digest = hashlib.sha256(data).hexdigest()[:32]
-    file_name = digest + _SUFFIXES[media_type]
-    store_blob(folder, file_name, data)
-    record: Record = {
-        "log": "blob",
-        "t": at,
-        "step": step,
-        "name": checked_name(name),
-        "file": file_name,
-        "media_type": media_type,
-        "bytes": len(data),
-    }
+    record = blob_record(checked_name(name), data, t=at, step=step, media_type=media_type)
+    store_blob(folder, record["file"], data)
     if caption is not None:
         record["caption"] = shown_text(caption)
     return record
@@ -199,14 +177,15 @@ def store_blob(folder: RunFolder, file_name: str, data: bytes) -> None:
 
 
 def encode_png(pixels: npt.NDArray[np.uint8]) -> bytes:
-    """A PNG of an H×W, H×W×3 or H×W×4 array of bytes."""
-    height, width = pixels.shape[:2]
-    colour_type = {2: 0, 3: {1: 0, 3: 2, 4: 6}.get(pixels.shape[-1], 0)}[pixels.ndim]
-    rows = pixels.reshape(height, -1)
-    raw = b"".join(b"\x00" + row.tobytes() for row in rows)
-    header = struct.pack(">IIBBBBB", width, height, 8, colour_type, 0, 0, 0)
-    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(raw, 6)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_png_chunk(*chunk) for chunk in chunks)
+    """A PNG of an H×W, H×W×1, H×W×3 or H×W×4 array of bytes; raises ``MissingPackageError``."""
+    try:
+        from PIL import Image
+    except ModuleNotFoundError as error:
+        raise MissingPackageError("a picture of an array", error) from error
+    is_grey = pixels.ndim == 3 and pixels.shape[2] == 1
+    file = io.BytesIO()
+    Image.fromarray(pixels[..., 0] if is_grey else pixels).save(file, format="PNG")
+    return file.getvalue()
 
 
 def _encoded(image: Any, *, name: str) -> tuple[bytes, str]:
@@ -217,10 +196,10 @@ def _encoded(image: Any, *, name: str) -> tuple[bytes, str]:
             raise UsageError(f"image {name!r} cannot be read: {error}") from error
     if isinstance(image, (bytes, bytearray, memoryview)):
         data = bytes(image)
-        for signature, media_type in _SIGNATURES.items():
-            if data.startswith(signature):
-                return data, media_type
-        raise ValueTypeError(f"image {name!r} is not PNG, JPEG, GIF or WebP data.")
+        media_type = media_type_of(data)
+        if media_type not in _IMAGE_TYPES:
+            raise ValueTypeError(f"image {name!r} is not PNG, JPEG, GIF or WebP data.")
+        return data, media_type
     if hasattr(image, "convert") and hasattr(image, "getdata"):  # a PIL image
         image = image.convert("RGBA" if "A" in image.getbands() else "RGB")
     return encode_png(_as_pixels(image, name=name)), "image/png"
@@ -257,8 +236,3 @@ def _as_array(values: Any, *, what: str) -> npt.NDArray[Any]:
     if array.dtype.kind not in "fiub":
         raise ValueTypeError(f"{what} must hold numbers, not {array.dtype}.")
     return array
-
-
-def _png_chunk(kind: bytes, data: bytes) -> bytes:
-    check = zlib.crc32(kind + data)
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", check)
