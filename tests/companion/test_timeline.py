@@ -7,6 +7,8 @@ from epochal.companion.cpu_ring import CpuRing
 from epochal.companion.idle import Sample
 from epochal.companion.own_journal import OwnJournal
 from epochal.companion.timeline import Timeline, on_grid
+from epochal.journal.alike import AlikeRecords
+from epochal.journal.line import encode
 from tests.doubles.companions import companion_config, wait_for
 from tests.doubles.journals import of_kind
 
@@ -94,3 +96,15 @@ def test_a_busy_process_is_seen_to_be_busy() -> None:
     finally:
         ring.stop()
     assert all(percent >= 0 for _, percent in found)
+
+
+def test_steps_that_are_alike_are_followed_as_others_are(tmp_path: Path) -> None:
+    times = [1000.0 + i / 100 for i in range(60)] + [1004.0]
+    steps = [{"log": "step", "t": at, "step": i} for i, at in enumerate(times)]
+    lines = [encode(step)[:-1] for step in steps]
+    for name, records in (("alike", AlikeRecords("step", (), times, lines)), ("each", steps)):
+        bench = Bench(tmp_path / name, {})
+        bench.now = 1004.0
+        bench.timeline.take("loop", records)
+        (record,) = bench.written()
+        assert record["reason"] == "step 60 took 3.4 s, 341.0 times the usual"

@@ -1,5 +1,11 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
 from epochal.health.engine import Health
 from epochal.health.rate_limiter import MOST_A_SECOND, RateLimiter
+from epochal.journal.alike import AlikeRecords
+from epochal.journal.line import encode
+from epochal.records import Record
 
 
 def passed(rate: float, *, seconds: int = 10, names: tuple[str, ...] = ("loss",)) -> int:
@@ -69,3 +75,28 @@ def test_records_thinned_many_at_a_time_are_those_that_are_fed_one_by_one() -> N
     assert 0 < len(passed) < 3000
     assert [finding for record in passed for finding in at_once.judge(record)] == fed
     assert at_once.context.step == one_by_one.context.step
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 900)), min_size=1, max_size=8),
+    st.integers(1, 700),
+)
+def test_records_that_are_alike_pass_as_others_do(
+    seconds: list[tuple[int, int]], size: int
+) -> None:
+    records: list[Record] = []
+    second = 1000
+    for later, count in seconds:
+        second += later
+        records += [
+            {"log": "metrics", "t": second + i / 1000, "step": i, "m": {"loss": 1.0, "lr": 0.1}}
+            for i in range(count)
+        ]
+    one_by_one, at_once = RateLimiter(), RateLimiter()
+    passed: list[Record] = []
+    for start in range(0, len(records), size):
+        some = records[start : start + size]
+        lines, times = [encode(record)[:-1] for record in some], [record["t"] for record in some]
+        # Their names come in any order.
+        passed += at_once.accepted(AlikeRecords("metrics", ("lr", "loss"), times, lines), 0)
+    assert passed == one_by_one.accepted(records, 0)

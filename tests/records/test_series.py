@@ -3,7 +3,15 @@ from typing import Any
 
 import pytest
 
-from epochal.records import KINDS, ROLE_GUESSES, Position, axis_of, scalars_of
+from epochal.records import (
+    KINDS,
+    ROLE_GUESSES,
+    Position,
+    Record,
+    axis_of,
+    scalars_by_name,
+    scalars_of,
+)
 
 
 def scalars(**record: Any) -> dict[str, float]:
@@ -79,3 +87,18 @@ def test_every_kind_is_listed_under_its_own_name() -> None:
 def test_no_name_is_guessed_for_two_roles() -> None:
     names = [name for guesses in ROLE_GUESSES.values() for name in guesses]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"log": "metrics", "t": 1.0, "step": 1, "m": {"a": 1.5, "b": 2.0}},
+        {"log": "metrics", "t": 1.0, "step": 1, "m": {"a": 1, "b": True, "c": "x", "d": 10**400}},
+        {"log": "metrics", "m": {"a": None}, "nonfinite": {"a": "nan"}},
+        {"log": "metrics", "m": {}},
+        {"log": "metrics", "m": 3.0},
+        {"log": "eval", "step": 1, "loss": 2.0, "m": {"a": 1.0}},
+    ],
+)
+def test_scalars_by_name_are_the_scalars(record: Record) -> None:
+    assert repr(scalars_by_name(record)) == repr(dict(scalars_of(record)))

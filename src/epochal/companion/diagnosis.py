@@ -20,6 +20,7 @@ from epochal.health import diagnosis
 from epochal.health.engine import RULE_BUDGET_S
 from epochal.health.finding import Finding, dedup_key
 from epochal.health.rule_settings import rules_of
+from epochal.journal.alike import Records
 from epochal.journal.follow import Batch, Follower
 from epochal.journal.layout import FINDINGS, LOOP, rank_of_writer, read_json
 from epochal.journal.reader import JOURNAL_SHORTENED
@@ -34,7 +35,7 @@ _LOOK_FOR_S = 0.2
 OnFinding = Callable[[Finding], object]
 OnFinish = Callable[[Record], object]
 OnAlert = Callable[[Record], object]
-OnRecords = Callable[[str, Sequence[Record]], object]  # a writer and what it wrote
+OnRecords = Callable[[str, Records], object]  # a writer and what it wrote
 
 
 class Diagnosis:
@@ -117,23 +118,21 @@ class Diagnosis:
 
     def _read_on(self) -> bool:
         """Whether there is more to read."""
-        found = self._follower.poll(enough=_RECORDS_A_LOOK)
+        found, attempt = self._follower.poll(enough=_RECORDS_A_LOOK), self._config.attempt
         while self._follower.losses:
             self._journal.event(JOURNAL_SHORTENED, sentence=self._follower.losses.pop(0))
         for batch in found:
             if batch.part.writer == FINDINGS:
                 for record in batch.records:
                     self._remember(record)
-            elif batch.records and batch.part.attempt == self._config.attempt:
+            elif batch.part.writer not in self._ranks and batch.part.attempt == attempt:
                 # The header stands first in its file, though what follows may be older by its time.
-                self._ranks.setdefault(
-                    batch.part.writer, _rank(batch.part.writer, batch.records[0])
-                )
+                self._ranks[batch.part.writer] = _rank(batch.part.writer, batch.records[0])
         for writer, records in self._in_order(found):
             self._feed(writer, records)
         return sum(len(batch.records) for batch in found) >= _RECORDS_A_LOOK
 
-    def _in_order(self, found: Sequence[Batch]) -> Iterator[tuple[str, list[Record]]]:
+    def _in_order(self, found: Sequence[Batch]) -> Iterator[tuple[str, Records]]:
         """Consecutive records and their writer, for the rules."""
         watched = [
             (batch.part.writer, batch.records)
@@ -149,7 +148,7 @@ class Diagnosis:
         for writer, group in groupby(items, key=itemgetter(0)):
             yield writer, [record for _, record in group]
 
-    def _feed(self, writer: str, records: list[Record]) -> None:
+    def _feed(self, writer: str, records: Records) -> None:
         rank = self._ranks[writer]
         self._journal.open()  # readers judge a run themselves where this file is missing
         seen = self._findings.thin(records, rank=rank)

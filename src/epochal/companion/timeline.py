@@ -16,6 +16,7 @@ from epochal.companion.cpu_ring import PERIOD_S
 from epochal.companion.idle import Doing, Gap, Sample, cause_of, doing_of, idle_gaps
 from epochal.companion.own_journal import OwnJournal
 from epochal.companion.slow_steps import STEP_KINDS, SlowSteps, Stretch
+from epochal.journal.alike import AlikeRecords
 from epochal.journal.layout import LOOP
 from epochal.records import Record
 
@@ -72,6 +73,9 @@ class Timeline:
         """Take in what the writer of this name wrote."""
         if writer != LOOP:
             return
+        if isinstance(records, AlikeRecords) and records.kind in STEP_KINDS:
+            self._take_alike(records)
+            return
         last_step_at = self._last_step_at
         for record in records:
             if record["log"] in STEP_KINDS:
@@ -81,6 +85,14 @@ class Timeline:
                         continue  # so soon after the last step that neither can have been slow
                     last_step_at = self._last_step_at = at
             self._take(record)
+
+    def _take_alike(self, records: AlikeRecords) -> None:
+        """The same for steps, without a look into those that are left out."""
+        last_step_at = self._last_step_at
+        for place, at in enumerate(records.times):
+            if not 0.0 <= at - last_step_at < _SOON_S:
+                last_step_at = self._last_step_at = at
+                self._take(records[place])
 
     def _take(self, record: Record) -> None:
         if self._started is None and isinstance(record.get("t"), (int, float)):

@@ -27,7 +27,8 @@ from epochal.health.rate_limiter import RateLimiter
 from epochal.health.roles import Roles
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds, with_values
-from epochal.records import Record, finite, scalars_of
+from epochal.journal.alike import AlikeRecords
+from epochal.records import Record, finite, scalars_by_name
 
 _LOOP = "loop"
 # A rule takes microseconds for a record: one that takes so long hangs.
@@ -104,9 +105,9 @@ class Health:
 
         Each record goes through here or through ``feed``, and once only.
         """
-        given = list(records)
+        given = records if isinstance(records, AlikeRecords) else list(records)
         thinned = self.guard.run(_RATE_LIMITER, self._rate_limiter.accepted, given, rank)
-        return given if thinned is None else thinned
+        return list(given) if thinned is None else thinned
 
     def judge(self, record: Record, *, rank: int = 0, writer: str = _LOOP) -> list[Finding]:
         """Pass a record that ``thin`` accepted to the rules; returns as ``feed`` does."""
@@ -201,7 +202,7 @@ class Health:
         self._each(self._wanting_rules(kind, rank), visit)
 
     def _observation(self, record: Record, kind: str, rank: int, writer: str) -> Observation:
-        values: dict[str, float] = {} if kind in _NO_SCALARS else dict(scalars_of(record))
+        values: dict[str, float] = {} if kind in _NO_SCALARS else scalars_by_name(record)
         roles: dict[str, float] = {}
         if values:
             if self._roles.meet(values):

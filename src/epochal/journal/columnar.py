@@ -353,7 +353,7 @@ def _of_same_keys(
     lines: list[bytes], places: list[int]
 ) -> Iterator[tuple[LineModel, list[int], list[Any]]]:
     """Lines that look alike, by their keys; those that are not what they look like are left out."""
-    model = _model_of(lines[places[0]])
+    model = model_of(lines[places[0]])
     records = None if model is None else _exactly(model.decode_lines, _joined(lines, places))
     if model is not None and records is not None:
         yield model, places, records
@@ -362,7 +362,7 @@ def _of_same_keys(
     for place in places:
         by_keys.setdefault(tuple(_KEY.findall(lines[place])), []).append(place)
     for some in by_keys.values():
-        model = _model_of(lines[some[0]]) if len(some) >= _WORTH_A_DECODER else None
+        model = model_of(lines[some[0]]) if len(some) >= _WORTH_A_DECODER else None
         if model is not None and (text := _rewritten(take(lines, some))) is not None:
             records = _exactly(model.decode_lines, text)
             if records is not None:
@@ -375,7 +375,7 @@ def _rewritten(lines: list[bytes]) -> bytes | None:
     return None if None in records else encode_lines(records)
 
 
-def _model_of(line: bytes) -> LineModel | None:
+def model_of(line: bytes) -> LineModel | None:
     """The model of lines with the keys of this one; None where columns would not do for them."""
     record = _parsed(line)
     if record is None:
@@ -397,7 +397,7 @@ def _model_of(line: bytes) -> LineModel | None:
 
 def _typed_model_of(line: bytes) -> LineModel | None:
     """The same with the types of its values."""
-    record, model = _parsed(line), _model_of(line)
+    record, model = _parsed(line), model_of(line)
     if record is None or model is None:
         return None
     fields = (value for name, value in record.items() if name != "log")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from epochal.records.kind import Axis, Field, Kind
 from epochal.records.kinds import KINDS, declared_series
 from epochal.records.kinds.machine import ALLOCATOR, ALLOCATOR_PLACES
-from epochal.records.kinds.training import EPOCH
+from epochal.records.kinds.training import EPOCH, METRICS
 
 FORMAT_VERSION = 1
 # While a companion sees the process of its run alive, it writes something about this often.
@@ -63,6 +63,15 @@ def scalars_of(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
             yield name, float(number)
         except OverflowError:  # an integer beyond every float
             yield name, float("inf") if number > 0 else float("-inf")
+
+
+def scalars_by_name(record: Mapping[str, Any]) -> dict[str, float]:
+    """``scalars_of`` as a dict."""
+    metrics: Any = record.get("m")
+    is_free = type(metrics) is dict and record.get("log") == METRICS.name
+    if is_free and set(map(type, metrics.values())) == {float}:
+        return dict(metrics)  # nearly every record of a training
+    return dict(scalars_of(record))
 
 
 def numbers_of(record: Mapping[str, Any]) -> Iterator[tuple[str, float | int]]:
