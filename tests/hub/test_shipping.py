@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import os
 import time
 from pathlib import Path
 
@@ -12,6 +14,8 @@ import epochal
 from epochal.cli.main import main
 from epochal.errors import MetricNotFoundError
 from epochal.journal.layout import RunFolder
+from epochal.shipping.client import HubError
+from epochal.shipping.protocol import MAX_LINES_BYTES
 from epochal.shipping.worker import ship_now
 from tests.hub.hub_process import HubProcess
 
@@ -46,6 +50,25 @@ def test_a_pushed_run_is_the_same_on_the_hub(hub: HubProcess, tmp_path: Path) ->
     assert values(hub.root) == values(tmp_path / "runs")
     blobs = [path.name for path in folder.blobs.iterdir()]
     assert [path.name for path in (hub.root / "p" / "a" / "blobs").iterdir()] == blobs
+
+
+def test_a_line_that_hardly_becomes_smaller_is_sent(hub: HubProcess, tmp_path: Path) -> None:
+    folder = record(tmp_path / "runs")
+    with open(next(folder.journal.glob("loop*")), "ab") as part:
+        part.write(b'{"log":"noise","t":1,"text":"%s"}\n' % base64.b64encode(os.urandom(6 << 20)))
+    ship_now(folder, hub.client())
+    assert journal(RunFolder(hub.root / "p" / "a")) == journal(folder)
+
+
+def test_a_line_that_is_too_long_for_a_hub_is_told(hub: HubProcess, tmp_path: Path) -> None:
+    folder = record(tmp_path / "runs")
+    with open(next(folder.journal.glob("loop*")), "ab") as part:
+        part.write(b'{"log":"long","t":1,"text":"%s"}\n' % (b"a" * MAX_LINES_BYTES))
+    with pytest.raises(
+        HubError, match=r"a line of .* is longer than the 64.0 MiB that a hub takes"
+    ):
+        ship_now(folder, hub.client())
+    assert values(hub.root) == values(tmp_path / "runs")
 
 
 def test_sending_again_changes_nothing(hub: HubProcess, tmp_path: Path) -> None:

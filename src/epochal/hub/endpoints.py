@@ -124,7 +124,7 @@ class Receiving:
         first = _number(request, "first")
         size = _whole_number(SIZE_HEADER, request.headers.get(SIZE_HEADER, ""))
         encoding = request.headers.get("content-encoding", "")
-        body = await _body(request, MAX_LINES_BYTES if encoding == "identity" else MAX_BODY_BYTES)
+        body = await _body(request, MAX_LINES_BYTES)  # one line of noise hardly becomes smaller
 
         def append() -> int:
             lines = decompress(encoding, body, size=size)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from epochal.errors import FormatError
+from epochal.format import format_bytes
 from epochal.journal.layout import PartName, RunFolder, read_json, write_json
 from epochal.shipping.client import HubClient, HubError
 from epochal.shipping.protocol import (
@@ -182,6 +183,13 @@ class Shipper:
         is_first = True
         while not should_stop():
             block = _whole_lines(self._folder.part_path(name), sent.offset)
+            if len(block) >= MAX_LINES_BYTES:
+                self.conflicts[name.stem] = (
+                    f"a line of {self._folder.part_path(name)} is longer than the"
+                    f" {format_bytes(MAX_LINES_BYTES)} that a hub takes: it and what follows it"
+                    " in this file stay here until the file is sealed."
+                )
+                return False
             if not block:
                 return is_first
             is_first = False
@@ -284,7 +292,10 @@ class Shipper:
 
 
 def _whole_lines(path: Path, offset: int) -> bytes:
-    """Whole lines from an offset on, about a batch of them; none where none is complete."""
+    """Whole lines from an offset on, about a batch of them; none where none is complete.
+
+    Of a line that is too long to be sent, as much as could be sent.
+    """
     try:
         with open(path, "rb") as file:
             file.seek(offset)
@@ -292,7 +303,8 @@ def _whole_lines(path: Path, offset: int) -> bytes:
             end = block.rfind(b"\n") + 1
             if not end and len(block) == BATCH_BYTES:  # one line, longer than a batch
                 block += file.readline(MAX_LINES_BYTES - len(block))
-                end = len(block) if block.endswith(b"\n") else 0
+                is_whole = block.endswith(b"\n") or len(block) == MAX_LINES_BYTES
+                end = len(block) if is_whole else 0
             return block[:end]
     except FileNotFoundError:
         return b""  # sealed since the look: the segment is sent
