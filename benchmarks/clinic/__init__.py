@@ -3,5 +3,6 @@
 `kinds/` are small trainings, `faults/` mistakes that are planted in them, `harness.py` the one loop
 that trains and records them. `runner.py` runs them and keeps their records as evidence.
 `verdict.py` passes the evidence to the rules and compares the findings with `accepted.py`. Rules
-are tuned on one half of the kinds and judged on the other.
+are tuned on one half of the kinds and judged on the other. A third group, the blind kinds, is for
+the last verdict: no rule was changed because of them. `run --half blind` records them.
 """

@@ -39,9 +39,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--keep", action="store_true", help="keep the folders of the runs")
     judge = commands.add_parser("judge", help="diagnose the evidence and print the rates")
     report = commands.add_parser("report", help="write the tables of a verdict")
+    for one in (run, listing, judge, report):
+        one.add_argument("--half", choices=("tuning", "unseen", "blind", "all"), default="all")
     for one in (judge, report):
         one.add_argument("--evidence", type=Path, help="the folder (default OUT/evidence)")
-        one.add_argument("--half", choices=("tuning", "unseen", "both"), default="both")
         one.add_argument("--jobs", type=int, default=1, help="processes that diagnose (default 1)")
         one.add_argument("--only", action="append", default=[], help="kind/fault, with * and ?")
     judge.add_argument("--say", action="store_true", help="print every finding")
@@ -55,7 +56,7 @@ def _run(asked: argparse.Namespace) -> int:
     from benchmarks.clinic.plan import trainings
     from benchmarks.clinic.runner import run_all
 
-    wanted = trainings(asked.tier, tuple(asked.only))
+    wanted = trainings(asked.tier, tuple(asked.only), half=asked.half)
     progress = run_all(wanted, asked.out, jobs=asked.jobs, minutes=asked.minutes, keep=asked.keep)
     left = progress.total - progress.done - len(progress.failed)
     print(f"{progress.done} done, {len(progress.failed)} failed, {left} left of {len(wanted)}")
@@ -97,7 +98,7 @@ def _guard(asked: argparse.Namespace) -> int:
 def _list(asked: argparse.Namespace) -> int:
     from benchmarks.clinic.plan import trainings
 
-    wanted = trainings(asked.tier, tuple(asked.only))
+    wanted = trainings(asked.tier, tuple(asked.only), half=asked.half)
     for one in wanted:
         print(one.id, one.half)
     steps = sum(one.kind.steps for one in wanted if one.fault is None)

@@ -4,7 +4,8 @@ This table is older than any rule that was changed because of the clinic. A find
 a fault if its rule stands in ``cause``, or if its sentence has one of the ``words``. It gives
 accepted advice if its rule stands in ``advice``, or if its advice has one of the ``words`` or
 ``advice_words``: whoever follows it mends the training or finds the mistake. A rule of ``symptom``
-says only that something is wrong. What healthy twins are told as well counts for nothing.
+says only that something is wrong. What healthy twins are told as well counts for nothing. The table
+was read again for the blind kinds before one of them was judged, and holds for them unchanged.
 """
 
 from __future__ import annotations

@@ -66,10 +66,19 @@ class Bench:
             return self.multiplier(step)
         if step < self.warmup:
             return (step + 1) / self.warmup
-        if self.kind.decay == "none":
-            return 1.0
         done = (step - self.warmup) / max(1, self.steps - self.warmup)
-        return 0.1 + 0.9 * 0.5 * (1 + float(torch.cos(torch.tensor(done * torch.pi))))
+        match self.choice.decay or self.kind.decay:
+            case "none":
+                return 1.0
+            case "cosine":
+                return 0.1 + 0.9 * 0.5 * (1 + float(torch.cos(torch.tensor(done * torch.pi))))
+            case "linear":
+                return 1 - 0.95 * done
+            case "steps":
+                return 1.0 if done < 0.6 else 0.3 if done < 0.85 else 0.1
+            case "sqrt":
+                first = max(50, self.warmup)
+                return (first / max(first, step)) ** 0.5
 
     @property
     def model(self) -> nn.Module:
@@ -102,6 +111,7 @@ def prepare(kind: Kind, optimizer: str, seed: int, folder: Path = Path()) -> Ben
         eval_split=task.held_out,
         pace_ms=kind.pace_ms,
         folder=folder,
+        accumulate=kind.accumulate,
     )
 
 
@@ -154,6 +164,18 @@ def make_optimizer(bench: Bench) -> torch.optim.Optimizer:
             return torch.optim.AdamW(parameters, lr=bench.rate, **options)
         case "rmsprop":
             return torch.optim.RMSprop(parameters, lr=bench.rate, **options)
+        case "nesterov":
+            return torch.optim.SGD(
+                parameters, lr=bench.rate, momentum=0.9, nesterov=True, **options
+            )
+        case "adagrad":
+            return torch.optim.Adagrad(parameters, lr=bench.rate, **options)
+        case "adamax":
+            return torch.optim.Adamax(parameters, lr=bench.rate, **options)
+        case "nadam":
+            return torch.optim.NAdam(parameters, lr=bench.rate, **options)
+        case "radam":
+            return torch.optim.RAdam(parameters, lr=bench.rate, **options)
     raise ValueError(f"no optimizer {bench.choice.name!r}")
 
 
@@ -194,8 +216,9 @@ def _backward(bench: Bench, run: Run, batch: Batch, step: int) -> float:
         with run.phase("forward"):
             for act in bench.in_step:
                 act(step)
-            outputs = bench.task.outputs(inputs)
-            loss = bench.task.loss(outputs, targets)
+            with torch.autocast("cpu", torch.bfloat16, bench.kind.precision == "bfloat16"):
+                outputs = bench.task.outputs(inputs)
+                loss = bench.task.loss(outputs, targets)
         for wrong in bench.change_loss:
             loss = wrong(loss)
         share = bench.accumulate if bench.divides else 1

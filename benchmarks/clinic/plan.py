@@ -63,9 +63,11 @@ def parse(text: str) -> Training:
     return Training(parts[0], parts[1], parts[2], int(parts[3]))
 
 
-def trainings(tier: Tier, only: tuple[str, ...] = ()) -> list[Training]:
+def trainings(
+    tier: Tier, only: tuple[str, ...] = (), *, half: Half | Literal["all"] = "all"
+) -> list[Training]:
     """The trainings of a tier, the longest first; ``only`` has patterns such as ``mlp/rate_*``."""
-    found = healthy(tier) + faulty(tier)
+    found = [one for one in healthy(tier) + faulty(tier) if half in ("all", one.half)]
     if only:
         found = [one for one in found if matches(one, only)]
     return sorted(found, key=lambda one: (-one.expected_s, one))
@@ -80,9 +82,13 @@ def matches(training: Training, only: tuple[str, ...]) -> bool:
 
 
 def healthy(tier: Tier) -> list[Training]:
-    """Every kind with each of its optimizers and several seeds."""
+    """Every kind with each of its optimizers and several seeds; quickly, without blind kinds."""
     if tier == "quick":
-        return [Training(kind.name, kind.optimizers[0].name, HEALTHY, 0) for kind in KINDS.values()]
+        return [
+            Training(kind.name, kind.optimizers[0].name, HEALTHY, 0)
+            for kind in KINDS.values()
+            if kind.half != "blind"
+        ]
     return [
         Training(kind.name, choice.name, HEALTHY, seed)
         for kind in KINDS.values()

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from benchmarks.clinic.task import Half
 from benchmarks.clinic.verdict import VIEWS, FaultVerdict, Verdict, View
 
 _LETTERS = {"cause": "C", "advice": "A", "symptom": "s", "missed": "-"}
+_STARS: dict[Half, str] = {"tuning": "", "unseen": "*", "blind": "**"}
 _TITLES: dict[View, str] = {"everything": "everything on", "scalars": "scalars alone"}
 
 
@@ -66,11 +68,9 @@ def _fault_table(verdict: Verdict, view: View) -> str:
     halves = {one.case.training.kind_name: one.case.training.half for one in verdict.faults}
     lines = [
         f"Faults, {_TITLES[view]}: C cause, A accepted advice, s symptom only, - missed, a letter "
-        "for each seed. Kinds of the unseen half have a star.",
+        "for each seed. Kinds of the unseen half have a star, blind ones two.",
         "",
-        "| fault | "
-        + " | ".join(f"{k}{'*' * (halves[k] == 'unseen')}" for k in kinds)
-        + " | right |",
+        "| fault | " + " | ".join(f"{k}{_STARS[halves[k]]}" for k in kinds) + " | right |",
         "|---|" + "---|" * (len(kinds) + 1),
     ]
     for fault in sorted({one.case.training.fault_name for one in verdict.faults}):

@@ -11,7 +11,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
-Half = Literal["tuning", "unseen"]
+# Rules may be tuned on "tuning" kinds. "unseen" ones were judged only, until rules were changed
+# because of them. "blind" ones came later: no rule was changed because of them.
+Half = Literal["tuning", "unseen", "blind"]
+Decay = Literal["none", "cosine", "linear", "steps", "sqrt"]
 Batch = tuple[Tensor, Tensor]
 
 
@@ -182,9 +185,10 @@ class Classification(Task):
 class OptimizerChoice:
     """An optimizer as a user would set it up for a kind."""
 
-    name: str  # "sgd", "momentum", "adam", "adamw", "rmsprop"
+    name: str  # "sgd", "momentum", "adam" and others of `harness.make_optimizer`
     rate: float
     options: Mapping[str, Any] = field(default_factory=dict)
+    decay: Decay | None = None  # instead of the kind's
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +202,10 @@ class Kind:
     steps: int = 1000
     batch_size: int = 32
     warmup: int = 0
-    decay: Literal["none", "cosine"] = "none"
+    decay: Decay = "none"
     clip: float | None = None
+    accumulate: int = 1  # batches a step
+    precision: Literal["float32", "bfloat16"] = "float32"  # of the forward pass in training
     num_evals: int = 20
     typed: bool = True  # log_step and log_eval; otherwise plain log
     log_every: int = 1

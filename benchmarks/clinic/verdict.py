@@ -114,7 +114,7 @@ class Verdict:
 
 
 def judge_folder(
-    folder: Path, *, half: str = "both", jobs: int = 1, only: tuple[str, ...] = ()
+    folder: Path, *, half: str = "all", jobs: int = 1, only: tuple[str, ...] = ()
 ) -> Verdict:
     """Diagnose all evidence of a folder; fault twins of the same half only."""
     paths = sorted(folder.glob(f"*{evidence.SUFFIX}"))
@@ -122,7 +122,7 @@ def judge_folder(
     for path in paths:
         training = parse(path.name.removesuffix(evidence.SUFFIX))
         is_wanted = not only or matches(training, only) or training.fault is None
-        if half in ("both", training.half) and is_wanted:
+        if half in ("all", training.half) and is_wanted:
             wanted.append(path)
     if jobs > 1:
         with ProcessPoolExecutor(jobs) as pool:

@@ -30,14 +30,14 @@ FAULTS = (
         "eval_on_train",
         "evaluation uses the training data",
         on_training_data,
-        ("mlp/adamw", "char_transformer/adamw", "gru/adam", "resnet/adamw"),
+        ("mlp/adamw", "char_transformer/adamw", "gru/adam", "resnet/adamw", "recommender/adam"),
         harm="reported",
     ),
     Fault(
         "dropout_in_eval",
         "dropout stays on in evaluation",
         dropout_on,
-        ("mlp/adamw", "cnn_bn/momentum", "gru/adam", "finetune/adamw"),
+        ("mlp/adamw", "cnn_bn/momentum", "gru/adam", "finetune/adamw", "graph/nesterov"),
         harm="reported",
     ),
 )

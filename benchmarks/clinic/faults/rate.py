@@ -39,6 +39,7 @@ FAULTS = (
             "resnet/adamw",
             "finetune/momentum",
             "segmentation/momentum",
+            "flow/adam",
         ),
     ),
     Fault(
@@ -54,13 +55,14 @@ FAULTS = (
             "segmentation/momentum",
             "gpt2/adamw",
             "diffusion/adamw",
+            "tagger/adam",
         ),
     ),
     Fault(
         "rate_too_small",
         "the learning rate is three hundred times too small",
         lambda bench: setattr(bench, "rate", bench.rate / 300),
-        ("mlp/momentum", "cnn_bn/adam", "gpt2/adamw", "segmentation/momentum"),
+        ("mlp/momentum", "cnn_bn/adam", "gpt2/adamw", "segmentation/momentum", "vit/momentum"),
     ),
     Fault(
         "no_warmup",
@@ -72,18 +74,19 @@ FAULTS = (
             "gpt2/adamw",
             "ddp_transformer/adamw",
             "moe/adamw",
+            "vit/adamw",
         ),
     ),
     Fault(
         "rate_zero",
         "the learning rate is 0 after a twentieth of the run",
         zero_early,
-        ("mlp/adamw", "char_transformer/adamw", "gru/adam", "resnet/adamw"),
+        ("mlp/adamw", "char_transformer/adamw", "gru/adam", "resnet/adamw", "forecaster/momentum"),
     ),
     Fault(
         "schedule_unit",
         "the schedule counts steps as if they were epochs",
         wrong_unit,
-        ("mlp/momentum", "vae/adam", "gpt2/adamw", "segmentation/adam"),
+        ("mlp/momentum", "vae/adam", "gpt2/adamw", "segmentation/adam", "tagger/adam"),
     ),
 )

@@ -68,7 +68,13 @@ FAULTS = (
         "slow_loader",
         "loading takes three times as long as computing",
         slow_loader,
-        ("mlp/momentum", "char_transformer/adamw", "resnet/momentum", "gpt2/adamw"),
+        (
+            "mlp/momentum",
+            "char_transformer/adamw",
+            "resnet/momentum",
+            "gpt2/adamw",
+            "seq2seq/adagrad",
+        ),
         harm="slower",
     ),
     Fault(
