@@ -1,4 +1,4 @@
-"""The commands of the clinic: `run`, `judge`, `report`, `list` and `guard`."""
+"""The commands of the clinic: `run`, `judge`, `report`, `harm`, `list` and `guard`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "run": _run,
         "judge": _judge,
         "report": _report,
+        "harm": _harm,
         "list": _list,
         "guard": _guard,
     }
@@ -39,15 +40,17 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--keep", action="store_true", help="keep the folders of the runs")
     judge = commands.add_parser("judge", help="diagnose the evidence and print the rates")
     report = commands.add_parser("report", help="write the tables of a verdict")
-    for one in (run, listing, judge, report):
+    harm = commands.add_parser("harm", help="compare results with healthy twins, ask no rule")
+    for one in (run, listing, judge, report, harm):
         one.add_argument("--half", choices=("tuning", "unseen", "blind", "all"), default="all")
-    for one in (judge, report):
+    for one in (judge, report, harm):
         one.add_argument("--evidence", type=Path, help="the folder (default OUT/evidence)")
+    for one in (judge, report):
         one.add_argument("--jobs", type=int, default=1, help="processes that diagnose (default 1)")
         one.add_argument("--only", action="append", default=[], help="kind/fault, with * and ?")
     judge.add_argument("--say", action="store_true", help="print every finding")
     report.add_argument("--to", type=Path, help="the file (default OUT/report.md)")
-    for one in (run, judge, report, listing):
+    for one in (run, judge, report, harm, listing):
         one.add_argument("--out", type=Path, default=OUT, help=f"default {OUT}")
     return parser
 
@@ -85,6 +88,15 @@ def _report(asked: argparse.Namespace) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(markdown(verdict))
     print(path)
+    return 0
+
+
+def _harm(asked: argparse.Namespace) -> int:
+    from benchmarks.clinic.report import harm_table
+    from benchmarks.clinic.verdict import judge, results_of
+
+    folder = asked.evidence or asked.out / "evidence"
+    print(harm_table(judge(results_of(folder, half=asked.half))))
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -78,7 +79,7 @@ class Bench:
                 return 1.0 if done < 0.6 else 0.3 if done < 0.85 else 0.1
             case "sqrt":
                 first = max(50, self.warmup)
-                return (first / max(first, step)) ** 0.5
+                return math.sqrt(first / max(first, step))
 
     @property
     def model(self) -> nn.Module:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from benchmarks.clinic.task import Half
-from benchmarks.clinic.verdict import VIEWS, FaultVerdict, Verdict, View
+from benchmarks.clinic.verdict import VIEWS, Case, FaultVerdict, Verdict, View
 
 _LETTERS = {"cause": "C", "advice": "A", "symptom": "s", "missed": "-"}
 _STARS: dict[Half, str] = {"tuning": "", "unseen": "*", "blind": "**"}
@@ -28,6 +29,44 @@ def markdown(verdict: Verdict) -> str:
     parts.append(_false_table(verdict))
     parts.append(_contradictions(verdict))
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def harm_table(verdict: Verdict) -> str:
+    """What each fault did to its trainings beside the healthy ones, as Markdown."""
+    places = ((one.kind_name, one.optimizer) for one in (c.training for c in verdict.healthy))
+    figures: dict[tuple[str, str], list[str]] = {place: [] for place in places}
+    for case in verdict.healthy:
+        own = figures[case.training.kind_name, case.training.optimizer]
+        own.append(_figure(case.result.get("result")))
+    harmful = [one.case for one in verdict.faults]
+    counts = f"{len(harmful)} harmful, {len(verdict.harmless)} harmless, "
+    lines = [
+        f"{len(verdict.healthy)} healthy trainings, {verdict.healthy_steps:,} steps; with a fault: "
+        f"{counts}{len(verdict.unproved)} without healthy twins.",
+        "",
+        "| fault | kind | harm | by | results (reported) | healthy results |",
+        "|---|---|---|---|---|---|",
+    ]
+    rows: dict[tuple[str, str, str], list[Case]] = {}
+    for case in sorted([*harmful, *verdict.harmless], key=lambda one: one.training):
+        one = case.training
+        rows.setdefault((one.fault_name, one.kind_name, one.optimizer), []).append(case)
+    for (name, kind, optimizer), cases in sorted(rows.items()):
+        fault = cases[0].training.fault
+        assert fault is not None
+        shown = ", ".join(_results(case.result) for case in cases)
+        did = f"{sum(case in harmful for case in cases)}/{len(cases)}"
+        twins = ", ".join(figures.get((kind, optimizer), []))
+        lines.append(f"| {name} | {kind}/{optimizer} | {did} | {fault.harm} | {shown} | {twins} |")
+    return "\n".join(lines) + "\n"
+
+
+def _results(result: dict[str, Any]) -> str:
+    return f"{_figure(result.get('result'))} ({_figure(result.get('reported'))})"
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
 
 
 def _summary(verdict: Verdict) -> str:

@@ -132,6 +132,17 @@ def judge_folder(
     return judge(cases)
 
 
+def results_of(folder: Path, *, half: str = "all") -> list[Case]:
+    """What came of each training, without asking the rules."""
+    found = []
+    for path in sorted(folder.glob(f"*{evidence.SUFFIX}")):
+        training = parse(path.name.removesuffix(evidence.SUFFIX))
+        if half in ("all", training.half):
+            result = evidence.read(path).result
+            found.append(Case(training, result, dict.fromkeys(VIEWS, ()), (), training.kind.steps))
+    return found
+
+
 def examine(path: Path) -> Case:
     """Diagnose one training."""
     kept = evidence.read(path)

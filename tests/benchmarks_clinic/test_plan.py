@@ -6,9 +6,9 @@ from epochal.guard import Guard
 from epochal.health.registry import all_rules
 
 
-def test_there_are_kinds_of_both_halves_with_two_optimizers() -> None:
+def test_there_are_kinds_of_both_halves_and_blind_ones_with_two_optimizers() -> None:
     assert len(KINDS) >= 16
-    assert {kind.half for kind in KINDS.values()} == {"tuning", "unseen"}
+    assert {kind.half for kind in KINDS.values()} == {"tuning", "unseen", "blind"}
     assert all(len(kind.optimizers) >= 2 for kind in KINDS.values())
 
 
@@ -17,9 +17,28 @@ def test_every_fault_is_planted_on_three_kinds_of_both_halves() -> None:
     for fault in FAULTS.values():
         places = fault.kinds()
         assert len(places) >= 3, fault.name
-        assert {KINDS[kind].half for kind, _ in places} == {"tuning", "unseen"}, fault.name
+        assert {KINDS[kind].half for kind, _ in places} >= {"tuning", "unseen"}, fault.name
         for kind, optimizer in places:
             assert KINDS[kind].optimizer(optimizer).name == optimizer
+
+
+def test_faults_are_planted_on_blind_kinds_with_enough_healthy_steps() -> None:
+    found = trainings("full", half="blind")
+    assert {one.half for one in found} == {"blind"}
+    assert len({one.kind_name for one in found}) >= 8
+    assert len({one.fault_name for one in found if one.fault is not None}) >= 20
+    assert sum(one.fault is not None for one in found) >= 80
+    assert sum(one.kind.steps for one in found if one.fault is None) >= 40_000
+
+
+def test_every_optimizer_of_a_blind_kind_has_healthy_twins_for_its_faults() -> None:
+    twins = {(one.kind_name, one.optimizer) for one in healthy("full")}
+    for one in trainings("full", half="blind"):
+        assert (one.kind_name, one.optimizer) in twins
+
+
+def test_a_quick_run_leaves_blind_kinds_alone() -> None:
+    assert {one.half for one in trainings("quick")} == {"tuning", "unseen"}
 
 
 def test_every_fault_has_a_row_of_accepted_findings() -> None:

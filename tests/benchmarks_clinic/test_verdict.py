@@ -1,7 +1,12 @@
+from pathlib import Path
+
+from benchmarks.clinic import evidence
 from benchmarks.clinic.accepted import Accepted
+from benchmarks.clinic.evidence import Evidence
 from benchmarks.clinic.figures import contradictions
 from benchmarks.clinic.plan import parse
-from benchmarks.clinic.verdict import Case, Said, is_harmful, judge, outcome
+from benchmarks.clinic.report import harm_table
+from benchmarks.clinic.verdict import Case, Said, is_harmful, judge, outcome, results_of
 from epochal.health.finding import Finding
 
 
@@ -42,6 +47,26 @@ def test_harm_is_worse_than_every_twin_beyond_their_spread() -> None:
     assert is_harmful(case("mlp-momentum-rate_x10-0", 1.4), TWINS)
     assert not is_harmful(case("mlp-momentum-rate_x10-0", 1.25), TWINS)
     assert is_harmful(case("mlp-momentum-rate_x10-0", float("nan")), TWINS)
+
+
+def test_harm_is_shown_without_what_rules_say() -> None:
+    worse = case("mlp-momentum-rate_x10-0", 1.4, said("lr-too-high", "The rate is too high."))
+    same = case("mlp-momentum-rate_x10-1", 1.1)
+    shown = harm_table(judge([*TWINS, worse, same]))
+    assert "1 harmful, 1 harmless, 0 without healthy twins" in shown
+    row = "| rate_x10 | mlp/momentum | 1/2 | result | 1.4 (-), 1.1 (-) | 1, 1.1, 1.2 |"
+    assert row in shown
+    assert "lr-too-high" not in shown
+
+
+def test_results_are_read_without_asking_the_rules(tmp_path: Path) -> None:
+    for name in ("mlp-momentum-healthy-0", "vit-adamw-healthy-0"):
+        kept = Evidence(name, {"result": 0.5}, {}, 1.0)
+        evidence.write(kept, evidence.path_of(tmp_path, name))
+    (found,) = results_of(tmp_path, half="blind")
+    assert found.training.kind_name == "vit"
+    assert found.result == {"result": 0.5}
+    assert not any(found.said.values())
 
 
 def test_what_healthy_twins_are_told_too_counts_for_nothing() -> None:

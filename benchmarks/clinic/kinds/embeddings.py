@@ -103,6 +103,9 @@ NODES, GROUPS, FEATURES = 600, 5, 40
 class GraphNetwork(nn.Module):
     """Two layers that average over neighbours."""
 
+    features: Tensor
+    links: Tensor
+
     def __init__(self, features: Tensor, links: Tensor) -> None:
         super().__init__()
         self.first, self.second = nn.Linear(FEATURES, 32), nn.Linear(32, GROUPS)
