@@ -14,7 +14,7 @@ from typing import Any, get_args
 import msgspec
 from msgspec import inspect
 
-from epochal.server import wire
+from epochal.server import changes, wire
 from epochal.server.endpoints import ENDPOINTS, Endpoint
 from epochal.server.entries import EntrySource
 from epochal.server.params import Param
@@ -51,9 +51,9 @@ def main() -> int:
 
 
 def bodies() -> tuple[type[msgspec.Struct], ...]:
-    """Every type that is sent on its own: responses of endpoints, then the others."""
+    """Every type that is sent on its own: responses of endpoints, bodies of requests, others."""
     responses = (one.response for one in ENDPOINTS if not isinstance(one.response, str))
-    return tuple(dict.fromkeys((*responses, *wire.OTHER_BODIES)))
+    return tuple(dict.fromkeys((*responses, *changes.REQUEST_BODIES, *wire.OTHER_BODIES)))
 
 
 def specification() -> str:

@@ -32,9 +32,11 @@ print(json.dumps([count, total, time.perf_counter() - begun, time.process_time()
 """
 OUR_READING = """
 from epochal.imports.registry import open_foreign
-from epochal.imports.gathered import columns_of
+from epochal.imports.gathered import Gathered
 (run,) = open_foreign(sys.argv[1]).runs()
-columns = columns_of(run)
+gathered = Gathered(run)
+gathered.poll()
+columns = gathered.attempts[1].columns()
 assert not run.problems, run.problems
 count = sum(len(column.values) for column in columns.values())
 total = sum(float(column.values.sum()) for column in columns.values())

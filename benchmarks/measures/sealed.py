@@ -98,7 +98,7 @@ def sealed(log: Callable[[Run], None]) -> Sealed:
     from epochal.segments.seal import seal_part
 
     with tempfile.TemporaryDirectory() as directory:
-        run = epochal.init("bench", "sealed", dir=directory, console=False)
+        run = epochal.init("bench", "sealed", dir=directory, console=False, companion=False)
         folder = RunFolder(run.dir)
         log(run)
         run.finish()

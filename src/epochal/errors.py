@@ -8,7 +8,7 @@
     ├── MetricNotFoundError (also LookupError)  no series of that name in the run
     ├── FormatError (also ValueError)           a file that is not what it should be
     ├── MissingPackageError (also ImportError)  a package that a small install left out
-    └── InternalError                           a defect of ours that nobody foresaw
+    └── InternalError                           a defect that nobody foresaw
 
 Nothing environmental (a full disk, a folder that vanished) is ever raised into a training loop
 after ``init``: such faults are counted and said once by the journal writer.
@@ -71,7 +71,8 @@ class MissingPackageError(EpochalError, ImportError):
 
 
 class InternalError(EpochalError):
-    """A member of Epochal failed for a reason that nobody foresaw: a defect of ours."""
+    """A member failed for a reason that nobody foresaw: a defect of ours, or of its package."""
 
-    def __init__(self, sentence: str) -> None:
-        super().__init__(f"{sentence} This is a defect of Epochal {__version__}: please report it.")
+    def __init__(self, sentence: str, *, package: str | None = None) -> None:
+        whose = f"Epochal {__version__}" if package is None else f"the package {package!r}"
+        super().__init__(f"{sentence} This is a defect of {whose}: please report it.")

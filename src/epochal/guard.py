@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from epochal.alarm import TICK_S, Alarm, BudgetExceeded, Call, over_budget
 from epochal.errors import EpochalError, InternalError
+from epochal.plugins import package_of
 from epochal.version import __version__
 
 if TYPE_CHECKING:
@@ -42,11 +43,15 @@ EXPECTED: tuple[type[Exception], ...] = (EpochalError, OSError)
 
 @dataclass(slots=True)
 class Fault:
-    """What one member raised first, and how often it has raised since."""
+    """What one member raised first, and how often it has raised since.
+
+    ``package`` is the one that the member comes from; None for a member of Epochal itself.
+    """
 
     member: str
     error: str
     traceback: str
+    package: str | None = None
     count: int = 1
 
     def fields(self) -> dict[str, Any]:
@@ -56,7 +61,12 @@ class Fault:
             "reason": self.error,
             "traceback": self.traceback,
             "version": __version__,
+            **({} if self.package is None else {"package": self.package}),
         }
+
+    def as_error(self) -> InternalError:
+        """The fault as an error with a sentence."""
+        return InternalError(f"{self.member} failed: {self.error}.", package=self.package)
 
 
 @dataclass(slots=True)
@@ -180,7 +190,8 @@ class Guard:
             return outcome.value  # type: ignore[return-value]
         if isinstance(outcome.error, EXPECTED):
             raise outcome.error
-        raise InternalError(f"{what} failed: {describe(outcome.error)}.") from outcome.error
+        fault = Fault(what, describe(outcome.error), "", _package_of(what))
+        raise fault.as_error() from outcome.error
 
     def bounded(
         self,
@@ -259,7 +270,8 @@ class Guard:
                 known.count += 1
                 return known
             trace = f"{where}{describe(error)}\n" if where else describe_traceback(error)
-            fault = self.faults[member] = Fault(member, describe(error), trace)
+            fault = Fault(member, describe(error), trace, _package_of(member))
+            self.faults[member] = fault
         if self.report is not None:
             with suppress(Exception):  # a fault in reporting a fault ends here
                 self.report(fault)
@@ -329,6 +341,11 @@ def describe_traceback(error: BaseException) -> str:
         )
     except Exception:  # noqa: BLE001 (an error that cannot be formatted)
         return describe(error)
+
+
+def _package_of(member: str) -> str | None:
+    """Like ``package_of``; whatever other packages' files look like, a fault can be noted."""
+    return attempt(package_of, member)[0]
 
 
 def _is_of_another(error: Exception, call: Call | None) -> bool:

@@ -1,4 +1,4 @@
-"""Finds what other packages add to Epochal through entry points."""
+"""Finds what other packages add to Epochal through entry points, and whose a member is."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+# By the word that the names of its members have: "rule plateau", "loading of importer csv".
+_GROUPS = {"rule": "epochal.rules", "sink": "epochal.sinks", "importer": "epochal.importers"}
 
 
 def entry_points(group: str) -> tuple[EntryPoint, ...]:
@@ -23,6 +26,14 @@ def entry_points(group: str) -> tuple[EntryPoint, ...]:
     from importlib.metadata import entry_points as read
 
     return tuple(read(group=group))
+
+
+def package_of(member: str) -> str | None:
+    """The package that a member of another package comes from; None for one of Epochal."""
+    kind, _, name = member.rpartition(" ")
+    group = _GROUPS.get(kind.rpartition(" ")[2])
+    found = () if group is None else entry_points(group)
+    return next((one.dist.name for one in found if one.name == name and one.dist), None)
 
 
 def _entry_point_files() -> Iterator[bytes]:

@@ -121,81 +121,6 @@ export interface Labels {
   hidden: boolean;
 }
 
-/** The body of `PATCH …/labels`: absent fields keep their value. `add_tags` and `remove_tags` change the tags as they are stored then. With `notes_before`, a note that is no longer this one is not replaced (409). */
-export interface LabelsChange {
-  name?: string | null;
-  tags?: string[] | null;
-  notes?: string | null;
-  hidden?: boolean;
-  add_tags?: string[];
-  remove_tags?: string[];
-  notes_before?: string | null;
-}
-
-/** The body of `POST /api/trash`: runs by id, or all that a query selects. */
-export interface ChosenRuns {
-  runs?: string[] | null;
-  query?: string | null;
-}
-
-/** The body of `PATCH /api/labels`: one change for all chosen runs, or `changes` by id. */
-export interface ManyLabelsChange {
-  runs?: string[] | null;
-  query?: string | null;
-  change?: LabelsChange | null;
-  changes?: Record<string, LabelsChange> | null;
-}
-
-/** A run that was not changed, and why. */
-export interface Refused {
-  id: string;
-  name: string;
-  reason: string;
-}
-
-/** A run that was changed, and the labels that it had: what an undo needs. */
-export interface LabelsBefore {
-  id: string;
-  labels: Labels;
-}
-
-/** What became of a change of many runs. */
-export interface LabelsChanged {
-  changed: LabelsBefore[];
-  refused: Refused[];
-}
-
-/** A deleted run; `key` names it when it is restored, `deleted` is a time. */
-export interface TrashedRun {
-  key: string;
-  id: string;
-  name: string;
-  project: string;
-  deleted: number;
-}
-
-/** The deleted runs, the newest deletion first. */
-export interface TrashList {
-  runs: TrashedRun[];
-}
-
-/** The body of `POST /api/trash/restore`. */
-export interface TrashKeys {
-  keys: string[];
-}
-
-/** The runs that were moved to the trash, and those that were not. */
-export interface RunsRemoved {
-  removed: TrashedRun[];
-  refused: Refused[];
-}
-
-/** The recorded ids of runs that were moved back, and what was not. */
-export interface RunsRestored {
-  restored: string[];
-  refused: Refused[];
-}
-
 /** One run without its points and entries. `facts` is the content of run.json, `hardware` the fields of each `gpu-model` record, `sol` those of the last `sol` record, `roles` the metric name of each role, `summary` what the program set itself. `metrics` are at most 2,000 of `num_metrics`: where some are left out, `sections` counts all by the first part of their names, and `/api/runs/{id}/metrics` finds the others. `position` is the end of the run's records at this response. */
 export interface RunDetail {
   row: RunRow;
@@ -619,6 +544,51 @@ export interface MetricList {
   offset: number;
 }
 
+/** What became of a change of many runs. */
+export interface LabelsChanged {
+  changed: LabelsBefore[];
+  refused: Refused[];
+}
+
+/** A run that was changed, and the labels that it had: what an undo needs. */
+export interface LabelsBefore {
+  id: string;
+  labels: Labels;
+}
+
+/** A run that was not changed, and why. */
+export interface Refused {
+  id: string;
+  name: string;
+  reason: string;
+}
+
+/** The deleted runs, the newest deletion first. */
+export interface TrashList {
+  runs: TrashedRun[];
+}
+
+/** A deleted run; `key` names it when it is restored, `deleted` is a time. */
+export interface TrashedRun {
+  key: string;
+  id: string;
+  name: string;
+  project: string;
+  deleted: number;
+}
+
+/** The runs that were moved to the trash, and those that were not. */
+export interface RunsRemoved {
+  removed: TrashedRun[];
+  refused: Refused[];
+}
+
+/** The recorded ids of runs that were moved back, and what was not. */
+export interface RunsRestored {
+  restored: string[];
+  refused: Refused[];
+}
+
 /** Whether this person may control this training, and the newest requests, newest first. `listens`: the training's companion has asked for requests in the last seconds. */
 export interface Control {
   allowed: boolean;
@@ -681,6 +651,36 @@ export interface DataOverlap {
   share: number;
   compared: number;
   error: number;
+}
+
+/** The body of `PATCH …/labels`: absent fields keep their value. `add_tags` and `remove_tags` change the tags as they are stored then. With `notes_before`, a note that is no longer this one is not replaced (409). */
+export interface LabelsChange {
+  name?: string | null;
+  tags?: string[] | null;
+  notes?: string | null;
+  hidden?: boolean;
+  add_tags?: string[];
+  remove_tags?: string[];
+  notes_before?: string | null;
+}
+
+/** The body of `POST /api/trash`: runs by id, or all that a query selects. */
+export interface ChosenRuns {
+  runs?: string[] | null;
+  query?: string | null;
+}
+
+/** The body of `PATCH /api/labels`: one change for all chosen runs, or `changes` by id. */
+export interface ManyLabelsChange {
+  runs?: string[] | null;
+  query?: string | null;
+  change?: LabelsChange | null;
+  changes?: Record<string, LabelsChange> | null;
+}
+
+/** The body of `POST /api/trash/restore`. */
+export interface TrashKeys {
+  keys: string[];
 }
 
 /** The data of each event of /api/events, by the event's name. */

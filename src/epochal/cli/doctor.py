@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -116,22 +117,28 @@ def _report(view: RunView, found: Sequence[Finding]) -> Iterator[str]:
 
 def _own_faults(view: RunView) -> Iterator[str]:
     """Faults of Epochal itself: which member, how often, in a line."""
-    errors = view.internal_errors()
+    errors: Counter[tuple[str, str | None]] = Counter()
+    for error in (entry.record for entry in view.internal_errors()):
+        count, package = error.get("count"), error.get("package")
+        whose = package if isinstance(package, str) else None
+        # The training, the companion and this process may have seen the same fault.
+        errors[f"{error.get('member')}: {error.get('reason')}", whose] += (
+            count if isinstance(count, int) else 1
+        )
     if not errors:
         return
     what = "an internal error" if len(errors) == 1 else f"internal errors in {len(errors)} members"
     yield ""
     yield f"Epochal had {what}; the recorded data is not affected:"
-    for error in (entry.record for entry in errors):
-        count = error.get("count")
-        times = f" ({count} times)" if isinstance(count, int) and count > 1 else ""
-        yield from _wrapped(
-            "    ", one_line(f"{error.get('member')}: {error.get('reason')}{times}")
-        )
-    name = view.info.name
-    yield from _wrapped(
-        "  ", f"Please report this with the tracebacks that 'epochal doctor {name} --json' prints."
-    )
+    for (words, whose), count in errors.items():
+        origin = "" if whose is None else f" (package {whose})"
+        times = f" ({count} times)" if count > 1 else ""
+        yield from _wrapped("    ", one_line(f"{words}{origin}{times}"))
+    packages = {whose for _, whose in errors}
+    others = " and ".join(sorted(whose for whose in packages if whose is not None))
+    to = f" to the authors of {others}" if None not in packages else ""
+    command = f"'epochal doctor {view.info.name} --json'"
+    yield from _wrapped("  ", f"Please report this{to} with the tracebacks that {command} prints.")
 
 
 def _lines(finding: Finding) -> Iterator[str]:
@@ -156,7 +163,11 @@ def _evidence(evidence: Mapping[str, Any]) -> str:
 
 def _wrapped(start: str, text: str) -> list[str]:
     return textwrap.wrap(
-        text, _WIDTH, initial_indent=start, subsequent_indent=" " * min(len(start), 4)
+        text,
+        _WIDTH,
+        initial_indent=start,
+        subsequent_indent=" " * min(len(start), 4),
+        break_on_hyphens=False,  # names and options stay whole, to be copied
     )
 
 

@@ -59,6 +59,8 @@ def _load(entry_point: EntryPoint, taken: frozenset[str]) -> type[Rule]:
     where = f"entry point {entry_point.name} = {entry_point.value} of {ENTRY_POINTS}"
     if not isinstance(rule, type) or not issubclass(rule, Rule):
         raise TypeError(f"{where} is not a subclass of epochal.health.rule.Rule")
+    if rule.name != entry_point.name:
+        raise ValueError(f"{where} is called {rule.name!r}: both names must be the same")
     if rule.name in taken:
         raise ValueError(f"{where} has the name of another rule: {rule.name}")
     if rule.group not in GROUPS:

@@ -36,13 +36,7 @@ from epochal.journal.layout import (
 )
 from epochal.shipping.labels import merged_labels
 from epochal.shipping.offering import PartCounts, labels_of, named_part, piece_of, state_of
-from epochal.shipping.protocol import (
-    FileKind,
-    RunState,
-    is_file_name,
-    is_run_id,
-    last_line_crc,
-)
+from epochal.shipping.protocol import FileKind, RunState, is_file_name, is_run_id, last_line_crc
 from epochal.shipping.shipper import file_digest
 
 _MAX_NAME = 200

@@ -196,3 +196,43 @@ def empty_points() -> Points:
     whole = np.zeros(0, dtype=np.int64)
     real = np.zeros(0, dtype=np.float64)
     return Points((), np.zeros(0, dtype=np.int32), whole, real, real)
+
+
+class UnreadableFile:
+    """A file that is a tracker's and cannot be read: one run that says so, and its source."""
+
+    key = "."
+
+    def __init__(self, path: Path, label: str, problem: str) -> None:
+        self.path = path
+        self.label = label
+        self.problems = [problem]
+
+    def runs(self) -> Sequence[ForeignRun]:
+        """Itself."""
+        return [self]
+
+    @property
+    def identity(self) -> Identity:
+        """Named after the file."""
+        name, project = self.path.name, self.path.parent.name or "unreadable"
+        return Identity(id=stable_id("unreadable", self.path), name=name, project=project)
+
+    def signature(self) -> object:
+        """Size and time of the file, and what is wrong with it."""
+        return file_signature(self.path), self.problems
+
+    def extent(self) -> Extent:
+        """Size and time of the file."""
+        return file_extent(self.path)
+
+    def read_new(self) -> Iterator[Batch]:
+        """Nothing can be read."""
+        return iter(())
+
+    def rewind(self) -> None:
+        """Nothing was read."""
+
+    def blob(self, file: str) -> bytes:
+        """There are none."""
+        raise KeyError(file)

@@ -109,7 +109,7 @@ def open_foreign(path: str | Path, *, follow_links: bool = False) -> Foreign | N
     fault: InternalError | None = None
     importers = all_importers(guard)
     for left_out in guard.faults.values():
-        fault = fault or InternalError(f"{left_out.member} failed: {left_out.error}.")
+        fault = fault or left_out.as_error()
     for importer in importers:
         try:
             found = _found(importer, place, bounds, guard)

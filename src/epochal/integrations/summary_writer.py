@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from epochal.errors import RunFinishedError
+from epochal.errors import MissingPackageError, RunFinishedError
 from epochal.integrations.file_writer import FileWriter, also_to_event_files, torch_writer
 from epochal.integrations.hparams import checked_hparams, hparams_folder, write_hparams
 from epochal.integrations.run_writer import RunWriter, name_of, one_number
@@ -266,10 +266,6 @@ class SummaryWriter:
         """Add an image with boxes (left, top, right, bottom) drawn into it; needs Pillow."""
         from epochal.integrations.tensorboard_values import image_pixels, with_boxes
 
-        if isinstance(labels, str):
-            labels = [labels]
-        if labels is not None and len(labels) != len(box_tensor):
-            labels = None
         pixels = with_boxes(image_pixels(img_tensor, dataformats), box_tensor, labels, rescale)
         self._to.keep_png(tag, pixels, global_step, walltime)
 
@@ -303,7 +299,7 @@ class SummaryWriter:
 
         try:
             data, media_type = values.gif(vid_tensor, fps), "image/gif"
-        except values.PillowMissingError:
+        except MissingPackageError:
             frames = values.to_bytes(values.video_frames(values.as_array(vid_tensor)))
             data, media_type = values.npy(frames), "application/x-npy"
         self._to.keep(tag, data, media_type, global_step, walltime, call="add_video")

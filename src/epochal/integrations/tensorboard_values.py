@@ -10,13 +10,13 @@ from __future__ import annotations
 import io
 import json
 import wave
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from epochal.errors import EpochalError
+from epochal.errors import MissingPackageError
 from epochal.journal.line import encode_json
 
 Array = npt.NDArray[Any]
@@ -27,10 +27,6 @@ _SMALLEST_COUNT = 1e-7
 # TensorBoard's table of curves has no more thresholds.
 MAX_THRESHOLDS = 127
 CURVE_ROWS = ("tp", "fp", "tn", "fn", "precision", "recall")
-
-
-class PillowMissingError(EpochalError, ImportError):
-    """A call that needs Pillow, where that is not installed."""
 
 
 def as_array(value: Any) -> Array:
@@ -83,8 +79,14 @@ def grid(images: Array, columns: int = _GRID_COLUMNS) -> Array:
     return canvas
 
 
-def with_boxes(pixels: Pixels, boxes: Any, labels: Sequence[str] | None, rescale: float) -> Pixels:
-    """An image with boxes (left, top, right, bottom) and their labels drawn into it, resized."""
+def with_boxes(pixels: Pixels, boxes: Any, labels: Any, rescale: float) -> Pixels:
+    """An image with boxes (left, top, right, bottom) and their labels drawn into it, resized.
+
+    Labels that are not one for each box are left out, as torch does.
+    """
+    labels = [labels] if isinstance(labels, str) else labels
+    if labels is not None and len(labels) != len(boxes):
+        labels = None
     image_module = _pillow("add_image_with_boxes")
     from PIL import ImageDraw, ImageFont
 
@@ -279,5 +281,5 @@ def _pillow(call: str) -> Any:
     try:
         from PIL import Image
     except ModuleNotFoundError as error:
-        raise PillowMissingError(f"{call} needs Pillow: pip install pillow.") from error
+        raise MissingPackageError(call, error) from error
     return Image

@@ -27,6 +27,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from epochal.console.messages import Verbosity
@@ -42,26 +43,18 @@ from epochal.redact import Redactor
 from epochal.run import samples, typed
 from epochal.run.accepted import CallValues, ValuePolicy
 from epochal.run.alerts import RunAlerts
-from epochal.run.array_reader import ArrayReader
 from epochal.run.callbacks import Callbacks
 from epochal.run.config import RunConfig
 from epochal.run.console_reporter import ConsoleReporter
 from epochal.run.ending import Ending
 from epochal.run.notebook import Cell
+from epochal.run.pending_values import PendingValues
 from epochal.run.phases import Phases
 from epochal.run.progress_estimator import ProgressEstimator, Totals
 from epochal.run.speed_limit import SpeedLimit
 from epochal.run.summary import RunSummary
 from epochal.settings import Settings
-from epochal.values import (
-    MOST_BITS,
-    SAMPLE_SIZE,
-    DeviceReader,
-    device_values,
-    open_device_reader,
-    pending_arrays,
-    plain_json,
-)
+from epochal.values import MOST_BITS, SAMPLE_SIZE, plain_json
 
 # Kinds whose latest values the closing line repeats.
 _HEADLINES = frozenset({"step", "epoch"})
@@ -125,8 +118,7 @@ class Recorder:
         self.alerts = RunAlerts(self)
         self._is_observed = False
         self._writer = writer
-        self._reader: DeviceReader | None = None
-        self._arrays: ArrayReader | None = None
+        self._pending = PendingValues(self.write_arrived, self.say_lost)
         self._pace = ProgressEstimator(console, totals, name=self.name)
         self.reporter = ConsoleReporter(console, self._pace)
         self._speed_limit = SpeedLimit()
@@ -167,11 +159,6 @@ class Recorder:
     def lost_records(self) -> int:
         """How many records this process could not write."""
         return 0 if self._writer is None else self._writer.lost_total
-
-    @property
-    def has_length(self) -> bool:
-        """Whether it is known how many steps, tokens or epochs the run is to have."""
-        return bool(self.identity.get("totals"))
 
     def set_total_steps(self, total: int) -> None:
         """Set how many steps the run is to have, for those who watch it."""
@@ -239,7 +226,7 @@ class Recorder:
             return
         self.lock = threading.RLock()
         # The parent writes what it deferred; its threads do not exist here, and flush would wait.
-        self._arrays = self._reader = None
+        self._pending = PendingValues(self.write_arrived, self.say_lost)
         self.rank = -1
         self.show_at = math.inf
         self._is_observed = False
@@ -375,15 +362,8 @@ class Recorder:
         """Store an image beside the journal and append the record that names it."""
         if self._writer is None:
             return
-        record, error = attempt(
-            samples.image_record,
-            now(),
-            folder=self.folder,
-            name=name,
-            image=image,
-            step=step,
-            caption=caption,
-        )
+        make = partial(samples.image_record, folder=self.folder, caption=caption)
+        record, error = attempt(make, now(), name=name, image=image, step=step)
         if record is not None:
             self.write(record)
         elif isinstance(error, OSError):
@@ -394,24 +374,17 @@ class Recorder:
 
     def flush(self) -> None:
         """Wait until everything logged so far is on the disk itself."""
-        for reader in (self._arrays, self._reader):
-            if reader is not None:
-                reader.flush()
+        self._pending.flush()
         if self._writer is not None:
             self._writer.sync()
 
     def _write_or_defer(self, record: Record) -> None:
         """Append now, or when the values it holds have come from the accelerator."""
         line, error = attempt(encode, record)
-        if line is None and pending_arrays(record):
-            self.check_open()
-            self._array_reader().defer(record)
-            return
-        if line is None and device_values(record):
-            self.check_open()
-            self._device_reader().defer(record)
-            return
         if line is None:
+            self.check_open()
+            if self._pending.defer(record):
+                return
             kind = record.get("log")
             wrong = ValueTypeError(f"a {kind} record cannot be stored: {error}.")
             self.values.drop(f"({kind} record)", record, wrong, then="It is stored as texts.")
@@ -419,18 +392,6 @@ class Recorder:
             line = encode(record)
         self.append(line, now())
         self._show(record)
-
-    def _array_reader(self) -> ArrayReader:
-        with self.lock:
-            if self._arrays is None:
-                self._arrays = ArrayReader(self.write_arrived, self.say_lost)
-            return self._arrays
-
-    def _device_reader(self) -> DeviceReader:
-        with self.lock:
-            if self._reader is None:
-                self._reader = open_device_reader(self.write_arrived, self.say_lost)
-            return self._reader
 
     def write_arrived(self, record: Record) -> None:
         """Append a record whose values have come from the accelerator."""
@@ -508,9 +469,8 @@ class Recorder:
 
     def flush_values(self) -> None:
         """Wait for values that are still on an accelerator."""
-        for reader in (self._arrays, self._reader):
-            if reader is not None and self.is_of_this_process:
-                self.guard.run("device values", reader.flush)
+        if self.is_of_this_process:
+            self.guard.run("device values", self._pending.flush)
 
     def write_last_record(self, outcome: Mapping[str, str]) -> None:
         """Write the ``finish`` record and close; from then on the run is finished everywhere."""

@@ -188,7 +188,9 @@ class _RunLength:
     @classmethod
     def of(cls, recorder: Recorder | None, total: int | None) -> _RunLength | None:
         """None where there is no run or its length is known, or that of the loop is not."""
-        if not total or recorder is None or recorder.rank != 0 or recorder.has_length:
+        if not total or recorder is None or recorder.rank != 0:
+            return None
+        if recorder.identity.get("totals"):
             return None
         return cls(recorder, total)
 

@@ -21,7 +21,8 @@ from epochal.server.reader import Catalog
 from epochal.server.responses import error_response, json_response, run_id_of
 from epochal.server.rows import labels_row
 from epochal.server.state import server_state
-from epochal.store.answers import Labels, LabelsEdit, TrashedRun
+from epochal.store import answers
+from epochal.store.answers import Labels, LabelsEdit
 from epochal.store.label_edits import recorded_tags
 from epochal.store.store import RunView
 
@@ -32,13 +33,103 @@ Body = TypeVar("Body", bound=msgspec.Struct)
 T = TypeVar("T")
 
 
+class LabelsChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of ``PATCH …/labels``: absent fields keep their value.
+
+    ``add_tags`` and ``remove_tags`` change the tags as they are stored then. With
+    ``notes_before``, a note that is no longer this one is not replaced (409).
+    """
+
+    name: str | msgspec.UnsetType | None = msgspec.UNSET
+    tags: list[str] | msgspec.UnsetType | None = msgspec.UNSET
+    notes: str | msgspec.UnsetType | None = msgspec.UNSET
+    hidden: bool | msgspec.UnsetType = msgspec.UNSET
+    add_tags: list[str] = []
+    remove_tags: list[str] = []
+    notes_before: str | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class ChosenRuns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of ``POST /api/trash``: runs by id, or all that a query selects."""
+
+    runs: list[str] | None = None
+    query: str | None = None
+
+
+class ManyLabelsChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of ``PATCH /api/labels``: one change for all chosen runs, or ``changes`` by id."""
+
+    runs: list[str] | None = None
+    query: str | None = None
+    change: LabelsChange | None = None
+    changes: dict[str, LabelsChange] | None = None
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A run that was not changed, and why."""
+
+    id: str
+    name: str
+    reason: str
+
+
+class LabelsBefore(msgspec.Struct, frozen=True):
+    """A run that was changed, and the labels that it had: what an undo needs."""
+
+    id: str
+    labels: wire.Labels
+
+
+class LabelsChanged(msgspec.Struct, frozen=True):
+    """What became of a change of many runs."""
+
+    changed: list[LabelsBefore]
+    refused: list[Refused]
+
+
+class TrashedRun(msgspec.Struct, frozen=True):
+    """A deleted run; ``key`` names it when it is restored, ``deleted`` is a time."""
+
+    key: str
+    id: str
+    name: str
+    project: str
+    deleted: float
+
+
+class TrashList(msgspec.Struct, frozen=True):
+    """The deleted runs, the newest deletion first."""
+
+    runs: list[TrashedRun]
+
+
+class TrashKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of ``POST /api/trash/restore``."""
+
+    keys: list[str]
+
+
+class RunsRemoved(msgspec.Struct, frozen=True):
+    """The runs that were moved to the trash, and those that were not."""
+
+    removed: list[TrashedRun]
+    refused: list[Refused]
+
+
+class RunsRestored(msgspec.Struct, frozen=True):
+    """The recorded ids of runs that were moved back, and what was not."""
+
+    restored: list[str]
+    refused: list[Refused]
+
+
 class ChangedMeanwhileError(EpochalError):
     """A note is not what the person saw who replaces it."""
 
 
 async def change_labels(request: Request) -> Response:
     """``PATCH /api/runs/{id}/labels``: replaces the given labels and keeps the others."""
-    change = await body_of(request, wire.LabelsChange, most=MAX_BODY_BYTES)
+    change = await body_of(request, LabelsChange, most=MAX_BODY_BYTES)
     if isinstance(change, Response):
         return change
 
@@ -59,7 +150,7 @@ async def change_labels(request: Request) -> Response:
 
 async def change_many_labels(request: Request) -> Response:
     """``PATCH /api/labels``: the same change for many runs, or one for each."""
-    change = await body_of(request, wire.ManyLabelsChange, most=MAX_BULK_BYTES)
+    change = await body_of(request, ManyLabelsChange, most=MAX_BULK_BYTES)
     if isinstance(change, Response):
         return change
     if (change.change is None) == (change.changes is None):
@@ -67,16 +158,16 @@ async def change_many_labels(request: Request) -> Response:
     catalog = server_state(request).reader.catalog
     own = change.changes or {}
 
-    def relabel(view: RunView) -> wire.LabelsBefore:
+    def relabel(view: RunView) -> LabelsBefore:
         before = _shown_labels(view)
-        view.relabel(_edit(view, own.get(view.id) or change.change or wire.LabelsChange()))
-        return wire.LabelsBefore(view.id, before)
+        view.relabel(_edit(view, own.get(view.id) or change.change or LabelsChange()))
+        return LabelsBefore(view.id, before)
 
-    def query() -> wire.LabelsChanged:
-        given = wire.ChosenRuns(list(own)) if own else wire.ChosenRuns(change.runs, change.query)
+    def query() -> LabelsChanged:
+        given = ChosenRuns(list(own)) if own else ChosenRuns(change.runs, change.query)
         changed, refused = _each(catalog, given, relabel)
         catalog.refresh(is_due=True)
-        return wire.LabelsChanged(changed, refused)
+        return LabelsChanged(changed, refused)
 
     return await json_response(request, await server_state(request).reader.query(query))
 
@@ -85,38 +176,38 @@ async def trash(request: Request) -> Response:
     """``GET /api/trash``: the deleted runs, the newest deletion first."""
     reader = server_state(request).reader
 
-    def query() -> wire.TrashList:
-        return wire.TrashList([_trash_row(run) for run in reader.catalog.trash.runs()])
+    def query() -> TrashList:
+        return TrashList([_trash_row(run) for run in reader.catalog.trash.runs()])
 
     return await json_response(request, await reader.query(query))
 
 
 async def remove(request: Request) -> Response:
     """``POST /api/trash``: moves runs to the trash; live ones are refused."""
-    chosen = await body_of(request, wire.ChosenRuns, most=MAX_BULK_BYTES)
+    chosen = await body_of(request, ChosenRuns, most=MAX_BULK_BYTES)
     if isinstance(chosen, Response):
         return chosen
     catalog = server_state(request).reader.catalog
 
-    def query() -> wire.RunsRemoved:
+    def query() -> RunsRemoved:
         removed, refused = _each(catalog, chosen, lambda view: _trash_row(catalog.remove(view)))
         catalog.refresh(is_due=True)
-        return wire.RunsRemoved(removed, refused)
+        return RunsRemoved(removed, refused)
 
     return await json_response(request, await server_state(request).reader.query(query))
 
 
 async def restore(request: Request) -> Response:
     """``POST /api/trash/restore``: moves deleted runs back."""
-    chosen = await body_of(request, wire.TrashKeys, most=MAX_BULK_BYTES)
+    chosen = await body_of(request, TrashKeys, most=MAX_BULK_BYTES)
     if isinstance(chosen, Response):
         return chosen
     catalog = server_state(request).reader.catalog
 
-    def query() -> wire.RunsRestored:
+    def query() -> RunsRestored:
         found = {key_of(run): run for run in catalog.trash.runs()}
         restored: list[str] = []
-        refused: list[wire.Refused] = []
+        refused: list[Refused] = []
         for key in dict.fromkeys(chosen.keys):
             run = found.get(key)
             try:
@@ -125,25 +216,25 @@ async def restore(request: Request) -> Response:
                 catalog.trash.restore(run)
                 restored.append(run.id)
             except (OSError, EpochalError) as error:
-                refused.append(wire.Refused(key, key if run is None else run.name, _reason(error)))
+                refused.append(Refused(key, key if run is None else run.name, _reason(error)))
         catalog.refresh(is_due=True)
-        return wire.RunsRestored(restored, refused)
+        return RunsRestored(restored, refused)
 
     return await json_response(request, await server_state(request).reader.query(query))
 
 
-def key_of(run: TrashedRun) -> str:
+def key_of(run: answers.TrashedRun) -> str:
     """What names a deleted run here: no path, and of no other deletion."""
     folder = Path(run.folder)
     return f"{run.id}@{folder.parent.name}/{folder.name}"
 
 
 def _each(
-    catalog: Catalog, chosen: wire.ChosenRuns, change: Callable[[RunView], T]
-) -> tuple[list[T], list[wire.Refused]]:
+    catalog: Catalog, chosen: ChosenRuns, change: Callable[[RunView], T]
+) -> tuple[list[T], list[Refused]]:
     """Change each chosen run; the results, and what was refused and why."""
     done: list[T] = []
-    refused: list[wire.Refused] = []
+    refused: list[Refused] = []
     for run_id, view in _views(catalog, chosen):
         try:
             if view is None:
@@ -151,11 +242,11 @@ def _each(
             done.append(change(view))
         except (OSError, EpochalError) as error:
             name = run_id if view is None else view.outline().name
-            refused.append(wire.Refused(run_id, name, _reason(error)))
+            refused.append(Refused(run_id, name, _reason(error)))
     return done, refused
 
 
-def _views(catalog: Catalog, chosen: wire.ChosenRuns) -> Sequence[tuple[str, RunView | None]]:
+def _views(catalog: Catalog, chosen: ChosenRuns) -> Sequence[tuple[str, RunView | None]]:
     if (chosen.runs is None) == (chosen.query is None):
         raise UsageError("the body needs one of 'runs' and 'query'.")
     if chosen.runs is not None:
@@ -170,8 +261,8 @@ def _reason(error: OSError | EpochalError) -> str:
     return str(error) if isinstance(error, EpochalError) else f"{error.strerror or error}."
 
 
-def _trash_row(run: TrashedRun) -> wire.TrashedRun:
-    return wire.TrashedRun(key_of(run), run.id, run.name, run.project, run.deleted)
+def _trash_row(run: answers.TrashedRun) -> TrashedRun:
+    return TrashedRun(key_of(run), run.id, run.name, run.project, run.deleted)
 
 
 def _shown_labels(view: RunView) -> wire.Labels:
@@ -180,7 +271,7 @@ def _shown_labels(view: RunView) -> wire.Labels:
     return wire.Labels(view.labels.name, list(info.tags), info.notes, info.hidden)
 
 
-def _edit(view: RunView, change: wire.LabelsChange) -> LabelsEdit:
+def _edit(view: RunView, change: LabelsChange) -> LabelsEdit:
     recorded, first_note = recorded_tags(view), view.facts.get("notes")
 
     def edit(labels: Labels) -> Labels:
@@ -236,13 +327,14 @@ async def body_of(request: Request, kind: type[Body], *, most: int) -> Body | Re
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return error_response(
-            400, f"the body is not a valid {_NAMES.get(kind, 'request')}: {error}."
+            400, f"the body is not a valid {REQUEST_BODIES.get(kind, 'request')}: {error}."
         )
 
 
-_NAMES: dict[type[msgspec.Struct], str] = {
-    wire.LabelsChange: "change of labels",
-    wire.ManyLabelsChange: "change of labels",
-    wire.ChosenRuns: "choice of runs",
-    wire.TrashKeys: "list of deleted runs",
+# The bodies of requests, and what people call them.
+REQUEST_BODIES: dict[type[msgspec.Struct], str] = {
+    LabelsChange: "change of labels",
+    ChosenRuns: "choice of runs",
+    ManyLabelsChange: "change of labels",
+    TrashKeys: "list of deleted runs",
 }

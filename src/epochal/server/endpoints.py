@@ -237,16 +237,16 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "many_labels",
         "/api/labels",
-        wire.LabelsChanged,
+        changes.LabelsChanged,
         changes.change_many_labels,
         "changes labels of many runs; body `ManyLabelsChange`, at most 4 MiB",
         method="PATCH",
     ),
-    Endpoint("trash", "/api/trash", wire.TrashList, changes.trash, "the deleted runs"),
+    Endpoint("trash", "/api/trash", changes.TrashList, changes.trash, "the deleted runs"),
     Endpoint(
         "remove",
         "/api/trash",
-        wire.RunsRemoved,
+        changes.RunsRemoved,
         changes.remove,
         "moves runs to the trash, live ones excepted; body `ChosenRuns`, at most 4 MiB",
         method="POST",
@@ -254,7 +254,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "restore",
         "/api/trash/restore",
-        wire.RunsRestored,
+        changes.RunsRestored,
         changes.restore,
         "moves deleted runs back; body `TrashKeys`, at most 4 MiB",
         method="POST",

@@ -1,4 +1,4 @@
-"""The wire types: every JSON body, and the head of a series body.
+"""The wire types that several modules share: JSON bodies, and the head of a series body.
 
 ``spec/wire.md`` is the specification; ``web/src/wire.ts`` and ``spec/wire.schema.json``
 are generated from this file by ``tools/wire.py``. A field that may be absent is ``T | None`` and
@@ -159,96 +159,6 @@ class Labels(msgspec.Struct, frozen=True):
     tags: list[str] | None
     notes: str | None
     hidden: bool
-
-
-class LabelsChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of ``PATCH …/labels``: absent fields keep their value.
-
-    ``add_tags`` and ``remove_tags`` change the tags as they are stored then. With
-    ``notes_before``, a note that is no longer this one is not replaced (409).
-    """
-
-    name: str | msgspec.UnsetType | None = msgspec.UNSET
-    tags: list[str] | msgspec.UnsetType | None = msgspec.UNSET
-    notes: str | msgspec.UnsetType | None = msgspec.UNSET
-    hidden: bool | msgspec.UnsetType = msgspec.UNSET
-    add_tags: list[str] = []
-    remove_tags: list[str] = []
-    notes_before: str | msgspec.UnsetType | None = msgspec.UNSET
-
-
-class ChosenRuns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of ``POST /api/trash``: runs by id, or all that a query selects."""
-
-    runs: list[str] | None = None
-    query: str | None = None
-
-
-class ManyLabelsChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of ``PATCH /api/labels``: one change for all chosen runs, or ``changes`` by id."""
-
-    runs: list[str] | None = None
-    query: str | None = None
-    change: LabelsChange | None = None
-    changes: dict[str, LabelsChange] | None = None
-
-
-class Refused(msgspec.Struct, frozen=True):
-    """A run that was not changed, and why."""
-
-    id: str
-    name: str
-    reason: str
-
-
-class LabelsBefore(msgspec.Struct, frozen=True):
-    """A run that was changed, and the labels that it had: what an undo needs."""
-
-    id: str
-    labels: Labels
-
-
-class LabelsChanged(msgspec.Struct, frozen=True):
-    """What became of a change of many runs."""
-
-    changed: list[LabelsBefore]
-    refused: list[Refused]
-
-
-class TrashedRun(msgspec.Struct, frozen=True):
-    """A deleted run; ``key`` names it when it is restored, ``deleted`` is a time."""
-
-    key: str
-    id: str
-    name: str
-    project: str
-    deleted: float
-
-
-class TrashList(msgspec.Struct, frozen=True):
-    """The deleted runs, the newest deletion first."""
-
-    runs: list[TrashedRun]
-
-
-class TrashKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of ``POST /api/trash/restore``."""
-
-    keys: list[str]
-
-
-class RunsRemoved(msgspec.Struct, frozen=True):
-    """The runs that were moved to the trash, and those that were not."""
-
-    removed: list[TrashedRun]
-    refused: list[Refused]
-
-
-class RunsRestored(msgspec.Struct, frozen=True):
-    """The recorded ids of runs that were moved back, and what was not."""
-
-    restored: list[str]
-    refused: list[Refused]
 
 
 class RunDetail(msgspec.Struct, frozen=True):
@@ -515,12 +425,8 @@ EVENTS: dict[str, type[msgspec.Struct]] = {
     "heartbeat": HeartbeatEvent,
 }
 
-# Types that are not the response of an endpoint; those are found in the endpoint table.
+# Types that are neither the response of an endpoint nor the body of a request to one.
 OTHER_BODIES: tuple[type[msgspec.Struct], ...] = (
-    LabelsChange,
-    ChosenRuns,
-    ManyLabelsChange,
-    TrashKeys,
     SeriesHeader,
     Problem,
     ArchiveBody,

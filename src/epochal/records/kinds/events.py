@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from epochal.records.kind import Event, Field, counts, texts
 
-_FAULT = (*texts("member", "reason", "traceback"), Field("version", "text", meaning="of Epochal"))
+_FAULT = (
+    *texts("member", "reason", "traceback"),
+    Field("version", "text", meaning="of Epochal"),
+    Field("package", "text", meaning="that the member comes from, if that is another one"),
+)
 _VALUE = (Field("name_of", "text", meaning="name of the value"), *texts("type", "reason"))
 _BYTES = ("asked", "allocated", "peak", "reserved", "unusable", "resident", "free", "total")
 

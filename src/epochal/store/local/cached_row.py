@@ -5,13 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
+
+import msgspec
 
 from epochal.health.rule_settings import RuleSettings, recorded_rules
 from epochal.records import Record
-from epochal.store.answers import Labels, Status
+from epochal.store.answers import Labels, RunInfo, Status
 from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.columns import unix_time
+from epochal.store.local.folder import FolderSource
 from epochal.store.local.row import (
     Names,
     changed_at,
@@ -268,6 +272,39 @@ class CachedRow:
         """The settings of rules that the run recorded, else the reader's."""
         rules = self._source.run_json.get("rules")
         return self._held.rules if rules is None else recorded_rules(rules)
+
+    # -- answers ----------------------------------------------------------------------------------
+
+    def brief(self, run_id: str) -> RunInfo:
+        """Id, names and labels; the journal is read only where run.json is missing."""
+        if self.whole is not None:
+            return self.whole.info(run_id, folder=self.folder, status=UNREADABLE)
+        names = self.names
+        return RunInfo(
+            id=run_id,
+            name=names.name,
+            project=names.project,
+            folder=self.folder,
+            status=UNREADABLE,
+            tags=names.tags,
+            notes=names.notes,
+            hidden=self.labels.hidden,
+            tracker=self._source.tracker,
+            group=names.group,
+            job_type=names.job_type,
+            owner=names.owner,
+        )
+
+    def info(self, row: Row, run_id: str) -> RunInfo:
+        """A row as an answer, with whether the parent of a fork is gone."""
+        source = self._source
+        info = row.info(run_id, folder=self.folder, status=self.status_of(row))
+        fork = info.fork
+        if fork is None or fork.is_kept or not isinstance(source, FolderSource):
+            return info
+        return msgspec.structs.replace(
+            info, fork=replace(fork, is_gone=not source.has_parent(fork))
+        )
 
     # -- status -----------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ from epochal.store.answers import Entry, Status, by_time
 from epochal.store.finding_counts import FindingCounts, count, latest_findings
 from epochal.store.local.columns import SeriesKey
 from epochal.store.local.part import Part
-from epochal.store.local.state import RunState, entries_of
+from epochal.store.local.state import RunState
 
 # About a second's reading: a server answers other questions as well.
 RECORDS_A_LOOK = 50_000
@@ -87,7 +87,7 @@ class Diagnosis:
         if ending is not None:
             position = Position(_WRITER, state.attempts, _ENDING_PART, 0)
             found.append(Entry(position, 0, ending.record()))
-        return by_time([*entries_of(state, ("finding",), name=None, rank=None), *found])
+        return by_time([*state.entries("finding"), *found])
 
     def _read_on(self, attempt: _Attempt, parts: Sequence[Part], most: int | None) -> bool:
         """Let the rules read; whether they read all. Raises only for files that cannot be read."""
@@ -199,7 +199,7 @@ def bad_ending(state: RunState, status: Status, *, now: float) -> Finding | None
         reason=status.reason,
         facts=vanished if how == "crashed" else _event(state, "exception"),
         memory=_event(state, OUT_OF_MEMORY),
-        has_checkpoint=bool(entries_of(state, ("event",), name="checkpoint", rank=None)),
+        has_checkpoint=bool(state.entries("event", name="checkpoint")),
     )
 
 
@@ -209,7 +209,7 @@ def _bad(state: str) -> BadEnding | None:
 
 def _event(state: RunState, name: str) -> Mapping[str, Any]:
     """The newest event of this name in the newest attempt."""
-    events = entries_of(state, ("event",), name=name, rank=None)
+    events = state.entries("event", name=name)
     return next((e.record for e in reversed(events) if e.position.attempt == state.attempts), {})
 
 
@@ -222,7 +222,7 @@ def late_findings(
 ) -> Iterator[tuple[int, Record]]:
     """Findings of failed alerts that are not ``written``, each with its attempt."""
     by_attempt: dict[int, diagnosis.Diagnosis] = {}
-    for entry in entries_of(state, ("event",), name=AlertFailed.name, rank=None):
+    for entry in state.entries("event", name=AlertFailed.name):
         attempt = entry.position.attempt
         feed = by_attempt.setdefault(
             attempt, diagnosis.Diagnosis(rules=[AlertFailed], silenced=rules.silenced, guard=guard)
@@ -237,7 +237,7 @@ def found_in(state: RunState, rules: RuleSettings) -> FindingCounts | None:
     newest = [part for part in state.parts if part.name.attempt == state.attempts]
     if not any(part.name.writer == FINDINGS or any(part.places("finding")) for part in newest):
         return None
-    entries = by_time(entries_of(state, ("finding",), name=None, rank=None))
+    entries = by_time(state.entries("finding"))
     told = [(entry.position.attempt, entry.record) for entry in entries]
     told += late_findings(state, {dedup_key(record) for _, record in told}, rules)
     return count(latest_findings(told, attempts=state.attempts))
@@ -293,8 +293,8 @@ def _last_points(state: RunState, key: SeriesKey, rank: int) -> Iterator[tuple[i
 
 def recorded_errors(state: RunState) -> list[Entry]:
     """The first fault of each member by the process that saw it, with how often it came."""
-    events = by_time(entries_of(state, ("event",), name=_FAULT, rank=None))
-    counts = _counts(entries_of(state, ("event",), name=_FAULT_COUNTS, rank=None))
+    events = by_time(state.entries("event", name=_FAULT))
+    counts = _counts(state.entries("event", name=_FAULT_COUNTS))
     return [Entry(entry.position, entry.rank, _counted(entry, counts)) for entry in events]
 
 

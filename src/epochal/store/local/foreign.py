@@ -14,16 +14,7 @@ import numpy as np
 
 from epochal.errors import FormatError, InternalError, UsageError
 from epochal.guard import Guard
-from epochal.imports.foreign import (
-    Batch,
-    Extent,
-    Foreign,
-    ForeignRun,
-    Identity,
-    file_extent,
-    file_signature,
-    stable_id,
-)
+from epochal.imports.foreign import Foreign, ForeignRun, Identity, UnreadableFile, stable_id
 from epochal.imports.gathered import Gathered, GatheredAttempt
 from epochal.imports.registry import all_importers, open_all_foreign
 from epochal.imports.values import tamed
@@ -461,46 +452,6 @@ def runs_at(path: Path, *, follow_links: bool = False) -> Sequence[tuple[Foreign
     bounds = SearchBounds(path, follow_links=follow_links)
     found = _opened(path, frozenset(), bounds, Guard())
     return [pair for source in found for pair in _runs_of(source)]
-
-
-class UnreadableFile:
-    """A file that is a tracker's and cannot be read: one run that says so, and its source."""
-
-    key = "."
-
-    def __init__(self, path: Path, label: str, problem: str) -> None:
-        self.path = path
-        self.label = label
-        self.problems = [problem]
-
-    def runs(self) -> Sequence[ForeignRun]:
-        """Itself."""
-        return [self]
-
-    @property
-    def identity(self) -> Identity:
-        """Named after the file."""
-        name, project = self.path.name, self.path.parent.name or "unreadable"
-        return Identity(id=stable_id("unreadable", self.path), name=name, project=project)
-
-    def signature(self) -> object:
-        """Size and time of the file, and what is wrong with it."""
-        return file_signature(self.path), self.problems
-
-    def extent(self) -> Extent:
-        """Size and time of the file."""
-        return file_extent(self.path)
-
-    def read_new(self) -> Iterator[Batch]:
-        """Nothing can be read."""
-        return iter(())
-
-    def rewind(self) -> None:
-        """Nothing was read."""
-
-    def blob(self, file: str) -> bytes:
-        """There are none."""
-        raise KeyError(file)
 
 
 def _opened(path: Path, without: Set[str], bounds: SearchBounds, guard: Guard) -> Sequence[Foreign]:

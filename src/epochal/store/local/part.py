@@ -13,7 +13,8 @@ from epochal.journal.line import nests_too_deeply
 from epochal.records import Axis, Position, Record
 from epochal.segments.footer import PartSummary
 from epochal.series.series import Series
-from epochal.store.local.columns import Origin, SeriesKey, SeriesTable, whole_number
+from epochal.store.answers import Entry
+from epochal.store.local.columns import NO_STEP, Origin, SeriesKey, SeriesTable, whole_number
 
 # Kinds that say something about the run as a whole; "epoch" says how many there will be.
 FACT_KINDS = ("run", "finish", "define", "resume", "option", "summary", "epoch")
@@ -102,6 +103,49 @@ class Part(Protocol):
 
     def close(self) -> None:
         """Close its files."""
+
+
+class _Candidate(NamedTuple):
+    """The place of a record, and the part that holds it."""
+
+    place: Place
+    part: Part
+
+
+def entries_in(
+    parts: Iterable[Part], kind: str, *, label: str | None, axis: Axis, cuts: Mapping[int, int]
+) -> Iterator[tuple[Place, Entry]]:
+    """The records of a kind that count, with their places, part by part.
+
+    ``cuts`` are the steps from which on a newer attempt hides each attempt.
+    """
+    candidates = [
+        _Candidate(place, part) for part in parts for place in part.places(kind, label=label)
+    ]
+    by_part: dict[int, tuple[Part, list[Place]]] = {}
+    for place, part in _not_replaced(candidates, axis=axis, cuts=cuts):
+        by_part.setdefault(id(part), (part, []))[1].append(place)
+    for part, places in by_part.values():
+        for place, record in zip(places, part.read(kind, places), strict=True):
+            yield place, Entry(Position(*part.name, place.ordinal), place.origin.rank, record)
+
+
+def _not_replaced(
+    candidates: Iterable[_Candidate], *, axis: Axis, cuts: Mapping[int, int]
+) -> list[_Candidate]:
+    """The records that no newer attempt hides, and that nothing replaced at their step."""
+    chosen = sorted(candidates, key=lambda c: (not c.place.origin.is_child, c.place.origin.attempt))
+    if axis not in ("step", "epoch"):
+        return chosen
+    last: dict[object, _Candidate] = {}
+    for candidate in chosen:
+        place = candidate.place
+        cut = cuts.get(place.origin.attempt)
+        if cut is None or place.at < cut:
+            known = place.at != NO_STEP
+            key = (place.origin.rank, place.label, place.at) if known else id(candidate)
+            last[key] = candidate
+    return list(last.values())
 
 
 def label_of(record: Record) -> str:

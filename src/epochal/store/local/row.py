@@ -27,7 +27,7 @@ from epochal.store.local.fork import PROCESS_FIELDS, fork_of
 from epochal.store.local.listing import Listing
 from epochal.store.local.small import SmallPart
 from epochal.store.local.source import RunSource
-from epochal.store.local.state import RunState, entries_of
+from epochal.store.local.state import RunState
 from epochal.store.metrics import set_number
 from epochal.store.row import Row
 
@@ -264,7 +264,7 @@ def faulty_row(path: Path, problem: str) -> Row:
 
 def _with_losses(state: RunState, problems: Sequence[str]) -> list[str]:
     """The problems, and what a companion saw go from the journal; each file's loss once."""
-    events = entries_of(state, ("event",), name=JOURNAL_SHORTENED, rank=None)
+    events = state.entries("event", name=JOURNAL_SHORTENED)
     seen = {str(event.record.get("sentence")) for event in events}
     files = {sentence.partition(" ")[0] for sentence in seen}
     own = [p for p in problems if "became shorter" not in p or p.partition(" ")[0] not in files]
@@ -273,14 +273,14 @@ def _with_losses(state: RunState, problems: Sequence[str]) -> list[str]:
 
 def _vanished(state: RunState) -> str | None:
     """What the companion of the newest attempt said when its process was gone."""
-    events = entries_of(state, ("event",), name="vanished", rank=None)
+    events = state.entries("event", name="vanished")
     said = [e.record.get("sentence") for e in events if e.position.attempt == state.attempts]
     return said[-1] if said and isinstance(said[-1], str) else None
 
 
 def _has_companion(state: RunState) -> bool:
     """Whether a companion watches the newest attempt, as far as the files say."""
-    lost = entries_of(state, ("event",), name="companion-lost", rank=None)
+    lost = state.entries("event", name="companion-lost")
     if any(event.position.attempt == state.attempts for event in lost):
         return False
     return any(

@@ -7,7 +7,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -39,15 +38,13 @@ from epochal.store.local.findings import (
     met_errors,
     recorded_errors,
 )
-from epochal.store.local.folder import FolderSource
 from epochal.store.local.fork import fork_of, keep_history
 from epochal.store.local.index import IndexEntry, Stamp
 from epochal.store.local.source import RunSource
-from epochal.store.local.state import RunReader, entries_of, locked
+from epochal.store.local.state import RunReader, locked
 from epochal.store.local.summaries import all_series
 from epochal.store.metrics import no_metric, set_number
 from epochal.store.row import Row
-from epochal.store.status import UNREADABLE
 from epochal.store.store import RunView
 
 _SETTLED_S = 60.0
@@ -263,24 +260,7 @@ class LocalRun(RunView):
     @locked
     def brief(self) -> RunInfo:
         """Id, names and labels; the journal is read only where run.json is missing."""
-        cached = self._cached
-        if cached.whole is not None:
-            return cached.whole.info(self.id, folder=cached.folder, status=UNREADABLE)
-        names = cached.names
-        return RunInfo(
-            id=self.id,
-            name=names.name,
-            project=names.project,
-            folder=cached.folder,
-            status=UNREADABLE,
-            tags=names.tags,
-            notes=names.notes,
-            hidden=self.labels.hidden,
-            tracker=self.tracker,
-            group=names.group,
-            job_type=names.job_type,
-            owner=names.owner,
-        )
+        return self._cached.brief(self.id)
 
     @locked
     def outline(self) -> RunInfo:
@@ -288,25 +268,14 @@ class LocalRun(RunView):
         row = self.known_row
         if not row.is_partial:
             self._diagnose_little(row)
-        return self._info(self._cached.whole or row)
+        return self._cached.info(self._cached.whole or row, self.id)
 
     @property
     @locked
     def info(self) -> RunInfo:
         """The run in one row, with its status at this moment."""
         self._diagnose_little(self.row)
-        return self._info(self.row)
-
-    def _info(self, row: Row) -> RunInfo:
-        """A row as an answer, with whether the parent of a fork is gone."""
-        cached, source = self._cached, self.source
-        info = row.info(self.id, folder=cached.folder, status=cached.status_of(row))
-        fork = info.fork
-        if fork is None or fork.is_kept or not isinstance(source, FolderSource):
-            return info
-        return msgspec.structs.replace(
-            info, fork=replace(fork, is_gone=not source.has_parent(fork))
-        )
+        return self._cached.info(self.row, self.id)
 
     @property
     @locked
@@ -463,7 +432,7 @@ class LocalRun(RunView):
     @locked
     def entries(self, *kinds: str, name: str | None = None, rank: int | None = 0) -> list[Entry]:
         """Records of these kinds in the order of steps, then of time."""
-        return self._reader.ask(lambda state: entries_of(state, kinds, name=name, rank=rank))
+        return self._reader.ask(lambda state: state.entries(*kinds, name=name, rank=rank))
 
     @locked
     def blob(self, file: str) -> bytes:

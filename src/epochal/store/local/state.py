@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from weakref import WeakValueDictionary, ref
 
 import numpy as np
@@ -23,9 +23,9 @@ from epochal.journal.layout import LOOP
 from epochal.records import DENSE_KINDS, KINDS, Axis, Position, Record, axis_of, numbers_of
 from epochal.series.series import Series, merge
 from epochal.store.answers import Cursor, Entry, Metric
-from epochal.store.local.columns import NO_STEP, Origin, SeriesKey
+from epochal.store.local.columns import Origin, SeriesKey
 from epochal.store.local.index import Stamp
-from epochal.store.local.part import DELETED, Part, PartFacts, Place, StalePartError
+from epochal.store.local.part import DELETED, Part, PartFacts, Place, StalePartError, entries_in
 from epochal.store.local.source import RunSource
 from epochal.store.metrics import metrics_of
 
@@ -237,6 +237,24 @@ class RunState:
                 yield from part.records(first=0)
             elif part.name[1:] == seen[1:3]:
                 yield from part.records(first=seen.ordinal + 1)
+
+    def entries(self, *kinds: str, name: str | None = None, rank: int | None = None) -> list[Entry]:
+        """Records of these kinds that no later one replaced, by step, then by time.
+
+        ``rank`` is None for the records of all ranks.
+        """
+        dense = DENSE_KINDS.intersection(kinds)
+        if dense:
+            raise UsageError(
+                f"{', '.join(sorted(dense))} records are series: ask series() or records()."
+            )
+        parts = self.parts if rank is None else self.parts_of(rank)
+        found: list[tuple[Place, Entry]] = []
+        for kind in kinds:
+            axis: Axis = KINDS[kind].axis if kind in KINDS else "step"
+            found += entries_in(parts, kind, label=name, axis=axis, cuts=self.cuts(axis))
+        found.sort(key=lambda item: (item[0].at, item[0].t))
+        return [entry for _, entry in found]
 
     def end(self) -> dict[str, Position]:
         """The position of the last record of each writer."""
@@ -464,65 +482,3 @@ def _are_same(numbers: list[Any], values: NDArray[np.float64]) -> bool:
         type(number) is int and float(number) == value
         for number, value in zip(numbers, values.tolist(), strict=True)
     )
-
-
-class _Candidate(NamedTuple):
-    """The place of a record, and the part that holds it."""
-
-    place: Place
-    part: Part
-
-
-def entries_of(
-    state: RunState, kinds: Iterable[str], *, name: str | None, rank: int | None
-) -> list[Entry]:
-    """Records of these kinds that no later one replaced, by step, then by time."""
-    wanted = tuple(kinds)
-    dense = DENSE_KINDS.intersection(wanted)
-    if dense:
-        raise UsageError(
-            f"{', '.join(sorted(dense))} records are series: ask series() or records()."
-        )
-    found = [item for kind in wanted for item in _found(state, kind, name=name, rank=rank)]
-    found.sort(key=lambda item: (item[0].place.at, item[0].place.t))
-    return [entry for _, entry in found]
-
-
-def _found(
-    state: RunState, kind: str, *, name: str | None, rank: int | None
-) -> Iterator[tuple[_Candidate, Entry]]:
-    axis: Axis = KINDS[kind].axis if kind in KINDS else "step"
-    candidates = [
-        _Candidate(place, part)
-        for part in state.parts
-        if rank is None or rank == part.facts.origin.rank
-        for place in part.places(kind, label=name)
-    ]
-    if not candidates:
-        return
-    by_part: dict[int, tuple[Part, list[_Candidate]]] = {}
-    for candidate in _standing(candidates, axis=axis, cuts=state.cuts(axis)):
-        by_part.setdefault(id(candidate.part), (candidate.part, []))[1].append(candidate)
-    for part, chosen in by_part.values():
-        records = part.read(kind, [candidate.place for candidate in chosen])
-        for candidate, record in zip(chosen, records, strict=True):
-            position = Position(*part.name, candidate.place.ordinal)
-            yield candidate, Entry(position, candidate.place.origin.rank, record)
-
-
-def _standing(
-    candidates: Iterable[_Candidate], *, axis: Axis, cuts: Mapping[int, int]
-) -> list[_Candidate]:
-    """The records of one kind that count: not hidden by a newer attempt, nor replaced at a step."""
-    chosen = sorted(candidates, key=lambda c: (not c.place.origin.is_child, c.place.origin.attempt))
-    if axis not in ("step", "epoch"):
-        return chosen
-    last: dict[object, _Candidate] = {}
-    for candidate in chosen:
-        place = candidate.place
-        cut = cuts.get(place.origin.attempt)
-        if cut is None or place.at < cut:
-            known = place.at != NO_STEP
-            key = (place.origin.rank, place.label, place.at) if known else id(candidate)
-            last[key] = candidate
-    return list(last.values())

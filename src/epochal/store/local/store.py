@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
+from operator import attrgetter
 from pathlib import Path
 
 from epochal.errors import RunNotFoundError, UsageError
@@ -29,7 +30,6 @@ from epochal.store.local.indexed import IndexedFolders, IndexWriter
 from epochal.store.local.listing import asides_below, orphans_below, survey
 from epochal.store.local.load import check_place, load_foreign, load_run
 from epochal.store.local.run import LocalRun
-from epochal.store.local.source import RunSource
 from epochal.store.local.trash import FolderTrash, move_to_trash
 from epochal.store.lookup import choose
 from epochal.store.row import Row
@@ -40,6 +40,7 @@ from epochal.store.store import KnownRuns, RunView
 _REWRITE_S = 10.0
 # So few runs have their ids read in a moment.
 _MANY = 100
+_created, _place = attrgetter("created"), attrgetter("place")
 _SMALL_BYTES = 4 * 1024 * 1024
 
 
@@ -360,7 +361,7 @@ class LocalStore:
     ) -> None:
         place = place_of(source, run)
         known = before.get(place)
-        if known is None or not _reads(known.source, run):
+        if known is None or getattr(known.source, "run", None) is not run:
             read_from = ForeignSource(source, run, cache=self._cache)
             known = LocalRun(read_from, held=self._held, lock=lock)
         self._runs[place] = known
@@ -463,14 +464,6 @@ def _without_collections() -> Iterator[None]:
             gc.enable()
 
 
-def _created(run: LocalRun) -> float:
-    return run.created
-
-
-def _place(run: LocalRun) -> str:
-    return run.place
-
-
 def _changed_first(run: LocalRun) -> float:
     try:
         return -os.stat(run.place).st_mtime
@@ -502,7 +495,3 @@ def open_store(
     return LocalStore(
         *paths, cache=cache_folder(), build=build, follow_links=follow_links, rules=rules
     )
-
-
-def _reads(source: RunSource, run: ForeignRun) -> bool:
-    return isinstance(source, ForeignSource) and source.run is run

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from epochal.errors import MissingPackageError
 from epochal.imports.media import UNKNOWN, media_type_of_name
 from epochal.journal.line import encode_json
 from epochal.wandb.data_types.media import Media, MediaFile, path_or_data
@@ -93,7 +94,7 @@ class Video(_File):
             )
         try:
             super().__init__(values.gif(batch, fps or 4), "image/gif", caption)
-        except values.PillowMissingError:
+        except MissingPackageError:
             say_once(
                 "frames given to wandb.Video are kept as a NumPy file: Pillow is not installed."
             )

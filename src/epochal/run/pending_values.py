@@ -1,0 +1,103 @@
+"""Keeps records whose values are not there yet, while the program goes on.
+
+A tensor of torch on a GPU is copied beside the training (``values.open_device_reader``). JAX
+computes asynchronously on every device, and asking for a value waits for it: its arrays are read in
+a thread. Arrays never change, so the value is the one that was logged; one that was donated to a
+later computation is lost, and the run says so.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+
+from epochal.guard import attempt, describe
+from epochal.records import Record
+from epochal.values import (
+    DeviceReader,
+    device_values,
+    open_device_reader,
+    pending_arrays,
+    plain_number,
+)
+
+MAX_PENDING = 4096  # one more waits until the oldest is read
+
+
+class PendingValues:
+    """The records of a run that wait for values; a reader is made when the first one comes.
+
+    ``then`` takes a record whose values have come, ``lost`` how many never will, and why.
+    """
+
+    def __init__(self, then: Callable[[Record], None], lost: Callable[[int, str], None]) -> None:
+        self._then = then
+        self._lost = lost
+        self._lock = threading.Lock()
+        self._arrays: ArrayReader | None = None
+        self._device: DeviceReader | None = None
+
+    def defer(self, record: Record) -> bool:
+        """Keep a record until its values have come; False for one that has them all."""
+        if pending_arrays(record):
+            with self._lock:
+                self._arrays = self._arrays or ArrayReader(self._then, self._lost)
+            self._arrays.defer(record)
+            return True
+        if device_values(record):
+            with self._lock:
+                self._device = self._device or open_device_reader(self._then, self._lost)
+            self._device.defer(record)
+            return True
+        return False
+
+    def flush(self) -> None:
+        """Wait until every record has been handed on."""
+        for reader in (self._arrays, self._device):
+            if reader is not None:
+                reader.flush()
+
+
+class ArrayReader:
+    """Hands records on when their arrays are computed; safe to use from several threads."""
+
+    def __init__(self, then: Callable[[Record], None], lost: Callable[[int, str], None]) -> None:
+        self._then = then
+        self._lost = lost
+        self._records: queue.Queue[Record] = queue.Queue(MAX_PENDING)
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def defer(self, record: Record) -> None:
+        """Hand the record on when the arrays it holds are computed."""
+        for _, _, value in pending_arrays(record):
+            attempt(value.copy_to_host_async)
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._read, name="epochal-array-values", daemon=True
+                )
+                self._thread.start()
+        self._records.put(record)
+
+    def flush(self) -> None:
+        """Wait until every record has been handed on."""
+        self._records.join()
+
+    def _read(self) -> None:
+        while True:
+            record = self._records.get()
+            _, error = attempt(self._hand_on, record)
+            if error is not None:
+                attempt(self._lost, 1, describe(error).partition("\n")[0])
+            self._records.task_done()
+
+    def _hand_on(self, record: Record) -> None:
+        filled = dict(record)
+        for inner, name, value in pending_arrays(record):
+            if inner is not None and filled[inner] is record[inner]:
+                filled[inner] = dict(record[inner])
+            target = filled if inner is None else filled[inner]
+            target[name] = plain_number(value, name=name)
+        self._then(filled)

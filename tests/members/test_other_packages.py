@@ -1,0 +1,162 @@
+"""One package adds a rule, a sink and an importer that work, and one of each that fails."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.imports.test_registry import IMPORTER
+
+pytestmark = pytest.mark.slow
+
+ENTRY_POINTS = """
+[epochal.rules]
+too-warm = more_members.rules:TooWarm
+raising = more_members.rules:Raising
+absent = more_members.absent:Nothing
+[epochal.sinks]
+steps = more_members.sinks:Steps
+failing = more_members.sinks:Failing
+[epochal.importers]
+diary = more_members.diary
+broken = more_members.broken
+"""
+RULES = """
+from epochal.health.rule import Rule, Verdict
+
+
+class TooWarm(Rule):
+    name = "too-warm"
+    group = "operation"
+    meaning = "The room is too warm."
+    healthy = "Below 30 degrees."
+    reports = {"warning": "Above 30 degrees."}
+    what_to_try = "Open a window."
+    kinds = frozenset({"metrics"})
+
+    def observe(self, observation, context):
+        room = observation.values.get("room")
+        if room is not None:
+            yield Verdict("room", room > 30, sentence=f"The room has {room} degrees.")
+
+
+class Raising(TooWarm):
+    name = "raising"
+
+    def observe(self, observation, context):
+        raise RuntimeError("not written yet")
+"""
+SINKS = """
+from epochal.sinks.sink import Sink
+
+
+class Steps(Sink):
+    name = "steps"
+
+    def open(self, context):
+        self.path = context.folder.path / "steps.txt"
+        return True
+
+    def write(self, batch):
+        with self.path.open("a") as file:
+            file.writelines(f"{entry.step}\\n" for entry in batch if entry.kind == "metrics")
+
+    def flush(self):
+        return {}
+
+    def close(self, status):
+        return {}
+
+
+class Failing(Steps):
+    name = "failing"
+
+    def write(self, batch):
+        raise RuntimeError("nobody is there")
+"""
+BROKEN = """
+def find(path, bounds=None):
+    raise RuntimeError("no idea")
+"""
+TRAINING = """
+import sys, epochal
+with epochal.init("p", "x", dir=sys.argv[1], report_to=["steps", "failing"]) as run:
+    for step in range(20):
+        run.log({"loss": 1.0 / (step + 1), "room": 35.0}, step=step)
+"""
+COMMAND = "import sys; from epochal.cli.main import main; sys.exit(main(sys.argv[1:]))"
+
+
+class Installed:
+    """Programs that run where the package is installed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        about = folder / "more_members-1.0.dist-info"
+        about.mkdir(parents=True)
+        (about / "METADATA").write_text("Metadata-Version: 2.1\nName: more-members\nVersion: 1.0\n")
+        (about / "entry_points.txt").write_text(ENTRY_POINTS)
+        package = folder / "more_members"
+        package.mkdir()
+        files = {"__init__": "", "rules": RULES, "sinks": SINKS, "diary": IMPORTER}
+        for name, text in {**files, "broken": BROKEN}.items():
+            (package / f"{name}.py").write_text(text)
+
+    def run(self, script: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        environment = {k: v for k, v in os.environ.items() if k != "EPOCHAL_COMPANION"}
+        return subprocess.run(
+            [sys.executable, "-c", script, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**environment, "PYTHONPATH": str(self._folder), "EPOCHAL_GRACE_S": "1"},
+        )
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return Installed(tmp_path_factory.mktemp("other") / "installed")
+
+
+@pytest.fixture(scope="module")
+def runs(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    done = installed.run(TRAINING, folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_the_training_ends_and_its_sink_and_rule_have_worked(
+    installed: Installed, runs: Path
+) -> None:
+    assert (runs / "p" / "x" / "steps.txt").read_text().split() == [str(n) for n in range(20)]
+    done = installed.run(COMMAND, "ls", "--dir", runs)
+    assert "finished" in done.stdout
+    assert "1 warning" in done.stdout
+
+
+def test_doctor_names_the_package_of_each_fault_once(installed: Installed, runs: Path) -> None:
+    done = installed.run(COMMAND, "doctor", "x", "--dir", runs)
+    assert "The room has 35.0 degrees." in done.stdout
+    text = " ".join(done.stdout.split())
+    for member in ("rule absent", "rule raising", "sink failing"):
+        assert text.count(f"{member}: ") == 1, done.stdout
+    assert text.count("(package more-members)") == 3
+    assert "to the authors of more-members with the tracebacks" in text
+
+
+def test_an_importer_reads_its_files_beside_one_that_fails(
+    installed: Installed, tmp_path: Path
+) -> None:
+    (tmp_path / "monday.diary").write_text("3.0\n2.0\n")
+    done = installed.run(COMMAND, "ls", tmp_path)
+    assert "monday" in done.stdout
+    (tmp_path / "unknown.bin").write_text("?")
+    done = installed.run(COMMAND, "import", tmp_path / "unknown.bin", "--dir", tmp_path / "runs")
+    assert done.returncode == 1
+    assert "importer broken failed: RuntimeError: no idea." in done.stderr
+    assert "a defect of the package 'more-members': please report it" in done.stderr
