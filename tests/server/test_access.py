@@ -14,6 +14,7 @@ from starlette.datastructures import Headers
 from epochal.page.loader import Page
 from epochal.server import responses, series, stream
 from epochal.server.access import content_security_policy, host_name, is_same_origin
+from epochal.server.address import listen
 from epochal.server.changes import MAX_BODY_BYTES
 from tests.server.live import Server, serving, until
 from tests.store.journals import Journal
@@ -328,3 +329,10 @@ def test_what_no_pattern_can_be_is_a_sentence(server: Server) -> None:
     answer = server.ask("/api/runs", query='name ~ "a(?!b)"')
     assert answer.status == 400
     assert "!~" in answer.json["error"]
+
+
+def test_an_answer_does_not_wait_for_its_head_to_be_acknowledged() -> None:
+    with listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
+        connection, _ = listening.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

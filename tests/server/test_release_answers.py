@@ -30,6 +30,8 @@ ADDED = {
     "host": "the machine of a live run",
     "phase": "what the training of a live run is doing",
     "num_metrics": "how many metrics a run has; of a wide run not all are listed",
+    "stored": "how many runs there are whatever the query, null unless requested",
+    "projects": "the names of all projects, null unless requested",
     "sections": "the sections of its metrics, with how many each has",
 }
 # Values that 0.1.0 had wrong, by the end of their path: what it answered, what is right.

@@ -92,13 +92,15 @@ export interface Spread {
   max: number;
 }
 
-/** One window of the list of runs; `total` counts all runs that match the query. `pending` counts the runs that have not been read whole: rows of some are `partial`, others are not listed yet. `groups` is null unless they were requested. */
+/** One window of the list of runs; `total` counts all runs that match the query. `pending` counts the runs that have not been read whole: rows of some are `partial`, others are not listed yet. `groups` is null unless they were requested. So are `stored`, which counts all runs whatever the query, and `projects`, the names of their projects. */
 export interface RunList {
   rows: RunRow[];
   total: number;
   offset: number;
   pending?: number;
   groups?: RunGroup[] | null;
+  stored?: number | null;
+  projects?: string[] | null;
 }
 
 /** A series that exists; `summary` is of its lowest rank, null unless requested. */

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import resources
 
 _SCRIPT = re.compile(rb"<script\b[^>]*>(.*?)</script\s*>", re.DOTALL | re.IGNORECASE)
 _STYLE = re.compile(rb"<style\b[^>]*>(.*?)</style\s*>", re.DOTALL | re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Page:
     """One self-contained HTML file; ``is_built`` is False for the fallback."""
 
     html: bytes
     is_built: bool
+
+    @cached_property
+    def tag(self) -> str:
+        """The entity tag of the file."""
+        return f'W/"{hashlib.blake2b(self.html, digest_size=12).hexdigest()}"'
+
+    @cached_property
+    def compressed(self) -> bytes:
+        """The file for browsers that read gzip."""
+        return gzip.compress(self.html, mtime=0)
 
     @property
     def script_hashes(self) -> tuple[str, ...]:

@@ -45,11 +45,15 @@ def listen(host: str, port: int) -> socket.socket:
     except (socket.gaierror, UnicodeError) as error:
         raise UsageError(f"host={host!r} is not an address of this machine: {error}.") from error
     try:
-        return socket.create_server(address[:2], family=family, backlog=1024)
+        found = socket.create_server(address[:2], family=family, backlog=1024)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise PortTakenError(f"port {port} is in use.") from error
         raise UsageError(f"host={host!r} port={port} cannot be used: {error.strerror}.") from error
+    # Connections inherit it; asyncio does not set it on those of a socket that names no protocol.
+    # Without it the body of an answer waits 40 ms for the browser to acknowledge the head.
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return found
 
 
 def listen_near(host: str, port: int) -> socket.socket:

@@ -10,6 +10,7 @@ threads. A run that another thread is reading gets its updates at a later poll.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -57,6 +58,7 @@ _READ_TIMEOUT_S = 0.1
 _LOCK_TIMEOUT_S = 0.02
 _RETRY_S = 0.05
 _STOP_TIMEOUT_S = 0.5
+_LIVE_QUERY = f"status in {json.dumps(LIVE_STATES)}"
 
 Reason = Literal["behind", "unknown", "resumed", "gone"]
 
@@ -91,8 +93,10 @@ class Broadcaster:
         self._listing: asyncio.Task[None] | None = None
         self._ranks = WriterRanks()
         self._channels: dict[Subscription, _Channel] = {}
-        # The rows as last sent, and the runs whose state may change without a record.
-        self._rows: dict[str, RunRow] | None = None
+        # The runs that streams know of, None before there is a stream; rows as last sent, of runs
+        # that have changed; the runs whose state may change without a record.
+        self._listed: set[str] | None = None
+        self._rows: dict[str, RunRow] = {}
         self._live: set[str] = set()
         # Changed runs that another thread was reading at the last poll.
         self._busy_runs: set[str] = set()
@@ -112,7 +116,7 @@ class Broadcaster:
         """Open a stream that starts after ``since``, or now where that is None."""
         self._loop = asyncio.get_running_loop()
         listener = Listener()
-        if self._rows is None:  # later changes are relative to this list
+        if self._listed is None:  # later changes are relative to this list
             await asyncio.wait({self._refresh_list()}, timeout=LIST_TIMEOUT_S)
         positions = since or {}
         await asyncio.gather(
@@ -369,10 +373,9 @@ class Broadcaster:
         """Changes of the list; builds only the rows that may have changed."""
         catalog = self._reader.catalog
         refreshed = catalog.refresh()
-        if self._rows is None:
-            known = catalog.known_runs().runs
-            self._rows = {row.id: row for row in (run_row(run, whole=False) for run in known)}
-            self._live = {row.id for row in self._rows.values() if row.status.state in LIVE_STATES}
+        if self._listed is None:
+            self._listed = {run.id for run in catalog.known_runs().runs}
+            self._live = {run.id for run in catalog.known_runs(_LIVE_QUERY).runs}
             catalog.changed()
             # Streams that did not wait for this have an older list.
             return [_list_event(is_all=True)] if self._channels else []
@@ -386,7 +389,9 @@ class Broadcaster:
             before, run = self._rows.get(run_id), catalog.find(run_id)
             if run is None:
                 self._live.discard(run_id)
-                if self._rows.pop(run_id, None) is not None:
+                self._rows.pop(run_id, None)
+                if run_id in self._listed:
+                    self._listed.discard(run_id)
                     removed.append(run_id)
                 continue
             if not run.lock.acquire(blocking=False):
@@ -397,7 +402,8 @@ class Broadcaster:
             finally:
                 run.lock.release()
             (self._live.add if row.status.state in LIVE_STATES else self._live.discard)(run_id)
-            if before is None:
+            if run_id not in self._listed:
+                self._listed.add(run_id)
                 added.append(row)
             elif before != row:
                 changed.append(row)

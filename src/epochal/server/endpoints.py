@@ -40,6 +40,7 @@ from epochal.server.entries import EntrySource, entries_handler
 from epochal.server.params import Param
 from epochal.server.responses import run_response
 from epochal.server.rows import run_detail
+from epochal.store.projects import ProjectList
 from epochal.store.store import RunView
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -133,13 +134,13 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "a window of the list of runs",
         (
             *(handlers.QUERY, handlers.ORDER, handlers.GROUP, handlers.OFFSET, handlers.LIMIT),
-            *(handlers.WITH_CONFIG, handlers.SUMMARIES, handlers.TAIL),
+            *(handlers.WITH_CONFIG, handlers.SUMMARIES, handlers.TAIL, handlers.WITH_PROJECTS),
         ),
     ),
     Endpoint(
         "projects",
         "/api/projects",
-        projects.ProjectList,
+        ProjectList,
         projects.projects,
         "every project: counts, live and failed runs, best value, last activity",
     ),

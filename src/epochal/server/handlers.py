@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -28,13 +29,20 @@ LIMIT = int_param("limit", default=100, most=10_000, note="100, at most 10,000")
 WITH_CONFIG = bool_param("config", note="1: with the config of each run")
 SUMMARIES = str_params("summary", most=64, note="a name, or `role:loss`")
 TAIL = int_param("tail", default=0, most=10**9, note="summaries of so many last points; 0: of all")
+WITH_PROJECTS = bool_param("projects", note="1: with the number of all runs and their projects")
 WITH_SUMMARIES = bool_param("summary", default=True, note="0: without summaries of metrics")
 
 
 async def page(request: Request) -> Response:
     """``/``: the page."""
-    html = server_state(request).page.html
-    return await body_response(request, html, media_type="text/html; charset=utf-8")
+    built = server_state(request).page
+    return await body_response(
+        request,
+        built.html,
+        media_type="text/html; charset=utf-8",
+        tag=built.tag,
+        compress=lambda: built.compressed,
+    )
 
 
 async def health(request: Request) -> Response:
@@ -57,7 +65,7 @@ async def runs(request: Request) -> Response:
     """``/api/runs``: a window of the list of runs, filtered, ordered and grouped here."""
     text, order, offset, limit = QUERY(request), ORDER(request), OFFSET(request), LIMIT(request)
     with_config, summaries, group = WITH_CONFIG(request), SUMMARIES(request), GROUP(request)
-    tail = TAIL(request)
+    tail, with_projects = TAIL(request), WITH_PROJECTS(request)
     state = server_state(request)
     reader = state.reader
 
@@ -70,7 +78,11 @@ async def runs(request: Request) -> Response:
             for run in found[offset : offset + limit]
         ]
         groups = [group_row(*one, summaries=summaries) for one in known.groups] if group else None
-        return wire.RunList(rows, len(found), offset, known.pending, groups)
+        answer = wire.RunList(rows, len(found), offset, known.pending, groups)
+        if with_projects:
+            projects = list(known.projects)
+            return msgspec.structs.replace(answer, stored=known.stored, projects=projects)
+        return answer
 
     return await json_response(request, await reader.query(query))
 

@@ -24,6 +24,7 @@ from epochal.errors import EpochalError, RunNotFoundError, UsageError
 from epochal.journal.layout import parse_part_name
 from epochal.server.pool import ThreadPool
 from epochal.store.answers import TrashedRun
+from epochal.store.projects import ProjectList
 from epochal.store.store import KnownRuns, RunView, Store, Trash
 
 T = TypeVar("T")
@@ -253,6 +254,10 @@ class Catalog:
     ) -> KnownRuns:
         """The runs as far as they are known; the others are read in the background."""
         return self._store.known_runs(query, order=order, group=group, budget_s=LIST_BUDGET_S)
+
+    def projects(self) -> ProjectList:
+        """The projects of the runs, as far as they are known."""
+        return self._store.projects(budget_s=LIST_BUDGET_S)
 
     def read_small(self) -> None:
         """Read small runs that are not known yet, as far as that takes no time to speak of."""

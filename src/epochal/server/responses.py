@@ -13,6 +13,7 @@ import asyncio
 import gzip
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -57,18 +58,20 @@ async def body_response(
     media_type: str,
     tag: str | None = None,
     headers: dict[str, str] | None = None,
+    compress: Callable[[], bytes] | None = None,
 ) -> Response:
-    """A body with an entity tag, by default its hash; 304 where the client has this version."""
+    """A body with an entity tag, by default its hash; 304 where the client has this version.
+
+    ``compress`` has the body as gzip already.
+    """
     tag = etag_of(body) if tag is None else tag
     sent_headers = {"etag": tag, "cache-control": "private, no-cache", "vary": "accept-encoding"}
     sent_headers.update(headers or {})
     if matches_etag(request, tag):
         return Response(status_code=304, headers=sent_headers)
     if len(body) >= _MIN_GZIP_BYTES and _accepts_gzip(request):
-        if len(body) < _LARGE:
-            compressed = _compress(body)
-        else:
-            compressed = await asyncio.to_thread(_compress, body)
+        compress = partial(_compress, body) if compress is None else compress
+        compressed = compress() if len(body) < _LARGE else await asyncio.to_thread(compress)
         if len(compressed) < 0.9 * len(body):
             body = compressed
             sent_headers["content-encoding"] = "gzip"

@@ -129,7 +129,8 @@ class RunList(msgspec.Struct, frozen=True):
     """One window of the list of runs; ``total`` counts all runs that match the query.
 
     ``pending`` counts the runs that have not been read whole: rows of some are ``partial``, others
-    are not listed yet. ``groups`` is null unless they were requested.
+    are not listed yet. ``groups`` is null unless they were requested. So are ``stored``, which
+    counts all runs whatever the query, and ``projects``, the names of their projects.
     """
 
     rows: list[RunRow]
@@ -137,6 +138,8 @@ class RunList(msgspec.Struct, frozen=True):
     offset: int
     pending: int = 0
     groups: list[RunGroup] | None = None
+    stored: int | None = None
+    projects: list[str] | None = None
 
 
 class MetricRow(msgspec.Struct, frozen=True):

@@ -41,14 +41,18 @@ class PatternError(ValueError):
 class Pattern:
     """A pattern that was checked; ``literal`` is the word it looks for, where it is one."""
 
-    def __init__(self, expression: Any, literal: str | None = None) -> None:
-        self._expression = expression
+    def __init__(self, text: str, literal: str | None = None) -> None:
+        self._text = text
         self.literal = literal
+        # Of a word only where a text is not ASCII: RE2 takes a tenth of a second to load.
+        self._expression = _compiled(text) if literal is None else None
 
     def is_in(self, text: str) -> bool:
         """Whether it matches anywhere in a text."""
         if self.literal is not None and text.isascii():
             return self.literal in (text if len(text) <= MAX_TEXT else text[:MAX_TEXT]).lower()
+        if self._expression is None:
+            self._expression = _compiled(self._text)
         encoded = text[:MAX_TEXT].encode("utf-8", "replace")
         return self._expression.search(encoded) is not None
 
@@ -58,6 +62,10 @@ def compile_pattern(text: str) -> Pattern:
     if len(text) > MAX_PATTERN:
         raise PatternError(f"a pattern has at most {MAX_PATTERN} characters")
     _Check(text).whole()
+    return Pattern(text, _literal(text))
+
+
+def _compiled(text: str) -> Any:
     try:
         import re2  # a tenth of a second, and only needed where there is a pattern
     except ImportError as error:
@@ -65,7 +73,7 @@ def compile_pattern(text: str) -> Pattern:
     options = re2.Options()
     options.log_errors = False
     try:
-        return Pattern(re2.compile(text.encode("utf-8", "replace"), options), _literal(text))
+        return re2.compile(text.encode("utf-8", "replace"), options)
     except re2.error as error:
         raise PatternError(f"this is not a regular expression ({error})") from error
 

@@ -92,6 +92,12 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, gc=False):
         assert type(details) is RowDetails
         return details
 
+    def read_details(self) -> RowDetails:
+        """The details for one use: what thousands of rows have unpacked takes much memory."""
+        if self.unpacked is not None:
+            return self.details
+        return _DETAILS.decode(self.packed)
+
     @property
     def metrics(self) -> list[Metric]:
         """Every series there is, in order of first appearance."""

@@ -43,6 +43,10 @@ class Subject(Protocol):
     def found(self) -> FindingCounts | None:
         """The counts of its findings; None where no rule has run."""
 
+    @property
+    def search_text(self) -> str:
+        """Name, id and tags in lower case, a line each."""
+
     def metric(self, name: str) -> Metric | None:
         """The metric of a name, a role or the end of a name."""
 
@@ -311,18 +315,16 @@ class _Compiler:
 def _contains(word: str, wanted: bool) -> Callable[[Subject], bool]:
     """Whether the texts that a search box looks through contain a word in lower case."""
     may_be_state = any(word in state for state in get_args(State))
+    if may_be_state:
+        return lambda run: (word in run.search_text or word in run.status.state) is wanted
+    if wanted:
+        return lambda run: word in run.search_text
+    return lambda run: word not in run.search_text
 
-    def selects(run: Subject) -> bool:
-        row = run.row
-        found = (
-            word in row.name.lower()
-            or word in run.id.lower()
-            or (bool(row.tags) and any(word in tag.lower() for tag in row.tags))
-            or (may_be_state and word in run.status.state)
-        )
-        return found is wanted
 
-    return selects
+def search_text_of(row: Row, run_id: str) -> str:
+    """What a search box looks through, but for the status: a line each, in lower case."""
+    return "\n".join((row.name, run_id, *row.tags)).lower()
 
 
 def _equal(left: Any, right: Any) -> bool:

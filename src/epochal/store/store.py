@@ -70,6 +70,7 @@ from epochal.store.answers import (
     TrashedRun,
     by_time,
 )
+from epochal.store.projects import ProjectList
 
 
 class RunView(Protocol):
@@ -210,12 +211,17 @@ class RunView(Protocol):
 
 
 class KnownRuns(NamedTuple):
-    """Runs as far as they are known; ``pending`` counts all that were not read whole yet."""
+    """Runs as far as they are known; ``pending`` counts all that were not read whole yet.
+
+    ``stored`` counts all runs, whatever the query; ``projects`` names their projects, in order.
+    """
 
     runs: Sequence[RunView]
     pending: int
     # By the values of the fields that were grouped by, in the order of the runs.
     groups: Sequence[tuple[tuple[Any, ...], Sequence[RunView]]] = ()
+    stored: int = 0
+    projects: Sequence[str] = ()
 
 
 class Trash(Protocol):
@@ -272,6 +278,9 @@ class Store(Protocol):
         missing. Runs that have no outline yet are not among the results. ``group`` names fields,
         with commas between.
         """
+
+    def projects(self, *, budget_s: float = 0.5) -> ProjectList:
+        """Every project in one row, from what is known after about so many seconds."""
 
     def read_on(self, budget_s: float, *, only_small: bool = False) -> tuple[Set[str], int]:
         """Read whole runs for so many seconds; the ids that were read, and how many are left.

@@ -49,8 +49,8 @@ function pathOf(endpoint: RunEndpoint | "blob" | "export" | "labels" | "request_
   return path.replace("{run}", encodeURIComponent(run));
 }
 
-function runsQuery({ query, order, offset, limit, withConfig, summaries, tail, group }: RunsRequest): URLSearchParams {
-  return queryOf({ query, order, group, offset, limit, tail, config: withConfig, summary: summaries });
+function runsQuery({ query, order, offset, limit, withConfig, summaries, tail, group, withProjects }: RunsRequest): URLSearchParams {
+  return queryOf({ query, order, group, offset, limit, tail, config: withConfig, summary: summaries, projects: withProjects });
 }
 
 /** The server puts the smoothed column first. */

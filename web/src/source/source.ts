@@ -26,6 +26,8 @@ export interface RunsRequest {
   readonly tail?: number;
   /** Fields to group by, with commas between. */
   readonly group?: string;
+  /** With the number of all runs and the names of their projects. */
+  readonly withProjects?: boolean;
 }
 
 /** Changes of many runs at once. */

@@ -90,7 +90,7 @@ export function createPage(source: Source, view: View = createView()): Page {
   const feed = source.follow((update) => {
     notifier.apply(update, runs.row);
     runs.apply(update);
-    if (update.type === "joined") runs.reload();
+    if (update.type === "joined") runs.joined();
     if (update.type === "records") recorded(update);
     if (update.type === "reset") {
       seriesCache.refetch(update.run);

@@ -4,7 +4,7 @@ import { computed, effect, signal } from "@preact/signals";
 import type { ReadonlySignal } from "@preact/signals";
 
 import type { Source } from "../source/source.ts";
-import type { RunGroup, RunRow } from "../wire.ts";
+import type { RunGroup, RunList } from "../wire.ts";
 
 export interface ListRequest {
   /** False while this page holds every run itself. */
@@ -24,8 +24,8 @@ export interface RunPages {
   readonly problem: ReadonlySignal<string | null>;
   /** Ask for the rows from an index up to another, unless they are there or on their way. */
   want(start: number, stop: number): void;
-  /** Show the first rows of the whole list until the server has answered for this one. */
-  seed(rows: readonly RunRow[], total: number): void;
+  /** Take an answer that came before the list was on: it is the beginning of this list. */
+  seed(list: RunList, request: ListRequest): void;
   reload(): void;
 }
 
@@ -34,7 +34,7 @@ const PAGE_ROWS = 100;
 const TYPING_MS = 60;
 const AGAIN_MS = 1000;
 
-export function createRunPages(source: Source, request: ReadonlySignal<ListRequest>, summaries: readonly string[], onRows: (rows: readonly RunRow[]) => void): RunPages {
+export function createRunPages(source: Source, request: ReadonlySignal<ListRequest>, summaries: readonly string[], onList: (list: RunList) => void): RunPages {
   const total = signal<number | null>(null);
   const ids = signal<readonly (string | undefined)[]>([]);
   const groups = signal<readonly RunGroup[] | null>(null);
@@ -53,9 +53,9 @@ export function createRunPages(source: Source, request: ReadonlySignal<ListReque
     const { query, order, group } = request.peek();
     asked.add(page);
     try {
-      const list = await source.runs({ query, ...(order === "" ? {} : { order }), offset: page * PAGE_ROWS, limit: PAGE_ROWS, withConfig: true, summaries, ...(isFirst && group !== "" ? { group } : {}) });
+      const list = await source.runs({ query, ...(order === "" ? {} : { order }), offset: page * PAGE_ROWS, limit: PAGE_ROWS, withConfig: true, summaries, ...(isFirst ? { withProjects: true } : {}), ...(isFirst && group !== "" ? { group } : {}) });
       if (mine !== version) return;
-      onRows(list.rows);
+      onList(list);
       // A list that was asked for again keeps the rows that are there until newer ones come.
       const isSame = ids.peek().length === list.total && shownFor === mine;
       const next = isSame ? [...ids.peek()] : new Array<string | undefined>(list.total);
@@ -102,19 +102,24 @@ export function createRunPages(source: Source, request: ReadonlySignal<ListReque
   effect(() => {
     const { isOn, query } = JSON.parse(requested.value) as ListRequest;
     if (!isOn) return undefined;
-    // What is typed is asked when typing rests; anything else at once.
+    if (requested.value === key && shownFor === version) return undefined;
+    // While an answer is on its way, what is typed is asked when typing rests; anything else at once.
     const isTyped = before !== "" && before !== query;
     before = query;
     lastWanted = [0, PAGE_ROWS];
-    const timer = setTimeout(() => void reload(), isTyped ? TYPING_MS : 0);
+    const timer = setTimeout(() => void reload(), isTyped && isBusy ? TYPING_MS : 0);
     return () => clearTimeout(timer);
   });
-  const seed = (rows: readonly RunRow[], numAll: number): void => {
+  const seed = (list: RunList, answered: ListRequest): void => {
     if (total.peek() !== null) return;
-    const next = new Array<string | undefined>(numAll);
-    rows.forEach(({ id }, index) => (next[index] = id));
+    const next = new Array<string | undefined>(list.total);
+    list.rows.forEach(({ id }, index) => (next[index] = id));
+    key = JSON.stringify(answered);
+    before = answered.query;
+    shownFor = version;
+    asked.add(0);
     ids.value = next;
-    total.value = numAll;
+    total.value = list.total;
   };
   return { total, ids, groups, problem, want, seed, reload: () => void reload() };
 }

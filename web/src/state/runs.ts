@@ -1,13 +1,13 @@
 /** The list of runs: what there is, what fits the filter, what is in the charts, and in which colour. */
 
-import { computed, effect, signal } from "@preact/signals";
+import { batch, computed, effect, signal } from "@preact/signals";
 import type { ReadonlySignal, Signal } from "@preact/signals";
 
 import { assignSlots } from "../chart/index.ts";
 import type { Update, Source } from "../source/source.ts";
 import { compileFilter, patternQuery, wordsQuery } from "../ui/filter.ts";
 import { sharedStart } from "../ui/middle-text.tsx";
-import type { RunRow, Summary } from "../wire.ts";
+import type { RunList, RunRow, Summary } from "../wire.ts";
 import { chosenSlots, coloringBy } from "./colors.ts";
 import type { Coloring } from "./colors.ts";
 import { flatConfig } from "./config.ts";
@@ -96,6 +96,8 @@ export interface Runs {
   /** What selects and orders the runs of which there are too many for this page; null where it has all. */
   readonly bigList: ReadonlySignal<{ readonly query: string; readonly order: string } | null>;
   reload(): void;
+  /** The stream of updates has begun: what came after the list is asked for. */
+  joined(): void;
   /** Take runs out of the list that were deleted. */
   forget(ids: ReadonlySet<string>): void;
   apply(update: Update): void;
@@ -110,6 +112,7 @@ export const MOST_SHOWN = 100;
 /** Of more runs than this the page has only the rows in view, and the server filters. */
 export const MOST_ROWS = 2000;
 const FIRST_ROWS = 100;
+const NEWEST_FIRST = "-created";
 const PAGE_ROWS = 500;
 const QUERY_ROWS = 5000;
 const IDS_AT_ONCE = 25;
@@ -143,32 +146,39 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
   let reloading: ReturnType<typeof setTimeout> | undefined;
 
   const load = async (): Promise<void> => {
+    if (!isWhole.peek()) {
+      pages.reload();
+      return;
+    }
     const mine = ++numLoads;
     const found = new Map<string, RunRow>();
     let isPending = false;
     try {
-      for (let total = 1; found.size < total; ) {
-        const isFirst = found.size === 0;
-        const list = await source.runs({ offset: found.size, limit: isFirst ? FIRST_ROWS : PAGE_ROWS, withConfig: true, summaries: HEADLINES, order: "-created" });
+      // Asked for as it is shown: where there are thousands of runs, the first answer is the beginning of the list.
+      const start = source.supportsQueries && view.groupBy.peek() === null ? request.peek() : null;
+      for (let offset = 0, total = 1, isFirst = true; offset < total; isFirst = false) {
+        const chosen = isFirst && start !== null ? { query: start.query, order: start.order === "" ? NEWEST_FIRST : start.order, withProjects: true } : { order: NEWEST_FIRST };
+        const list = await source.runs({ ...chosen, offset, limit: isFirst ? FIRST_ROWS : PAGE_ROWS, withConfig: true, summaries: HEADLINES });
         if (mine !== numLoads) return;
         for (const row of list.rows) found.set(row.id, row);
-        onList(list.rows, (id) => rows.peek().get(id));
-        total = list.rows.length === 0 ? 0 : list.total;
+        const stored = list.stored ?? list.total;
         isPending = (list.pending ?? 0) > 0;
-        numStored.value = list.total;
-        if (isFirst && source.supportsQueries && total > MOST_ROWS) {
-          merge(list.rows);
-          if (view.filter.peek() === "" && view.project.peek() === null && view.order.peek() === "-created" && view.groupBy.peek() === null) {
-            pages.seed(list.rows.filter(({ hidden }) => !hidden), list.total);
-          }
-          isLoaded.value = true;
-          const wasWhole = isWhole.peek();
-          isWhole.value = false;
-          if (!wasWhole) pages.reload();
-          void source.projects?.().then(({ projects }) => (serverProjects.value = projects.map(({ name }) => name).sort()), () => undefined);
+        if (isFirst && source.supportsQueries && stored > MOST_ROWS) {
+          batch(() => {
+            merge(list.rows);
+            if (start !== null) pages.seed(list, { ...start, isOn: true });
+            isWhole.value = false;
+            takeList(list);
+            isLoaded.value = true;
+          });
           break;
         }
-        isWhole.value = true;
+        onList(list.rows, (id) => rows.peek().get(id));
+        numStored.value = stored;
+        // An answer that leaves runs out, or has another order, is only what comes first.
+        const isPart = list.total < stored || (isFirst && chosen.order !== NEWEST_FIRST);
+        total = isPart ? stored : list.rows.length === 0 ? 0 : list.total;
+        offset += isPart ? 0 : list.rows.length;
         if (!isLoaded.value) rows.value = new Map(found);
       }
       if (isWhole.peek()) rows.value = found;
@@ -179,6 +189,13 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     isLoaded.value = true;
     isComplete.value = true;
     if (isPending) reloadSoon();
+  };
+  /** What an answer says of all runs, where the server has the list. */
+  const takeList = (list: RunList): void => {
+    onList(list.rows, (id) => rows.peek().get(id));
+    if (list.stored != null) numStored.value = list.stored;
+    if (list.projects != null) serverProjects.value = list.projects;
+    if ((list.pending ?? 0) > 0) reloadSoon();
   };
   const reloadSoon = (): void => {
     reloading ??= setTimeout(() => {
@@ -236,9 +253,12 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
   const groupKeys = computed(() => groupKeysOf(view.groupBy.value, ofProject.value));
   const request = computed((): ListRequest => {
     const fields = groupKeys.value.map((key) => fieldOf("config", key));
-    return { isOn: !isWhole.value, query: listQuery(), order: fields.length === 0 && view.order.value === "-created" ? "" : [...fields, serverOrder(view.order.value)].join(","), group: fields.join(",") };
+    return { isOn: !isWhole.value, query: listQuery(), order: fields.length === 0 && view.order.value === NEWEST_FIRST ? "" : [...fields, serverOrder(view.order.value)].join(","), group: fields.join(",") };
   });
-  const pages = createRunPages(source, request, HEADLINES, (found) => merge(found, true));
+  const pages = createRunPages(source, request, HEADLINES, (list) => {
+    takeList(list);
+    merge(list.rows, true);
+  });
 
   const filtered = computed(() => {
     const { ids } = queried.value;
@@ -419,6 +439,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
       return view.shown.value.length;
     },
     reload: () => void load(),
+    joined: () => (isWhole.peek() ? void load() : reloadSoon()),
     apply(update) {
       if (update.type === "status") merge([update.row], false);
       if (update.type !== "runs") return;

@@ -4,10 +4,16 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { RunsRequest, Source } from "../../src/source/source.ts";
 import { createRunPages } from "../../src/state/run-pages.ts";
 import type { ListRequest } from "../../src/state/run-pages.ts";
+import { createRuns, MOST_ROWS } from "../../src/state/runs.ts";
+import { createView } from "../../src/state/view.ts";
+import type { View } from "../../src/state/view.ts";
 import type { RunRow } from "../../src/wire.ts";
 
 beforeEach(() => void vi.useFakeTimers());
-afterEach(() => void vi.useRealTimers());
+afterEach(() => {
+  vi.useRealTimers();
+  vi.unstubAllGlobals();
+});
 
 test("an answer does not have the list asked for again", async () => {
   const asked: RunsRequest[] = [];
@@ -21,11 +27,46 @@ test("an answer does not have the list asked for again", async () => {
   const query = signal("not hidden");
   // As in the list of runs: what is asked for is made of rows too, as far as they name config keys.
   const request = computed((): ListRequest => ({ isOn: true, query: query.value, order: "", group: rows.value.length > 99 ? "config.lr" : "" }));
-  const pages = createRunPages(source, request, [], (found) => (rows.value = [...found]));
+  const pages = createRunPages(source, request, [], (list) => (rows.value = list.rows));
   await vi.advanceTimersByTimeAsync(5000);
   expect(pages.total.value).toBe(1);
   expect(asked.map((one) => one.query)).toEqual(["not hidden"]);
   query.value = "loss < 1";
   await vi.advanceTimersByTimeAsync(5000);
   expect(asked.map((one) => one.query)).toEqual(["not hidden", "loss < 1"]);
+});
+
+function emptyView(): View {
+  vi.stubGlobal("window", { addEventListener: () => undefined });
+  return createView({ hash: "" } as Location, { replaceState: () => undefined } as unknown as History);
+}
+
+function storeOf(stored: number): { readonly source: Source; readonly asked: RunsRequest[] } {
+  const asked: RunsRequest[] = [];
+  const runs = (request: RunsRequest): Promise<unknown> => {
+    asked.push(request);
+    const total = request.query === undefined ? stored : stored - 1;
+    const rows = Array.from({ length: Math.min(request.limit ?? 100, total - (request.offset ?? 0)) }, (_, index) => ({ id: `run-${(request.offset ?? 0) + index}`, name: "run", project: "p", tags: [], status: { state: "finished" }, summary: {}, config: {}, problem: null, hidden: false }));
+    return Promise.resolve({ rows, total, offset: request.offset ?? 0, pending: 0, groups: null, ...(request.withProjects === true ? { stored, projects: ["p", "q"] } : {}) });
+  };
+  return { asked, source: { supportsQueries: true, runs } as unknown as Source };
+}
+
+test("the first answer is the beginning of a long list, and nothing is asked twice", async () => {
+  const { source, asked } = storeOf(MOST_ROWS + 10);
+  const runs = createRuns(source, emptyView());
+  await vi.advanceTimersByTimeAsync(3000);
+  runs.wantLines(0, 40);
+  await vi.advanceTimersByTimeAsync(3000);
+  expect(asked.map(({ query, withProjects }) => [query, withProjects])).toEqual([["not hidden", true]]);
+  expect([runs.numAll.value, runs.numFitting.value, runs.fitting.value.length]).toEqual([MOST_ROWS + 10, MOST_ROWS + 9, 100]);
+  expect(runs.projects.value).toEqual(["p", "q"]);
+});
+
+test("a short list is completed with the runs that the first answer left out", async () => {
+  const { source, asked } = storeOf(150);
+  const runs = createRuns(source, emptyView());
+  await vi.advanceTimersByTimeAsync(3000);
+  expect(asked.map(({ query, offset }) => [query, offset])).toEqual([["not hidden", 0], [undefined, 0]]);
+  expect(runs.all.value.length).toBe(150);
 });

@@ -143,6 +143,23 @@ class LoadedRuns:
                 self._size -= known[1]
 
 
+class ChangeCount:
+    """Counts changes, so that what was made of something is made again only after one.
+
+    Count after the change, and read the count before what may change: a count that two threads
+    write at once then still differs from the one before.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def add(self) -> None:
+        """Something has changed."""
+        self.value += 1
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryBudget:
     """All that is kept, for all runs of a store."""
@@ -157,6 +174,8 @@ class MemoryBudget:
     shapes: KnownShapes = field(default_factory=KnownShapes)
     # Called with the place of a run whose row has learnt something.
     on_news: Callable[[str], None] = lambda place: None
+    # The changes of the rows of all runs.
+    row_changes: ChangeCount = field(default_factory=ChangeCount)
     # How rules judge runs that do not say it themselves.
     rules: RuleSettings = field(default_factory=RuleSettings)
 

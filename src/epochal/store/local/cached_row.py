@@ -89,6 +89,7 @@ class CachedRow:
         """The whole row."""
         if self.whole is None:
             self.whole = self.or_faulty(self._make, lambda row: row)
+            self._held.row_changes.add()
         return self.whole
 
     @property
@@ -100,6 +101,7 @@ class CachedRow:
         with self.lock:
             if self.whole is None and self.partial is None:
                 self.partial = self._held.guard.run(self._source.place, self._make_partial)
+                self._held.row_changes.add()
             return self.whole or self.partial or self.row
 
     @property
@@ -114,6 +116,7 @@ class CachedRow:
     def drop(self) -> None:
         """Forget the row: the files have changed."""
         self.whole = self.partial = None
+        self._held.row_changes.add()
 
     def recall(self, row: Row | None) -> None:
         """Use a row of the index, which the files have not changed since."""
@@ -124,9 +127,11 @@ class CachedRow:
         else:
             self.whole = row
         self._own_id = (row.id, self._reader.num_changes)
+        self._held.row_changes.add()
 
     def tell_news(self) -> None:
         """Have the index learn the row."""
+        self._held.row_changes.add()
         if not self.has_news:
             self.has_news = True
             self._held.on_news(self._source.place)
@@ -139,6 +144,7 @@ class CachedRow:
             return found
         problem = f"the run cannot be read: {guard.faults[source.place].error}."
         self.whole = faulty_row(source.path, problem)
+        self._held.row_changes.add()
         return instead(self.whole)
 
     def _make(self) -> Row:

@@ -45,6 +45,7 @@ from epochal.store.local.state import RunReader, locked
 from epochal.store.local.summaries import all_series
 from epochal.store.metrics import no_metric, set_number
 from epochal.store.row import Row
+from epochal.store.selection import search_text_of
 from epochal.store.store import RunView
 
 _SETTLED_S = 60.0
@@ -102,6 +103,11 @@ class LocalRun(RunView):
     def refresh(self) -> bool:
         """Look for what was written since; True when there was anything."""
         return self._reader.refresh()
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether its files are for sure as they were; without the lock, for lists of thousands."""
+        return self._reader.is_unchanged
 
     @property
     def was_looked_at(self) -> bool:
@@ -233,6 +239,11 @@ class LocalRun(RunView):
     def known_row(self) -> Row:
         """The row as far as it is known: whole, or of identity and newest records alone."""
         return self._cached.known
+
+    @property
+    def search_text(self) -> str:
+        """Name, id and tags in lower case, a line each."""
+        return search_text_of(self.row, self.id)
 
     @property
     def row_in_memory(self) -> Row | None:

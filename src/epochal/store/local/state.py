@@ -326,6 +326,12 @@ class RunReader:
         self._stamp = stamp
         return stamp
 
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether the files are as they were when the run had ended; needs no lock."""
+        stamp = self._stamp
+        return stamp is not None and self.source.has_stamp(stamp)
+
     def look_once(self) -> None:
         """Look at the files, unless that was done."""
         if self.source.signature is not None:

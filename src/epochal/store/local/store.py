@@ -17,27 +17,26 @@ from epochal.health.rule_settings import RuleSettings
 from epochal.imports.foreign import Foreign, ForeignRun
 from epochal.journal.layout import is_run_folder
 from epochal.journal.search_bounds import SearchBounds
-from epochal.records import Axis
-from epochal.series.reduce import Summary
 from epochal.settings import cache_folder
-from epochal.store.answers import Metric, Status, TrashedRun
-from epochal.store.finding_counts import FindingCounts
+from epochal.store.answers import TrashedRun
 from epochal.store.local.cache import CachedSegments, MemoryBudget
 from epochal.store.local.folder import FolderSource
 from epochal.store.local.foreign import ForeignPlaces, ForeignSource, place_of
 from epochal.store.local.index import Index
 from epochal.store.local.indexed import IndexedFolders, IndexWriter
-from epochal.store.local.listing import asides_below, orphans_below, survey
+from epochal.store.local.known import KnownList
+from epochal.store.local.listing import Aside, asides_below, orphans_below, survey
 from epochal.store.local.load import check_place, load_foreign, load_run
 from epochal.store.local.run import LocalRun
 from epochal.store.local.trash import FolderTrash, move_to_trash
 from epochal.store.lookup import choose
-from epochal.store.row import Row
+from epochal.store.projects import ProjectList
 from epochal.store.selection import parse_groups, parse_order, parse_query
 from epochal.store.store import KnownRuns, RunView
 
 # Rows that were not settled are tried again so often.
 _REWRITE_S = 10.0
+_NEWEST_FIRST = "-created"
 # So few runs have their ids read in a moment.
 _MANY = 100
 _created, _place = attrgetter("created"), attrgetter("place")
@@ -73,7 +72,12 @@ class LocalStore:
         self._by_id: dict[str, LocalRun] = {}
         # By place, the id and version of each run that ``refresh`` has told of.
         self._told: dict[str, tuple[str, int]] = {}
+        # Of which runs that was, after how many changes of rows.
+        self._told_of: tuple[Mapping[str, LocalRun], int] = ({}, 0)
         self._looked = False
+        self._has_asides = False
+        # What the last list was made of.
+        self._known: KnownList | None = None
         # By place, when it is the turn of runs that are not listed yet.
         self._turns: dict[str, float] = {}
         self._index = Index(cache)
@@ -138,22 +142,10 @@ class LocalStore:
     ) -> KnownRuns:
         """Runs as far as they are known after so many seconds; see ``epochal.store.store``."""
         selects = None if query is None else parse_query(query)
-        sort = None if order is None else parse_order(order)
+        sort = None if order in (None, _NEWEST_FIRST) else parse_order(order)
         group_by = None if group is None else parse_groups(group)
-        with self._lock:
-            self._look_unless_done()
-            # From here on: a look at thousands of runs would leave no time for the first rows.
-            until = time.monotonic() + budget_s
-            self._look_once(until=until)
-            listed = list(self._by_id.values())
-            num_waiting = len(self._runs) - len(listed)
-        # The newest first: they are what a list shows at its top.
-        listed.sort(key=_created, reverse=True)
-        self._read_first(listed, until)
-        rows = [run.row_in_memory for run in listed]
-        pairs = zip(listed, rows, strict=True)
-        known = [KnownRun(run, row) for run, row in pairs if row is not None]
-        pending = num_waiting + sum(row is None or row.is_partial for row in rows)
+        listed, num_waiting = self._list_known(budget_s)
+        known = listed.runs
         if selects is not None:
             known = self._held.guard.select(known, selects, lambda one: one.run.place)
         if sort is not None:
@@ -161,9 +153,33 @@ class LocalStore:
         groups = () if group_by is None else group_by(known)
         return KnownRuns(
             [one.run for one in known],
-            pending,
+            num_waiting + listed.pending,
             [(values, [one.run for one in some]) for values, some in groups],
+            stored=len(listed.runs),
+            projects=listed.project_names,
         )
+
+    def projects(self, *, budget_s: float = 0.5) -> ProjectList:
+        """Every project in one row, from what is known after about so many seconds."""
+        listed, num_waiting = self._list_known(budget_s)
+        return listed.projects(num_waiting)
+
+    def _list_known(self, budget_s: float) -> tuple[KnownList, int]:
+        """The known runs, the newest first, and how many are not listed yet."""
+        with self._lock:
+            self._look_unless_done()
+            # From here on: a look at thousands of runs would leave no time for the first rows.
+            until = time.monotonic() + budget_s
+            self._look_once(until=until)
+            by_id = self._by_id
+            num_waiting = len(self._runs) - len(by_id)
+        before = self._known
+        if before is not None and before.is_current(by_id) and not before.pending:
+            return before, num_waiting
+        listed = sorted(by_id.values(), key=_created, reverse=True)
+        self._read_first(listed, until)
+        known = self._known = KnownList(by_id, listed, self._held.row_changes, before)
+        return known, num_waiting
 
     def _read_first(self, listed: Sequence[LocalRun], until: float) -> None:
         """Read rows that a list needs and that are not known, until a monotonic time.
@@ -242,6 +258,8 @@ class LocalStore:
             known = [run for run in self._runs.values() if run.was_looked_at]
             self._look()
         for run in known:  # of the others nothing has been read yet
+            if run.is_unchanged:
+                continue
             patience_s = 0.0 if run.has_recorded_id else max(until - time.monotonic(), 0.0)
             if run.lock.acquire(timeout=min(patience_s, threading.TIMEOUT_MAX)):
                 try:
@@ -249,11 +267,20 @@ class LocalStore:
                 finally:
                     run.lock.release()
         with self._lock:
-            self._tell_apart(until=until)
-            told = {run.place: (run.id, run.version) for run in self._by_id.values()}
-            before, self._told = self._told, told
+            changed = self._tell_changes(until)
         if time.monotonic() > self._writer.written_at + _REWRITE_S:
             self._writer.write_all()
+        return changed
+
+    def _tell_changes(self, until: float) -> Set[str]:
+        """The ids of runs that are new, changed or gone since the last call."""
+        num_changes, (runs, num_before) = self._held.row_changes.value, self._told_of
+        if self._runs is runs and num_changes == num_before and len(runs) == len(self._by_id):
+            return set()
+        self._tell_apart(until=until)
+        told = {run.place: (run.id, run.version) for run in self._by_id.values()}
+        before, self._told = self._told, told
+        self._told_of = (self._runs, num_changes)
         return {run_id for _, (run_id, _) in told.items() ^ before.items()}
 
     def remove(self, run: RunView) -> TrashedRun:
@@ -261,6 +288,7 @@ class LocalStore:
         moved = move_to_trash(run.info)
         path = Path(moved.origin)
         with self._lock:
+            self._runs = dict(self._runs)
             known = self._runs.pop(str(path), None)
             self._folders.pop(str(path), None)
             self._tell_apart()
@@ -316,8 +344,13 @@ class LocalStore:
         found = [survey(str(root), known, self._bounds) for root in self._roots]
         orphans = {str(path) for root in self._roots for path in orphans_below(root)}
         ours = {path for one in found for path in one.ours}
-        self._runs = self._folder_runs({*ours, *self._bounds.chosen(orphans)})
+        ours.update(self._bounds.chosen(orphans))
         places = {path for one in found for path in one.others}
+        asides = _asides_of(ours)
+        if self._looked and not (places or asides or self._has_asides) and before.keys() == ours:
+            return  # no run came or went
+        self._has_asides = bool(asides)
+        self._runs = self._folder_runs(ours, asides)
         for source, run, lock in self._foreign.runs(map(Path, sorted(places))):
             self._take_foreign(source, run, lock, before)
         gone = [place for place in before if place not in self._runs]
@@ -329,13 +362,10 @@ class LocalStore:
                 self._held.guard.run(place, indexed.recall, listed)
         self._leave_out_copied()
 
-    def _folder_runs(self, found: Set[str]) -> dict[str, LocalRun]:
-        """The runs in folders of ours."""
-        asides = {
-            str(run): asides
-            for root in {Path(folder).parent for folder in {p.rpartition(os.sep)[0] for p in found}}
-            for run, asides in asides_below(root).items()
-        }
+    def _folder_runs(
+        self, found: Set[str], asides: Mapping[str, Sequence[Aside]]
+    ) -> dict[str, LocalRun]:
+        """The runs in folders of ours, with what was written aside for them."""
         runs: dict[str, LocalRun] = {}
         sources: dict[str, FolderSource] = {}
         for path in found:
@@ -395,7 +425,8 @@ class LocalStore:
                 run.copy += 1
                 run_id = run.id
             by_id[run_id] = run
-        self._by_id = by_id
+        if by_id != self._by_id:  # lists are kept while it is the same one
+            self._by_id = by_id
 
     def _turn(self, run: LocalRun) -> float:
         """When it is a run's turn to be listed: known ones first, then by the folder's time."""
@@ -405,39 +436,6 @@ class LocalStore:
         if turn is None:
             turn = self._turns[run.place] = _changed_first(run)
         return turn
-
-
-class KnownRun:
-    """A run as queries see it while lists are made: only what is known of it, nothing is read."""
-
-    __slots__ = ("row", "run")
-
-    def __init__(self, run: LocalRun, row: Row) -> None:
-        self.run = run
-        self.row = row
-
-    @property
-    def id(self) -> str:
-        """Its id in the store."""
-        return self.run.id
-
-    @property
-    def status(self) -> Status:
-        """As ``outline`` has it."""
-        return self.run.known_status
-
-    @property
-    def found(self) -> FindingCounts | None:
-        """How much was found; None where nobody looked or the run was not read yet."""
-        return None if self.row.is_partial else self.run.found
-
-    def metric(self, name: str) -> Metric | None:
-        """The metric that a name means; None where the run was not read yet."""
-        return None if self.row.is_partial else self.run.metric(name)
-
-    def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
-        """What a metric amounts to; only asked for a metric that is known."""
-        return self.run.summary(name, rank=rank, axis=axis)
 
 
 def _read(run: LocalRun, until: float, *, whole: bool) -> bool:
@@ -462,6 +460,12 @@ def _without_collections() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+def _asides_of(found: Set[str]) -> dict[str, Sequence[Aside]]:
+    """What was written aside for some runs, by their folders."""
+    roots = {Path(folder).parent for folder in {path.rpartition(os.sep)[0] for path in found}}
+    return {str(run): asides for root in roots for run, asides in asides_below(root).items()}
 
 
 def _changed_first(run: LocalRun) -> float:

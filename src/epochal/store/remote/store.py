@@ -13,10 +13,13 @@ import threading
 from collections.abc import Callable, Iterable, Sequence, Set
 from pathlib import Path
 
+import msgspec
+
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.health.rule_settings import RuleSettings
 from epochal.store.answers import ListedInfo, TrashedRun
 from epochal.store.lookup import choose
+from epochal.store.projects import ProjectList
 from epochal.store.remote.run import Mirrors, RemoteRun, version
 from epochal.store.remote.server import RemoteServer
 from epochal.store.remote.trash import RemoteTrash
@@ -91,7 +94,13 @@ class RemoteStore:
         if group is not None:
             raise UsageError("group= cannot be asked of a store on another machine.")
         listed, pending = self._server.listed(query, order, is_patient=False)
-        return KnownRuns(self._taken(listed), pending)
+        runs = self._taken(listed)
+        projects = sorted({run.outline().project for run in runs})
+        return KnownRuns(runs, pending, stored=len(runs), projects=projects)
+
+    def projects(self, *, budget_s: float = 0.5) -> ProjectList:
+        """Every project in one row, as the server knows it now."""
+        return msgspec.convert(self._server.send("GET", "/api/projects"), ProjectList)
 
     def read_on(self, budget_s: float, *, only_small: bool = False) -> tuple[Set[str], int]:
         """Nothing: the server reads its runs by itself."""
