@@ -28,7 +28,8 @@ _LEFT_OUT = frozenset(
 )
 # What is in a run only if a model or its data is watched, or its parts are timed.
 _WATCHED_KINDS = frozenset({"moe", "experts", "phases", "span", "timeline", "data", "allocator"})
-_WATCHED_SERIES = ("params/", "grads/", "update_ratio/", "activations/")
+_WATCHED_EVENTS = frozenset({"nonfinite-gradient", "evaluation-passes"})
+_WATCHED_SERIES = ("params/", "grads/", "update_ratio/", "activations/", "running_stats/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Evidence:
     def scalars_only(self) -> Iterator[tuple[int, str, Record]]:
         """Without what only a watched model or timed parts give."""
         for rank, writer, record in self.entries:
-            if record["log"] in _WATCHED_KINDS or record.get("name") == "nonfinite-gradient":
+            if record["log"] in _WATCHED_KINDS or record.get("name") in _WATCHED_EVENTS:
                 continue
             metrics = record.get("m")
             names = metrics if isinstance(metrics, dict) else {}

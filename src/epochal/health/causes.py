@@ -6,3 +6,5 @@ from __future__ import annotations
 OF_STANDSTILL = ("rate-ended", "gradients-add-up", "loss-sign", "loss-summed")
 # Steps are too large or go the wrong way: losses, norms and weights grow.
 OF_INSTABILITY = ("gradients-add-up", "loss-sign", "loss-summed")
+# The model computes something else in evaluation: its figures are not those of what was trained.
+OF_EVALUATION = ("eval-mode", "stale-batchnorm")

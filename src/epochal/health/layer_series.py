@@ -45,7 +45,22 @@ class LayerSeries:
 GRADIENT_NORMS = LayerSeries("grads/", "/norm")
 WEIGHT_NORMS = LayerSeries("params/", "/norm")
 UPDATE_RATIOS = LayerSeries("update_ratio/")
+RUNNING_STATS = LayerSeries("running_stats/", "/norm")
 ACTIVATION_ZEROS = LayerSeries("activations/", "/zeros")
+
+
+# A bias before a normalisation, and that of the keys of an attention, change nothing: of their
+# gradient only rounding is left, far below that of the weights beside it.
+_ROUNDING = 1e-4
+
+
+def has_gradient(layer: str, gradients: Mapping[str, float]) -> bool:
+    """Whether a parameter has a gradient above zero, beyond what rounding leaves of a bias's."""
+    gradient = gradients.get(layer)
+    if not gradient or not layer.endswith("bias"):
+        return bool(gradient)
+    beside = gradients.get(f"{layer[: -len('bias')]}weight", 0.0)
+    return gradient > _ROUNDING * beside
 
 
 def named(layers: Sequence[str]) -> str:

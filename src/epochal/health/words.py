@@ -21,3 +21,8 @@ def times(ratio: float) -> str:
 def percent(share: float) -> str:
     """A share as per cent: ``12 %``, ``0.4 %``."""
     return f"{100 * share:.1f} %" if abs(share) < 0.0995 else f"{100 * share:.0f} %"
+
+
+def plural(count: int, noun: str) -> str:
+    """A count with its noun: ``1 module``, ``3 modules``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

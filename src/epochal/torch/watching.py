@@ -9,7 +9,8 @@ Of every parameter ``p``: ``params/p/norm``, ``grads/p/norm``, ``grads/p/zeros``
 zeros) and ``update_ratio/p`` (norm of the update over norm of the weights); histograms
 ``Parameters/p`` and ``Gradients/p``; an event that names the first parameter with a non-finite
 gradient. A parameter that is frozen (``requires_grad`` is False) and stays as it is has neither
-gradient nor ratio.
+gradient nor ratio. Of every BatchNorm ``b`` in training mode: ``running_stats/b/norm``. Evaluations
+in training mode are an event.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ from torch.optim.optimizer import (
 from epochal.errors import UsageError
 from epochal.journal.line import now
 from epochal.records import Record
+from epochal.torch.evaluation_mode import EvaluationModes
 from epochal.torch.measure import Reduced, Rows, local, reduce_tensors
 from epochal.torch.names import named_parameters, plain_name
+from epochal.torch.running_stats import RunningStats
 from epochal.torch.step_count import StepCount
 
 BINS = 64
@@ -92,6 +95,8 @@ class Watch:
         self._wants_updates = updates
         self._parameters = dict(named_parameters(model))
         self._ids = {id(parameter) for parameter in self._parameters.values()}
+        self._running_stats = RunningStats(model)
+        self._modes = EvaluationModes(model, self._report_passes)
         self._count = StepCount(run, step)
         self._before: dict[str, torch.Tensor] = {}
         self._taking: _Taken | None = None
@@ -111,6 +116,7 @@ class Watch:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        self._modes.remove()
         self._before = {}
         self._count.end()
         self._settle()
@@ -122,6 +128,7 @@ class Watch:
         if not self._owns(optimizer):
             return
         if self._count.begins_with(optimizer):
+            self._modes.settle()
             self._settle()
             if self._is_due(self._count.step):
                 frozen = {n for n, p in self._parameters.items() if not p.requires_grad}
@@ -129,6 +136,7 @@ class Watch:
                 parameters = {n: p for n, p in self._parameters.items() if p.numel()}
                 self._take(self._taking, "params", parameters)
                 self._take_gradients(self._taking, parameters)
+                self._take_running_stats(self._taking)
         elif self._taking is not None:
             theirs = {id(p) for group in optimizer.param_groups for p in group["params"]}
             own = {n: p for n, p in self._parameters.items() if p.numel() and id(p) in theirs}
@@ -162,6 +170,11 @@ class Watch:
             self._outputs = {}
         if self._wants_updates:
             self._before = {n: local(p).clone() for n, p in parameters.items()}
+
+    def _take_running_stats(self, taken: _Taken) -> None:
+        names, norms = self._running_stats.norms()
+        if norms is not None:
+            taken.rows.append(("running_stats", names, Rows(norms)))
 
     def _take_updates(self, taken: _Taken) -> None:
         before, self._before = self._before, {}
@@ -221,6 +234,9 @@ class Watch:
             metrics[f"activations/{name}/mean"] = row.mean
             metrics[f"activations/{name}/std"] = row.std
             metrics[f"activations/{name}/zeros"] = row.zeros
+        for names, rows in taken.of("running_stats"):
+            for name, norm in zip(names, rows.read_column(), strict=True):
+                metrics[f"running_stats/{name}/norm"] = norm
         metrics.update(self._ratios(taken, params))
         # Hundreds of names: for the page, not for the terminal or the closing line.
         self._run.write(
@@ -243,6 +259,9 @@ class Watch:
             for name, change in changes.items()
             if params[name].norm > 0 and (change != 0 or name not in taken.frozen)
         }
+
+    def _report_passes(self, **facts: Any) -> None:
+        self._run.event("evaluation-passes", **facts)
 
     def _write_histograms(self, taken: _Taken, prefix: str, rows: dict[str, Reduced]) -> None:
         for name, row in rows.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from epochal.health.causes import OF_STANDSTILL
+from epochal.health.causes import OF_EVALUATION, OF_STANDSTILL
 from epochal.health.context import Context
 from epochal.health.evaluations import accuracy_of, is_accuracy, is_evaluation, num_classes
 from epochal.health.observation import Observation
@@ -32,7 +32,7 @@ class EvalAtChance(Rule):
         "at any depth."
     )
     silenced_by = ("nonfinite", "divergence")
-    explained_by = OF_STANDSTILL
+    explained_by = (*OF_STANDSTILL, *OF_EVALUATION)
     kinds = frozenset({"eval", "metrics", "epoch"})
     every_rank = False
 

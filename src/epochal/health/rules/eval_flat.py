@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from epochal.format import format_number
-from epochal.health.causes import OF_STANDSTILL
+from epochal.health.causes import OF_EVALUATION, OF_STANDSTILL
 from epochal.health.context import Context
 from epochal.health.curve import is_usable
 from epochal.health.evaluations import is_evaluation, is_quality
@@ -40,14 +40,17 @@ class EvalFlat(Rule):
     meaning = "The evaluation does not change. It may not use the trained model."
     healthy = "It changes from one evaluation to the next."
     reports = {
-        "info": "12 evaluations stay within noise.",
+        "info": (
+            "12 evaluations stay within noise. The noise cannot hide a change of 1 % of the "
+            "value, or of 5 % of what it changed before."
+        ),
         "warning": (
             "4 evaluations are equal to six digits, and no other metric of them changes by 0.1 %."
         ),
     }
     what_to_try = "Check that the trained model is evaluated, and that the data is not empty."
     silenced_by = ("nonfinite", "divergence")
-    explained_by = OF_STANDSTILL
+    explained_by = (*OF_STANDSTILL, *OF_EVALUATION)
     kinds = frozenset({"eval", "metrics", "epoch"})
     every_rank = False
     release = 3
@@ -66,6 +69,9 @@ class EvalFlat(Rule):
         again: int = 24
         # Flat within noise takes longer to tell.
         noisy_evals: int = 12
+        # What noise may hide, of the value and of all that it has changed: more, and nobody knows.
+        hidden: float = 0.01
+        hidden_of_gain: float = 0.05
 
     thresholds: Thresholds
 
@@ -75,6 +81,7 @@ class EvalFlat(Rule):
         self._counts: Counter[str] = Counter()
         self._last_held: dict[str, int] = {}
         self._bands: dict[str, _Band] = {}  # of what is said to wander
+        self._first: dict[str, float] = {}
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check every metric of an evaluation."""
@@ -90,6 +97,7 @@ class EvalFlat(Rule):
                 size = self.thresholds.noisy_evals
                 values = self._values[name] = deque(maxlen=size)
             values.append(value)
+            self._first.setdefault(name, value)
             self._counts[name] += 1
             met.append(name)
         for name in met:
@@ -177,8 +185,16 @@ class EvalFlat(Rule):
         """
         band = self._bands.get(name)
         if band is None:
-            return _wanders(values)
+            return _wanders(values) and self._is_known(name, values)
         return band.lowest <= fmean(last) <= band.highest
+
+    def _is_known(self, name: str, values: Sequence[float]) -> bool:
+        """Whether a change that noise could hide would be small."""
+        hidden = 2 * fit_line(values).slope_error * (len(values) - 1)
+        level = abs(fmean(values))
+        gained = abs(self._first[name] - fmean(values))
+        limits = self.thresholds
+        return hidden <= max(limits.hidden * level, limits.hidden_of_gain * gained)
 
     def _wandering(self, name: str, values: Sequence[float]) -> Verdict:
         begun = self._counts[name] - len(values)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 
 from epochal.format import format_number
+from epochal.health.causes import OF_EVALUATION, OF_STANDSTILL
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
@@ -45,7 +46,7 @@ class EvalGap(Rule):
     )
     needs = "A training loss, an evaluation loss, and the field `epoch` of a step if there is one."
     silenced_by = ("nonfinite", "divergence")
-    explained_by = ("rate-ended", "loss-sign", "loss-summed", "gradients-add-up", *_REPEATED)
+    explained_by = (*OF_STANDSTILL, *OF_EVALUATION, *_REPEATED)
     kinds = CURVE_KINDS
     every_rank = False
 

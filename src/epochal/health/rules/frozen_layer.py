@@ -11,6 +11,7 @@ from epochal.health.layer_series import (
     GRADIENT_NORMS,
     UPDATE_RATIOS,
     WEIGHT_NORMS,
+    has_gradient,
     may_hold_layers,
     named,
 )
@@ -84,7 +85,8 @@ class FrozenLayer(Rule):
         for layer, move in moves.items():
             gradient = gradients.get(layer)
             stands = move == 0
-            self._unchanged.note(layer, ails=stands and bool(gradient), step=self._step)
+            has_one = stands and has_gradient(layer, gradients)
+            self._unchanged.note(layer, ails=has_one, step=self._step)
             # An expert without tokens has no gradient: that is a matter of its router.
             is_idle = stands and gradient is None and "expert" not in layer
             self._without_gradient.note(layer, ails=is_idle, step=self._step)

@@ -16,7 +16,8 @@ from epochal.health.words import CURVE_KINDS, times
 class LossSpike(Rule):
     """A loss far out of its own noise and beyond all that stood out of it before.
 
-    A single point or a small bump is worth a note; several large ones close together a warning.
+    A single point or a small bump is worth a note; several large ones close together a warning. In
+    a game they are a note as well: its targets move, as with a new target network or opponent.
     """
 
     name = "loss-spike"
@@ -25,7 +26,10 @@ class LossSpike(Rule):
     healthy = "Within 8 widths of its level, or within 1.6 times the worst point so far."
     reports = {
         "info": "One point is above both bounds, and a tenth above the level.",
-        "warning": ("Three of five points are above both bounds, and a third above the level."),
+        "warning": (
+            "Three of five points are above both bounds, and a third above the level. Not in "
+            "reinforcement learning or with two players, whose targets move."
+        ),
     }
     what_to_try = (
         "Check the batches of these steps. Clip gradients lower, or lower the learning rate."
@@ -50,9 +54,9 @@ class LossSpike(Rule):
             return ()
         if not curve.stands_out:
             return (Verdict(curve.name, False),)
-        return (self._verdict(curve),)
+        return (self._verdict(curve, context),)
 
-    def _verdict(self, curve: Curve) -> Verdict:
+    def _verdict(self, curve: Curve, context: Context) -> Verdict:
         thresholds = self.thresholds
         lasting = sum(curve.outliers)
         # The highest of those that stand out together; the newest is always among them.
@@ -77,7 +81,7 @@ class LossSpike(Rule):
         return Verdict(
             curve.name,
             True,
-            "warning" if is_lasting else "info",
+            "warning" if is_lasting and not context.is_game else "info",
             sentence,
             evidence={"value": value, "level": level, "width": width, "lasting": lasting},
             advice=(

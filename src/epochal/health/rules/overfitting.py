@@ -8,6 +8,7 @@ from itertools import pairwise
 from statistics import median
 
 from epochal.format import format_number
+from epochal.health.causes import OF_EVALUATION
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
@@ -51,7 +52,7 @@ class Overfitting(Rule):
         "records, and names that begin with `eval`, `val`, `valid`, `validation`, `test` or `dev`."
     )
     silenced_by = ("nonfinite", "divergence")
-    explained_by = ("eval-gap", "gradients-add-up", "loss-sign", "data-one-class")
+    explained_by = ("eval-gap", "gradients-add-up", "loss-sign", "data-one-class", *OF_EVALUATION)
     kinds = CURVE_KINDS
     every_rank = False
 

@@ -28,7 +28,8 @@ class Plateau(Rule):
     healthy = "Still falling over 800 points, or the schedule is at its end."
     reports = {
         "info": (
-            "The loss does not fall by more than noise over 800 points, in three checks in a row."
+            "The loss does not fall by more than noise over 800 points, in three checks in a row. "
+            "Nor can its noise hide a fall of 5 % of what it had fallen before."
         ),
     }
     what_to_try = "Lower the learning rate 3 to 10 times. If it is already low, stop."
@@ -46,6 +47,8 @@ class Plateau(Rule):
         checks: int = 3
         # A fall below a thousandth of the level (or of the range covered) per window is none.
         share: float = 0.001
+        # What noise may hide must be little of what was gained, or nobody knows whether it fell.
+        hidden: float = 0.05
         cooldown: int = 1000
 
     thresholds: Thresholds
@@ -70,6 +73,8 @@ class Plateau(Rule):
         older, newer = _mean(values[:window]), _mean(values[window:])
         if not self._has_fallen(curve, newer) or older - newer > self._least_fall(curve, window):
             return (Verdict(curve.name, False),)
+        if not self._is_known(curve, older, newer) and not context.is_open(self.name, curve.name):
+            return (Verdict(curve.name, False),)
         first, last = curve.points[-2 * window][0], curve.points[-1][0]
         return (
             Verdict(
@@ -87,6 +92,11 @@ class Plateau(Rule):
     def _has_fallen(self, curve: Curve, newer: float) -> bool:
         start, width = curve.start, curve.width
         return start is not None and width is not None and start - newer > width
+
+    def _is_known(self, curve: Curve, older: float, newer: float) -> bool:
+        """Whether a fall that noise could hide would be small beside what was gained."""
+        noise = 2 * (curve.width or 0.0) * math.sqrt(2 / self.thresholds.window)
+        return older - newer + noise <= self.thresholds.hidden * curve.gained(newer)
 
     def _least_fall(self, curve: Curve, window: int) -> float:
         """The change that noise alone does not cause, but at least a thousandth of the level."""

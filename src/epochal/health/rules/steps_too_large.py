@@ -32,7 +32,7 @@ class StepsTooLarge(Rule):
         "warning": (
             "The norm of the median weight grows 1.3 times in the first 40 steps, or 1.8 times in "
             "the first 160. Three layers or more are watched. Without biases, as before a "
-            "normalisation, it takes half as much again."
+            "normalisation, or with biases that start at 0, it takes 2.5 times as much."
         ),
     }
     what_to_try = "Divide the learning rate by 3 to 10. Check the scale of the loss."
@@ -45,8 +45,8 @@ class StepsTooLarge(Rule):
     class Thresholds(RuleThresholds):
         steps: tuple[int, int] = (40, 160)
         growth: tuple[float, float] = (1.3, 1.8)
-        # So many times that, where most weights have no bias.
-        bound: float = 1.5
+        # So many times that, where the initial scale of most weights means little.
+        unscaled: float = 2.5
         layers: int = 3
         # Of the largest norm: smaller ones were not initialised to mean anything.
         least: float = 0.05
@@ -57,7 +57,7 @@ class StepsTooLarge(Rule):
         super().__init__(thresholds)
         self._first: Mapping[str, float] = {}
         self._first_step = 0
-        self._is_bound = False
+        self._is_unscaled = False
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare a watched step with the first one."""
@@ -76,16 +76,17 @@ class StepsTooLarge(Rule):
             self._first_step = step
             large = {n: v for n, v in norms.items() if n.endswith("weight") and v > bar > 0}
             # Weights without a bias mostly stand before a normalisation, which undoes their scale.
-            free = {n: v for n, v in large.items() if f"{n[: -len('weight')]}bias" in norms}
-            self._is_bound = len(free) < limits.layers
-            self._first = large if self._is_bound else free
+            # Biases of 0 were set by hand, as in GPT-2, and the weights far below torch's own.
+            scaled = {n: v for n, v in large.items() if norms.get(f"{n[: -len('weight')]}bias")}
+            self._is_unscaled = len(scaled) < limits.layers
+            self._first = large if self._is_unscaled else scaled
             return ()
         grown = [norms[n] / before for n, before in self._first.items() if n in norms]
         if len(grown) < limits.layers:
             return ()
         growth, passed = median(grown), step - self._first_step
         bar = next(b for s, b in zip(limits.steps, limits.growth, strict=True) if passed <= s)
-        if growth < (limits.bound * bar if self._is_bound else bar):
+        if growth < (limits.unscaled * bar if self._is_unscaled else bar):
             return ()
         return (self._verdict(growth, len(grown), step, context),)
 

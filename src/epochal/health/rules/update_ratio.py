@@ -12,6 +12,7 @@ from epochal.health.layer_series import (
     GRADIENT_NORMS,
     UPDATE_RATIOS,
     WEIGHT_NORMS,
+    has_gradient,
     may_hold_layers,
     named,
 )
@@ -116,7 +117,7 @@ class UpdateRatio(Rule):
         gradients = GRADIENT_NORMS.of(observation.values)
         for layer, ratio in moving.items():
             lags = not is_small and ratio < limits.layer_low
-            ails = lags and gradients.get(layer, 1.0) > 0
+            ails = lags and (layer not in gradients or has_gradient(layer, gradients))
             self._lagging.note(layer, ails=ails, step=self._step)
         yield from self._lagging.verdicts(UPDATE_RATIOS.name, self._describe_lag)
 

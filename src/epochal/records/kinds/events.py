@@ -97,6 +97,18 @@ EVENTS = (
         ),
     ),
     Event(
+        "evaluation-passes",
+        "training",
+        "since the last step a model ran without gradients, in training mode",
+        (
+            *counts("passes"),
+            Field("dropouts", "count", meaning="modules that drop at random; 0: not any more"),
+            Field("batchnorms", "count", meaning="BatchNorms that use the statistics of a batch"),
+            Field("module", "text", meaning="the first of them"),
+            Field("share", "number", meaning="what that one drops"),
+        ),
+    ),
+    Event(
         "out-of-memory",
         "training",
         "an allocation failed",

@@ -99,6 +99,10 @@ export const RULES: Readonly<Record<string, RuleText>> = {
     "meaning": "The model computes something else in evaluation than in training.",
     "healthy": "In the first epoch both losses fall together."
   },
+  "eval-mode": {
+    "meaning": "The model is evaluated in training mode.",
+    "healthy": "In an evaluation, dropout and BatchNorm are in evaluation mode."
+  },
   "learns-average": {
     "meaning": "The inputs say nothing about the labels, or do not reach the output.",
     "healthy": "The evaluation loss falls on after the first evaluation."
@@ -166,6 +170,10 @@ export const RULES: Readonly<Record<string, RuleText>> = {
   "replica-drift": {
     "meaning": "Copies of the model on different ranks are no longer equal.",
     "healthy": "Norms are equal on all ranks except for rounding. Losses differ by their data."
+  },
+  "stale-batchnorm": {
+    "meaning": "BatchNorm does not update the statistics that an evaluation uses.",
+    "healthy": "The running statistics move at every step."
   },
   "steps-too-large": {
     "meaning": "The learning rate is far too high for the initial weights.",
