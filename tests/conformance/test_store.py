@@ -85,9 +85,9 @@ class Following(Copies):
         self._send()
         super().fetch_changed()
 
-    def fetch(self, run_id: str) -> Path | None:
+    def fetch(self, run_id: str, *, lines: bool = True) -> Path | None:
         self._send()
-        return super().fetch(run_id)
+        return super().fetch(run_id, lines=lines)
 
     def _send(self) -> None:
         for folder in run_folders(self._source):
@@ -100,6 +100,23 @@ def in_tables(engine: str) -> Callable[[Path], Store]:
     def open_at(root: Path) -> Store:
         tables = Tables(new_database(engine), every_s=0.0)
         _SERVERS.callback(tables.close)
+        return ClickHouseStore(Following(tables, root.parent / f"{root.name}-copy", root))
+
+    return open_at
+
+
+def known_in_tables(engine: str) -> Callable[[Path], Store]:
+    """Another hub has derived the rows of all runs; the store begins with nothing on its disk."""
+
+    def open_at(root: Path) -> Store:
+        tables = Tables(new_database(engine), every_s=0.0)
+        _SERVERS.callback(tables.close)
+        before = Following(tables, root.parent / f"{root.name}-before", root)
+        before.fetch_changed()
+        with ClickHouseStore(before) as store:
+            for run in store.runs():
+                before.want_row(run.own_id)
+            store.derive_rows()
         return ClickHouseStore(Following(tables, root.parent / f"{root.name}-copy", root))
 
     return open_at
@@ -138,6 +155,7 @@ GROWING: dict[str, Callable[[Path], Store]] = {
     "indexed": indexed,
     "remote": remote,
     **{f"clickhouse: {engine}": in_tables(engine) for engine in ENGINES},
+    **{f"clickhouse, known: {engine}": known_in_tables(engine) for engine in ENGINES},
 }
 STORES = {
     **GROWING,

@@ -41,6 +41,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="with --store, keep images and other blobs in this folder, which all hubs must see, or"
         " in s3://bucket/prefix (default: in the tables)",
     )
+    parser.add_argument(
+        "--copy-size",
+        metavar="SIZE",
+        type=size,
+        help="with --store, let the working copy take at most so much, such as 50GB; copies of runs"
+        " that were used longest ago are deleted (default: until the disk is nearly full)",
+    )
     parser.add_argument("--port", type=int, help="port to listen on (default: server.port)")
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)"
@@ -120,17 +127,14 @@ def _migrate(places: Sequence[str]) -> int:
 
 
 def _reindex(places: Sequence[str]) -> int:
-    from epochal.store.clickhouse.connection import parse_address
-    from epochal.store.clickhouse.tables import Tables
+    from epochal.hub.migration import reindex
 
     if len(places) != 1:
         raise UsageError("name the store: epochal hub reindex clickhouse://….")
-    tables = Tables(parse_address(places[0]))
-    faults = tables.reindex()
-    tables.close()
+    num_runs, faults = reindex(places[0])
     for fault in faults:
         say(fault)
-    say(f"The derived tables of {tables.address} are made again.")
+    say(f"The derived tables of {num_runs:,} runs are made again.")
     return 1 if faults else 0
 
 
@@ -210,10 +214,14 @@ def _cluster(args: argparse.Namespace, root: Path) -> Cluster | None:
     if args.store is None:
         if args.blobs is not None:
             raise UsageError("--blobs belongs to --store: a folder has its blobs inside.")
+        if args.copy_size is not None:
+            raise UsageError("--copy-size belongs to --store: --max-size limits a folder.")
         return None
+    if args.max_size is not None:
+        raise UsageError("--max-size limits a folder: with --store, use --copy-size or --quota.")
     from epochal.hub.cluster import Cluster
 
-    return Cluster(args.store, root, blobs=args.blobs)
+    return Cluster(args.store, root, blobs=args.blobs, most_bytes=args.copy_size)
 
 
 def _tls(args: argparse.Namespace) -> TlsFiles | None:

@@ -1,14 +1,23 @@
-"""A hub over a ClickHouse cluster: its folder is a working copy that follows the tables."""
+"""A hub over a ClickHouse cluster: its folder is a working copy that follows the tables.
+
+The folder has every run's identity, and the lines of those runs that were received or asked for
+here. Beyond a limit, the copies that were used longest ago are deleted.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
+import shutil
 import threading
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from epochal.format import format_bytes
 from epochal.health.rule_settings import reader_rules
+from epochal.hub.budget import RESERVE_BYTES, size_of
 from epochal.hub.ledger import Ledger
 from epochal.hub.shared_ledger import SharedLedger
 from epochal.hub.store import HubStore
@@ -19,16 +28,27 @@ from epochal.store.clickhouse.copies import Copies
 from epochal.store.clickhouse.store import ClickHouseStore
 from epochal.store.clickhouse.tables import Tables
 from epochal.store.clickhouse.upstream import ClickHouseUpstream
+from epochal.store.local.run import LocalRun
 
 # How soon one hub shows what another has received.
 _LOOK_EVERY_S = 0.5
 _RETRY_S = 5.0
 # Requests that wait at once until their rows are stored.
 _THREADS = 256
+# Rows are derived for so long at a time, and the copies are measured so often.
+_DERIVE_S, _REST_S = 1.0, 0.5
+_MEASURE_EVERY_S = 30.0
+# Copies are deleted until so much of the limit is left.
+_ENOUGH = 0.9
+_ROOM = "room"
 
 
 class _ClusterStore(HubStore, ClickHouseStore):
     """The runs of a cluster, as a hub serves them."""
+
+    def received(self, run: LocalRun) -> float:
+        """When anything of a run was stored last."""
+        return self._copies.received(run.own_id)
 
 
 class Cluster:
@@ -36,9 +56,20 @@ class Cluster:
 
     num_threads = _THREADS
 
-    def __init__(self, address: str, root: Path, *, blobs: str | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        root: Path,
+        *,
+        blobs: str | None = None,
+        most_bytes: float | None = None,
+    ) -> None:
         self.address = parse_address(address)
-        self.copies = Copies(Tables(self.address, blobs=blobs), root)
+        self._most_bytes = math.inf if most_bytes is None else most_bytes
+        self.copies = Copies(Tables(self.address, blobs=blobs), root, rules=reader_rules())
+        # The stores that are open; the first one over all runs derives rows.
+        self._stores: weakref.WeakSet[_ClusterStore] = weakref.WeakSet()
+        self._deriving: _ClusterStore | None = None
         self.upstream = ClickHouseUpstream(self.copies)
         self.ledger = SharedLedger(root)
         try:
@@ -58,26 +89,93 @@ class Cluster:
             is_followed=True,
         )
         store.ledger = ledger
+        self._stores.add(store)
+        if self._deriving is None and list(folders) == [self.copies.root]:
+            self._deriving = store
         return store
 
     @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
-        """Follow the tables in a thread; close everything at the end."""
+    def running(self, tell: Callable[[str], object]) -> Iterator[None]:
+        """Follow the tables in threads; close everything at the end.
+
+        ``tell`` prints a line about copies that are deleted.
+        """
         stopping, guard = threading.Event(), server_guard()
 
-        def work() -> None:
+        def follow() -> None:
             pause_s = 0.0
             while not stopping.wait(pause_s):
                 pause_s = guard.run("clickhouse", self._look) or _RETRY_S
 
-        thread = threading.Thread(target=work, name="epochal-clickhouse", daemon=True)
-        thread.start()
+        def derive() -> None:
+            left_s = 0.0
+            while not stopping.wait(_REST_S):
+                guard.run("clickhouse rows", self._derive)
+                left_s -= _REST_S
+                if left_s <= 0:
+                    left_s = _MEASURE_EVERY_S
+                    guard.run("clickhouse copies", self.make_room, tell)
+
+        threads = [
+            threading.Thread(target=work, name=f"epochal-{work.__name__}", daemon=True)
+            for work in (follow, derive)
+        ]
+        for thread in threads:
+            thread.start()
         try:
             yield
         finally:
             stopping.set()
-            thread.join(5.0)
+            for thread in threads:
+                thread.join(5.0)
             self.copies.tables.close()
+
+    def _derive(self) -> bool:
+        """Derive rows that all hubs need, while the cluster is there."""
+        if self._deriving is not None and "" not in self.copies.problems:
+            self._deriving.derive_rows(budget_s=_DERIVE_S)
+        return True
+
+    def make_room(self, tell: Callable[[str], object]) -> int:
+        """Delete copies, the longest unused first, while they take too much; how many."""
+        root = self.copies.root
+        sizes = {str(place): size_of(place) for place in self.copies.held()}
+        used = sum(sizes.values())
+        most = min(self._most_bytes, used + shutil.disk_usage(root).free - 2 * RESERVE_BYTES)
+        self.copies.problems.pop(_ROOM, None)
+        if used <= most:
+            return 0
+        before, num_deleted = used, 0
+        for run_id in self.copies.unused():
+            place = self.copies.place_of(run_id)
+            if used <= most * _ENOUGH or place is None:
+                break
+            if self._evict(run_id):
+                used -= sizes.get(str(place), 0)
+                num_deleted += 1
+        if num_deleted:
+            tell(
+                f"The working copy took {format_bytes(before)}, more than {format_bytes(most)}:"
+                f" the copies of {num_deleted:,} runs were deleted, those unused for longest."
+                " They are copied again when somebody opens them."
+            )
+        if used > most:
+            self.copies.problems[_ROOM] = (
+                f"The working copy takes {format_bytes(used)}, more than {format_bytes(most)}, and"
+                " all of it is in use: give the hub more disk, or another hub some of the runs."
+            )
+        return num_deleted
+
+    def _evict(self, run_id: str) -> bool:
+        """Delete the copy of a run, unless somebody reads it."""
+        with contextlib.ExitStack() as held:
+            for store in list(self._stores):
+                one = store.let_go(run_id)
+                if one is None:
+                    return False
+                held.enter_context(one)
+            self.copies.evict(run_id)
+        return True
 
     def _look(self) -> float:
         """Copy what is new; how long to wait before the next look."""

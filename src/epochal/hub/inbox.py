@@ -116,14 +116,14 @@ class Inbox:
     def project_of(self, run_id: str) -> str | None:
         """The project of a run that is here; None for an unknown run."""
         try:
-            return self._run(run_id).project
+            return self._run(run_id, is_held=False).project
         except UnknownRunError:
             return None
 
     def place_of(self, run_id: str) -> Path | None:
         """The folder of a run that is here; None for an unknown run."""
         try:
-            return self._run(run_id).folder.path
+            return self._run(run_id, is_held=False).folder.path
         except UnknownRunError:
             return None
 
@@ -136,7 +136,7 @@ class Inbox:
     def held(self, run_id: str) -> Iterator[None]:
         """Let nothing be written to a run meanwhile."""
         try:
-            lock = self._run(run_id).lock
+            lock = self._run(run_id, is_held=False).lock
         except UnknownRunError:
             yield
             return
@@ -314,17 +314,20 @@ class Inbox:
                         self._places.setdefault(run_id, folder.path)
         return self._places
 
-    def _fetch(self, run_id: str) -> None:
+    def _fetch(self, run_id: str, *, lines: bool = True) -> None:
         """Have what other hubs have stored of a run."""
         if self._upstream is not None and is_run_id(run_id):
-            place = self._upstream.fetch(run_id)
+            place = self._upstream.fetch(run_id, lines=lines)
             if place is not None:
                 with self._lock:
                     self._known_places()[run_id] = place
 
-    def _run(self, run_id: str) -> _Run:
-        if self._upstream is not None and run_id not in self._runs:
-            self._fetch(run_id)
+    def _run(self, run_id: str, *, is_held: bool = True) -> _Run:
+        """A run that is here; ``is_held``: with its lines, where the folder is a working copy."""
+        if self._upstream is not None:
+            is_missing = is_held and not self._upstream.is_held(run_id)
+            if is_missing or run_id not in self._runs:
+                self._fetch(run_id, lines=is_held)
         with self._lock:
             run = self._runs.get(run_id)
             if run is not None and run.folder.path.is_dir():

@@ -1,4 +1,4 @@
-"""Moves the runs of a hub between a folder and a ClickHouse cluster, and back.
+"""Moves the runs of a hub between a folder and a ClickHouse cluster; derives its tables again.
 
 Nothing is deleted where they come from. What is there already is not sent again, so a migration
 that was interrupted goes on where it ended.
@@ -7,10 +7,12 @@ that was interrupted goes on where it ended.
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from epochal.errors import FormatError, UsageError
+from epochal.health.rule_settings import reader_rules
 from epochal.hub.ledger import FOLDER
 from epochal.hub.shared_ledger import SharedLedger
 from epochal.journal.layout import RunFolder, read_json, run_folders
@@ -18,6 +20,7 @@ from epochal.shipping.offering import PartCounts
 from epochal.store.clickhouse import transfer
 from epochal.store.clickhouse.connection import SCHEMES, parse_address
 from epochal.store.clickhouse.copies import Copies
+from epochal.store.clickhouse.store import ClickHouseStore
 from epochal.store.clickhouse.tables import DELETED, Tables
 from epochal.store.local.trash import FolderTrash
 
@@ -35,6 +38,29 @@ def migrate(source: str, target: str, *, tell: Tell) -> int:
             raise UsageError(f"there is no folder {root}.")
         return _to_tables(root, target, tell)
     return _to_folder(source, Path(target).expanduser(), tell)
+
+
+def reindex(address: str) -> tuple[int, list[str]]:
+    """Make the derived tables again from the lines; how many runs, and a sentence for each gap."""
+    with (
+        contextlib.closing(Tables(parse_address(address))) as tables,
+        tempfile.TemporaryDirectory(prefix="epochal-reindex-") as folder,
+    ):
+        faults = tables.reindex()
+        copies = Copies(tables, Path(folder), rules=reader_rules())
+        copies.fetch_changed()
+        store = ClickHouseStore(copies, rules=reader_rules(), is_followed=True)
+        run_ids = [run.own_id for run in store.runs()]
+        for run_id in run_ids:
+            copies.forget_row(run_id)
+            copies.want_row(run_id)
+            store.derive_rows()
+            if not copies.is_current(run_id):
+                faults.append(f"no row of the run {run_id} can be derived: it cannot be read.")
+            with store.let_go(run_id) or contextlib.nullcontext():
+                copies.evict(run_id)
+        store.close()
+    return len(run_ids), faults
 
 
 def _to_tables(root: Path, address: str, tell: Tell) -> int:
@@ -68,6 +94,7 @@ def _to_folder(address: str, root: Path, tell: Tell) -> int:
         trashed = [RunFolder(Path(run.folder)) for run in FolderTrash([root]).runs()]
         for folder in (*run_folders(root), *trashed):
             run_id = str(read_json(folder.identity).get("id"))
+            copies.fetch(run_id)
             for name in tables.blobs.sizes(run_id):
                 transfer.fetch_blob(tables, run_id, folder, name)
             _check(tables, run_id, folder, counts)

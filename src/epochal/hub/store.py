@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +11,7 @@ from epochal.health.rule_settings import reader_rules
 from epochal.hub.ledger import Ledger
 from epochal.settings import cache_folder
 from epochal.store.answers import TrashedRun
+from epochal.store.local.run import LocalRun
 from epochal.store.local.store import LocalStore
 from epochal.store.store import RunView
 
@@ -23,6 +26,20 @@ class HubStore(LocalStore):
         removed = super().remove(run)
         self.ledger.note_removed(removed.id)
         return removed
+
+    def received(self, run: LocalRun) -> float:
+        """When anything of a run was received last, by the hub's own clock: not what it says.
+
+        A run of last year that is sent today is new to the hub.
+        """
+        newest, folder = 0.0, run.path
+        for place in (folder, folder / "journal", folder / "segments"):
+            with contextlib.suppress(OSError), os.scandir(place) as entries:
+                for entry in entries:
+                    with contextlib.suppress(OSError):
+                        if entry.is_file(follow_symlinks=False):
+                            newest = max(newest, entry.stat(follow_symlinks=False).st_mtime)
+        return newest
 
 
 def open_hub_store(folders: Sequence[Path], ledger: Ledger) -> HubStore:

@@ -16,11 +16,17 @@ class Upstream(Protocol):
     Each call returns when what it was given is stored, and raises ``OSError`` when it is not.
     """
 
-    def fetch(self, run_id: str) -> Path | None:
-        """Have everything that is stored of a run in the folder; the run's place in it."""
+    def fetch(self, run_id: str, *, lines: bool = True) -> Path | None:
+        """Have what is stored of a run in the folder, its lines unless they are not wanted.
+
+        The run's place in it; None where there is no such run.
+        """
+
+    def is_held(self, run_id: str) -> bool:
+        """Whether the lines of a run are in the folder."""
 
     def fetch_changed(self) -> None:
-        """Have everything in the folder that was stored since the last look."""
+        """Have the identity of every run in the folder, and new lines of those that are held."""
 
     def lock(self, run_id: str) -> AbstractContextManager[Any]:
         """What is held by whoever changes the copy of a run; one thread may take it twice."""

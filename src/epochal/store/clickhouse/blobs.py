@@ -68,13 +68,15 @@ class BucketBlobs:
     def __init__(self, url: str) -> None:
         try:
             import obstore
+            from obstore import store as stores
             from obstore.exceptions import BaseError
-            from obstore.store import from_url
         except ModuleNotFoundError as error:
             raise MissingPackageError("--blobs s3://", error) from None
         self._url = url
         self._obstore = obstore
         self._faults: tuple[type[Exception], ...] = (BaseError, OSError)
+        # Its types differ between versions.
+        from_url: Any = stores.from_url
         retries = {"max_retries": 2, "retry_timeout": timedelta(seconds=_GIVE_UP_S)}
         try:
             self._store: Any = from_url(

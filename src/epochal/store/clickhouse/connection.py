@@ -26,6 +26,7 @@ _PORT, _TLS_PORT = 8123, 8443
 _CONNECT_S = 5.0
 _ANSWER_S = 300.0
 _OPTIONS = ("cluster",)
+_DATABASE = "epochal"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _CODE = re.compile(rb"Code: (\d+)")
 _REASON = re.compile(r"Exception: (.*?)(?:, e\.what\(\)| \(version |$)")
@@ -65,7 +66,8 @@ class Address:
     def __str__(self) -> str:
         """The address without its password."""
         if self.folder is not None:
-            return f"chdb://{self.folder}"
+            more = "" if self.database == _DATABASE else f"?database={self.database}"
+            return f"chdb://{self.folder}{more}"
         hosts = ",".join(f"{host}:{port}" for host, port in self.hosts)
         scheme = "clickhouses" if self.is_tls else "clickhouse"
         more = "" if self.cluster is None else f"?cluster={self.cluster}"
@@ -78,7 +80,7 @@ def parse_address(text: str) -> Address:
     if parts.scheme == "chdb":
         if not parts.path.strip("/"):
             raise UsageError("chdb:///FOLDER needs a folder.")
-        database = dict(parse_qsl(parts.query)).get("database", "epochal")
+        database = dict(parse_qsl(parts.query)).get("database", _DATABASE)
         return Address((), _checked("database", database), folder=unquote(parts.path))
     if parts.scheme not in ("clickhouse", "clickhouses"):
         raise UsageError(
@@ -88,7 +90,7 @@ def parse_address(text: str) -> Address:
     is_tls = parts.scheme == "clickhouses"
     account, _, places = parts.netloc.rpartition("@")
     user, _, password = account.partition(":")
-    database = parts.path.strip("/") or "epochal"
+    database = parts.path.strip("/") or _DATABASE
     options = dict(parse_qsl(parts.query))
     for option in options:
         if option not in _OPTIONS:
@@ -260,7 +262,8 @@ class ChdbServer:
         self._lock = threading.Lock()
         self._num_users = 0
         try:
-            self._session = session.Session(folder)
+            sessions: Any = session  # it has no types
+            self._session: Any = sessions.Session(folder)
         except RuntimeError as error:
             raise _error(str(error).encode(), f"chdb://{folder}") from error
         major, minor = self._ask("SELECT version()", "TabSeparatedRaw").decode().split(".")[:2]

@@ -81,9 +81,33 @@ CHANGES = Table(
     {"run": "String", "id": "String", "value": "String", "version": "UInt64"},
     ("run", "version", "id"),
 )
-TABLES = (LINES, PARTS, FACTS, FILES, LIVE, CHANGES)
-# Statements that lead from each version to the next; tables are made whole before the first.
-_STEPS: tuple[tuple[str, ...], ...] = ((),)
+# A run in one row, derived from its lines and facts by some hub: what lists, filters and sums need.
+# ``kind`` is the layout of ``row`` and the rules that judged the run, ``lines`` and ``identity``
+# say what it was derived from. The columns before them are for people who query the table.
+RUNS = Table(
+    "runs",
+    {
+        "run": "String",
+        "project": "String",
+        "name": "String",
+        "created": "Float64",
+        "updated": "Float64",
+        "step": "Int64",
+        "config": "String",
+        "last": "String",
+        "kind": "String",
+        "lines": "UInt64",
+        "identity": "UInt64",
+        "row": "String",
+        "version": "UInt64",
+    },
+    ("run", "kind"),
+    newest="version",
+    codecs={"config": "ZSTD(3)", "last": "ZSTD(3)", "row": "ZSTD(3)"},
+)
+# The tables that each version has more than the one before; a new column would be a statement.
+_STEPS: tuple[tuple[Table, ...], ...] = ((LINES, PARTS, FACTS, FILES, LIVE, CHANGES), (RUNS,))
+TABLES = tuple(table for tables in _STEPS for table in tables)
 VERSION = len(_STEPS)
 
 
@@ -119,15 +143,13 @@ def _set_up_at(address: Address, server: Server) -> bool:
         )
     if known == VERSION:
         return False
-    if known == 0:
-        replicated = _is_replicated(server)
-        for table in TABLES:
+    replicated = _is_replicated(server)
+    for number in range(known + 1, VERSION + 1):
+        for table in _STEPS[number - 1]:
             for statement in _made(table, address, server, is_replicated=replicated):
                 server.query(statement)
-        server.query(_view(address))
-    for number in range(max(known, 1), VERSION + 1):
-        for statement in _STEPS[number - 1]:
-            server.query(statement.format(database=address.database))
+        if number == 1:
+            server.query(_view(address))
         server.query(f"INSERT INTO {address.database}.{_SCHEMA} (version) VALUES ({number})")
     return True
 

@@ -6,7 +6,7 @@ import contextlib
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from epochal.store.clickhouse.schema import (
     LINES,
     LIVE,
     PARTS,
+    RUNS,
     TABLES,
     Table,
     counted_parts,
@@ -34,6 +35,9 @@ from epochal.store.clickhouse.schema import (
 _WINDOW = 1 << 16
 _DELETED_WITHIN_S = 60.0
 _ORDINAL = struct.Struct("<Q").pack
+_COLUMNS = struct.Struct("<ddq").pack
+_NUMBERS = struct.Struct("<QQQ")
+_ROWS_AT_ONCE = 2000
 IDENTITY, LABELS, DELETED, SEALED = "identity", "labels", "deleted", "sealed/"
 _BLOBS = "blobs"
 
@@ -54,6 +58,28 @@ class Fact(NamedTuple):
     key: str
     value: str
     version: int
+
+
+class StoredRow(NamedTuple):
+    """The row of a run as some hub derived it, and what from: lines, and a version of identity."""
+
+    run: str
+    lines: int
+    identity: int
+    version: int
+    row: bytes
+
+
+class RowColumns(NamedTuple):
+    """What people find in the table of runs without reading a row; JSON in the last two."""
+
+    project: str
+    name: str
+    created: float
+    updated: float
+    step: int
+    config: str
+    last: str
 
 
 class Change(NamedTuple):
@@ -80,12 +106,11 @@ class Tables:
         self._lock = threading.Lock()
         self._last_version = 0
         self.blobs: Blobs = TableBlobs(self)
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.close)
             set_up(address, self._server)
             self._place_blobs(blobs)
-        except BaseException:
-            self.close()
-            raise
+            undo.pop_all()
 
     @property
     def server_version(self) -> tuple[int, int]:
@@ -160,7 +185,7 @@ class Tables:
 
         It is higher than ``after``, the version of what was there: clocks of hubs differ.
         """
-        version = max(self._version(), after + 1)
+        version = self.next_version(after=after)
         rows = _text(run_id) + _text(key) + _text(value) + _ORDINAL(version)
         self.insert(FACTS, run_id, rows)
         return version
@@ -174,6 +199,46 @@ class Tables:
             " GROUP BY run, key FORMAT JSONEachRow"
         )
         return [Fact(run, key, value, int(version)) for run, key, value, version in _rows(answer)]
+
+    # -- rows -------------------------------------------------------------------------------------
+
+    def put_row(self, kind: str, row: StoredRow, columns: RowColumns) -> None:
+        """Store the derived row of a run in place of what was there."""
+        data = (
+            *map(_text, (row.run, columns.project, columns.name)),
+            _COLUMNS(columns.created, columns.updated, columns.step),
+            *map(_text, (columns.config, columns.last, kind)),
+            _ORDINAL(row.lines),
+            _ORDINAL(row.identity),
+            _bytes(row.row),
+            _ORDINAL(row.version),
+        )
+        self.insert(RUNS, row.run, b"".join(data))
+
+    def row_versions(self, kind: str, *, since: int = 0) -> dict[str, int]:
+        """The version of the newest row of each run; only of those stored since a version."""
+        answer = self.ask(
+            f"SELECT run, max(version) AS newest FROM {self.name(RUNS)}"
+            f" WHERE kind = {literal(kind)} AND version >= {since} GROUP BY run FORMAT JSONEachRow"
+        )
+        return {run: int(version) for run, version in _rows(answer)}
+
+    def rows(self, kind: str, run_ids: Sequence[str]) -> Iterator[StoredRow]:
+        """The newest rows of some runs, a few thousand at a time."""
+        for at in range(0, len(run_ids), _ROWS_AT_ONCE):
+            some = ", ".join(map(literal, run_ids[at : at + _ROWS_AT_ONCE]))
+            answer = self.ask(
+                "SELECT run, argMax(lines, version), argMax(identity, version),"
+                " max(version) AS newest, argMax(row, version)"
+                f" FROM {self.name(RUNS)} WHERE kind = {literal(kind)} AND run IN ({some})"
+                " GROUP BY run FORMAT RowBinary"
+            )
+            place = 0
+            while place < len(answer):
+                run_id, place = _read_bytes(answer, place)
+                lines, identity, version = _NUMBERS.unpack_from(answer, place)
+                row, place = _read_bytes(answer, place + _NUMBERS.size)
+                yield StoredRow(run_id.decode(), lines, identity, version, row)
 
     # -- readings ---------------------------------------------------------------------------------
 
@@ -194,7 +259,7 @@ class Tables:
 
     def put_change(self, change_id: str, value: str) -> None:
         """Tell the other hubs of a change."""
-        rows = _text("") + _text(change_id) + _text(value) + _ORDINAL(self._version())
+        rows = _text("") + _text(change_id) + _text(value) + _ORDINAL(self.next_version())
         self.insert(CHANGES, "", rows)
 
     def changes(self, *, since: int) -> list[Change]:
@@ -211,7 +276,7 @@ class Tables:
         """Delete everything of a run for ever, on every server that the address names."""
         self.blobs.erase(run_id)
         for server in self._each_server():
-            for table in (LINES, PARTS, FILES, LIVE):
+            for table in (LINES, PARTS, FILES, LIVE, RUNS):
                 server.query(
                     f"ALTER TABLE {stored(table, self.address)} DELETE"
                     f" WHERE run = {literal(run_id)}"
@@ -235,31 +300,30 @@ class Tables:
         for server in self._each_server():
             lines, parts = stored(LINES, self.address), stored(PARTS, self.address)
             answer = server.query(
-                f"SELECT run, part, lines, found, num FROM (SELECT run, part, max(lines) AS lines"
-                f" FROM {parts} GROUP BY run, part) ANY RIGHT JOIN (SELECT run, part,"
-                f" max(ordinal) + 1 AS found, uniqExact(ordinal) AS num FROM {lines}"
-                f" GROUP BY run, part) USING run, part"
-                " WHERE lines != found OR found != num FORMAT JSONEachRow"
+                f"SELECT run, part, max(lines) FROM {parts} GROUP BY run, part FORMAT JSONEachRow"
             )
-            for row in map(msgspec.json.decode, answer.splitlines()):
-                run_id, part = literal(row["run"]), literal(row["part"])
-                known, found, num = (int(row[key]) for key in ("lines", "found", "num"))
-                if num != found:
-                    faults.append(
-                        f"{row['part']} of the run {row['run']} has {num:,} of {found:,} lines."
-                    )
-                if known > found:
+            known = {(run, part): int(num) for run, part, num in _rows(answer)}
+            answer = server.query(
+                "SELECT run, part, max(ordinal) + 1, uniqExact(ordinal)"
+                f" FROM {lines} GROUP BY run, part FORMAT JSONEachRow"
+            )
+            for run, part, *numbers in _rows(answer):
+                end, num = map(int, numbers)
+                if num != end:
+                    faults.append(f"{part} of the run {run} has {num:,} of {end:,} lines.")
+                if known.get((run, part), 0) > end:
                     server.query(
-                        f"ALTER TABLE {parts} DELETE WHERE run = {run_id} AND part = {part}"
+                        f"ALTER TABLE {parts} DELETE"
+                        f" WHERE run = {literal(run)} AND part = {literal(part)}"
                     )
                     self._wait_for_deletions(server)
             server.query(f"INSERT INTO {parts} {counted_parts(lines)}")
         return faults
 
-    def _version(self) -> int:
-        """A number that is higher than all before it in this process: the time, if possible."""
+    def next_version(self, *, after: int = 0) -> int:
+        """A number that is higher than another and all in this process: the time, if possible."""
         with self._lock:
-            self._last_version = max(time.time_ns() // 1000, self._last_version + 1)
+            self._last_version = max(time.time_ns() // 1000, self._last_version + 1, after + 1)
             return self._last_version
 
     # -- statements -------------------------------------------------------------------------------
@@ -336,9 +400,9 @@ class TableBlobs:
             )
             if not piece:
                 raise FormatError(f"{name} of the run {run_id} is not whole in the tables.")
-            length, begin = _read_length(piece)
-            yield piece[begin : begin + length]
-            have += length
+            data, _ = _read_bytes(piece, 0)
+            yield data
+            have += len(data)
 
     def erase(self, run_id: str) -> None:
         """Nothing: the rows of a run are deleted together."""
@@ -359,13 +423,15 @@ def _length(number: int) -> bytes:
     return bytes((*found, number))
 
 
-def _read_length(data: bytes) -> tuple[int, int]:
-    """A length at the beginning of some bytes, and where it ends."""
+def _read_bytes(data: bytes, place: int) -> tuple[bytes, int]:
+    """A string that begins at a place, behind its length, and where it ends."""
     number = shift = 0
-    for place, byte in enumerate(data):
+    while place < len(data):
+        byte = data[place]
+        place += 1
         number |= (byte & 127) << shift
         if byte < 128:
-            return number, place + 1
+            return data[place : place + number], place + number
         shift += 7
     raise FormatError("ClickHouse's answer ends within a length.")
 

@@ -12,7 +12,7 @@ import msgspec
 
 from epochal.atomic_file import replaced_file
 from epochal.errors import FormatError
-from epochal.journal.layout import RunFolder, parse_part_name, read_json, write_json
+from epochal.journal.layout import RunFolder, json_bytes, parse_part_name, read_json
 from epochal.journal.line import encode_json
 from epochal.shipping.offering import PartCounts, labels_of, named_part, sizes
 from epochal.shipping.protocol import BATCH_BYTES, is_file_name
@@ -164,7 +164,8 @@ def write_changed(path: Path, value: Mapping[str, Any]) -> bool:
     with contextlib.suppress(FileNotFoundError, FormatError):
         if read_json(path) == value:
             return False
-    write_json(path, value)
+    with replaced_file(path) as temporary:  # not made durable: the tables have it
+        temporary.write_bytes(json_bytes(value) + b"\n")
     return True
 
 

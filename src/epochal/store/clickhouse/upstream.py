@@ -25,12 +25,16 @@ class ClickHouseUpstream:
         self._copies = copies
         self._tables = copies.tables
 
-    def fetch(self, run_id: str) -> Path | None:
-        """Have everything that is stored of a run in the folder; the run's place in it."""
-        return self._copies.fetch(run_id)
+    def fetch(self, run_id: str, *, lines: bool = True) -> Path | None:
+        """Have what is stored of a run in the folder; the run's place in it."""
+        return self._copies.fetch(run_id, lines=lines)
+
+    def is_held(self, run_id: str) -> bool:
+        """Whether the lines of a run are in the folder."""
+        return self._copies.is_held(run_id)
 
     def fetch_changed(self) -> None:
-        """Have everything in the folder that was stored since the last look."""
+        """Have the identity of every run in the folder, and new lines of those that are held."""
         self._copies.fetch_changed()
 
     def lock(self, run_id: str) -> threading.RLock:
@@ -39,7 +43,7 @@ class ClickHouseUpstream:
 
     def register(self, run_id: str, identity: Mapping[str, Any], place: Path) -> None:
         """Store who a run is, unless the same is stored; one that was deleted is back."""
-        self._copies.note_place(run_id, place)
+        self._copies.folders.note(run_id, place)
         self._copies.put_fact(run_id, IDENTITY, transfer.encoded(identity))
         if self._copies.is_deleted(run_id):
             self._copies.put_fact(run_id, DELETED, "")

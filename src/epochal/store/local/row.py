@@ -221,6 +221,39 @@ def _row(
     )
 
 
+def identity_row(
+    run_json: Mapping[str, Any], labels: Labels, *, own_id: str, place: str, updated: float | None
+) -> Row:
+    """The row of a run of which only run.json and labels are here."""
+    return _row(
+        names_of(run_json.get, labels, place),
+        run_json,
+        header=None,
+        finish=None,
+        config={},
+        num_epochs=None,
+        labels=labels,
+        id=own_id,
+        created=unix_time(run_json.get("created")) or updated or 0.0,
+        updated=updated,
+        attempts=0,
+        step=None,
+        epoch=None,
+        records=0,
+        damaged=0,
+        problem=None,
+        is_unreadable=False,
+        vanished=None,
+        found=None,
+        fork=fork_of(run_json) if "fork" in run_json else None,
+        nonfinite=False,
+        unwatched=0,
+        written=updated,
+        has_companion=False,
+        is_partial=True,
+    )
+
+
 def changed_at(path: Path) -> float:
     """When a file or folder was changed last, in Unix seconds; 0 where that cannot be read."""
     try:
