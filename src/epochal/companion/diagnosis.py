@@ -128,7 +128,9 @@ class Diagnosis:
             elif batch.part.writer not in self._ranks and batch.part.attempt == attempt:
                 # The header stands first in its file, though what follows may be older by its time.
                 self._ranks[batch.part.writer] = _rank(batch.part.writer, batch.records[0])
-        for writer, records in self._in_order(found):
+        for number, (writer, records) in enumerate(self._in_order(found)):
+            if number == 0:
+                self._journal.open()  # readers judge a run themselves where this file is missing
             self._feed(writer, records)
         return sum(len(batch.records) for batch in found) >= _RECORDS_A_LOOK
 
@@ -150,7 +152,6 @@ class Diagnosis:
 
     def _feed(self, writer: str, records: Records) -> None:
         rank = self._ranks[writer]
-        self._journal.open()  # readers judge a run themselves where this file is missing
         seen = self._findings.thin(records, rank=rank)
         for record in seen:
             self._say(self._findings.judge(record, rank=rank, writer=writer))

@@ -10,9 +10,19 @@ from functools import lru_cache
 from epochal.health.observation import Observation
 
 
-def may_hold_layers(observation: Observation) -> bool:
-    """Whether a record can have series of layers: they are free metrics."""
+def has_free_metrics(observation: Observation) -> bool:
+    """Whether a record is of a step and has free metrics, as those of layers are."""
     return observation.step is not None and "m" in observation.record
+
+
+def holds_layers(observation: Observation) -> bool:
+    """Whether a record of a step has series of layers."""
+    return has_free_metrics(observation) and _are_of_layers(tuple(observation.values))
+
+
+@lru_cache(64)
+def _are_of_layers(names: tuple[str, ...]) -> bool:
+    return any(_members(family.prefix, family.suffix, names) for family in FAMILIES)
 
 
 @lru_cache(64)
@@ -47,6 +57,7 @@ WEIGHT_NORMS = LayerSeries("params/", "/norm")
 UPDATE_RATIOS = LayerSeries("update_ratio/")
 RUNNING_STATS = LayerSeries("running_stats/", "/norm")
 ACTIVATION_ZEROS = LayerSeries("activations/", "/zeros")
+FAMILIES = (GRADIENT_NORMS, WEIGHT_NORMS, UPDATE_RATIOS, RUNNING_STATS, ACTIVATION_ZEROS)
 
 
 # A bias before a normalisation, and that of the keys of an attention, change nothing: of their

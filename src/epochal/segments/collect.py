@@ -14,7 +14,7 @@ from epochal.journal.columnar import ColumnarDecoder, Decoded
 from epochal.journal.line import encode_json, encode_lines
 from epochal.journal.line_columns import Lines
 from epochal.journal.reader import check_version
-from epochal.journal.regular_file import read_regular
+from epochal.journal.regular_file import regular_only
 from epochal.records import Axis, Record, axis_of, scalars_of
 from epochal.segments.long import NO_NUMBER, Along, LongForm, LongKey
 from epochal.segments.shape import (
@@ -31,7 +31,7 @@ from epochal.segments.shape import (
 
 _INT64 = 2**63
 _LATEST_MS = 2**62
-_CHUNK_BYTES = 4 * 1024 * 1024
+_CHUNK_BYTES = 1024 * 1024
 
 
 class Document(NamedTuple):
@@ -199,28 +199,30 @@ class Collected:
 
 def collect(path: FilePath) -> Collected:
     """Read a whole part; raises NewerFormatError for one of a newer format."""
-    text = read_regular(path)
-    found = Collected(journal_bytes=len(text))
+    found = Collected()
     decoder = ColumnarDecoder()
-    start, limit = 0, _end_of_lines(text)
-    while start < limit:
-        end = text.rfind(b"\n", start, min(start + _CHUNK_BYTES, limit)) + 1
-        end = end or text.index(b"\n", start) + 1
-        chunk = text[start:end]
-        decoded = decoder.decode(chunk, first=found.num_records)
-        if found.num_records == 0 and (first := decoded.first_record()) is not None:
-            check_version(first, path)
-        found.add_all(decoded, chunk)
-        start = end
-    if rest := text[limit:]:
+    # Some of it at a time: the memory of what was decoded is used again.
+    with open(path, "rb", buffering=0, opener=regular_only) as file:
+        rest = b""
+        while chunk := file.read(max(_CHUNK_BYTES, len(rest))):  # so that long lines end soon
+            found.journal_bytes += len(chunk)
+            text = rest + chunk
+            # Reading ends at a torn last line, or at the line that holds the first NUL.
+            nul = text.find(b"\0")
+            end = text.rfind(b"\n", 0, len(text) if nul < 0 else nul) + 1
+            lines, rest = text[:end], text[end:]
+            decoded = decoder.decode(lines, first=found.num_records)
+            if found.num_records == 0 and (first := decoded.first_record()) is not None:
+                check_version(first, path)
+            found.add_all(decoded, lines)
+            if nul >= 0:
+                behind = file.read()
+                found.journal_bytes += len(behind)
+                rest += behind
+                break
+    if rest:
         found.damage.append(Damage(found.num_records, rest))
     return found
-
-
-def _end_of_lines(text: bytes) -> int:
-    """Where reading ends: at a torn last line, or at the line that holds the first NUL."""
-    nul = text.find(b"\0")
-    return text.rfind(b"\n", 0, len(text) if nul < 0 else nul) + 1
 
 
 def _gives_back(shape: Shape, rows: list[list[Any]], records: list[Record]) -> bool:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from pathlib import Path
@@ -248,3 +249,28 @@ def test_a_folder_that_nobody_may_look_into_is_listed_with_the_reason(tmp_path: 
         closed.chmod(0o700)
     assert problems["open"] is None
     assert "Permission denied" in str(problems["closed"])
+
+
+def test_the_runs_of_a_look_are_old_to_the_garbage_collector_at_once(tmp_path: Path) -> None:
+    for number in range(200):
+        Journal(tmp_path, f"run-{number}")
+    gc.collect()
+    store = LocalStore(tmp_path)
+    runs = store.runs()
+    assert len(runs) == 200
+    young = {id(found) for generation in (0, 1) for found in gc.get_objects(generation)}
+    assert gc.isenabled()
+    assert young.isdisjoint(map(id, runs))
+
+
+def test_what_a_program_froze_stays_frozen(tmp_path: Path) -> None:
+    for number in range(200):
+        Journal(tmp_path, f"run-{number}")
+    gc.freeze()
+    frozen = gc.get_freeze_count()
+    try:
+        assert len(LocalStore(tmp_path).runs()) == 200
+        # What goes meanwhile is no longer counted.
+        assert gc.get_freeze_count() > frozen // 2
+    finally:
+        gc.unfreeze()

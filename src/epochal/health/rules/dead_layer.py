@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
-from epochal.health.layer_series import ACTIVATION_ZEROS, GRADIENT_NORMS, may_hold_layers, named
+from epochal.health.layer_series import ACTIVATION_ZEROS, GRADIENT_NORMS, holds_layers, named
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.streak_counter import StreakCounter
@@ -58,7 +58,7 @@ class DeadLayer(Rule):
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check a watched step; other records have none of the series."""
-        if observation.step is None or not may_hold_layers(observation):
+        if observation.step is None or not holds_layers(observation):
             return
         self._step = observation.step
         gradients = GRADIENT_NORMS.of(observation.values)

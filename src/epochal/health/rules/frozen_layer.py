@@ -11,8 +11,9 @@ from epochal.health.layer_series import (
     GRADIENT_NORMS,
     UPDATE_RATIOS,
     WEIGHT_NORMS,
+    has_free_metrics,
     has_gradient,
-    may_hold_layers,
+    holds_layers,
     named,
 )
 from epochal.health.observation import Observation
@@ -71,7 +72,9 @@ class FrozenLayer(Rule):
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check a watched step by its update ratios, else by the norms of the weights."""
-        if observation.step is None or not may_hold_layers(observation):
+        if observation.step is None or not has_free_metrics(observation):
+            return
+        if not self._untrained and not holds_layers(observation):
             return
         self._note_untrained(observation)
         if self._untrained and self._num_still == self.thresholds.samples:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from epochal.format import format_number
 from epochal.health.evaluations import num_classes
-from epochal.health.layer_series import UPDATE_RATIOS, WEIGHT_NORMS, may_hold_layers
+from epochal.health.layer_series import UPDATE_RATIOS, WEIGHT_NORMS, holds_layers
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.rules.loss_summed import batch_size
@@ -77,7 +77,7 @@ class InitScale(Rule):
         """Check the first watched step, and the first losses."""
         if self._is_over or observation.step is None or context.is_resumed:
             return ()
-        if not self._is_watched and may_hold_layers(observation):
+        if not self._is_watched and holds_layers(observation):
             found = self._weights(observation, context)
             if found is not None:
                 self._is_over = True

@@ -10,7 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from epochal.format import format_number
-from epochal.health.layer_series import WEIGHT_NORMS, may_hold_layers
+from epochal.health.layer_series import WEIGHT_NORMS, holds_layers
 from epochal.health.observation import Observation
 from epochal.health.rank_table import RankTable
 from epochal.health.rule import Rule, Verdict
@@ -141,7 +141,7 @@ class ReplicaDrift(Rule):
         for role in ("norm", "loss"):
             if role in observation.roles:
                 yield context.role_names[role], observation.roles[role]
-        layers = WEIGHT_NORMS.of(observation.values) if may_hold_layers(observation) else {}
+        layers = WEIGHT_NORMS.of(observation.values) if holds_layers(observation) else {}
         for layer, norm in layers.items():
             yield WEIGHT_NORMS.name(layer), norm
 

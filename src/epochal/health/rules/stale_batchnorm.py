@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from epochal.health.layer_series import RUNNING_STATS, may_hold_layers, named
+from epochal.health.layer_series import RUNNING_STATS, holds_layers, named
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.streak_counter import StreakCounter
@@ -52,7 +52,7 @@ class StaleBatchNorm(Rule):
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare a watched step with the one before."""
-        if observation.step is None or not may_hold_layers(observation):
+        if observation.step is None or not holds_layers(observation):
             return
         norms = RUNNING_STATS.of(observation.values)
         self._step = observation.step

@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from epochal.format import format_number
-from epochal.health.layer_series import WEIGHT_NORMS, may_hold_layers
+from epochal.health.layer_series import WEIGHT_NORMS, holds_layers
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
@@ -62,7 +62,7 @@ class StepsTooLarge(Rule):
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare a watched step with the first one."""
         step, limits = observation.step, self.thresholds
-        if step is None or context.is_resumed or not may_hold_layers(observation):
+        if step is None or context.is_resumed or not holds_layers(observation):
             return ()
         if self._first and step - self._first_step > limits.steps[-1]:
             return ()

@@ -13,7 +13,7 @@ from epochal.health.layer_series import (
     UPDATE_RATIOS,
     WEIGHT_NORMS,
     has_gradient,
-    may_hold_layers,
+    holds_layers,
     named,
 )
 from epochal.health.observation import Observation
@@ -83,7 +83,7 @@ class UpdateRatio(Rule):
         """Check a watched step."""
         lr = context.last.get("lr")
         self._peak_lr = max(self._peak_lr, lr or 0.0)
-        if observation.step is None or not may_hold_layers(observation):
+        if observation.step is None or not holds_layers(observation):
             return
         ratios = UPDATE_RATIOS.of(observation.values)
         if not ratios:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from epochal.format import format_number
 from epochal.health.causes import OF_INSTABILITY
-from epochal.health.layer_series import WEIGHT_NORMS, may_hold_layers, named
+from epochal.health.layer_series import WEIGHT_NORMS, has_free_metrics, named
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.streak_counter import StreakCounter
@@ -93,7 +93,7 @@ class WeightNorm(Rule):
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check a record that holds norms of weights."""
-        if observation.step is None or not may_hold_layers(observation):
+        if observation.step is None or not has_free_metrics(observation):
             return
         # Weights that grow while the loss falls learn.
         falls = context.phase in ("", "warm-up", "converging") and "loss" in context.curves

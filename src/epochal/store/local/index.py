@@ -120,7 +120,7 @@ class Index:
         """The row of an entry; None for one that is not of this version after all."""
         try:
             return self._row.decode(entry.row)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._notices["a row of the index could not be read and is made anew."] += 1
             return None
 
@@ -144,15 +144,19 @@ class Index:
         except OSError as error:
             self._notices[f"the index {path} cannot be read: {error.strerror or error}."] += 1
             return
-        at, end = 0, len(content)
-        while at + _HEAD.size <= end:
-            mark, length, check = _HEAD.unpack_from(content, at)
-            start = at + _HEAD.size
+        at, end, head_size = 0, len(content), _HEAD.size
+        unpack_head, decode = _HEAD.unpack_from, self._entry.decode
+        while at + head_size <= end:
+            mark, length, check = unpack_head(content, at)
+            start = at + head_size
             payload = content[start : start + length]
             if mark == _MARK and len(payload) == length and zlib.crc32(payload) == check:
                 at = start + length
-                with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-                    yield self._entry.decode(payload)
+                try:
+                    entry = decode(payload)
+                except (msgspec.DecodeError, UnicodeDecodeError):
+                    continue
+                yield entry
                 continue
             # Cut short by a kill, or written over: go on at the next record that is whole.
             self._notices["a damaged record of the index was left out."] += 1

@@ -11,10 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
+from epochal.guard import Guard
 from epochal.store.local.folder import FolderSource, has_stamp
-from epochal.store.local.index import Index, IndexEntry
+from epochal.store.local.index import Index, IndexEntry, Stamp
 from epochal.store.local.run import LocalRun
-from epochal.store.row import Row
 
 # Rows are written this many at a time, or so often, or when the store is closed.
 _WRITE_EVERY = 256
@@ -28,35 +28,43 @@ class IndexedFolders(Container[str]):
         self._index = index
         self._rules = rules
         self._entries: dict[tuple[str, bool], Mapping[str, IndexEntry]] = {}
-        self._unchanged: dict[str, IndexEntry] = {}
+        # The entries of the folder that was asked for last: runs come folder by folder.
+        self._last: tuple[str, Mapping[str, IndexEntry]] = ("", {})
+        # With the stamp that the files have.
+        self._unchanged: dict[str, tuple[IndexEntry, Stamp]] = {}
 
     def __contains__(self, path: object) -> bool:
-        folder, _, name = str(path).rpartition(os.sep)
-        entry = self._in(folder, is_beside=True).get(name)
-        if entry is None or entry.stamp is None or not has_stamp(str(path), entry.stamp):
+        assert isinstance(path, str)
+        folder, _, name = path.rpartition(os.sep)
+        last, entries = self._last
+        if folder != last:
+            entries = self._in(folder, is_beside=True)
+            self._last = (folder, entries)
+        entry = entries.get(name)
+        if entry is None:
             return False
-        self._unchanged[str(path)] = entry
+        stamp = entry.stamp
+        if stamp is None or not has_stamp(path, stamp):
+            return False
+        self._unchanged[path] = (entry, stamp)
         return True
 
-    def recall(self, run: LocalRun) -> None:
-        """Give a run the row that the index has of it, if its files have not changed since."""
-        source = run.source
-        if isinstance(source, FolderSource):
-            place = source.place
-            entry = self._unchanged.get(place)
-            if entry is not None and not source.asides:
-                run.recall(entry, self._row, is_unchanged=True)
-                return
-            folder, _, name = place.rpartition(os.sep)
-            entry = self._in(folder, is_beside=True).get(name)
-        else:
-            folder, name, is_beside = source.index_place
-            entry = self._in(folder, is_beside=is_beside).get(name)
-        if entry is not None:
-            run.recall(entry, self._row)
+    def recall_all(self, runs: Mapping[str, LocalRun], guard: Guard) -> None:
+        """Give runs the rows that the index has of them, if their files have not changed since."""
+        unchanged = self._unchanged
+        for place, run in runs.items():
+            known = unchanged.get(place)
+            source = run.source
+            if known is None or not isinstance(source, FolderSource) or source.asides:
+                guard.run(place, self._recall, run)
+            elif (row := self._index.row(known[0])) is not None:
+                run.recall_unchanged(known[1], row)
 
-    def _row(self, entry: IndexEntry) -> Row | None:
-        return self._index.row(entry)
+    def _recall(self, run: LocalRun) -> None:
+        folder, name, is_beside = run.source.index_place
+        entry = self._in(folder, is_beside=is_beside).get(name)
+        if entry is not None:
+            run.recall(entry, self._index.row)
 
     def _in(self, folder: str, *, is_beside: bool) -> Mapping[str, IndexEntry]:
         key = (folder, is_beside)

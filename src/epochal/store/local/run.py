@@ -119,22 +119,20 @@ class LocalRun(RunView):
         """How often the files have changed since the first look."""
         return max(self._reader.num_changes - 1, 0)  # the first look finds no change
 
-    @locked
-    def recall(
-        self,
-        entry: IndexEntry,
-        row_of: Callable[[IndexEntry], Row | None],
-        *,
-        is_unchanged: bool = False,
-    ) -> None:
-        """Use a row of the index, if the files have not changed since.
+    def recall_unchanged(self, stamp: Stamp, row: Row) -> None:
+        """Use a row of the index; the files have its stamp, as was just seen."""
+        with self.lock:
+            if self._cached.whole is None:
+                self._reader.trust(stamp)
+                self._cached.recall(row)
 
-        ``is_unchanged``: the files have the entry's stamp, as was just seen.
-        """
+    @locked
+    def recall(self, entry: IndexEntry, row_of: Callable[[IndexEntry], Row | None]) -> None:
+        """Use a row of the index, if the files have not changed since."""
         if self._cached.whole is not None:
             return
         stamp = entry.stamp
-        if stamp is not None and (is_unchanged or self.source.has_stamp(stamp)):
+        if stamp is not None and self.source.has_stamp(stamp):
             self._reader.trust(stamp)
         elif entry.signature != self.signature:
             return

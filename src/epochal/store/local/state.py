@@ -300,6 +300,8 @@ class RunReader:
     in memory, with their files, until the garbage collector runs.
     """
 
+    __slots__ = ("_owner", "_stamp", "num_changes", "source", "state")
+
     def __init__(self, source: RunSource, owner: ReaderOwner) -> None:
         self.source = source
         self.num_changes = 0
