@@ -4,10 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from epochal.journal.layout import PartName
+from epochal.journal.layout import PartName, RunFolder
 from epochal.series.series import Series
-from epochal.store.local.columns import SeriesKey
+from epochal.store.local.columns import SeriesKey, SpillFile
 from epochal.store.local.state import RunState
 from epochal.store.local.tail import TailedPart
 from tests.segments.parts import HEADER, lines, metrics, write_part
@@ -48,3 +50,53 @@ def test_a_series_of_fewer_points_has_its_own(state: RunState) -> None:
     assert seldom.values.tolist() == [step / 2 for step in expected]
     assert not np.shares_memory(loss.steps, seldom.steps)
     assert ask(state, "loss").steps.tolist() == list(range(300))
+
+
+# A part is a list of steps; records of some of them have all series, of others only one.
+part_steps = st.lists(st.tuples(st.integers(0, 30), st.sampled_from(["ab", "a", "b", "abc"])))
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 2), part_steps), min_size=1, max_size=4),
+    st.permutations(["a", "b", "c", "a"]),
+)
+def test_series_are_the_same_whatever_was_asked_before(
+    tmp_path_factory: pytest.TempPathFactory,
+    wanted: list[tuple[int, list[tuple[int, str]]]],
+    names: list[str],
+) -> None:
+    folder = tmp_path_factory.mktemp("series")
+    parts = []
+    spill = SpillFile(folder / "columns", piece_bytes=200)
+    for number, (attempt, steps) in enumerate(wanted):
+        name = PartName("loop", attempt, number)
+        records = [metrics(at, **dict.fromkeys(given, at + number / 8)) for at, given in steps]
+        write_part(folder, lines(HEADER | {"attempt": attempt}, *records), name=name)
+        parts.append(TailedPart(RunFolder(folder).part_path(name), name, spill=spill))
+        parts[-1].poll()
+    one = RunState(parts)
+    kept = []  # as a store keeps series in memory
+    for metric in names:
+        key = SeriesKey(metric, "step")
+        if key in one.ranks:
+            kept.append(one.series(key, 0))
+            alone = RunState(parts).series(key, 0)
+            assert kept[-1].name == metric
+            assert kept[-1].steps.tolist() == alone.steps.tolist()
+            assert kept[-1].times.tolist() == alone.times.tolist()
+            assert kept[-1].values.tolist() == alone.values.tolist()
+            assert (kept[-1].duplicates, kept[-1].hidden) == (alone.duplicates, alone.hidden)
+
+
+def test_a_series_that_grew_is_read_whole(tmp_path: Path) -> None:
+    name = PartName("loop", 1, 0)
+    records = [metrics(step, loss=step / 3, accuracy=step / 7) for step in range(20)]
+    folder = write_part(tmp_path, lines(HEADER, *records[:10]), name=name)
+    part = TailedPart(folder.part_path(name), name)
+    part.poll()
+    state = RunState([part])
+    loss = ask(state, "loss")
+    write_part(tmp_path, lines(HEADER, *records), name=name)
+    part.poll()
+    assert len(ask(state, "accuracy")) == 20
+    assert len(loss) == 10

@@ -205,6 +205,11 @@ class Block:
         self._times, self._values = array("d"), array("d")
         return size
 
+    @property
+    def size(self) -> int:
+        """How many records it has."""
+        return sum(rows for _, rows in self._spilled) + len(self._ordinals)
+
     def ordinals(self) -> NDArray[np.int64]:
         """A copy of the ordinals. A view would keep the buffers from growing, here and below."""
         return self._whole(0, np.array(self._ordinals, dtype=np.int64))
@@ -221,6 +226,11 @@ class Block:
         """A copy of the values of one name."""
         return self._whole(3 + place, self._table()[:, place].copy())
 
+    def read_column(self, place: int, into: NDArray[np.float64]) -> None:
+        """Copy the values of one name to where there is room for all of them."""
+        done = self._read_spilled(3 + place, into)
+        into[done:] = self._table()[:, place]
+
     def table(self) -> NDArray[np.float64]:
         """A copy of all values, a column for each name."""
         if not self._spilled:
@@ -234,14 +244,18 @@ class Block:
         """One column: the values in the file, then those in memory."""
         if not self._spilled:
             return newest
-        older = sum(rows for _, rows in self._spilled)
-        whole = np.empty(older + newest.size, dtype=newest.dtype)
+        whole = np.empty(self.size, dtype=newest.dtype)
+        done = self._read_spilled(place, whole)
+        whole[done:] = newest
+        return whole
+
+    def _read_spilled(self, place: int, into: NDArray[Any]) -> int:
+        """Read the values of a column that are in the file; returns how many."""
         done = 0
         for start, rows in self._spilled:
-            self._spill.read(start + 8 * rows * place, whole[done : done + rows])
+            self._spill.read(start + 8 * rows * place, into[done : done + rows])
             done += rows
-        whole[older:] = newest
-        return whole
+        return done
 
 
 class Blocks:
@@ -330,6 +344,10 @@ class Blocks:
         if bool(np.all(ordinals[:-1] <= ordinals[1:])):
             return whole
         return whole.select(np.argsort(ordinals, kind="stable"))
+
+    def columns(self, key: SeriesKey) -> list[tuple[Block, int]]:
+        """The blocks that have a series, each with the number of its column."""
+        return self._places.get(key, [])
 
     def tables(self) -> Iterator[SeriesTable]:
         """Copies of the series that lie in one block each; views keep buffers from growing."""

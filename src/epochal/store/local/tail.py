@@ -31,6 +31,7 @@ from epochal.series.series import Series
 from epochal.store.local.columns import (
     NO_STEP,
     STEP_LIMIT,
+    Block,
     Blocks,
     Names,
     SeriesKey,
@@ -294,6 +295,10 @@ class TailedPart:
         """Its points of one series in the order written, None when there are none."""
         blocks = self._digest.blocks
         return blocks.series(key, self.facts.origin.rank) if key in blocks else None
+
+    def columns(self, key: SeriesKey) -> list[tuple[Block, int]]:
+        """The blocks that have a series, each with the number of its column."""
+        return self._digest.blocks.columns(key)
 
     def places(self, kind: str, *, label: str | None = None) -> Iterable[Place]:
         """Where its records of a kind are."""
