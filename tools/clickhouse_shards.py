@@ -1,8 +1,10 @@
 """Two ClickHouse servers on loopback, one shard each, joined as the cluster ``two``.
 
-They come from Debian's packages, unpacked below ``.clickhouse/``; nothing is installed.
+They come from Debian's packages, unpacked below ``.clickhouse/``; nothing is installed. With
+Debian's ZooKeeper, which needs Java, they can be two replicas of one shard instead.
 
     python tools/clickhouse_shards.py fetch          unpack the packages (about 130 MB)
+    python tools/clickhouse_shards.py fetch zookeeper
     python tools/clickhouse_shards.py start DIR      start both; prints the address of the store
     python tools/clickhouse_shards.py stop DIR       stop them
 """
@@ -22,6 +24,7 @@ from pathlib import Path
 UNPACKED = Path(__file__).resolve().parents[1] / ".clickhouse"
 CLUSTER = "two"
 _PACKAGES = ("clickhouse-server", "clickhouse-client")
+_ZOOKEEPER = "zookeeper"
 _STARTED_WITHIN_S = 60.0
 _USERS = """<yandex><profiles><default/></profiles><users><default><password></password>
 <networks><ip>::1</ip><ip>127.0.0.1</ip></networks><profile>default</profile>
@@ -41,10 +44,20 @@ _CONFIG = """<yandex>
 <compression><case><min_part_size>0</min_part_size>
 <min_part_size_ratio>0</min_part_size_ratio><method>zstd</method></case></compression>
 <remote_servers><{cluster}>{shards}</{cluster}></remote_servers>
-<macros><shard>{number}</shard></macros>
+<macros>{macros}</macros>{more}
 </yandex>
 """
-_SHARD = "<shard><replica><host>127.0.0.1</host><port>{native}</port></replica></shard>"
+_REPLICA = "<replica><host>127.0.0.1</host><port>{native}</port></replica>"
+_REPLICATION = """<zookeeper><node><host>127.0.0.1</host><port>{zookeeper}</port></node></zookeeper>
+<interserver_http_host>127.0.0.1</interserver_http_host>
+<interserver_http_port>{between}</interserver_http_port>"""
+_ZOOKEEPER_CONFIG = """tickTime=500
+dataDir={home}/data
+clientPort={port}
+clientPortAddress=127.0.0.1
+admin.enableServer=false
+4lw.commands.whitelist=srvr
+"""
 
 
 def is_fetched() -> bool:
@@ -52,10 +65,24 @@ def is_fetched() -> bool:
     return _server().is_file()
 
 
+def has_zookeeper() -> bool:
+    """Whether ZooKeeper is unpacked and there is a Java that can run it."""
+    return shutil.which("java") is not None and any(_jars(UNPACKED / "root", "zookeeper.jar"))
+
+
 def fetch() -> None:
     """Download and unpack the packages; needs apt-get and dpkg, and no rights."""
-    if is_fetched():
-        return
+    if not is_fetched():
+        _unpack(*_PACKAGES)
+
+
+def fetch_zookeeper() -> None:
+    """Download and unpack ZooKeeper."""
+    if not has_zookeeper():
+        _unpack(_ZOOKEEPER)
+
+
+def _unpack(*packages: str) -> None:
     for tool in ("apt-get", "dpkg"):
         if shutil.which(tool) is None:
             raise SystemExit(f"clickhouse_shards: there is no {tool}: this needs Debian's tools.")
@@ -63,16 +90,50 @@ def fetch() -> None:
     (debs / "partial").mkdir(parents=True, exist_ok=True)
     command = ("apt-get", "install", "-y", "-qq", "--download-only")
     cache = ("-o", f"Dir::Cache::archives={debs}")
-    subprocess.run((*command, *cache, *_PACKAGES), check=True, stdout=subprocess.DEVNULL)
+    subprocess.run((*command, *cache, *packages), check=True, stdout=subprocess.DEVNULL)
     for deb in sorted(debs.glob("*.deb")):
         subprocess.run(("dpkg", "-x", str(deb), str(UNPACKED / "root")), check=True)
 
 
-class Shards:
-    """Both servers, with their data below a folder."""
+def _jars(root: Path, pattern: str) -> list[Path]:
+    return sorted((root / "usr/share/java").glob(pattern))
+
+
+class ZooKeeper:
+    """One ZooKeeper with its data below a folder."""
 
     def __init__(self, folder: Path) -> None:
+        self.port = _free_port()
+        (folder / "data").mkdir(parents=True, exist_ok=True)
+        (folder / "zoo.cfg").write_text(_ZOOKEEPER_CONFIG.format(home=folder, port=self.port))
+        jars = [*_jars(UNPACKED / "root", "*.jar"), *_jars(Path("/"), "*.jar")]
+        command = ["java", "-Xmx256m", "-cp", ":".join(map(str, jars))]
+        with open(folder / "out.log", "ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "org.apache.zookeeper.server.quorum.QuorumPeerMain", "zoo.cfg"],
+                stdout=log,
+                stderr=log,
+                cwd=folder,
+                start_new_session=True,
+            )
+        deadline_s = time.monotonic() + _STARTED_WITHIN_S
+        while not _is_serving(self.port):
+            if time.monotonic() > deadline_s or self._process.poll() is not None:
+                raise SystemExit(f"clickhouse_shards: no ZooKeeper; see {folder}/out.log")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """End it, and wait until it is gone."""
+        self._process.terminate()
+        self._process.wait(30)
+
+
+class Shards:
+    """Both servers, with their data below a folder; with a ZooKeeper, replicas of one shard."""
+
+    def __init__(self, folder: Path, zookeeper: ZooKeeper | None = None) -> None:
         self.folder = folder
+        self._zookeeper = zookeeper
         self._ports = [(_free_port(), _free_port()) for _ in range(2)]
         self._processes: list[subprocess.Popen[bytes] | None] = [None, None]
         for number in range(2):
@@ -153,9 +214,24 @@ class Shards:
         for name in ("data", "tmp", "format"):
             (home / name).mkdir(parents=True, exist_ok=True)
         http, native = self._ports[number]
-        shards = "".join(_SHARD.format(native=port) for _, port in self._ports)
+        replicas = [_REPLICA.format(native=port) for _, port in self._ports]
+        if self._zookeeper is None:
+            shards = "".join(f"<shard>{one}</shard>" for one in replicas)
+            macros, more = f"<shard>{number + 1}</shard>", ""
+        else:
+            alone = "<internal_replication>true</internal_replication>"
+            shards = f"<shard>{alone}{''.join(replicas)}</shard>"
+            macros = f"<shard>1</shard><replica>{number + 1}</replica>"
+            zookeeper, between = self._zookeeper.port, _free_port()
+            more = _REPLICATION.format(zookeeper=zookeeper, between=between)
         config = _CONFIG.format(
-            home=home, http=http, native=native, cluster=CLUSTER, shards=shards, number=number + 1
+            home=home,
+            http=http,
+            native=native,
+            cluster=CLUSTER,
+            shards=shards,
+            macros=macros,
+            more=more,
         )
         (home / "config.xml").write_text(config)
         (home / "users.xml").write_text(_USERS)
@@ -173,6 +249,16 @@ def _answers(port: int) -> bool:
         return False
 
 
+def _is_serving(port: int) -> bool:
+    """Whether a ZooKeeper answers; it listens some time before."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+            connection.sendall(b"srvr")
+            return connection.recv(64).startswith(b"Zookeeper version")
+    except OSError:
+        return False
+
+
 def _free_port() -> int:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -181,8 +267,10 @@ def _free_port() -> int:
 
 def main(arguments: list[str]) -> None:
     """Run one of the verbs."""
-    if arguments[:1] == ["fetch"]:
+    if arguments == ["fetch"]:
         fetch()
+    elif arguments == ["fetch", _ZOOKEEPER]:
+        fetch_zookeeper()
     elif arguments[:1] == ["start"] and len(arguments) == 2:
         fetch()
         shards = Shards(Path(arguments[1]).resolve())

@@ -20,6 +20,18 @@ from pathlib import Path
 from typing import Any
 
 from epochal.errors import UsageError
+from epochal.hub.ledger_changes import (
+    ADD_REQUEST,
+    ADD_TOKEN,
+    CLAIM_RUN,
+    END_REQUEST,
+    FORGET_REMOVED,
+    NOTE,
+    NOTE_REMOVED,
+    REVOKE_TOKEN,
+    TAKE_REQUEST,
+    Operation,
+)
 from epochal.server.access import ROLES, Principal, Role
 
 FOLDER = ".hub"
@@ -102,18 +114,14 @@ class Ledger:
         joined = None if projects is None else "\n".join(sorted(projects))
         row = (name, role, joined, _digest(token), time.time())
         try:
-            self._change(
-                "insert into tokens (name, role, projects, sha256, created) values (?,?,?,?,?)",
-                *row,
-            )
+            self._change(ADD_TOKEN, *row)
         except sqlite3.IntegrityError:
             raise UsageError(f"there is a token named {name!r} already.") from None
         return token
 
     def revoke_token(self, name: str) -> None:
         """Refuse a token from now on; its name stays with what it did."""
-        statement = "update tokens set revoked=? where name=? and revoked is null"
-        if not self._change(statement, time.time(), name):
+        if not self._change(REVOKE_TOKEN, time.time(), name):
             raise UsageError(f"there is no valid token named {name!r}.")
 
     def tokens(self) -> list[TokenRow]:
@@ -157,7 +165,7 @@ class Ledger:
 
     def claim(self, run_id: str, project: str, writer: str) -> None:
         """Note who sends a run; the first one stays."""
-        self._change("insert or ignore into runs values (?,?,?,0)", run_id, project, writer)
+        self._change(CLAIM_RUN, run_id, project, writer)
 
     def add_bytes(self, run_id: str, num_bytes: int) -> None:
         """Count what was stored for a run."""
@@ -178,7 +186,7 @@ class Ledger:
 
     def note_removed(self, run_id: str) -> None:
         """Note that a run was deleted here, so that its sender does not bring it back."""
-        self._change("insert or replace into removed values (?,?)", run_id, time.time())
+        self._change(NOTE_REMOVED, run_id, time.time())
 
     def removed_at(self, run_id: str) -> float | None:
         """When a run was deleted here; None for one that was not."""
@@ -188,15 +196,14 @@ class Ledger:
 
     def forget_removed(self, run_id: str) -> None:
         """Receive a run again that was deleted here."""
-        self._change("delete from removed where id=?", run_id)
+        self._change(FORGET_REMOVED, run_id)
 
     # -- requests to control a training -----------------------------------------------------------
 
     def add_request(self, run_id: str, action: str, who: str, *, now: float) -> RequestRow:
         """Keep what someone asks of a training, until its companion takes it."""
         row = RequestRow(secrets.token_hex(8), run_id, action, who, now)
-        statement = "insert into requests (id, run, action, who, t) values (?,?,?,?,?)"
-        self._change(statement, row.id, run_id, action, who, now)
+        self._change(ADD_REQUEST, row.id, run_id, action, who, now)
         return row
 
     def take_requests(self, run_id: str, *, now: float, since: float) -> list[RequestRow]:
@@ -204,18 +211,13 @@ class Ledger:
         query = "select id from requests where run=? and taken is null and t>=? order by t"
         found: list[RequestRow] = []
         for (request_id,) in self._rows(query, run_id, since):
-            statement = "update requests set taken=? where id=? and taken is null"
-            if self._change(statement, now, request_id):
+            if self._change(TAKE_REQUEST, now, request_id):
                 found += self.requests(run_id, request_id)
         return found
 
     def end_request(self, run_id: str, request_id: str, outcome: str, *, is_done: bool) -> bool:
         """Note the outcome of a request that was taken; False where it has one, or is another's."""
-        statement = (
-            "update requests set outcome=?, is_done=?"
-            " where id=? and run=? and taken is not null and outcome is null"
-        )
-        return self._change(statement, outcome, is_done, request_id, run_id) == 1
+        return self._change(END_REQUEST, outcome, is_done, request_id, run_id) == 1
 
     def requests(self, run_id: str, request_id: str | None = None) -> list[RequestRow]:
         """The newest requests of a run, or one of them, the newest first."""
@@ -230,7 +232,7 @@ class Ledger:
 
     def note(self, who: str, what: str, *, run: str | None = None, details: str = "") -> None:
         """Add a line to the audit log."""
-        self._change("insert into audit values (?,?,?,?,?)", time.time(), who, what, run, details)
+        self._change(NOTE, time.time(), who, what, run, details)
 
     def audit(self, *, limit: int = 1000) -> list[dict[str, Any]]:
         """The newest lines of the audit log, the newest first."""
@@ -243,9 +245,9 @@ class Ledger:
             rows = self._db.execute(query, values).fetchall()
         yield from rows
 
-    def _change(self, statement: str, *values: Any) -> int:
-        """Run a statement about what all hubs share; the number of rows that it changed."""
-        return self._change_here(statement, *values)
+    def _change(self, operation: Operation, *values: Any) -> int:
+        """Change what all hubs share; the number of rows that changed."""
+        return self._change_here(operation.statement, *values)
 
     def _change_here(self, statement: str, *values: Any) -> int:
         """Run a statement; the number of rows that it changed."""

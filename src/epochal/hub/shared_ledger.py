@@ -1,14 +1,14 @@
 """The ledger of hubs over one cluster: each has the file, and all exchange what changed.
 
-A change is a statement about the ledger's tables. It is kept in the same transaction, until the hub
-has stored it in the cluster; changes of others are applied once, in the order of their times.
+A change is an operation of a fixed list, with its values. It is kept in the same transaction,
+until the hub has stored it in the cluster. Changes of others are applied once, in the order of
+their times.
 Who can write to the cluster's tables can make tokens.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import secrets
 import sqlite3
 import time
@@ -18,6 +18,7 @@ from typing import Any
 
 from epochal.atomic_file import replaced_file
 from epochal.hub.ledger import FOLDER, Ledger
+from epochal.hub.ledger_changes import COPIES, Operation, decode_change, encode_change
 from epochal.hub.links import KEY_BYTES, LINKS_KEY
 from epochal.store.clickhouse.tables import Change, Tables
 
@@ -28,8 +29,6 @@ create table if not exists unsent (id text primary key, change text not null);
 create table if not exists applied (id text primary key);
 create table if not exists kept (name text primary key, value text not null);
 """
-_SHARED = ("tokens", "runs", "removed", "audit")
-_VERBS = ("insert ", "update ", "delete ")
 # So far back is read again: clocks of hubs differ, and inserts take their time.
 _SLACK = 60 * 1_000_000
 _WHOLE_EVERY_S = 300.0
@@ -67,26 +66,23 @@ class SharedLedger(Ledger):
         """Be the ledger of one hub from now on."""
         self._mark.unlink(missing_ok=True)
 
-    def _change(self, statement: str, *values: Any) -> int:
+    def _change(self, operation: Operation, *values: Any) -> int:
         with self._lock, self._transaction():
-            num_rows = self._db.execute(statement, values).rowcount
+            num_rows = self._db.execute(operation.statement, values).rowcount
             if num_rows:
-                self._keep(statement, values)
+                self._keep(operation, values)
             return num_rows
 
     def _share_all(self) -> None:
         """Tell the others of everything that is here: this was the ledger of one hub before."""
-        for table in _SHARED:
+        for table, operation in COPIES.items():
             for row in list(self._rows(f"select * from {table}")):
-                places = ",".join("?" * len(row))
                 with self._lock:
-                    self._keep(f"insert or ignore into {table} values ({places})", row)
+                    self._keep(operation, row)
 
-    def _keep(self, statement: str, values: Sequence[Any]) -> None:
+    def _keep(self, operation: Operation, values: Sequence[Any]) -> None:
         """Keep a change until it is sent."""
-        kinds = [isinstance(one, bytes) for one in values]
-        sent = [one.hex() if isinstance(one, bytes) else one for one in values]
-        change = json.dumps([statement, sent, kinds])
+        change = encode_change(operation, values)
         self._db.execute("insert into unsent values (?,?)", (secrets.token_hex(16), change))
 
     def _send(self, tables: Tables) -> None:
@@ -97,18 +93,16 @@ class SharedLedger(Ledger):
                 self._db.execute("delete from unsent where id=?", (change_id,))
 
     def _apply(self, change: Change) -> None:
-        statement, sent, kinds = json.loads(change.value)
-        if not statement.startswith(_VERBS):
-            return
-        values = [
-            bytes.fromhex(one) if is_hex else one for one, is_hex in zip(sent, kinds, strict=True)
-        ]
+        decoded = decode_change(change.value)
+        if decoded is None:
+            return  # not one that hubs make, or one of a newer hub
+        operation, values = decoded
         with self._lock, self._transaction():
             new = self._db.execute("insert or ignore into applied values (?)", (change.id,))
             if new.rowcount:
                 # A token of the same name was made on two hubs at once: the first one stays.
                 with contextlib.suppress(sqlite3.IntegrityError):
-                    self._db.execute(statement, values)
+                    self._db.execute(operation.statement, values)
 
     def _exchange_key(self, tables: Tables) -> None:
         """Have one key of links on all hubs: the one that was made last."""
@@ -131,11 +125,10 @@ class SharedLedger(Ledger):
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
         self._db.execute("begin immediate")
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._db.execute, "rollback")
             yield
-        except BaseException:
-            self._db.execute("rollback")
-            raise
+            undo.pop_all()
         self._db.execute("commit")
 
 
