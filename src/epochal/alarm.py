@@ -12,9 +12,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any
+
+import msgspec
 
 # How often the alarm looks; a call is interrupted at most so much after its budget.
 TICK_S = 0.25
@@ -31,8 +32,7 @@ class BudgetExceeded(Exception):  # noqa: N818 (it is a fault of a member, not a
         self.call = call
 
 
-@dataclass(slots=True, eq=False)
-class Call:
+class Call(msgspec.Struct, eq=False):
     """A call with a budget, under way; ``member`` is the one that a loop is at, which has it all.
 
     ``seen`` is the member that the alarm found at its last tick, ``ticks`` how often in a row.

@@ -20,8 +20,9 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
 
 from epochal.alarm import TICK_S, Alarm, BudgetExceeded, Call, over_budget
 from epochal.errors import EpochalError, InternalError
@@ -41,8 +42,7 @@ DISABLE_AFTER = 3
 EXPECTED: tuple[type[Exception], ...] = (EpochalError, OSError)
 
 
-@dataclass(slots=True)
-class Fault:
+class Fault(msgspec.Struct):
     """What one member raised first, and how often it has raised since.
 
     ``package`` is the one that the member comes from; None for a member of Epochal itself.
@@ -69,8 +69,7 @@ class Fault:
         return InternalError(f"{self.member} failed: {self.error}.", package=self.package)
 
 
-@dataclass(slots=True)
-class Outcome(Generic[T]):
+class Outcome(msgspec.Struct, Generic[T]):
     """What a call returned, or what it raised."""
 
     value: T | None = None

@@ -14,9 +14,10 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, SupportsFloat, TypeAlias
+
+import msgspec
 
 from epochal.errors import UsageError, ValueTypeError
 from epochal.guard import attempt
@@ -61,8 +62,7 @@ _ADVICE: dict[type, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceParts:
+class DeviceParts(msgspec.Struct, frozen=True):
     """Numbers and tensors of one list, some of them on an accelerator."""
 
     parts: tuple[Any, ...]

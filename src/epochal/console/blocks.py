@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from epochal.console.stream import printable
 from epochal.format import format_bytes, format_count
@@ -14,16 +15,14 @@ _MIB = 2**20
 _GIGA_ABOVE = 2e9
 
 
-@dataclass(frozen=True, slots=True)
-class DataFile:
+class DataFile(msgspec.Struct, frozen=True):
     """One file of a dataset and its length in tokens (None when not counted)."""
 
     name: str
     tokens: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetSplit:
+class DatasetSplit(msgspec.Struct, frozen=True):
     """One split of a dataset; ``num_files`` counts files whose names are not known as well."""
 
     name: str
@@ -32,8 +31,7 @@ class DatasetSplit:
     num_files: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(msgspec.Struct, frozen=True):
     """What one part of a program has allocated, in bytes by kind of memory."""
 
     name: str

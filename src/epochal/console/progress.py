@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import math
 import os
-from dataclasses import dataclass
 from typing import Any, TextIO, cast
+
+import msgspec
 
 from epochal.console.shared_line import join_line, leave_line
 from epochal.console.stream import obeys_control_codes, printable
@@ -20,8 +21,7 @@ _COUNT_FROM = 1_000_000  # from here on done/total is shown as 1.2M/10.0M
 _FALLBACK_COLUMNS = 80
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """The progress of a training; ``rate`` in units per second."""
 
     name: str = ""
@@ -38,8 +38,7 @@ class Progress:
         return min(max(self.done / self.total, 0.0), 1.0) if self.total else None
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True):
     """One line cut to a terminal's width: text, a bar of some columns, text."""
 
     left: str

@@ -13,9 +13,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from epochal.journal.layout import RunFolder, read_json, write_json
 
@@ -74,8 +75,7 @@ def _export(folder: Path, path: str | Path) -> tuple[str, ...]:
     return ("export", str(folder), "--format", "html", "--output", str(path))
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveOutcome:
+class ArchiveOutcome(msgspec.Struct, frozen=True):
     """Whether one archive was written, in a sentence."""
 
     path: str

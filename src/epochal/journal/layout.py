@@ -12,10 +12,11 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import msgspec
 
 from epochal.atomic_file import replaced_file
 from epochal.errors import FormatError, UsageError
@@ -78,8 +79,7 @@ def rank_of_writer(writer: str) -> int | None:
     return int(rank) if rank != writer and rank.isdigit() else None
 
 
-@dataclass(frozen=True, slots=True)
-class RunFolder:
+class RunFolder(msgspec.Struct, frozen=True):
     """The paths inside one run's folder."""
 
     path: Path

@@ -7,9 +7,10 @@ other trackers and the tables of ``spec/journal.md`` are taken from that declara
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, get_args
+
+import msgspec
 
 Record = dict[str, Any]
 Axis = Literal["step", "epoch", "time", "none"]
@@ -21,8 +22,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 _NUMERIC = frozenset({"number", "count", "amount"})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Field:
+class Field(msgspec.Struct, frozen=True, eq=False):
     """One field of a record, or of an object inside one.
 
     ``series`` says that its numbers are a series; of an object, that each of its items is one.
@@ -37,7 +37,7 @@ class Field:
     meaning: str = ""
     series: bool = False
     role: Role | None = None
-    tags: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = {}
     choices: tuple[str, ...] = ()
     fields: tuple[Field, ...] = ()
     since: int = 1
@@ -48,8 +48,7 @@ class Field:
         return self.type in _NUMERIC
 
 
-@dataclass(frozen=True, eq=False)
-class Kind:
+class Kind(msgspec.Struct, frozen=True, eq=False, dict=True):
     """One kind of record: its axis, its fields, and how its series are named.
 
     ``prefix`` stands before the names of its fields in series and in notices about its values. With
@@ -64,7 +63,7 @@ class Kind:
     fields: tuple[Field, ...] = ()
     prefix: str = ""
     by_id: bool = False
-    families: Mapping[str, str] = field(default_factory=dict)
+    families: Mapping[str, str] = {}
     dense: bool = False
     since: int = 1
 
@@ -100,8 +99,7 @@ class Kind:
         return names
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Event:
+class Event(msgspec.Struct, frozen=True, eq=False):
     """One name of an ``event`` record that Epochal writes, with the facts beside the name."""
 
     name: str

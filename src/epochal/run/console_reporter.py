@@ -11,7 +11,6 @@ from epochal.console.lines import closing_line, gpu_line
 from epochal.console.messages import Verbosity
 from epochal.console.printer import Console
 from epochal.run.progress_estimator import ProgressEstimator
-from epochal.series.lost_time import explain_phases
 
 _PEAK_SUFFIX = "_peak"
 _PHASE_PREFIX = "phase/"
@@ -139,6 +138,8 @@ def _speed_of_light(record: Mapping[str, Any]) -> str:
 
 
 def _phase_means(record: Mapping[str, Any]) -> str:
+    from epochal.series.lost_time import explain_phases
+
     lost = explain_phases(record)
     return blocks.phases_block(
         {name.removeprefix(_PHASE_PREFIX): mean for name, mean in record["m"].items()},

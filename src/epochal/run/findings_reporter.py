@@ -8,21 +8,19 @@ companion has not read all of it runs the rules over its own records then.
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from epochal.errors import FormatError
-from epochal.health.finding import Finding
-from epochal.invocation import invocation
 from epochal.journal.layout import FINDINGS, LOOP, PartName
-from epochal.journal.reader import PartReader, read_part
 from epochal.records import Record
 from epochal.run.recorder import Recorder
 
 if TYPE_CHECKING:
     from epochal.health.diagnosis import Diagnosis
+    from epochal.health.finding import Finding
+    from epochal.journal.reader import PartReader
 
 _SHOWN = ("error", "warning")
 # The companion reads the last records of a run about so long after them.
@@ -75,6 +73,10 @@ class FindingsReporter:
         counts = [(word, severities.count(word)) for word in _SHOWN]
         said = [f"{count} {word}{'' if count == 1 else 's'}" for word, count in counts if count]
         if said:
+            import shlex
+
+            from epochal.invocation import invocation
+
             were = "was" if len(severities) == 1 else "were"
             command = f"{invocation()} doctor {shlex.quote(str(self._recorder.folder.path))}"
             self._recorder.console.line(f"epochal: {' and '.join(said)} {were} found: {command}")
@@ -98,7 +100,7 @@ class FindingsReporter:
         guard, left_s, found = (
             self._recorder.guard,
             self._recorder.ending.deadline.left_s(),
-            list[Finding](),
+            list["Finding"](),
         )
         rules = rules_of(self._recorder.folder)
         diagnosis = Diagnosis(
@@ -121,6 +123,8 @@ class FindingsReporter:
         found.extend(diagnosis.close())
 
     def _own_records(self) -> Iterator[Record]:
+        from epochal.journal.reader import read_part
+
         for path, part in self._own_parts().items():
             try:
                 for _, record in read_part(path, part):
@@ -138,6 +142,8 @@ class FindingsReporter:
             path = self._recorder.folder.part_path(name)
             if not path.exists():
                 return []
+            from epochal.journal.reader import PartReader
+
             self._reader = PartReader(path, name)
         try:
             records = [record for _, record in self._reader.read()]
@@ -145,6 +151,8 @@ class FindingsReporter:
             self._has_ended = True
             return []  # sealed, or the folder has gone: the journal says so itself
         self._has_ended |= any(record.get("log") == "finish" for record in records)
+        from epochal.health.finding import Finding
+
         found = [Finding.from_record(record) for record in records]
         if self._recorder.folder.part_path(name._replace(part=self._part + 1)).exists():
             self._part += 1

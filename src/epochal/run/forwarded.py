@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from epochal.errors import FormatError
 from epochal.journal.layout import RunFolder, read_json, write_json
@@ -12,8 +13,7 @@ from epochal.sinks.reporting import Reporting
 SINKS_FILE = "sinks.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Unsent:
+class Unsent(msgspec.Struct, frozen=True):
     """A sink that does not have every record; ``is_hopeless`` if waiting will not help."""
 
     name: str

@@ -13,10 +13,11 @@ import linecache
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from epochal.guard import Guard
 from epochal.journal.archive_request import WAIT_S, start_writing
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 _HEIGHT_PX = 640
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(msgspec.Struct, frozen=True):
     """A cell of a notebook and one execution of it.
 
     ``key`` is the id that the notebook gave the cell or, where it gives none, the cell's source.
@@ -76,8 +76,12 @@ def _cell_file(namespace: dict[str, Any]) -> str | None:
     return found
 
 
-def frame(recorder: Recorder) -> str | None:
-    """A run as HTML: the live page, or the archive once it has finished; None without one."""
+def frame(recorder: Recorder, *, otherwise: str) -> str:
+    """A run as HTML: the live page, or the archive once it has finished; a text without one."""
+    return _page_frame(recorder) or f"<code>{html.escape(otherwise)}</code>"
+
+
+def _page_frame(recorder: Recorder) -> str | None:
     if not recorder.is_recorded:
         return None
     if recorder.finished:

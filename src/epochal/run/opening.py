@@ -8,9 +8,10 @@ import multiprocessing
 import os
 import secrets
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from epochal.console.messages import Verbosity
 from epochal.console.printer import Console
@@ -33,7 +34,6 @@ from epochal.records import FORMAT_VERSION
 from epochal.redact import Redactor
 from epochal.run import provenance, ranks
 from epochal.run.current import OPEN_RUNS
-from epochal.run.fork import find_parent
 from epochal.run.forwarded import note_reporting
 from epochal.run.progress_estimator import Totals
 from epochal.run.recorder import Recorder
@@ -57,8 +57,10 @@ def start_rank_zero(request: Request, launch: Launch, settings: Settings) -> Run
     parent = None
     if found is None:
         if request.fork_from is not None:
+            from epochal.run.fork import find_parent
+
             parent = find_parent(request.fork_from, root=request.root, project=request.project)
-            request = replace(request, config={**parent.config(), **request.config})
+            request = msgspec.structs.replace(request, config={**parent.config(), **request.config})
         identity, folder, attempt = _new_run(request)
         if parent is not None:
             identity["fork"] = parent.record(folder.path)

@@ -18,10 +18,11 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from time import monotonic, perf_counter_ns, time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+
+import msgspec
 
 from epochal.console.lines import section_line
 from epochal.errors import ValueTypeError
@@ -67,16 +68,15 @@ class PhasedRun(Protocol):
         """Append one record."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceTimes:
+class DeviceTimes(msgspec.Struct, frozen=True):
     """What a GPU's clock measured: milliseconds by phase over ``steps`` steps, the host's beside.
 
     ``host_bound`` counts the steps in which the GPU had always caught up with the host.
     """
 
     steps: int = 0
-    device_ms: Mapping[str, float] = field(default_factory=dict)
-    host_ms: Mapping[str, float] = field(default_factory=dict)
+    device_ms: Mapping[str, float] = {}
+    host_ms: Mapping[str, float] = {}
     host_bound: int = 0
 
 

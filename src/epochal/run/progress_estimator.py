@@ -9,26 +9,28 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from epochal.console.lines import epoch_line, eval_line, gap_text, metrics_line, step_line
 from epochal.console.messages import Verbosity
 from epochal.console.printer import Console
-from epochal.health.phase import PhaseDetector
 from epochal.records import ROLE_GUESSES
 from epochal.series.eta import Eta
 from epochal.series.overfit import gap_grade, gap_percent
 from epochal.series.window import LossTrend, SpikeBaseline
 from epochal.values import as_float
 
+if TYPE_CHECKING:
+    from epochal.health.phase import PhaseDetector
+
 # How often a run that only logs free metrics says something where there is no terminal.
 _PIPED_INTERVAL_S = 10.0
 _TERMINAL_INTERVAL_S = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(msgspec.Struct, frozen=True):
     """How long a run is meant to be, in whichever unit is known."""
 
     steps: int | None = None
@@ -61,12 +63,20 @@ class ProgressEstimator:
         self._last_step: int | None = None
         self._trend = LossTrend()
         self._spike = SpikeBaseline()
-        self._phase = PhaseDetector(total=totals.steps)
+        self._total_at_start = totals.steps
+        self._phase: PhaseDetector | None = None
         self._loss_sum = 0.0
         self._loss_count = 0
         self._epoch_eta = Eta(None)
         self._has_bar: bool | None = None
         self.has_printed = False
+
+    def _phase_of(self, step: int, loss: float) -> str:
+        if self._phase is None:
+            from epochal.health.phase import PhaseDetector
+
+            self._phase = PhaseDetector(total=self._total_at_start)
+        return self._phase.observe(step, loss)
 
     def set_total_steps(self, total: int) -> None:
         """Show percent and time left from now on."""
@@ -86,7 +96,7 @@ class ProgressEstimator:
             self._loss_count += 1
         phase = record.get("phase")
         if phase is None and loss is not None and self._console.enabled(Verbosity.NORMAL):
-            phase = self._phase.observe(int(record["step"]), loss)
+            phase = self._phase_of(int(record["step"]), loss)
         percent, eta_s = self.percent(record), self._eta.remaining_s()
         self.has_printed = True
         self._console.progress(self._count(record), now=now, loss=loss, eta_s=eta_s)

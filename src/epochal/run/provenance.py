@@ -19,9 +19,18 @@ def describe_process() -> dict[str, Any]:
         "command": _command(),
         "cwd": _cwd(),
         "python": platform.python_version(),
-        "platform": platform.platform(),
+        "platform": _platform(),
         "cpu_count": os.cpu_count(),
     }
+
+
+def _platform() -> str:
+    """What ``platform.platform()`` returns; on Linux that starts a process to ask for the CPU."""
+    if sys.platform != "linux":
+        return platform.platform()
+    system, (library, version) = os.uname(), platform.libc_ver()
+    words = (system.sysname, system.release, system.machine, "with", f"{library}{version}")
+    return "-".join(filter(None, words))
 
 
 def user_name() -> str | None:

@@ -11,8 +11,9 @@ wrote it; a file of a dead process belongs to an earlier launch.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from epochal.journal.layout import LAUNCH_FOLDER, RunFolder, read_json, slugify, write_json
 from epochal.journal.process import liveness, process_identity
@@ -23,8 +24,7 @@ _LOOK_EVERY_S = 0.05
 _STALE_AFTER_S = 600.0
 
 
-@dataclass(frozen=True, slots=True)
-class RankRendezvous:
+class RankRendezvous(msgspec.Struct, frozen=True):
     """Where a launch's records go; `last_step` is the step they follow, -1 in a new run."""
 
     folder: RunFolder

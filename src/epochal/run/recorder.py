@@ -28,7 +28,7 @@ import threading
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from epochal.console.messages import Verbosity
 from epochal.console.printer import Console
@@ -47,7 +47,6 @@ from epochal.run.callbacks import Callbacks
 from epochal.run.config import RunConfig
 from epochal.run.console_reporter import ConsoleReporter
 from epochal.run.ending import Ending
-from epochal.run.notebook import Cell
 from epochal.run.pending_values import PendingValues
 from epochal.run.phases import Phases
 from epochal.run.progress_estimator import ProgressEstimator, Totals
@@ -55,6 +54,9 @@ from epochal.run.speed_limit import SpeedLimit
 from epochal.run.summary import RunSummary
 from epochal.settings import Settings
 from epochal.values import MOST_BITS, SAMPLE_SIZE, plain_json
+
+if TYPE_CHECKING:
+    from epochal.run.notebook import Cell
 
 # Kinds whose latest values the closing line repeats.
 _HEADLINES = frozenset({"step", "epoch"})

@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from epochal.console.messages import LogVerbosity, Verbosity
 from epochal.console.printer import Console
@@ -27,8 +28,7 @@ from epochal.values import plain_int, plain_json
 REINIT_MODES = ("create_new", "finish_previous")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """The checked arguments of ``init``; ``named`` is False if the name was made up.
 
     ``run_folder`` is the folder itself, if that is given instead of project and name. ``id`` is

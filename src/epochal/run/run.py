@@ -9,7 +9,6 @@ What each call does in each state of a run is said in ``run/recorder.py``.
 
 from __future__ import annotations
 
-import html
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +23,7 @@ from typing import Any
 from epochal.errors import ValueTypeError
 from epochal.journal.line import MetricsRecord, encode_lines, now
 from epochal.records import Record
-from epochal.run import notebook, pages, samples, typed
+from epochal.run import samples, typed
 from epochal.run.config import RunConfig, record_config
 from epochal.run.memory_guard import explain_out_of_memory, memory_guard
 from epochal.run.phases import Phase, timed_section
@@ -64,7 +63,9 @@ class Run:
 
     def _repr_html_(self) -> str:
         """In a notebook: the live page, and the archive once the run has finished."""
-        return notebook.frame(self._recorder) or f"<code>{html.escape(repr(self))}</code>"
+        from epochal.run import notebook
+
+        return notebook.frame(self._recorder, otherwise=repr(self))
 
     # -- what it is -------------------------------------------------------------------------------
 
@@ -206,17 +207,10 @@ class Run:
         recorder = self._recorder
         call = recorder.call("step")
         at = recorder.next_step(step)
+        core = (epoch, tokens, duration_ms, norm, loss, lr)
+        more: dict[str, Any] = {"norm_clipped": norm_clipped, "kd_loss": kd_loss, "sol": sol}
         record = typed.step_record(
-            now(),
-            call,
-            at,
-            *(epoch, tokens, duration_ms, norm, loss, lr),
-            norm_clipped=norm_clipped,
-            kd_loss=kd_loss,
-            sol=sol,
-            phase=phase,
-            moe=moe,
-            metrics=metrics,
+            now(), call, at, *core, **more, phase=phase, moe=moe, metrics=metrics
         )
         recorder.write(record)
         recorder.write_samples(call, at)
@@ -490,6 +484,8 @@ class Run:
         Gives the address, which opens the page on this run. A process of its own serves 127.0.0.1
         and goes on for a minute after this one ends.
         """
+        from epochal.run import pages
+
         return pages.serve(self._recorder, port)
 
     def save_html(self, path: str | PathLike[str]) -> None:
@@ -497,6 +493,8 @@ class Run:
 
         Called with several paths, it writes each of them. Folders on the way are made now.
         """
+        from epochal.run import pages
+
         pages.save_html(self._recorder, Path(path))
 
     def fork(self, name: str | None = None, *, step: int | None = None, **arguments: Any) -> Run:

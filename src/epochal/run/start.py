@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from epochal.console.messages import LogVerbosity, Verbosity
 from epochal.console.printer import Console
@@ -15,7 +18,6 @@ from epochal.run.capture import Capture
 from epochal.run.companion import start_companion
 from epochal.run.current import OPEN_RUNS
 from epochal.run.exit_hooks import EXIT_HOOKS
-from epochal.run.notebook import Cell, calling_cell
 from epochal.run.progress_estimator import Totals
 from epochal.run.recorder import Recorder
 from epochal.run.run import Run, recorder_of
@@ -27,6 +29,9 @@ from epochal.settings import (
     read_launch,
     read_settings,
 )
+
+if TYPE_CHECKING:
+    from epochal.run.notebook import Cell
 
 Resume = Literal["never", "allow", "must", "latest"]
 Reinit = Literal["create_new", "finish_previous"]
@@ -151,7 +156,7 @@ def init(
         redactor=redactor,
         run_id=id,
     )
-    cell = calling_cell()
+    cell = _calling_cell()
     _finish_previous(cell, every=reinit == "finish_previous")
     if not settings.enabled:
         run = opening.switched_off(asked)
@@ -225,7 +230,7 @@ def init_in(folder: Path, *, resume_step: int | None = None, companion: bool | N
         console=request.checked_console(False, settings, launch, verbosity=None, line_every_s=None),
         redactor=checked_redactor(None, settings.redact),
     )
-    asked = replace(asked, run_folder=folder)
+    asked = msgspec.structs.replace(asked, run_folder=folder)
     if not settings.enabled:
         run = opening.switched_off(asked)
     else:
@@ -287,6 +292,15 @@ def _announce(recorder: Recorder, *, capture: bool) -> None:
         announce_launched(Announcement(folder, recorder.attempt, captures=capture))
     except OSError as error:
         recorder.console.notice(f"whoever started this program cannot be told of the run: {error}")
+
+
+def _calling_cell() -> Cell | None:
+    """The cell of a notebook whose execution this is; None elsewhere."""
+    if "IPython" not in sys.modules:
+        return None
+    from epochal.run.notebook import calling_cell  # which loads what shows pages
+
+    return calling_cell()
 
 
 def _finish_previous(cell: Cell | None, *, every: bool) -> None:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from epochal.errors import FormatError, ValueTypeError
 from epochal.journal.layout import LOOP, PartName, RunFolder, rank_writer
 from epochal.journal.line import now
-from epochal.journal.reader import PartReader, ShorterFileError
 from epochal.records import Record, numbers_of
 from epochal.run.watched import plain, watched
 from epochal.values import plain_json
 
 if TYPE_CHECKING:
+    from epochal.journal.reader import PartReader
     from epochal.run.recorder import Recorder
 
 _CHILD = "child-"
@@ -136,6 +136,8 @@ class _OwnJournal:
             return {**last, **self._set}
 
     def _new_records(self, folder: RunFolder, name: PartName) -> Iterator[Record]:
+        from epochal.journal.reader import PartReader, ShorterFileError
+
         reader = self._readers.get(name)
         if reader is None:
             reader = self._readers[name] = PartReader(folder.part_path(name), name)

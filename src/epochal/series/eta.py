@@ -11,7 +11,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 # An interval longer than this many times all the time before it is a pause, unless it recurs.
 _PAUSE_FACTOR = 2.0
@@ -19,8 +20,7 @@ _PAUSE_FACTOR = 2.0
 _RECURS_FROM = 0.5
 
 
-@dataclass(slots=True)
-class _Pause:
+class _Pause(msgspec.Struct):
     seconds: float
     weight: float
     counted_s: float

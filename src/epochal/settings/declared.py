@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from epochal.settings import kinds
 from epochal.settings.kinds import Kind
@@ -17,8 +19,7 @@ ALERT_LEVELS = ("info", "warning", "error", "off")
 OPEN_TABLES = ("rules", "sinks", "retention")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """One setting: a field of ``Settings``.
 
     ``key`` is its name in ``epochal.toml``, None for what does not belong in a file; ``variable``
@@ -34,8 +35,7 @@ class Setting:
     argument: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Located:
+class Located(msgspec.Struct, frozen=True):
     """A value and its source."""
 
     value: Any
@@ -287,7 +287,7 @@ def _declared() -> Iterator[Setting]:
         declared: Setting | None = one.metadata.get("setting")
         if declared is not None:
             key = one.name if declared.key == "" else declared.key
-            yield replace(declared, name=one.name, key=key)
+            yield msgspec.structs.replace(declared, name=one.name, key=key)
 
 
 DECLARED = tuple(_declared())

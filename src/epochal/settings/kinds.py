@@ -10,8 +10,9 @@ import math
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 FALSE = frozenset({"0", "false", "no", "off"})
 TRUE = frozenset({"1", "true", "yes", "on"})
@@ -26,8 +27,7 @@ _SIZES = {"": 1.0, "b": 1.0} | {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """How values of one kind are read, written for a child process, and described.
 
     ``from_text`` reads the text of a variable, never an empty one; ``from_toml`` a value that a

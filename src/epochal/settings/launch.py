@@ -9,16 +9,16 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import msgspec
 
 _WHOLE_NUMBER = re.compile(r"-?[0-9]+")
 _PARENT_RUN = "EPOCHAL_PARENT_RUN"
 _LAUNCH_FILE = "EPOCHAL_LAUNCH_FILE"
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(msgspec.Struct, frozen=True):
     """This process's place in a distributed launch; rank 0 of 1 when there is none."""
 
     rank: int = 0
@@ -28,8 +28,7 @@ class Launch:
     launch_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ParentRun:
+class ParentRun(msgspec.Struct, frozen=True):
     """The run of the process that started this one with ``multiprocessing``."""
 
     pid: int
@@ -37,8 +36,7 @@ class ParentRun:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class Announcement:
+class Announcement(msgspec.Struct, frozen=True):
     """A run that has started; ``captures``: it records its own output."""
 
     folder: str
@@ -95,7 +93,7 @@ def announce_launched(announcement: Announcement, environ: Mapping[str, str] | N
     path = (os.environ if environ is None else environ).get(_LAUNCH_FILE)
     if path and os.path.isdir(os.path.dirname(path)):
         with open(path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(announcement)) + "\n")
+            file.write(json.dumps(msgspec.structs.asdict(announcement)) + "\n")
 
 
 def read_announcements(path: Path) -> list[Announcement]:

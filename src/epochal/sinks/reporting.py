@@ -9,25 +9,25 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from epochal.errors import UsageError, ValueTypeError
 from epochal.guard import Fault, Guard
-from epochal.sinks.registry import all_sinks, own_sinks, sink_member
-from epochal.sinks.sink import Sink, SinkOptions
 
 if TYPE_CHECKING:
     from epochal.settings import Located
+    from epochal.sinks.sink import Sink, SinkOptions
 
 
 # How alike a name and an option are when the name counts as misspelt.
 _NEAR = 0.9
 
 
-@dataclass(frozen=True, slots=True)
-class KnownSinks:
+class KnownSinks(msgspec.Struct, frozen=True):
     """The sinks that can be used now, and the options of all of them."""
 
     sinks: Mapping[str, type[Sink]]
@@ -36,6 +36,8 @@ class KnownSinks:
     @classmethod
     def load(cls, guard: Guard | None = None) -> KnownSinks:
         """Find every sink; the guard keeps the fault of one that cannot be loaded."""
+        from epochal.sinks.registry import all_sinks
+
         guard = Guard() if guard is None else guard
         return cls(all_sinks(guard), guard.faults)
 
@@ -53,6 +55,8 @@ class KnownSinks:
         """The name of a sink; raises for one there is none of."""
         if name in self.sinks:
             return name
+        from epochal.sinks.registry import sink_member
+
         fault = self.faults.get(sink_member(name))
         if fault is not None:
             raise UsageError(f"report_to={name!r}: the sink cannot be loaded: {fault.error}.")
@@ -72,12 +76,11 @@ class KnownSinks:
         return near[0] if near else None
 
 
-@dataclass(frozen=True, slots=True)
-class Reporting:
+class Reporting(msgspec.Struct, frozen=True):
     """The sinks of a run and the options of each; ``given`` is the flat mapping."""
 
     report_to: tuple[str, ...] = ()
-    given: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, str] = {}
 
     def of(self, sink: str) -> SinkOptions:
         """The options of one sink."""
@@ -142,6 +145,8 @@ def split_options(mapping: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str,
     rest: dict[str, Any] = {}
     if not mapping:
         return options, rest
+    from epochal.sinks.registry import own_sinks
+
     known = KnownSinks.load()
     prefixes = ("report_", *(f"{name}_" for name in own_sinks()))
     for name, value in mapping.items():
