@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from epochal.recipes.demo.every_kind.write import write_every_kind
@@ -126,6 +128,28 @@ def test_ctrl_z_gives_the_terminal_to_the_shell_and_fg_takes_it_again(
     small.until(lambda text: "? keys" in text and "in between" not in text)
     small.type("C-c")
     small.until(lambda text: "in between" in text)
+
+
+def test_a_process_that_is_told_to_continue_while_it_runs_reads_keys_once(
+    small: Screen, tmp_path: Path
+) -> None:
+    Journal(tmp_path, "job").metrics(0, loss=1.5)
+    small.watch(str(tmp_path))
+    small.until(lambda text: "p/job" in text)
+    processes = psutil.process_iter(["cmdline"])
+    process = next(one for one in processes if str(tmp_path) in (one.info["cmdline"] or ())[2:])
+    num_threads = process.num_threads()
+    for _ in range(3):
+        process.send_signal(signal.SIGCONT)
+        time.sleep(0.2)
+    small.type("?")
+    small.until(lambda text: "hold the picture" in text)
+    assert process.num_threads() == num_threads  # keys are read once
+    small.type("Escape")
+    small.until(lambda text: "hold the picture" not in text)
+    small.type("q")
+    process.wait(30)
+    small.until(lambda text: text.rstrip().endswith("$"))
 
 
 def test_what_another_process_logs_appears_and_a_held_picture_loses_nothing(

@@ -10,6 +10,8 @@ from typing import ClassVar
 
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 from textual.theme import Theme
 
@@ -42,6 +44,19 @@ _TERMINAL_THEME = Theme(
 )
 
 
+class _Terminal(LinuxDriver):
+    """Textual's driver, for a process that is told to continue while it runs.
+
+    Textual then reads keys in a second thread and ends only that one: the process would never end,
+    and take the shell's keys.
+    """
+
+    def resume_application_mode(self) -> None:
+        """Take the terminal again, unless keys are read from it already."""
+        if self._key_thread is None or not self._key_thread.is_alive():
+            super().resume_application_mode()
+
+
 class WatchApp(App[None]):
     """Shows the runs of a store until ``q``, Ctrl-C or a signal."""
 
@@ -58,6 +73,11 @@ class WatchApp(App[None]):
         self.theme = _TERMINAL_THEME.name
         self.console.push_theme(THEME)
         self._state, self._glyphs = state, glyphs
+
+    def get_driver_class(self) -> type[Driver]:
+        """Textual's driver, with the terminal's as above."""
+        chosen = super().get_driver_class()
+        return _Terminal if chosen is LinuxDriver else chosen
 
     def get_default_screen(self) -> Screen[None]:
         """The main screen."""
