@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,6 +28,8 @@ Outcome = Literal["cause", "advice", "symptom", "missed"]
 _SLOWER = 1.5
 _GROWTH_BYTES = 64 * 1024**2
 _DRIFT = 1e-3
+# Standard errors of a level that the lowest of some twenty may be below another by chance.
+_ERRORS = 4.0
 _NEED_TWINS = frozenset({"result", "reported", "slower"})
 
 
@@ -266,8 +269,13 @@ def _misleads(finding: Finding, series: dict[str, list[tuple[int, float]]]) -> b
     return _falls_after(points, finding.steps[0])
 
 
-def _falls_after(points: Sequence[tuple[int, float]], step: int) -> bool:
-    """Whether a loss falls after a step by a share of what it had fallen before."""
+def _falls_after(
+    points: Sequence[tuple[int, float]], step: int, *, noise_counts: bool = True
+) -> bool:
+    """Whether a loss falls after a step by a share of what it had fallen before, beyond noise.
+
+    The lowest of several levels is below the others by chance: by up to so many of their errors.
+    """
     before = [value for at, value in points if at <= step]
     after = [value for at, value in points if at > step]
     if len(before) < 20 or len(after) < 20:
@@ -275,7 +283,16 @@ def _falls_after(points: Sequence[tuple[int, float]], step: int) -> bool:
     tenth = max(10, len(points) // 20)
     start, then = _middle(before[:tenth]), _middle(before[-tenth:])
     end = min(_middle(after[place : place + tenth]) for place in range(0, len(after), tenth))
-    return then - end > accepted.STANDSTILL_FALL * max(start - then, 0.0) and end < then
+    least = accepted.STANDSTILL_FALL * max(start - then, 0.0)
+    if noise_counts:
+        least = max(least, _ERRORS * _level_error(after, tenth))
+    return then - end > least and end < then
+
+
+def _level_error(values: Sequence[float], count: int) -> float:
+    """The standard error of a median of so many values, by how far neighbours are apart."""
+    apart = _middle([abs(b - a) for a, b in pairwise(values)])
+    return 1.25 * apart / 0.954 / math.sqrt(count)
 
 
 def _middle(values: Sequence[float]) -> float:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from epochal.errors import UsageError
@@ -115,3 +117,35 @@ def test_what_a_run_keeps_is_read_back(read: Any) -> None:
 )
 def test_what_another_version_kept_is_left_out(said: Any) -> None:
     assert recorded_rules(said) == RuleSettings()
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("text", ['[rules]\nsilence = ["{}"]', "[rules.{}]\nenabled = false"])
+def test_every_rule_can_be_silenced_in_a_project_and_in_a_run(
+    read: Any, rule: type[Rule], text: str
+) -> None:
+    of_project = read(text.format(rule.name))
+    for given in (of_project, recorded_rules(_written(of_project))):
+        names = {type(one).name for one in Health(silenced=given.silenced)._rules}
+        assert names == {one.name for one in RULES} - {rule.name}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_every_rule_uses_the_thresholds_of_its_project_and_of_its_run(
+    read: Any, rule: type[Rule]
+) -> None:
+    wanted = {name: _doubled(value) for name, value in declared(rule.Thresholds).items()}
+    lines = [f"{n} = {list(v) if isinstance(v, tuple) else v}" for n, v in wanted.items()]
+    of_project = read("\n".join([f"[rules.{rule.name}]", *lines]))
+    for given in (of_project, recorded_rules(_written(of_project))):
+        (used,) = Health(rules=[rule], thresholds=given.thresholds)._rules
+        assert msgspec.structs.asdict(used.thresholds) == wanted
+
+
+def _written(settings: RuleSettings) -> Any:
+    """The settings as ``run.json`` has them."""
+    return json.loads(json.dumps(settings.record()))
+
+
+def _doubled(value: Any) -> Any:
+    return tuple(2 * one for one in value) if isinstance(value, tuple) else 2 * value

@@ -60,6 +60,11 @@ ACTIVATION_ZEROS = LayerSeries("activations/", "/zeros")
 FAMILIES = (GRADIENT_NORMS, WEIGHT_NORMS, UPDATE_RATIOS, RUNNING_STATS, ACTIVATION_ZEROS)
 
 
+def bias_of(weight: str) -> str:
+    """What the bias beside a weight is called: ``a.bias``, ``cell.bias_ih_l0``."""
+    return _renamed(weight, "weight", "bias")
+
+
 # A bias before a normalisation, and that of the keys of an attention, change nothing: of their
 # gradient only rounding is left, far below that of the weights beside it.
 _ROUNDING = 1e-4
@@ -67,11 +72,14 @@ _ROUNDING = 1e-4
 
 def has_gradient(layer: str, gradients: Mapping[str, float]) -> bool:
     """Whether a parameter has a gradient above zero, beyond what rounding leaves of a bias's."""
-    gradient = gradients.get(layer)
-    if not gradient or not layer.endswith("bias"):
-        return bool(gradient)
-    beside = gradients.get(f"{layer[: -len('bias')]}weight", 0.0)
-    return gradient > _ROUNDING * beside
+    gradient, weight = gradients.get(layer), _renamed(layer, "bias", "weight")
+    beside = gradients.get(weight, 0.0) if weight != layer else 0.0
+    return gradient is not None and gradient > _ROUNDING * beside
+
+
+def _renamed(name: str, part: str, other: str) -> str:
+    head, dot, last = name.rpartition(".")
+    return f"{head}{dot}{last.replace(part, other)}"
 
 
 def named(layers: Sequence[str]) -> str:

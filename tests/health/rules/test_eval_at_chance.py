@@ -26,3 +26,15 @@ def test_without_the_number_of_classes_nothing_is_known() -> None:
 def test_a_perfect_accuracy_is_not_one_per_cent() -> None:
     records = evals([0.01] * 5, every=50, accuracy=[0.999, 0.998, 1.0, 0.997, 0.999])
     assert opened(EvalAtChance, records, config={"num_classes": 100}) == []
+
+
+def test_masks_that_overlap_with_nothing_are_found() -> None:
+    records = evals([0.3] * 8, every=50, iou=[0.02, *([0.0] * 7)])
+    (found,) = opened(EvalAtChance, records)
+    assert "the model finds nothing" in found.sentence
+    assert "labels and inputs belong together" in found.advice
+
+
+def test_rare_classes_that_are_learned_late_are_left_alone() -> None:
+    overlaps = [0.0, 0.0, 0.0, 0.0, 0.1, 0.3, 0.5, 0.6]
+    assert opened(EvalAtChance, evals([0.3] * 8, every=50, iou=overlaps)) == []

@@ -71,3 +71,8 @@ def test_a_model_that_the_rate_no_longer_moves_measures_the_same() -> None:
     assert opened(EvalFlat, records) == []
     awake = in_order(steps(falling(600), lr=1e-3), evals(losses, every=50))
     assert [finding.severity for finding in opened(EvalFlat, awake)] == ["warning"]
+
+
+def test_noise_that_could_hide_a_change_says_nothing() -> None:
+    losses = [1.0 - 0.05 * n for n in range(10)] + [0.5 + around for around in noise(40, 0.02)]
+    assert opened(EvalFlat, evals(losses, every=50)) == []

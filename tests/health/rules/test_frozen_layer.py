@@ -62,3 +62,24 @@ def test_layers_frozen_at_their_initial_values_are_a_warning() -> None:
 
 def test_layers_frozen_after_a_training_are_fine() -> None:
     assert opened(FrozenLayer, [initialised(n, scale=1.4) for n in range(10)]) == []
+
+
+def test_a_bias_whose_gradient_is_rounding_is_not_frozen() -> None:
+    def record(number: int, gradient: float) -> Record:
+        ratios = {"update_ratio/a.weight": 1e-3, "update_ratio/a.bias": 0.0}
+        gradients = {"grads/a.weight/norm": 0.5, "grads/a.bias/norm": gradient}
+        return metrics(number, {**ratios, **gradients})
+
+    assert opened(FrozenLayer, [record(n, 2e-9) for n in range(10)]) == []
+    assert len(opened(FrozenLayer, [record(n, 0.05) for n in range(10)])) == 1
+
+
+def test_frozen_biases_of_zero_are_untrained() -> None:
+    def record(number: int) -> Record:
+        norms = {f"params/{n}.bias/norm": 0.0 for n in ("ln", "attn", "mlp")}
+        norms |= {"params/ln.weight/norm": 32**0.5, "params/attn.weight/norm": 1.14}
+        norms |= {"params/mlp.weight/norm": 1.27, "params/head.weight/norm": 1.0 + 0.01 * number}
+        return metrics(number, {**norms, "grads/head.weight/norm": 0.5})
+
+    (found,) = opened(FrozenLayer, [record(n) for n in range(10)])
+    assert "frozen at random values" in found.sentence

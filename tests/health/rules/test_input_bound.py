@@ -64,3 +64,11 @@ def test_pauses_between_the_steps_are_found() -> None:
 
 def test_steps_that_follow_each_other_are_left_alone() -> None:
     assert opened(InputBound, [step(n, duration_ms=950.0) for n in range(60)]) == []
+
+
+def test_pauses_are_a_note_if_they_come_at_every_step() -> None:
+    (found,) = opened(InputBound, [step(n, t=START + n, duration_ms=300.0) for n in range(60)])
+    assert found.severity == "info"
+    # A busy machine stops the loop at some steps.
+    often = [step(n, t=START + n, duration_ms=300.0 if n % 3 else 950.0) for n in range(60)]
+    assert opened(InputBound, often) == []

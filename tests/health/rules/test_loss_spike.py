@@ -54,3 +54,14 @@ def test_a_resume_makes_no_spike_at_its_seam() -> None:
     after = falling(600)[200:]
     resume = {"log": "resume", "t": 1.7e9 + 700, "attempt": 2, "step": 200}
     assert opened(LossSpike, [*steps(before), resume, *steps(after, first=200)]) == []
+
+
+def test_the_moving_targets_of_a_game_make_a_note() -> None:
+    losses = falling(600)
+    for n in range(400, 408):
+        losses[n] *= 4
+    records = steps(losses)
+    for record in records:
+        record["m"] = {**record.get("m", {}), "episode/return": 1.0}
+    found = opened(LossSpike, records)
+    assert [finding.severity for finding in found] == ["info"]

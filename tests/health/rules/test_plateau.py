@@ -1,5 +1,5 @@
 from epochal.health.rules.plateau import Plateau
-from tests.health.curve_records import falling, flat, steps
+from tests.health.curve_records import falling, flat, noise, steps
 from tests.health.machine_records import opened, updated
 
 
@@ -22,3 +22,9 @@ def test_a_loss_that_falls_is_on_none() -> None:
 
 def test_a_loss_that_never_fell_is_not_on_one() -> None:
     assert opened(Plateau, steps(flat(2000, 2.3))) == []
+
+
+def test_noise_that_could_hide_a_fall_is_no_plateau() -> None:
+    begin, rough = [0.69 - 0.16 * n / 100 for n in range(100)], noise(1400, 0.1)
+    losses = [*begin, *(0.53 + around for around in rough)]
+    assert opened(Plateau, steps(losses, lr=1e-2)) == []

@@ -34,3 +34,14 @@ def test_phases_tell_who_makes_the_others_wait() -> None:
             entries.append((rank, {**record, "wall_ms": 165.0, "m": {"phase/sync": sync}}))
     (found,) = opened(Straggler, entries)
     assert found.series == "rank 3"
+
+
+def test_a_short_run_with_few_phases_is_enough() -> None:
+    entries: list[Entry] = []
+    for number in range(3):
+        for rank, (forward, backward) in ((1, (31.0, 6.0)), (0, (1.0, 36.0))):
+            record = {"log": "phases", "t": START + number, "step": 200 * number, "steps": 200}
+            phases = {"phase/forward": forward, "phase/backward": backward}
+            entries.append((rank, {**record, "wall_ms": 42.0, "m": phases}))
+    (found,) = opened(Straggler, entries)
+    assert found.series == "rank 1"

@@ -86,3 +86,10 @@ def test_what_is_no_number_is_not_good() -> None:
     nan = float("nan")
     records = in_order(steps(falling(100)), evals([nan], every=50, accuracy=[nan]))
     assert opened(TooGood, records) == []
+
+
+def test_masks_that_are_perfect_at_once_are_found() -> None:
+    records = in_order(steps([0.6] * 60, lr=1e-3), evals([0.5], every=40, iou=[0.996]))
+    (found,) = opened(TooGood, records)
+    assert found.series is not None
+    assert found.series.endswith("iou")

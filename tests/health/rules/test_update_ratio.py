@@ -43,3 +43,13 @@ def test_biases_near_zero_are_left_alone() -> None:
         for n in range(100)
     ]
     assert opened(UpdateRatio, records) == []
+
+
+def test_a_bias_whose_gradient_is_rounding_does_not_lag() -> None:
+    def record(number: int, gradient: float) -> Record:
+        ratios = {"update_ratio/a.weight": 1e-3, "update_ratio/a.bias": 1e-10}
+        gradients = {"grads/a.weight/norm": 0.5, "grads/a.bias/norm": gradient}
+        return metrics(50 * number, {**ratios, **gradients})
+
+    assert opened(UpdateRatio, [record(n, 2e-9) for n in range(20)]) == []
+    assert len(opened(UpdateRatio, [record(n, 0.05) for n in range(20)])) == 1

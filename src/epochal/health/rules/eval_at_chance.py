@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from epochal.health.causes import OF_EVALUATION, OF_STANDSTILL
 from epochal.health.context import Context
-from epochal.health.evaluations import accuracy_of, is_accuracy, is_evaluation, num_classes
+from epochal.health.evaluations import (
+    accuracy_of,
+    is_accuracy,
+    is_evaluation,
+    is_overlap,
+    num_classes,
+)
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
@@ -24,7 +31,10 @@ class EvalAtChance(Rule):
     meaning = "The model guesses."
     healthy = "Clearly above 1 / number of classes."
     reports = {
-        "warning": ("In 3 evaluations the accuracy is close to 1 / number of classes."),
+        "warning": (
+            "In 3 evaluations the accuracy is close to 1 / number of classes. Or IoU, Dice or F1 "
+            "is below 1 % at 6 evaluations in a row."
+        ),
     }
     what_to_try = "Check labels, weights and input of the evaluation."
     needs = (
@@ -41,6 +51,9 @@ class EvalAtChance(Rule):
         evals: int = 3
         share: float = 0.3
         most: float = 0.03
+        # A model that knows nothing finds nothing; one that learns rare classes needs a while.
+        overlap: float = 0.01
+        overlap_evals: int = 6
 
     thresholds: Thresholds
 
@@ -48,15 +61,28 @@ class EvalAtChance(Rule):
         super().__init__(thresholds)
         self.patience = thresholds.evals
         self._in_percent: set[str] = set()
+        self._without_overlap: Counter[str] = Counter()
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Check every accuracy of an evaluation."""
+        """Check every accuracy and every overlap of an evaluation."""
+        yield from self._accuracies(observation, context)
+        for name, value in observation.values.items():
+            if is_overlap(name) and is_evaluation(name, observation.kind):
+                is_nothing = 0 <= value < self.thresholds.overlap
+                count = self._without_overlap[name] + 1 if is_nothing else 0
+                self._without_overlap[name] = count
+                if not is_nothing:
+                    yield Verdict(name, False)
+                elif count > self.thresholds.overlap_evals - self.patience:
+                    yield self._no_overlap(name, value, count)
+
+    def _accuracies(self, observation: Observation, context: Context) -> list[Verdict]:
         names = [
             n for n in observation.values if is_accuracy(n) and is_evaluation(n, observation.kind)
         ]
         classes = num_classes(context.config) if names else None
         if classes is None:
-            return ()
+            return []
         verdicts: list[Verdict] = []
         for name in names:
             value = observation.values[name]
@@ -65,6 +91,20 @@ class EvalAtChance(Rule):
             if accuracy is not None:
                 verdicts.append(self._verdict(name, accuracy, classes))
         return verdicts
+
+    def _no_overlap(self, name: str, value: float, count: int) -> Verdict:
+        return Verdict(
+            name,
+            True,
+            "warning",
+            f"{name} is {percent(value)} at evaluation {count} in a row: the model finds nothing "
+            "of what is there.",
+            evidence={"overlap": value, "evaluations": count},
+            advice=(
+                "Check that labels and inputs belong together, that the rare class weighs enough "
+                "in the loss, and the threshold of a hit."
+            ),
+        )
 
     def _verdict(self, name: str, accuracy: float, classes: int) -> Verdict:
         thresholds = self.thresholds

@@ -106,9 +106,12 @@ class EvalFlat(Rule):
             is_right = self._moves(met) or self._is_at_rest(context.rate)
             verdict = self._judge(name, self._values[name], is_right=is_right)
             is_note = verdict is not None and verdict.active and verdict.severity == "info"
-            # What is gained shows elsewhere: in the training, or in another figure.
-            if is_note and not context.is_open(self.name, name) and self._gains(met, context):
-                verdict = Verdict(name, False)
+            if is_note and not context.is_open(self.name, name):
+                # What is gained shows elsewhere: in the training, or in another figure. One
+                # standstill is one finding.
+                is_known = context.has_open("plateau") or context.has_open(self.name)
+                if self._gains(met, context) or is_known or any(one.active for one in verdicts):
+                    verdict = Verdict(name, False)
             if verdict is not None:
                 verdicts.append(self._unless_just_reported(verdict, context))
         return verdicts

@@ -11,6 +11,7 @@ from epochal.health.layer_series import (
     GRADIENT_NORMS,
     UPDATE_RATIOS,
     WEIGHT_NORMS,
+    bias_of,
     has_free_metrics,
     has_gradient,
     holds_layers,
@@ -169,21 +170,21 @@ class FrozenLayer(Rule):
 def looks_untrained(layers: Sequence[str], norms: Mapping[str, float]) -> bool:
     """Whether weights are as torch draws them, by their norms alone.
 
-    A normalisation starts at exactly 1 and 0. Weights and biases of a linear layer are drawn from
-    the same range, so 3 times the square of a weight's norm is its number of outputs, and the
-    square of weight over bias its number of inputs: that of the outputs of the layer before. Biases
-    of recurrent layers have a norm of 1 (GRU), 1.15 (LSTM) or 0.58.
+    A normalisation starts at exactly 1 and 0, and other biases that are exactly 0 were never
+    trained either. Weights and biases of a linear layer are drawn from the same range, so 3 times
+    the square of a weight's norm is its number of outputs, and the square of weight over bias its
+    number of inputs: that of the outputs of the layer before. Biases of recurrent layers have a
+    norm of 1 (GRU), 1.15 (LSTM) or 0.58.
     """
     kept = set(layers)
-    pairs = [(n, n.replace("weight", "bias")) for n in layers if n.endswith("weight")]
+    pairs = [(n, bias_of(n)) for n in layers if n.endswith("weight")]
     pairs = [(w, b) for w, b in pairs if b in kept and _is_norm(norms[w])]
-    hits = misses = 0
+    hits = misses = zeros = 0
     outputs: float | None = None
     for weight, bias in pairs:
         square = norms[weight] ** 2
         if norms[bias] == 0:
-            is_whole = abs(square - round(square)) < 1e-4 * max(square, 1.0)
-            hits, misses = hits + is_whole, misses + (not is_whole)
+            zeros += 1
             continue
         if not _is_norm(norms[bias]):
             continue
@@ -196,7 +197,7 @@ def looks_untrained(layers: Sequence[str], norms: Mapping[str, float]) -> bool:
     recurrent = [norms[n] for n in layers if "bias_ih" in n or "bias_hh" in n]
     near = [any(abs(norm / one - 1) < 0.1 for one in (1.0, 1.155, 0.577)) for norm in recurrent]
     hits, misses = hits + sum(near), misses + len(near) - sum(near)
-    return hits > 2 * misses
+    return hits + (zeros if zeros > 1 else 0) > 2 * misses
 
 
 def _is_norm(value: float) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from epochal.format import format_number
 from epochal.health.evaluations import num_classes
-from epochal.health.layer_series import UPDATE_RATIOS, WEIGHT_NORMS, holds_layers
+from epochal.health.layer_series import UPDATE_RATIOS, WEIGHT_NORMS, bias_of, holds_layers
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.rules.loss_summed import batch_size
@@ -173,13 +173,11 @@ class InitScale(Rule):
 
 
 def _pairs(norms: Mapping[str, float]) -> Iterable[tuple[str, str]]:
-    """Weights with the bias beside them: ``a.weight`` and ``a.bias``, ``weight_ih`` and so on."""
+    """Weights with the bias beside them."""
     for name in norms:
-        head, dot, last = name.rpartition(".")
-        if "weight" in last:
-            beside = f"{head}{dot}{last.replace('weight', 'bias')}"
-            if beside in norms:
-                yield name, beside
+        beside = bias_of(name)
+        if beside != name and beside in norms:
+            yield name, beside
 
 
 def _is_adaptive(config: Mapping[str, Any]) -> bool:

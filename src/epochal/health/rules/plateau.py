@@ -14,6 +14,8 @@ from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import CURVE_KINDS, steps_of
 
+_PARTS = 4  # of a window
+
 
 class Plateau(Rule):
     """Two windows in a row with no measurable fall between them, several times over.
@@ -73,6 +75,10 @@ class Plateau(Rule):
         older, newer = _mean(values[:window]), _mean(values[window:])
         if not self._has_fallen(curve, newer) or older - newer > self._least_fall(curve, window):
             return (Verdict(curve.name, False),)
+        # It stood still from its first points on, not only on average.
+        first = window // _PARTS
+        if _mean(values[:first]) - newer > self._least_fall(curve, first):
+            return (Verdict(curve.name, False),)
         if not self._is_known(curve, older, newer) and not context.is_open(self.name, curve.name):
             return (Verdict(curve.name, False),)
         first, last = curve.points[-2 * window][0], curve.points[-1][0]
@@ -98,10 +104,13 @@ class Plateau(Rule):
         noise = 2 * (curve.width or 0.0) * math.sqrt(2 / self.thresholds.window)
         return older - newer + noise <= self.thresholds.hidden * curve.gained(newer)
 
-    def _least_fall(self, curve: Curve, window: int) -> float:
-        """The change that noise alone does not cause, but at least a thousandth of the level."""
+    def _least_fall(self, curve: Curve, points: int) -> float:
+        """The change that noise alone does not cause, but at least a thousandth of the level.
+
+        ``points`` are those of the older level; the newer one has a whole window.
+        """
         size = abs(curve.level or 0.0) if curve.lowest > 0 else curve.highest - curve.lowest
-        by_noise = 2 * (curve.width or 0.0) * math.sqrt(2 / window)
+        by_noise = 2 * (curve.width or 0.0) * math.sqrt(1 / points + 1 / self.thresholds.window)
         return max(by_noise, self.thresholds.share * size)
 
 

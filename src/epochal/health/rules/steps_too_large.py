@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from epochal.format import format_number
-from epochal.health.layer_series import WEIGHT_NORMS, holds_layers
+from epochal.health.layer_series import WEIGHT_NORMS, bias_of, holds_layers
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
@@ -77,7 +77,7 @@ class StepsTooLarge(Rule):
             large = {n: v for n, v in norms.items() if n.endswith("weight") and v > bar > 0}
             # Weights without a bias mostly stand before a normalisation, which undoes their scale.
             # Biases of 0 were set by hand, as in GPT-2, and the weights far below torch's own.
-            scaled = {n: v for n, v in large.items() if norms.get(f"{n[: -len('weight')]}bias")}
+            scaled = {n: v for n, v in large.items() if norms.get(bias_of(n))}
             self._is_unscaled = len(scaled) < limits.layers
             self._first = large if self._is_unscaled else scaled
             return ()

@@ -84,7 +84,10 @@ class Straggler(Rule):
             return ()
         if len(ranks) < 2 or min(counts.get(rank, 0) for rank in ranks) < every:
             return ()
-        return (self._judge(observation.rank, self._levels(observation.kind)),)
+        levels = self._levels(observation.kind)
+        # The slowest is judged by every rank's record: the last of a run may be another's.
+        slowest = max(levels, key=lambda rank: levels[rank])
+        return [self._judge(rank, levels) for rank in {observation.rank, slowest}]
 
     def _levels(self, kind: str) -> dict[int, float]:
         """The work of each rank; a backward pass that is longer than another's waits for it."""

@@ -13,6 +13,7 @@ from epochal.health.evaluations import (
     accuracy_of,
     is_accuracy,
     is_evaluation,
+    is_overlap,
     is_perplexity,
     num_classes,
 )
@@ -44,10 +45,10 @@ class TooGood(Rule):
     healthy = "Gradual learning."
     reports = {
         "warning": (
-            "An accuracy of 99 % at the first evaluation within 500 steps, or at any within 100 "
-            "steps (99.9 % if only epochs are logged). Or a loss of classes or tokens at 2 % of "
-            "its start within 500 steps. Any other loss must also be at a tenth of the training "
-            "loss."
+            "An accuracy (or IoU, Dice, F1) of 99 % at the first evaluation within 500 steps, or "
+            "at any within 100 steps (99.9 % if only epochs are logged). Or a loss of classes "
+            "or tokens at 2 % of its start within 500 steps. Any other loss must also be at a "
+            "tenth of the training loss."
         ),
     }
     what_to_try = "Check for labels among the inputs, and for test samples in the training set."
@@ -86,7 +87,7 @@ class TooGood(Rule):
         for name, value in observation.values.items():
             if not is_evaluation(name, observation.kind):
                 continue
-            if not math.isfinite(value) or (name != loss_name and not is_accuracy(name)):
+            if not math.isfinite(value) or (name != loss_name and not _is_share(name)):
                 continue
             self._counts[name] += 1
             if self._counts[name] > self.thresholds.evals:
@@ -160,6 +161,11 @@ class TooGood(Rule):
         now = train.recent_level(10)
         halfway = train.blocks[(len(train.blocks) - 1) // 2].level
         return halfway > self.thresholds.halfway * now and value > now / 10
+
+
+def _is_share(name: str) -> bool:
+    """Whether 1 is perfect."""
+    return is_accuracy(name) or is_overlap(name)
 
 
 def _steps_so_far(observation: Observation, context: Context) -> int | None:
