@@ -266,10 +266,10 @@ def _misleads(finding: Finding, series: dict[str, list[tuple[int, float]]]) -> b
     if finding.rule not in accepted.STANDSTILL_NOTES or finding.steps is None:
         return True
     points = series.get("train/loss") or series.get("loss") or []
-    return _falls_after(points, finding.steps[0])
+    return falls_after(points, finding.steps[0])
 
 
-def _falls_after(
+def falls_after(
     points: Sequence[tuple[int, float]], step: int, *, noise_counts: bool = True
 ) -> bool:
     """Whether a loss falls after a step by a share of what it had fallen before, beyond noise.

@@ -1,3 +1,4 @@
+import random
 from pathlib import Path
 
 from benchmarks.clinic import evidence
@@ -6,7 +7,15 @@ from benchmarks.clinic.evidence import Evidence
 from benchmarks.clinic.figures import contradictions
 from benchmarks.clinic.plan import parse
 from benchmarks.clinic.report import harm_table
-from benchmarks.clinic.verdict import Case, Said, is_harmful, judge, outcome, results_of
+from benchmarks.clinic.verdict import (
+    Case,
+    Said,
+    falls_after,
+    is_harmful,
+    judge,
+    outcome,
+    results_of,
+)
 from epochal.health.finding import Finding
 
 
@@ -94,3 +103,21 @@ def test_a_sentence_is_compared_with_its_series() -> None:
     series = {"loss": [(step, 1.0) for step in range(100)]}
     assert not list(contradictions(finding("The loss is 1.01 at step 50."), series))
     assert list(contradictions(finding("The loss is 3.5 at step 50."), series))
+
+
+def rough(count: int, level: float, *, noise: float, fall: float = 0.0) -> list[float]:
+    """A level with even noise, that falls by ``fall`` from its first point to its last."""
+    draw = random.Random(0)
+    return [level - fall * n / count + draw.gauss(0, noise) for n in range(count)]
+
+
+def test_the_luck_of_one_level_among_twenty_is_no_fall() -> None:
+    points = list(enumerate(rough(60, 0.8, noise=0.02, fall=0.25) + rough(1400, 0.55, noise=0.1)))
+    assert falls_after(points, 200, noise_counts=False)
+    assert not falls_after(points, 200)
+
+
+def test_a_fall_beyond_noise_is_one() -> None:
+    late = rough(1400, 0.55, noise=0.05, fall=0.2)
+    points = list(enumerate(rough(60, 0.8, noise=0.02, fall=0.25) + late))
+    assert falls_after(points, 200)
