@@ -218,6 +218,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.timeout(900)  # five processes load torch and Lightning: minutes on a busy machine
 def test_two_spawned_ranks_write_one_run(runs: Path) -> None:
     Path("train.py").write_text(_SPAWN)
     root = str(Path(__file__).parents[2])
