@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from starlette.requests import Request
@@ -21,19 +21,14 @@ from epochal.server.responses import json_response
 from epochal.server.rows import finite
 from epochal.server.state import server_state
 from epochal.store.answers import Metric
-from epochal.store.explain import (
-    MOST_MEMBERS,
-    MOST_TO_LEARN_FROM,
-    MOST_WITH_FINDINGS,
-    Project,
-    explain,
-    learn,
-    peers_of,
-)
 from epochal.store.groups import Group, read_value, values_of_groups
-from epochal.store.run_facts import RunFacts, common_metric, read_facts
 from epochal.store.store import RunView
-from epochal.store.why import Side, Why, value_text
+
+# What explains a difference is loaded when it is asked for: a server starts sooner without it.
+if TYPE_CHECKING:
+    from epochal.store.explain import Project
+    from epochal.store.run_facts import RunFacts
+    from epochal.store.why import Side, Why
 
 RUNS = required_param("run", most=2)
 METRIC = str_param("metric", note="default: the evaluation loss, else the loss")
@@ -90,6 +85,15 @@ class WhyTable(msgspec.Struct, frozen=True):
 
 async def why(request: Request) -> Response:
     """``/api/why``: two runs, or one against a query or its group."""
+    from epochal.store.explain import (
+        MOST_MEMBERS,
+        MOST_TO_LEARN_FROM,
+        MOST_WITH_FINDINGS,
+        explain,
+        peers_of,
+    )
+    from epochal.store.run_facts import common_metric, read_facts
+
     ids, metric, against = RUNS(request), METRIC(request), AGAINST(request)
     if len(ids) == 2 and against is not None:
         raise UsageError("against= takes one run=.")
@@ -128,6 +132,8 @@ async def why(request: Request) -> Response:
 
 def why_row(found: Why) -> WhyTable:
     """The answer as it is sent."""
+    from epochal.store.why import value_text
+
     return WhyTable(
         metric=found.metric,
         goal=found.goal,
@@ -167,6 +173,8 @@ def _metrics(run: RunView) -> list[Metric]:
 
 
 async def _learn(request: Request, project: Sequence[str], metric: str) -> Project:
+    from epochal.store.explain import Project, learn
+
     read = await read_runs(request, project, lambda run: read_value(run, metric, "last", None))
 
     def put_together() -> Project:
