@@ -14,7 +14,7 @@ import hashlib
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from epochal.errors import FormatError, UsageError
@@ -25,7 +25,7 @@ from epochal.shipping.protocol import is_run_id
 from epochal.store.answers import TrashedRun
 from epochal.store.clickhouse import transfer
 from epochal.store.clickhouse.folders import CopyFolders
-from epochal.store.clickhouse.known import KnownRow, KnownRun, RowQueue
+from epochal.store.clickhouse.known import DerivedRow, KnownRow, KnownRun, RowQueue
 from epochal.store.clickhouse.rows import columns_of, decode_row, encode_row, kind_of
 from epochal.store.clickhouse.tables import (
     DELETED,
@@ -33,10 +33,10 @@ from epochal.store.clickhouse.tables import (
     LABELS,
     SEALED,
     Fact,
+    RowColumns,
     StoredRow,
     Tables,
 )
-from epochal.store.row import Row
 
 # Clocks of servers and hubs differ, and inserts take their time: so far back is looked again.
 _SLACK_S = 60
@@ -257,27 +257,31 @@ class Copies:
         """What a row of now is derived from."""
         return self._run(run_id).basis
 
-    def put_row(self, run_id: str, row: Row, basis: tuple[int, int], *, took_s: float) -> None:
-        """Store a row that was derived here; deriving it took so long."""
-        run = self._run(run_id)
-        data = encode_row(row)
-        if data is None:
-            self.put_off(run_id)
-            return
-        version = self.tables.next_version(after=0 if run.row is None else run.row.version)
-        stored = StoredRow(run_id, *basis, version, data)
-        self.tables.put_row(self._kind, stored, columns_of(row))
-        self._learn([stored])
-        if run.has_current_row:
-            self._queue.done(run_id)
-        else:
-            self._queue.put_off(run_id, for_s=max(_DERIVE_EVERY_S, 20 * took_s))
+    def put_rows(self, derived: Sequence[DerivedRow]) -> None:
+        """Store rows that were derived here; raises ``ClickHouseError``."""
+        rows: list[tuple[StoredRow, RowColumns]] = []
+        for one in derived:
+            data = encode_row(one.row)
+            if data is None:
+                self.put_off(one.run_id)
+                continue
+            known = self._run(one.run_id).row
+            version = self.tables.next_version(after=0 if known is None else known.version)
+            stored = StoredRow(one.run_id, *one.basis, version, data)
+            rows.append((stored, columns_of(one.row)))
+        self.tables.put_rows(self._kind, rows)
+        self._learn(stored for stored, _ in rows)
+        for one in derived:
+            if self._run(one.run_id).has_current_row:
+                self._queue.done(one.run_id)
+            else:
+                self._queue.put_off(one.run_id, for_s=max(_DERIVE_EVERY_S, 20 * one.took_s))
 
     def put_off(self, run_id: str) -> None:
         """Derive the row of a run later: it cannot be read or stored now."""
         self._queue.put_off(run_id, for_s=_WHOLE_EVERY_S)
 
-    def _learn(self, rows: Iterator[StoredRow] | list[StoredRow]) -> None:
+    def _learn(self, rows: Iterable[StoredRow]) -> None:
         for stored in rows:
             run = self._run(stored.run)
             row = decode_row(stored.row)

@@ -21,6 +21,16 @@ class KnownRow:
     version: int
 
 
+@dataclass(frozen=True, slots=True)
+class DerivedRow:
+    """A row that was derived here, what from (``KnownRun.basis``), and how long that took."""
+
+    run_id: str
+    row: Row
+    basis: tuple[int, int]
+    took_s: float
+
+
 @dataclass(slots=True)
 class KnownRun:
     """What is stored of a run, as of the last look; ``lock`` is held by each change of its copy."""

@@ -22,6 +22,7 @@ from epochal.shipping.offering import labels_of
 from epochal.store.answers import Cursor, Entry, LabelsEdit, TrashedRun
 from epochal.store.clickhouse import transfer
 from epochal.store.clickhouse.copies import ERASED, Copies
+from epochal.store.clickhouse.known import DerivedRow
 from epochal.store.clickhouse.source import CopySource
 from epochal.store.clickhouse.tables import DELETED, LABELS
 from epochal.store.local.cache import MemoryBudget
@@ -110,20 +111,23 @@ class ClickHouseStore(LocalStore):
     def derive_rows(self, *, budget_s: float = math.inf) -> int:
         """Derive and store the rows that are due, for so many seconds; how many."""
         until = time.monotonic() + budget_s
-        num_derived = 0
+        derived: list[DerivedRow] = []
         for run_id in self._copies.due():
             if time.monotonic() > until:
                 break
-            if not self._held.guard.run(f"row of {run_id}", self._derive, run_id):
+            one = self._held.guard.run(f"row of {run_id}", self._derive, run_id)
+            if one is None:
                 self._copies.put_off(run_id)
-            num_derived += 1
-        return num_derived
+            else:
+                derived.append(one)
+        self._copies.put_rows(derived)
+        return len(derived)
 
-    def _derive(self, run_id: str) -> bool:
-        """Derive the row of a run from its lines and store it; False where it cannot be read."""
+    def _derive(self, run_id: str) -> DerivedRow | None:
+        """The row of a run, derived from its lines; None where it cannot be read."""
         place = self._copies.place_of(run_id)
         if place is None:
-            return False
+            return None
         self._copies.hold(run_id)
         run, started_s = self._run_at(str(place)), time.monotonic()
         with run.lock:
@@ -131,10 +135,8 @@ class ClickHouseStore(LocalStore):
                 basis = self._copies.basis(run_id)
                 run.look_at_copy()
             row = run.derived_row()
-        if row.is_unreadable:
-            return False
-        self._copies.put_row(run_id, row, basis, took_s=time.monotonic() - started_s)
-        return True
+        took_s = time.monotonic() - started_s
+        return None if row.is_unreadable else DerivedRow(run_id, row, basis, took_s)
 
     def let_go(self, run_id: str) -> contextlib.ExitStack | None:
         """Free what was read of a run, and keep others from reading it until the result is closed.

@@ -6,7 +6,7 @@ import contextlib
 import struct
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -202,18 +202,21 @@ class Tables:
 
     # -- rows -------------------------------------------------------------------------------------
 
-    def put_row(self, kind: str, row: StoredRow, columns: RowColumns) -> None:
-        """Store the derived row of a run in place of what was there."""
-        data = (
-            *map(_text, (row.run, columns.project, columns.name)),
-            _COLUMNS(columns.created, columns.updated, columns.step),
-            *map(_text, (columns.config, columns.last, kind)),
-            _ORDINAL(row.lines),
-            _ORDINAL(row.identity),
-            _bytes(row.row),
-            _ORDINAL(row.version),
-        )
-        self.insert(RUNS, row.run, b"".join(data))
+    def put_rows(self, kind: str, rows: Iterable[tuple[StoredRow, RowColumns]]) -> None:
+        """Store derived rows of runs in place of what was there, in one insert."""
+        data: list[bytes] = []
+        for row, columns in rows:
+            data += (
+                *map(_text, (row.run, columns.project, columns.name)),
+                _COLUMNS(columns.created, columns.updated, columns.step),
+                *map(_text, (columns.config, columns.last, kind)),
+                _ORDINAL(row.lines),
+                _ORDINAL(row.identity),
+                _bytes(row.row),
+                _ORDINAL(row.version),
+            )
+        if data:
+            self.insert(RUNS, "", b"".join(data))
 
     def row_versions(self, kind: str, *, since: int = 0) -> dict[str, int]:
         """The version of the newest row of each run; only of those stored since a version."""
