@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import Any, Protocol
 
+import msgspec
+
 from epochal.errors import UsageError, ValueTypeError
 from epochal.guard import attempt
 from epochal.records import ALLOCATOR_PLACES, KINDS, Field, Record
@@ -414,9 +416,9 @@ def _segment(call: CallValues, item: Any) -> dict[str, Any] | None:
 
 
 def _segment_fields(item: Any) -> Mapping[str, Any]:
-    if is_dataclass(item) and not isinstance(item, type):
+    if isinstance(item, msgspec.Struct) or (is_dataclass(item) and not isinstance(item, type)):
         places = {place: getattr(item, place, None) for place in ALLOCATOR_PLACES}
-        # A dataclass has every place; one that holds nothing was not given.
+        # An object has every place; one that holds nothing was not given.
         given = {place: size for place, size in places.items() if size}
         item = {"name": getattr(item, "name", None), **(given or {"device": 0})}
     if not isinstance(item, Mapping) or "name" not in item:
