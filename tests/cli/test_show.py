@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,22 @@ def test_show_counts_the_steps_that_are_done(
     Journal(tmp_path, totals={"steps": 600}).metrics(599, loss=1.0).finish()
     main(["show", "x", "--dir", str(tmp_path)])
     assert "steps         600 of 600\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("is_set", [False, True])
+def test_json_has_the_summary_of_the_points(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], is_set: bool
+) -> None:
+    run = Journal(tmp_path)
+    run.add({"log": "define", "name": "acc", "goal": "max"})
+    for step in range(4):
+        run.metrics(step, acc=step / 8, loss=1 / (step + 1), width=2.0)
+    if is_set:
+        run.add({"log": "summary", "name": "acc", "value": 0.75})
+    main(["show", "x", "--json", "--dir", str(tmp_path)])
+    metrics = {one["name"]: one for one in json.loads(capsys.readouterr().out)["metrics"]}
+    assert metrics["acc"]["summary"]["last"] == 0.375
+    assert metrics["acc"]["best"] == [3, 0.375]
+    assert metrics["loss"]["summary"]["min"] == 0.25
+    assert metrics["loss"]["best"] == [3, 0.25]
+    assert metrics["width"]["best"] is None

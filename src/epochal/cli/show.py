@@ -180,19 +180,27 @@ def _as_data(view: RunView, info: RunInfo) -> dict[str, Any]:
     return {
         "info": info,
         "facts": view.facts,
-        "metrics": [
-            {
-                "name": one.name,
-                "axis": one.axis,
-                "rank": one.rank,
-                "duplicates": one.duplicates,
-                "hidden": one.hidden,
-                "summary": msgspec.structs.asdict(one.summary),
-                "best": one.best,
-            }
-            for one in _series(view)
-        ],
+        "metrics": [_metric_data(view, info, one) for one in _series(view)],
         "findings": [entry.record for entry in view.findings(most=None)],
+    }
+
+
+def _metric_data(view: RunView, info: RunInfo, series: Series) -> dict[str, Any]:
+    # What a program set as its summary stands in place of the last value, but not here. Otherwise
+    # the summaries of thousands of series were made together.
+    summary = (
+        series.summary
+        if info.summary
+        else view.summary(series.name, rank=series.rank, axis=series.axis)
+    )
+    return {
+        "name": series.name,
+        "axis": series.axis,
+        "rank": series.rank,
+        "duplicates": series.duplicates,
+        "hidden": series.hidden,
+        "summary": msgspec.structs.asdict(summary),
+        "best": None if series.goal is None else summary.best(series.goal),
     }
 
 
