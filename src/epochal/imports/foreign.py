@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,8 +39,7 @@ from epochal.records import Record
 _BATCH_RECORDS = 8192
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Points:
+class Points(msgspec.Struct, frozen=True, eq=False):
     """Values of free metrics at steps, in the order written: ``names[which[i]]`` is the i-th's."""
 
     names: Sequence[str]
@@ -52,8 +52,7 @@ class Points:
         return len(self.values)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Batch:
+class Batch(msgspec.Struct, frozen=True, eq=False):
     """What one reading found, points before records; attempts count from 1."""
 
     points: Points

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from epochal.imports.foreign import (
     Batch,
@@ -23,8 +24,7 @@ from epochal.journal.search_bounds import SearchBounds
 Objects = Callable[[TextFile], Iterator[dict[str, Any]]]
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectFormat:
+class ObjectFormat(msgspec.Struct, frozen=True):
     """One way of writing objects; ``files`` are those of this format at a path."""
 
     name: str
@@ -33,14 +33,13 @@ class ObjectFormat:
     objects: Objects
 
 
-@dataclass(slots=True, eq=False)
-class ObjectFiles:
+class ObjectFiles(msgspec.Struct, eq=False):
     """The files of one format in a place."""
 
     path: Path
     format: ObjectFormat
     bounds: SearchBounds | None = None
-    _runs: dict[Path, ObjectFileRun] = field(default_factory=dict)
+    _runs: dict[Path, ObjectFileRun] = {}
 
     @property
     def label(self) -> str:

@@ -10,9 +10,9 @@ a header), one record is read by itself.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from functools import cache
 
+import msgspec
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
@@ -28,8 +28,7 @@ Bytes = NDArray[np.uint8]
 RecordIndex = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Frames:
+class Frames(msgspec.Struct, frozen=True, eq=False):
     """Whole records in a buffer: where their data starts, and how long it is.
 
     ``end`` is the place after the last of them. ``is_damaged`` says that no record begins there;

@@ -19,11 +19,12 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
+
+import msgspec
 
 from epochal.errors import EpochalError, FormatError, InternalError, UsageError
 from epochal.guard import Guard
@@ -40,8 +41,7 @@ ENTRY_POINTS = "epochal.importers"
 _DEFAULT_ORDER = 50
 
 
-@dataclass(frozen=True, slots=True)
-class Importer:
+class Importer(msgspec.Struct, frozen=True):
     """Reads one format."""
 
     name: str

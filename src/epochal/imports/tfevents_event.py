@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from epochal.imports import protobuf
@@ -33,23 +33,21 @@ class BlobPlace(NamedTuple):
     end: int
 
 
-@dataclass(slots=True)
-class Tags:
+class Tags(msgspec.Struct):
     """Metadata of tags from earlier events: only the first value of a tag has it."""
 
-    plugins: dict[str, str] = field(default_factory=dict)
-    described: set[str] = field(default_factory=set)
+    plugins: dict[str, str] = {}
+    described: set[str] = msgspec.field(default_factory=set)
 
 
-@dataclass(slots=True)
-class Event:
+class Event(msgspec.Struct):
     """The records of one event."""
 
     t: float = 0.0
     step: int = 0
-    points: list[tuple[str, float]] = field(default_factory=list)
-    records: list[Record] = field(default_factory=list)
-    blobs: dict[str, BlobPlace] = field(default_factory=dict)
+    points: list[tuple[str, float]] = []
+    records: list[Record] = []
+    blobs: dict[str, BlobPlace] = {}
     writer: str | None = None
     is_restart: bool = False
 

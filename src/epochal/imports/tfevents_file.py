@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -115,15 +115,14 @@ _WORTH_A_TEMPLATE = 4
 _MAX_TEMPLATES = 64
 
 
-@dataclass(slots=True, eq=False)
-class Chunk:
+class Chunk(msgspec.Struct, eq=False):
     """The content of consecutive records: points in a table, and all other events.
 
     Both are told apart by the place of their record in the file.
     """
 
     points: PointTable
-    events: list[tuple[int, Event]] = field(default_factory=list)
+    events: list[tuple[int, Event]] = []
 
 
 class EventFile:

@@ -7,9 +7,9 @@ Every other event that equals it under the mask is decoded by slicing columns.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,8 +34,7 @@ class Slot(NamedTuple):
     value_bytes: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Template:
+class Template(msgspec.Struct, frozen=True, eq=False):
     """The shape of an event of scalars, and the places of what varies."""
 
     mask: Bytes

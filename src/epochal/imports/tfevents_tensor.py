@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,8 +32,7 @@ _MAX_DIMENSIONS = 32
 _MAX_FILLED = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Tensor:
+class Tensor(msgspec.Struct, frozen=True, eq=False):
     """A tensor of numbers or of strings; the other of the two is empty."""
 
     shape: tuple[int, ...]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
@@ -19,13 +18,12 @@ _LARGEST = 2**63
 _YEAR_5138 = 1e11
 
 
-@dataclass(slots=True)
-class Sorted:
+class Sorted(msgspec.Struct):
     """The values of one row by what they are; names of nested ones are joined with dots."""
 
-    numbers: dict[str, float | int] = field(default_factory=dict)
-    texts: dict[str, str] = field(default_factory=dict)
-    objects: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    numbers: dict[str, float | int] = {}
+    texts: dict[str, str] = {}
+    objects: dict[str, Mapping[str, Any]] = {}
 
 
 def sort_values(values: Mapping[str, Any], *, type_key: str | None = None) -> Sorted:

@@ -6,9 +6,9 @@ last, smallest and largest point. A range with no more points than pixels is ret
 
 import itertools
 import math
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -18,8 +18,7 @@ Positions = NDArray[np.intp]
 _POINTS_AT_ONCE = 1 << 18
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Buckets:
+class Buckets(msgspec.Struct, frozen=True, eq=False):
     """The non-empty slices of a range, in order; all arrays but the last two have one entry each.
 
     `start` and `last_index` are positions in the range: of the first point of a slice, and of the

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -18,8 +18,7 @@ Codes = NDArray[np.intp]
 _FEWEST_DF = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(msgspec.Struct, frozen=True):
     """The share of the variance that an effect explains, and its p-value; nan where unknown.
 
     ``adjusted`` is the share without what as many levels explain by chance; it may be below 0.

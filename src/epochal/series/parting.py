@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from epochal.series.aggregate import Floats, Points
@@ -40,8 +40,7 @@ _NEIGHBOURS = 7
 _MAD = 1.4826
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(msgspec.Struct, frozen=True):
     """The level that a curve ends at, its standard error (nan if not known), and the last step.
 
     ``value`` is nan or infinite if the curve ends so.
@@ -52,8 +51,7 @@ class End:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Parting:
+class Parting(msgspec.Struct, frozen=True):
     """The steps that both curves have, and where they part for good; None if they do not."""
 
     first: float

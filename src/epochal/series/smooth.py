@@ -8,9 +8,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, get_args
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -27,8 +27,7 @@ _MAX_KERNEL = 4096
 _MAX_EXPONENT = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class Smoothing:
+class Smoothing(msgspec.Struct, frozen=True):
     """How a series is smoothed: a weight below 1 for ``ema`` and ``time-ema``, else points."""
 
     kind: SmoothingKind

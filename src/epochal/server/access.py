@@ -14,11 +14,11 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
-from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Literal, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+import msgspec
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
@@ -46,8 +46,7 @@ Role = Literal["read", "write", "admin"]
 ROLES: tuple[Role, ...] = ("read", "write", "admin")
 
 
-@dataclass(frozen=True, slots=True)
-class Principal:
+class Principal(msgspec.Struct, frozen=True):
     """Who sends a request and what they may do.
 
     ``projects`` are those they may see, by the names of their folders, None for all of them;
@@ -69,8 +68,7 @@ class Principal:
 OWNER = Principal("owner")
 
 
-@dataclass(frozen=True, slots=True)
-class TrustedProxy:
+class TrustedProxy(msgspec.Struct, frozen=True):
     """A proxy that says who sends a request: the address, and with ``header`` the person.
 
     Headers count only in requests from ``networks``: from anywhere else they are anybody's claim.
@@ -111,8 +109,7 @@ def address_of(scope: Scope) -> str:
     return str(scope["client"][0]) if scope.get("client") else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(msgspec.Struct, frozen=True):
     """The rules of one server: allowed host names without ports, and the token if any.
 
     ``find`` says whose token one is, for servers with several; None there is nobody's.

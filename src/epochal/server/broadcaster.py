@@ -14,8 +14,9 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import Literal, cast
+
+import msgspec
 
 from epochal.errors import EpochalError
 from epochal.guard import Guard
@@ -63,23 +64,21 @@ _LIVE_QUERY = f"status in {json.dumps(LIVE_STATES)}"
 Reason = Literal["behind", "unknown", "resumed", "gone"]
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(msgspec.Struct, frozen=True):
     """What one stream subscribes to."""
 
     runs: tuple[str, ...] = ()
-    update_filter: UpdateFilter = field(default_factory=UpdateFilter)
+    update_filter: UpdateFilter = msgspec.field(default_factory=UpdateFilter)
     live: bool = False
 
 
-@dataclass(slots=True)
-class _Channel:
+class _Channel(msgspec.Struct):
     """The streams of one subscription, all at the same position."""
 
     subscription: Subscription
     cursors: dict[str, Cursor]
-    listeners: list[Listener] = field(default_factory=list)
-    rows: dict[str, RunRow] = field(default_factory=dict)
+    listeners: list[Listener] = []
+    rows: dict[str, RunRow] = {}
 
 
 class Broadcaster:

@@ -7,7 +7,6 @@ The routes of the server, the contents of an archive, ``web/src/wire.ts`` and th
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
@@ -47,8 +46,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 RunQuery = Callable[[RunView], msgspec.Struct]
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True):
     """One endpoint: ``response`` is its wire type, or a phrase for a body that is not JSON.
 
     ``name`` is an identifier, because TypeScript has it as a name too. ``archive`` is what an

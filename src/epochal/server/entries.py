@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -29,8 +29,7 @@ SINCE = str_params("since", most=64)
 RECORD_LIMIT = int_param("limit", default=1000, most=10_000, note="1000, at most 10,000")
 
 
-@dataclass(frozen=True, slots=True)
-class EntrySource:
+class EntrySource(msgspec.Struct, frozen=True):
     """Which records an endpoint lists, and which of them an archive keeps where space is short.
 
     ``evenly`` keeps entries of each name and rank evenly over steps, ``newest`` the newest,

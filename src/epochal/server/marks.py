@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, get_args
 
+import msgspec
 import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
@@ -32,8 +32,7 @@ _JOIN_S = 30.0
 _FULL_SPEED = frozenset({"", "idle", "no cap"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(msgspec.Struct, frozen=True):
     kind: wire.MarkKind
     label: str
     t: float | None = None

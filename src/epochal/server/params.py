@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import msgspec
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
@@ -22,8 +22,7 @@ T = TypeVar("T")
 Word = TypeVar("Word", bound=str)
 
 
-@dataclass(frozen=True, slots=True)
-class Param(Generic[T]):
+class Param(msgspec.Struct, Generic[T], frozen=True):
     """One query parameter: ``typescript`` is its type there, ``note`` its default and bounds."""
 
     name: str

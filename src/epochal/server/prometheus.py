@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -21,8 +21,7 @@ MAX_SAMPLES_A_RUN = 2000
 _MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-@dataclass(frozen=True, slots=True)
-class _Sample:
+class _Sample(msgspec.Struct, frozen=True):
     family: str
     labels: tuple[tuple[str, str], ...]
     value: float

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import get_args
 
 import msgspec
@@ -60,8 +59,7 @@ IS_LOG = bool_param("log", note="1: logarithmic slices")
 SMOOTH = str_param("smooth", note="such as `ema:0.9`")
 
 
-@dataclass(frozen=True, slots=True)
-class Slicing:
+class Slicing(msgspec.Struct, frozen=True):
     """How series are downsampled: at most ``pixels`` slices (0: every point), and smoothed."""
 
     pixels: int
@@ -70,21 +68,19 @@ class Slicing:
     smoothing: Smoothing | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SeriesBlock:
+class SeriesBlock(msgspec.Struct, frozen=True, eq=False):
     """One series of a body: its head and its columns."""
 
     head: wire.SeriesHead
     columns: Sequence[Floats]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _RunBlocks:
+class _RunBlocks(msgspec.Struct, frozen=True, eq=False):
     """The requested series of one run by name, and the position it was read to."""
 
     position: str | None
-    blocks: Mapping[str, Sequence[SeriesBlock]] = field(default_factory=dict)
-    missing: Mapping[str, Sequence[wire.Missing]] = field(default_factory=dict)
+    blocks: Mapping[str, Sequence[SeriesBlock]] = {}
+    missing: Mapping[str, Sequence[wire.Missing]] = {}
 
 
 async def series(request: Request) -> Response:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO, cast
 
+import msgspec
 from starlette.requests import Request
 
 from epochal.guard import Fault, Guard
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from epochal.server.control import Controls
 
 
-@dataclass(frozen=True, slots=True)
-class ExportFormat:
+class ExportFormat(msgspec.Struct, frozen=True):
     """A file format that runs can be downloaded in; the layer above the server supplies them."""
 
     ending: str
@@ -39,8 +38,7 @@ def _to_stderr(fault: Fault) -> None:
     sys.stderr.write(f"epochal: internal error in {fault.member}\n{fault.traceback}")
 
 
-@dataclass(frozen=True, slots=True)
-class ServerState:
+class ServerState(msgspec.Struct, frozen=True):
     """The parts of one server."""
 
     reader: Reader
@@ -50,9 +48,9 @@ class ServerState:
     open_store: Callable[[], Store]
     controls: Controls
     folders: str = ""
-    exports: Mapping[str, ExportFormat] = field(default_factory=dict)
-    state_changes: StateChangeCache = field(default_factory=StateChangeCache)
-    part_counts: PartCounts = field(default_factory=PartCounts)
+    exports: Mapping[str, ExportFormat] = {}
+    state_changes: StateChangeCache = msgspec.field(default_factory=StateChangeCache)
+    part_counts: PartCounts = msgspec.field(default_factory=PartCounts)
 
     @property
     def num_faults(self) -> int:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from epochal.journal.layout import LOOP
 from epochal.records import Position, Record
@@ -39,14 +40,13 @@ class ThrottleChange(NamedTuple):
     reason: str
 
 
-@dataclass(slots=True)
-class StateChanges:
+class StateChanges(msgspec.Struct):
     """The changes of one run so far, in order."""
 
-    phases: list[PhaseChange] = field(default_factory=list)
-    throttles: list[ThrottleChange] = field(default_factory=list)
-    read_to: dict[str, Position] = field(default_factory=dict)
-    _gpus: dict[tuple[str, int], str] = field(default_factory=dict)
+    phases: list[PhaseChange] = []
+    throttles: list[ThrottleChange] = []
+    read_to: dict[str, Position] = {}
+    _gpus: dict[tuple[str, int], str] = {}
 
     def add(self, position: Position, record: Record) -> None:
         """Add one record; the records of one writer arrive in the order written."""

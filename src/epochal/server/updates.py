@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -31,17 +30,15 @@ class _Key(NamedTuple):
     rank: int
 
 
-@dataclass(slots=True)
-class _Column:
+class _Column(msgspec.Struct):
     """New points of one series, in the order they were written."""
 
-    x: list[float] = field(default_factory=list)
-    t: list[float] = field(default_factory=list)
-    value: list[float] = field(default_factory=list)
+    x: list[float] = []
+    t: list[float] = []
+    value: list[float] = []
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateFilter:
+class UpdateFilter(msgspec.Struct, frozen=True):
     """What a client subscribes to: empty means all; a name may end in ``*``.
 
     ``ranks`` None means every rank.
@@ -63,16 +60,15 @@ class UpdateFilter:
         return self.ranks is None or rank in self.ranks
 
 
-@dataclass(slots=True)
-class RunUpdates:
+class RunUpdates(msgspec.Struct):
     """All that a run recorded between two positions, before a filter is applied.
 
     ``reset`` is the reason why the client must fetch the history again; then nothing else is set.
     """
 
     end: Cursor
-    columns: dict[_Key, _Column] = field(default_factory=dict)
-    entries: list[EntryRow] = field(default_factory=list)
+    columns: dict[_Key, _Column] = {}
+    entries: list[EntryRow] = []
     reset: str | None = None
 
     def filtered(self, update_filter: UpdateFilter) -> tuple[list[Points], list[EntryRow]]:

@@ -64,8 +64,7 @@ NO_LABELS = Labels()
 LabelsEdit = Callable[[Labels], Labels]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrashedRun:
+class TrashedRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run that was deleted and can be restored; times in Unix seconds.
 
     ``folder`` is where it lies, ``origin`` where it was. ``id`` is the one that it recorded.
@@ -161,8 +160,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return done if self.total_steps is None else min(done, self.total_steps)
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(msgspec.Struct, frozen=True):
     """A series that exists: its name and axis, the ranks that have it, its unit, goal and role."""
 
     name: str
@@ -174,8 +172,7 @@ class Metric:
     x: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(msgspec.Struct, frozen=True):
     """The newest readings of one machine; ``t`` is when they were written, in Unix seconds.
 
     ``gpus`` and ``system`` have the fields of ``gpu`` and ``system`` records, and a ``t`` of their
@@ -189,8 +186,7 @@ class Machine:
     system: Mapping[str, float | str]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One record that is not part of a series: a text, a histogram, a message, a finding, …
 
     ``record`` has the fields that ``spec/journal.md`` gives its kind.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from epochal.errors import MetricNotFoundError
 from epochal.records import Axis
@@ -22,8 +23,7 @@ _LOSSES = ("loss", "eval_loss")
 _NOISE = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedMetric:
+class ComparedMetric(msgspec.Struct, frozen=True):
     """One series of several runs; None for a run that does not have it."""
 
     name: str
@@ -61,8 +61,7 @@ class ComparedMetric:
         return summary.last if best is None else best[1]
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True):
     """Several runs compared; every tuple has one entry per run."""
 
     config: Mapping[str, tuple[Any, ...]]

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import msgspec
 
 from epochal.store.answers import Entry
 
@@ -34,8 +35,7 @@ class DataDifference(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SplitFacts:
+class SplitFacts(msgspec.Struct, frozen=True, eq=False):
     """One split in the first epoch that was recorded; None and empty where nothing is known."""
 
     dataset: str | None

@@ -9,9 +9,9 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 
 from epochal.errors import FormatError, MetricNotFoundError, UsageError
@@ -45,8 +45,7 @@ _IDENTITY = frozenset("name run_name dir output_dir out_dir log_dir path id run_
 _EVEN = ("step", "epoch")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Member:
+class Member(msgspec.Struct, frozen=True, eq=False):
     """A run in a group: its row, and its config with dotted keys."""
 
     run: RunView
@@ -62,8 +61,7 @@ class Member:
         return None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Group:
+class Group(msgspec.Struct, frozen=True, eq=False):
     """Runs with equal values of some keys."""
 
     keys: tuple[str, ...]
@@ -79,8 +77,7 @@ class Group:
         return ", ".join(f"{key}={level_text(value)}" for key, value in pairs)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Grouping:
+class Grouping(msgspec.Struct, frozen=True, eq=False):
     """All groups of some runs.
 
     ``keys`` are what was grouped by, ``varying`` all keys of the config that differ between the
@@ -93,8 +90,7 @@ class Grouping:
     groups: tuple[Group, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DropOut:
+class DropOut(msgspec.Struct, frozen=True):
     """Where a member leaves the numbers of its group: its last point, or where it turned nan."""
 
     run: str
@@ -104,8 +100,7 @@ class DropOut:
     state: State
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GroupSeries:
+class GroupSeries(msgspec.Struct, frozen=True, eq=False):
     """One metric of a group at each step; ``missing`` counts members without the metric."""
 
     group: Group
@@ -116,8 +111,7 @@ class GroupSeries:
     missing: int
 
 
-@dataclass(frozen=True, slots=True)
-class MemberValue:
+class MemberValue(msgspec.Struct, frozen=True):
     """What a member came to; ``at`` is the step of its last point."""
 
     run: str
@@ -127,8 +121,7 @@ class MemberValue:
     standing: Standing
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GroupValue:
+class GroupValue(msgspec.Struct, frozen=True, eq=False):
     """What a group came to: ``numbers`` are over the members that count, at one position."""
 
     group: Group
@@ -367,8 +360,7 @@ def values_of_groups(
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class MemberRead:
+class MemberRead(msgspec.Struct, frozen=True):
     """The value that was read of a member, its metric, and the step of its last point."""
 
     metric: Metric | None = None

@@ -6,8 +6,8 @@ import math
 import time
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,8 +23,7 @@ _MOST_POINTS = 1000
 _REST_FACTOR = 50.0
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True):
     """``share`` is from 0 to 1; durations are in seconds; None is unknown."""
 
     text: str
@@ -34,8 +33,7 @@ class Progress:
     is_going: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Estimate:
+class _Estimate(msgspec.Struct, frozen=True):
     ends_at: float | None
     updated: float | None
     valid_until: float

@@ -16,8 +16,9 @@ A mistake raises ``UsageError``; it shows the query with a mark under the mistak
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, NoReturn
+
+import msgspec
 
 from epochal.errors import UsageError
 
@@ -43,24 +44,21 @@ _NAME = re.compile(r"[^\W\d][\w/@:-]*")
 _INNER_NAME = re.compile(r"[\w/@:-]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(msgspec.Struct, frozen=True):
     """A number, a text, true, false or null."""
 
     value: float | int | str | bool | None
     column: int
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(msgspec.Struct, frozen=True):
     """Several constants or fields."""
 
     items: tuple[Value, ...]
     column: int
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """A field of a run: ``config.lr`` is ("config", "lr")."""
 
     path: tuple[str, ...]
@@ -70,8 +68,7 @@ class Field:
         return ".".join(self.path)
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True):
     """Two values and the operator that compares them."""
 
     operator: Operator
@@ -80,29 +77,25 @@ class Comparison:
     column: int
 
 
-@dataclass(frozen=True, slots=True)
-class Truth:
+class Truth(msgspec.Struct, frozen=True):
     """Whether a value exists and is not false, 0 or empty."""
 
     value: Value
 
 
-@dataclass(frozen=True, slots=True)
-class Exists:
+class Exists(msgspec.Struct, frozen=True):
     """Whether a run has a field."""
 
     field: Field
 
 
-@dataclass(frozen=True, slots=True)
-class Negation:
+class Negation(msgspec.Struct, frozen=True):
     """The negation of a condition."""
 
     operand: Condition
 
 
-@dataclass(frozen=True, slots=True)
-class Junction:
+class Junction(msgspec.Struct, frozen=True):
     """Several conditions joined by ``and`` or ``or``."""
 
     word: Literal["and", "or"]

@@ -11,9 +11,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 
 from epochal.errors import MetricNotFoundError
@@ -42,8 +42,7 @@ _DATASET_FIELDS = ("files", "tokens", "seed")
 _PATCH_FILE = re.compile(rb"^diff --git a/.* b/(.*)$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class SeenFinding:
+class SeenFinding(msgspec.Struct, frozen=True):
     """The gravest finding of a rule, and the first step that the rule found anything at."""
 
     rule: str
@@ -53,8 +52,7 @@ class SeenFinding:
     step: int | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RunFacts:
+class RunFacts(msgspec.Struct, frozen=True, eq=False):
     """Everything about one run that may explain its metric.
 
     An area that the run says nothing about is not in ``facts``. ``curve`` is the metric along

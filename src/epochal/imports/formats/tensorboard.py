@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from epochal.imports.foreign import (
@@ -113,8 +113,7 @@ class _Blob(NamedTuple):
     end: int
 
 
-@dataclass(slots=True)
-class _Source:
+class _Source(msgspec.Struct):
     """One event file of a run, and the attempt it is part of."""
 
     file: EventFile
