@@ -12,14 +12,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.page_list import FLAGS, cpu_of_browser_s, cpu_s, wait_until_read
+from benchmarks.page import CpuTimes, opened_browser, served
 from benchmarks.sweep import write_sweep
 
 if TYPE_CHECKING:
@@ -66,54 +63,29 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=3000)
     steps = parser.parse_args().steps
-    folder = Path(os.environ.get("RUNS") or tempfile.mkdtemp(prefix="page-sweep-"))
-    if not any(folder.iterdir()):
+
+    def write(folder: Path) -> None:
         write_sweep(folder, steps=steps)
-    command = [sys.executable, "-m", "epochal.serving", str(folder), "--port", "0"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert server.stdout is not None
-        url = json.loads(server.stdout.readline())["url"]
-        wait_until_read(url)
-        measure(url, server.pid)
-    finally:
-        server.kill()
-        server.wait()
-        if "RUNS" not in os.environ:
-            shutil.rmtree(folder)
+
+    with served("page-sweep", write) as (url, server), opened_browser() as browser:
+        times = CpuTimes(server, browser)
+        for number in range(ROUNDS):
+            found = one_round(browser, url, times)
+            print(json.dumps({"round": number, "load": os.getloadavg()[0], **found}), flush=True)
     return 0
 
 
-def measure(url: str, server: int) -> None:
-    """Open the page some times, each as if in a browser of its own."""
-    from playwright.sync_api import sync_playwright
-
-    names = ("chromium", "chromium-browser", "google-chrome")
-    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)))
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
-        for number in range(ROUNDS):
-            found = one_round(browser, url, server)
-            print(json.dumps({"round": number, "load": os.getloadavg()[0], **found}), flush=True)
-        browser.close()
-
-
-def one_round(browser: Browser, url: str, server: int) -> dict[str, Any]:
-    """Open the page and wait for its last chart."""
+def one_round(browser: Browser, url: str, times: CpuTimes) -> dict[str, Any]:
+    """Open the page as if in a browser of its own, and wait for its last chart."""
     context = browser.new_context(viewport=WINDOW, bypass_csp=True)
     page = context.new_page()
     page.set_default_timeout(120_000)
-    session = browser.new_browser_cdp_session()
-    before = cpu_s(server), cpu_of_browser_s(session)
+    times.restart()
     page.goto(url + ADDRESS, wait_until="commit")
     phases = page.evaluate(PHASES, CHARTS)
-    after = cpu_s(server), cpu_of_browser_s(session)
+    server, of_browser = times.passed()
     context.close()
-    return {
-        **phases,
-        "CPU of the server, s": round(after[0] - before[0], 2),
-        "CPU of the browser, s": round(after[1] - before[1], 2),
-    }
+    return {**phases, "CPU of the server, s": server, "CPU of the browser, s": of_browser}
 
 
 if __name__ == "__main__":

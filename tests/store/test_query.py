@@ -143,3 +143,32 @@ def test_a_mistake_in_an_order_is_shown() -> None:
         parse_order("-lr")
     with pytest.raises(UsageError, match="expected one field"):
         parse_order("step > 1")
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("summary.loss.mean@2 < 3", "b"),  # 4 and 1, of the last two points
+        ("summary.loss.max@2 == 4", "b"),
+        ("summary.loss.last@1 == summary.loss.last", "a b"),
+        ("summary.loss.best@1 == 5", "a"),
+        ("summary.loss.count@2 == 2", "a b"),
+        ("duration >= 30", "a"),
+        ("summary.recall@10 == 5", "a b"),  # a metric of this name
+    ],
+)
+def test_statistics_of_the_last_points_and_the_duration_select(
+    tmp_path: Path, query: str, names: str
+) -> None:
+    define = {"log": "define", "name": "loss", "goal": "min"}
+    for name, losses, end in (("a", [9, 7, 5], 1100.0), ("b", [9, 4, 1], 1010.0)):
+        journal = Journal(tmp_path, name, created=1000.0).add(define)
+        for step, loss in enumerate(losses):
+            record = {"log": "metrics", "step": step, "m": {"loss": float(loss), "recall@10": 5.0}}
+            journal.add({**record, "t": end if step == 2 else 1000.0 + step})
+    store = LocalStore(tmp_path)
+    assert [run.brief().name for run in store.runs(query, order="name")] == names.split()
+    known = store.known_runs(query, order="name", budget_s=60).runs
+    assert [run.outline().name for run in known] == names.split()
+    order = [run.brief().name for run in store.runs(order="summary.loss.mean@2")]
+    assert order == ["b", "a"]

@@ -29,7 +29,7 @@ class Page:
     @cached_property
     def compressed(self) -> bytes:
         """The file for browsers that read gzip."""
-        return gzip.compress(self.html, mtime=0)
+        return gzip.compress(self.html, compresslevel=6, mtime=0)
 
     @property
     def script_hashes(self) -> tuple[str, ...]:

@@ -53,6 +53,9 @@ class Subject(Protocol):
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
         """Last, extremes and mean of a series."""
 
+    def tail_summary(self, metric: Metric, num_points: int) -> Summary:
+        """The same of the last points of the lowest rank."""
+
 
 S = TypeVar("S", bound=Subject)
 Reading = Callable[[Any], Any]
@@ -74,6 +77,7 @@ _PLAIN: dict[str, Reading] = {
     "hidden": lambda run: run.row.labels.hidden,
     "created": lambda run: run.row.created,
     "updated": lambda run: run.row.updated,
+    "duration": lambda run: _duration(run.row),
     "attempts": lambda run: run.row.attempts,
     "step": lambda run: run.row.step,
     "epoch": lambda run: run.row.epoch,
@@ -90,6 +94,11 @@ _PLAIN: dict[str, Reading] = {
 }
 _NESTED = ("config", "summary", "best")
 FIELDS = (*_PLAIN, *(f"{name}.…" for name in _NESTED))
+
+
+def _duration(row: Row) -> float | None:
+    """The seconds from the start of a run to its newest record."""
+    return None if row.updated is None else max(0.0, row.updated - row.created)
 
 
 def _found(run: Subject, which: str) -> int | None:
@@ -379,38 +388,43 @@ def _dig(config: Mapping[str, Any], names: Sequence[str]) -> Any:
     return _MISSING
 
 
-def _summary(run: Subject, name: str) -> Summary | None:
-    metric = run.metric(name)
+def _summary(run: Subject, metric: Metric | None, tail: int = 0) -> Summary | None:
+    """What a metric amounts to, with ``tail`` over so many last points."""
     if metric is None or not metric.ranks:
         return None
     try:
+        if tail:
+            return run.tail_summary(metric, tail)
         return run.summary(metric.name, rank=metric.ranks[0], axis=metric.axis)
     except (MetricNotFoundError, FormatError):  # a list never fails for one run
         return None
 
 
 def _statistic(names: Sequence[str]) -> Reading:
-    whole, statistic = ".".join(names), names[-1]
-    if len(names) == 1 or statistic not in STATISTICS:
-        name, statistic = whole, "last"
-    else:
-        name = ".".join(names[:-1])
+    *metric_names, word = names
+    statistic, at, digits = word.partition("@")
+    tail = int(digits) if at and digits.isdecimal() and len(digits) < 10 else 0
+    if metric_names and tail and statistic == "best":
+        return _best(".".join(metric_names), tail)
+    if not metric_names or statistic not in STATISTICS or (at and not tail):
+        metric_names, statistic, tail = list(names), "last", 0
+    name = ".".join(metric_names)
 
     def reading(run: Subject) -> Any:
         found = _dig(run.row.summary_set, names)
         if found is not _MISSING:
             return found
-        summary = _summary(run, name)
+        summary = _summary(run, run.metric(name), tail)
         value = None if summary is None else getattr(summary, statistic)
         return _MISSING if value is None else value
 
     return reading
 
 
-def _best(name: str) -> Reading:
+def _best(name: str, tail: int = 0) -> Reading:
     def reading(run: Subject) -> Any:
         metric = run.metric(name)
-        summary = None if metric is None or metric.goal is None else _summary(run, name)
+        summary = None if metric is None or metric.goal is None else _summary(run, metric, tail)
         if metric is None or metric.goal is None or summary is None:
             return _MISSING
         best = summary.best(metric.goal)

@@ -16,11 +16,10 @@ export function keptRows(rows: readonly RunRow[], brushes: Brushes, find: (id: s
   return rows.filter((row) => parts.every(({ brush, column }) => column === null || passes(brush, column.valueOf(row))));
 }
 
-/** The brushes in the query language; null where a column has no field in it. */
-export function brushQuery(rows: readonly RunRow[], brushes: Brushes, statistic: Statistic): string | null {
+/** The brushes in the query language, with `tail` over so many last points; null where it has no words for one. */
+export function brushQuery(rows: readonly RunRow[], brushes: Brushes, statistic: Statistic, tail = 0): string | null {
   const parts = [...brushes].map(([id, { range, names }]) => {
-    const field = serverField(id, statistic);
-    if (field === null) return null;
+    const field = serverField(id, statistic, tail);
     const literals = names.filter((name) => name !== null && name !== "nan").map((name) => literalOf(rows, id, name!));
     const limits = range === null ? [] : [
       ...(range[0] > -Number.MAX_VALUE ? [`${field} >= ${range[0]}`] : []), ...(range[1] < Number.MAX_VALUE ? [`${field} <= ${range[1]}`] : []),

@@ -173,14 +173,14 @@ const COMPARISONS: Readonly<Record<string, (value: number, limit: number) => boo
   ">=": (value, limit) => value >= limit, "=": (value, limit) => value === limit, "!=": (value, limit) => value !== limit,
 };
 
-/** The server's word for what a column holds; null for what only this page knows, such as statistics of the last `tail` points. */
-export function serverField(id: string, statistic: Statistic, tail = 0): string | null {
+/** The server's word for what a column holds, with `tail` over so many last points. */
+export function serverField(id: string, statistic: Statistic, tail = 0): string {
   const colon = id.indexOf(":");
   const [kind, name] = [id.slice(0, colon), id.slice(colon + 1).replace(/^role:/, "")];
   if (id === "name") return "name";
   if (kind === "config") return fieldOf("config", name);
-  if (kind === "fact") return name === "duration" ? null : name;
-  if (tail > 0) return null;
-  if (kind === "last") return fieldOf("summary", name, "last");
-  return statistic === "best" ? fieldOf("best", name) : fieldOf("summary", name, statistic);
+  if (kind === "fact") return name;
+  const asked = kind === "last" ? "last" : statistic;
+  if (tail > 0) return fieldOf("summary", name, `${asked}@${tail}`);
+  return asked === "best" ? fieldOf("best", name) : fieldOf("summary", name, asked);
 }

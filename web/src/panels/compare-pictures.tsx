@@ -67,10 +67,11 @@ interface ParallelProps {
   readonly columns: readonly Column[];
   readonly subject: Subject;
   readonly statistic: Statistic;
+  readonly numTail: number;
   readonly brushes: Brushes;
 }
 
-export function ParallelView({ page, rows, kept, columns, subject, statistic, brushes }: ParallelProps): JSX.Element {
+export function ParallelView({ page, rows, kept, columns, subject, statistic, numTail, brushes }: ParallelProps): JSX.Element {
   const brushText = page.view.text("parallel-brush");
   const chart = useRef<Chart<ParallelOptions> | null>(null);
   const box = useRef<HTMLDivElement>(null);
@@ -110,7 +111,7 @@ export function ParallelView({ page, rows, kept, columns, subject, statistic, br
       <div class="parallel chart-scroll" ref={box}><div style={{ minWidth: `${axes.length * AXIS_PX + 80}px` }}>
         <Mount height={HEIGHT} create={(root) => (chart.current = createParallel(root, options))} update={(made) => made.update(options)} />
       </div></div>
-      {brushes.size > 0 && <BrushBar {...{ page, rows, kept: bestFirst(kept, axes.at(-1)!, subject.goal), brushes, statistic, setBrushes }} />}
+      {brushes.size > 0 && <BrushBar {...{ page, rows, kept: bestFirst(kept, axes.at(-1)!, subject.goal), brushes, statistic, numTail, setBrushes }} />}
     </Section>
   );
 }
@@ -134,14 +135,14 @@ function rankOf(ranking: ImportanceTable | null, { kind, id }: Column): Importan
   return kind === "config" ? ranking?.rows.find(({ key, same_as: others }) => [key, ...others].includes(id.slice(7))) : undefined;
 }
 
-interface BrushBarProps extends Pick<ParallelProps, "page" | "rows" | "kept" | "brushes" | "statistic"> {
+interface BrushBarProps extends Pick<ParallelProps, "page" | "rows" | "kept" | "brushes" | "statistic" | "numTail"> {
   readonly setBrushes: (brushes: Brushes) => void;
 }
 
 /** What to do with the runs that are kept. */
-function BrushBar({ page, rows, kept, brushes, statistic, setBrushes }: BrushBarProps): JSX.Element {
+function BrushBar({ page, rows, kept, brushes, statistic, numTail, setBrushes }: BrushBarProps): JSX.Element {
   const { runs, view, source } = page;
-  const query = source.supportsQueries ? brushQuery(rows, brushes, statistic) : null;
+  const query = source.supportsQueries ? brushQuery(rows, brushes, statistic, numTail) : null;
   const filter = (): void => {
     const before = view.filterMode.value === "query" ? view.filter.value.trim() : "";
     view.filter.value = before === "" ? query! : `(${before}) and ${query!}`;

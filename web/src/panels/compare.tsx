@@ -117,7 +117,7 @@ function Compare({ page }: PanelProps): JSX.Element {
         )}
       </div>
       {scope.value === "all" && runs.fitting.value.length < runs.numFitting.value && <TooMany page={page} />}
-      {mode.value === "parallel" ? <ParallelView {...{ page, rows, kept: remaining, columns, subject, statistic: value, brushes }} />
+      {mode.value === "parallel" ? <ParallelView {...{ page, rows, kept: remaining, columns, subject, statistic: value, numTail, brushes }} />
         : mode.value === "scatter" ? (
           <ScatterView {...{ page, rows: remaining, groups, subject }} isRanked={scope.value === "all" && brushes.size === 0 && numTail === 0}
             x={find(scatter.x) ?? (keys.length === 0 ? null : find(`config:${keys.at(-1)!}`))} y={find(scatter.y) ?? (metric === "" ? null : find(`metric:${metric}`))} color={find(scatter.color)} />
@@ -171,12 +171,12 @@ function TableView({ page, rows, columns, find, statistic, ids, setIds, isOfAll,
   const [isFiltering, setFiltering] = useState(filters.value !== "");
   const asked = useMemo(() => parseFilters(filters.value), [filters.value]);
   const isBig = runs.bigList.value !== null;
-  // What the server can choose by, it chooses from all runs; the rest from the rows that are here.
-  const fields = new Map(Object.keys(asked).map((id) => [id, isBig && isOfAll ? serverField(id, statistic, numTail) : null]));
-  const query = Object.entries(asked).flatMap(([id, text]) => (fields.get(id) == null ? [] : [columnQuery(fields.get(id)!, text)])).join(" and ");
+  // Where there are too many runs for this page, the server chooses from all of them.
+  const isAsked = isBig && isOfAll;
+  const query = isAsked ? Object.entries(asked).map(([id, text]) => columnQuery(serverField(id, statistic, numTail), text)).join(" and ") : "";
   useEffect(() => void (runs.columnQuery.value = query), [query]);
   useEffect(() => () => void (runs.columnQuery.value = ""), []);
-  const ofPage = Object.entries(asked).filter(([id]) => fields.get(id) === null);
+  const ofPage = isAsked ? [] : Object.entries(asked);
   const kept = ofPage.length === 0 ? rows : rows.filter((row) => ofPage.every(([id, text]) => {
     const column = find(id);
     return column === null || columnFilter(text)(column.valueOf(row), column.textOf(row));
@@ -185,8 +185,7 @@ function TableView({ page, rows, columns, find, statistic, ids, setIds, isOfAll,
   const shown = diffOnly.value === "1" ? columns.filter((column) => new Set(rows.map((row) => column.textOf(row))).size > 1) : columns;
   const sort = (next: string): void => {
     order.value = next;
-    const field = isBig ? serverField(next.replace(/^-/, ""), statistic, numTail) : null;
-    if (field !== null) view.order.value = next.startsWith("-") ? `-${field}` : field;
+    if (isBig) view.order.value = `${next.startsWith("-") ? "-" : ""}${serverField(next.replace(/^-/, ""), statistic, numTail)}`;
   };
   const setFilter = (id: string, text: string): void => {
     const next = Object.fromEntries(Object.entries({ ...asked, [id]: text }).filter(([, one]) => one.trim() !== ""));

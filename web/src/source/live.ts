@@ -16,7 +16,10 @@ export function createLiveSource(): Source {
     connection: feed.connection,
     supportsQueries: true,
     runs: async (request) => (await json(`${PATHS.runs}?${runsQuery(request)}`)) as RunList,
-    get: async (endpoint, run, params) => (await json(`${pathOf(endpoint, run)}?${queryOf({ ...params })}`)) as RunResponses[typeof endpoint],
+    get: async (endpoint, run, params) => {
+      if (endpoint === "findings") await whenQuiet();
+      return (await json(`${pathOf(endpoint, run)}?${queryOf({ ...params })}`)) as RunResponses[typeof endpoint];
+    },
     series: async (request) => withSmoothed(decodeSeries(await (await ask(`${PATHS.series}?${seriesQuery(request)}`)).arrayBuffer()), request.smooth),
     sweep: {
       curves: async (request) => (await json(`${PATHS.group_curves}?${queryOf({ ...request })}`)) as GroupCurves,
@@ -83,13 +86,30 @@ async function json(address: string, init?: RequestInit): Promise<unknown> {
   return (await ask(address, init)).json();
 }
 
+const QUIET_MS = 100;
+const MOST_QUIET_MS = 2000;
+let numUnderWay = 0;
+let lastEnd = 0;
+
+/** When no answer has been awaited for a moment: where nobody has judged a run yet, the server runs every rule over it, and rows and lines would wait for that. */
+async function whenQuiet(): Promise<void> {
+  for (const start = performance.now(); performance.now() - start < MOST_QUIET_MS; ) {
+    await new Promise((resolve) => setTimeout(resolve, QUIET_MS / 2));
+    if (numUnderWay === 0 && performance.now() - lastEnd >= QUIET_MS) return;
+  }
+}
+
 async function ask(address: string, init?: RequestInit): Promise<Response> {
   let response: Response;
+  numUnderWay++;
   try {
     response = await fetch(address, init);
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
     throw new SourceError("The server does not respond.", 0);
+  } finally {
+    numUnderWay--;
+    lastEnd = performance.now();
   }
   if (!response.ok) throw new SourceError(await sentenceOf(response), response.status);
   return response;

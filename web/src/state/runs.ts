@@ -118,6 +118,8 @@ const QUERY_ROWS = 5000;
 const IDS_AT_ONCE = 25;
 export const HEADLINES: readonly string[] = ["role:loss", "role:eval_loss"];
 const RELOAD_MS = 5000;
+/** When charts have been drawn for the first time: what happened before the stream began is little and rare. */
+const JOINED_MS = 1500;
 
 /** The ids of all runs that a query selects, window by window. */
 async function matchingIds(source: Source, query: string): Promise<ReadonlySet<string>> {
@@ -197,11 +199,11 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     if (list.projects != null) serverProjects.value = list.projects;
     if ((list.pending ?? 0) > 0) reloadSoon();
   };
-  const reloadSoon = (): void => {
+  const reloadSoon = (ms = RELOAD_MS): void => {
     reloading ??= setTimeout(() => {
       reloading = undefined;
       void load();
-    }, RELOAD_MS);
+    }, ms);
   };
 
   const all = computed(() => [...rows.value.values()]);
@@ -388,7 +390,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     rows.value = next;
   };
   const addDetails = (id: string): void => {
-    void source.get("run", id).then((detail) => merge([{ ...detail.row, config: detail.config, summary: headlinesOf(detail) }]), reloadSoon);
+    void source.get("run", id).then((detail) => merge([{ ...detail.row, config: detail.config, summary: headlinesOf(detail) }]), () => reloadSoon());
   };
   const forget = (ids: ReadonlySet<string>): void => {
     const next = new Map(rows.value);
@@ -439,7 +441,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
       return view.shown.value.length;
     },
     reload: () => void load(),
-    joined: () => (isWhole.peek() ? void load() : reloadSoon()),
+    joined: () => reloadSoon(JOINED_MS),
     apply(update) {
       if (update.type === "status") merge([update.row], false);
       if (update.type !== "runs") return;

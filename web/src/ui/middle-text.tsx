@@ -23,15 +23,20 @@ export function MiddleText({ text, numShared = 0 }: MiddleTextProps): JSX.Elemen
 
 const widths = new Map<string, number>();
 let pen: CanvasRenderingContext2D | null = null;
+let penAt = -1;
 
 /** How wide a text is in the page's own font, a hair less: where all of it fits, nothing may be cut. */
 function widthOf(text: string): number {
   let width = widths.get(text);
   if (width === undefined) {
     pen ??= document.createElement("canvas").getContext("2d")!;
-    // Not `font`: with figures of one width it is empty.
-    const { fontSize, fontFamily } = getComputedStyle(document.body);
-    pen.font = `${fontSize} ${fontFamily}`;
+    // Once for each width of the window: asked for every name of a list, it has the styles worked out as often.
+    if (penAt !== innerWidth) {
+      penAt = innerWidth;
+      // Not `font`: with figures of one width it is empty.
+      const { fontSize, fontFamily } = getComputedStyle(document.body);
+      pen.font = `${fontSize} ${fontFamily}`;
+    }
     width = Math.max(0, pen.measureText(text).width - 0.5);
     widths.set(text, width);
   }

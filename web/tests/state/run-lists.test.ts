@@ -54,14 +54,15 @@ test("a column's filter is a query where the server chooses", () => {
   expect(columnQuery("config.lr", "=12")).toBe("config.lr == 12");
   expect(columnQuery("config.lr", "12")).toBe('(config.lr == 12 or config.lr ~ "(?i)12")');
   expect(columnQuery("name", "!a.b")).toBe('not name ~ "(?i)a\\x2eb"');
-  expect(serverField("metric:loss", "last", 10)).toBe(null);
+  expect(serverField("metric:loss", "best", 10)).toBe("summary.loss.best@10");
+  expect(serverField("last:eval/loss", "mean", 3)).toBe("summary.eval/loss.last@3");
 });
 
 test("a table of thousands of runs is sorted by the server", () => {
   expect(serverField("config:optimizer.my lr", "last")).toBe('config.optimizer."my lr"');
   expect(serverField("metric:role:loss", "best")).toBe("best.loss");
   expect(serverField("metric:eval/loss", "mean")).toBe("summary.eval/loss.mean");
-  expect([serverField("fact:status", "last"), serverField("fact:duration", "last"), serverField("name", "last")]).toEqual(["status", null, "name"]);
+  expect([serverField("fact:status", "last"), serverField("fact:duration", "last"), serverField("name", "last")]).toEqual(["status", "duration", "name"]);
 });
 
 test("an undo gives each run back what it had, and nothing else", () => {

@@ -84,13 +84,16 @@ class CachedRow:
     # -- the row ----------------------------------------------------------------------------------
 
     @property
-    @locked
     def row(self) -> Row:
         """The whole row."""
-        if self.whole is None:
-            self.whole = self.or_faulty(self._make, lambda row: row)
-            self._held.row_changes.add()
-        return self.whole
+        whole = self.whole
+        if whole is not None:  # without the lock: one run that is being read holds up no list
+            return whole
+        with self.lock:
+            if self.whole is None:
+                self.whole = self.or_faulty(self._make, lambda row: row)
+                self._held.row_changes.add()
+            return self.whole
 
     @property
     def known(self) -> Row:

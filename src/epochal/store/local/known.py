@@ -24,7 +24,7 @@ from epochal.store.selection import search_text_of
 class KnownRun:
     """A run as queries see it while lists are made: only what is known of it, nothing is read."""
 
-    __slots__ = ("_lowest", "_member", "_search_text", "id", "row", "run", "worked_out")
+    __slots__ = ("_lowest", "_member", "_search_text", "_tails", "id", "row", "run", "worked_out")
 
     def __init__(self, run: LocalRun, row: Row) -> None:
         self.run = run
@@ -34,6 +34,7 @@ class KnownRun:
         self._search_text: str | None = None
         self._lowest: Mapping[str, float] | None = None
         self._member: ProjectMember | None = None
+        self._tails: dict[tuple[str, str, int], Summary] | None = None
 
     def is_of(self, row: Row | None) -> bool:
         """Whether this was made of a row as it is now."""
@@ -63,6 +64,14 @@ class KnownRun:
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
         """What a metric amounts to; only asked for a metric that is known."""
         return self.run.summary(name, rank=rank, axis=axis)
+
+    def tail_summary(self, metric: Metric, num_points: int) -> Summary:
+        """What the last points of a metric amount to; kept, because it is read from the points."""
+        tails = self._tails = {} if self._tails is None else self._tails
+        key = (metric.axis, metric.name, num_points)
+        if key not in tails:
+            tails[key] = self.run.tail_summary(metric, num_points)
+        return tails[key]
 
     @property
     def member(self) -> ProjectMember:

@@ -396,6 +396,11 @@ class LocalRun(RunView):
                 return known
         return self._find_summary(name, rank, axis)
 
+    def tail_summary(self, metric: Metric, num_points: int) -> Summary:
+        """The same of the last points of the lowest rank that has the metric; not kept."""
+        series = self.series(metric.name, rank=metric.ranks[0], axis=metric.axis)
+        return series.select(slice(-num_points, None)).summary
+
     @locked
     def _find_summary(self, name: str, rank: int, axis: Axis | None) -> Summary:
         summaries = self._cached.summaries
