@@ -134,7 +134,7 @@ function FindingsCard({ page }: { readonly page: Page }): JSX.Element {
           <button type="button" class="button is-quiet" onClick={() => page.open("findings")}>all {findings.length}</button>
         )}
       </header>
-      {shown.length > 0 ? <FindingList page={page} findings={shown} onChoose={choose} /> : <p class="card-empty">{findings === null ? "\u00a0" : "No findings."}</p>}
+      {shown.length > 0 ? <FindingList page={page} findings={shown} onChoose={choose} /> : <p class="card-empty">{findings === null ? "Applying the rules …" : "No findings."}</p>}
     </section>
   );
 }

@@ -65,7 +65,7 @@ function dataExtentY(traces: readonly Trace[], x: Range, { kind, outliers, chose
   const beyond = clip?.beyond ?? [];
   const fits = (value: number): boolean => Number.isFinite(value) && (kind === "linear" || value > 0);
   let found: Range | null = null;
-  if (outliers === "clip") found = rangeWithoutOutliers(sortedFinite(joined(parts)).filter(fits));
+  if (outliers === "clip") found = clippedRange(traces, x, fits);
   else found = clip?.range ?? plainRange(parts, kind);
   for (const value of always) {
     if (!fits(value)) continue;
@@ -79,14 +79,27 @@ function dataExtentY(traces: readonly Trace[], x: Range, { kind, outliers, chose
   return { range, numHidden: isWhole ? 0 : countOutside(parts, range, kind), beyond };
 }
 
-function inView(trace: Trace, { min, max }: Range): Float64Array[] {
+/** Bands beyond the quartiles, of runs that diverge, may be so wide that the others are flat: then they reach beyond the axis. */
+const MOST_OUTER = 4;
+
+function clippedRange(traces: readonly Trace[], x: Range, fits: (value: number) => boolean): Range | null {
+  const rangeOf = (hasOuter: boolean): Range | null => rangeWithoutOutliers(sortedFinite(joined(traces.flatMap((trace) => inView(trace, x, hasOuter)))).filter(fits));
+  const whole = rangeOf(true);
+  const inner = traces.some(({ spread }) => spread?.outer !== undefined) ? rangeOf(false) : null;
+  if (whole === null || inner === null) return whole;
+  const span = inner.max - inner.min;
+  if (span === 0 || whole.max - whole.min <= MOST_OUTER * span) return whole;
+  return { min: Math.max(whole.min, inner.min - span), max: Math.min(whole.max, inner.max + span) };
+}
+
+function inView(trace: Trace, { min, max }: Range, hasOuter = true): Float64Array[] {
   const start = Math.max(0, lowerBound(trace.x, min));
   const stop = upperBound(trace.x, max);
   const parts = [trace.y.subarray(start, stop)];
   if (trace.spread !== null) {
     const first = lowerBound(trace.sampleX, min);
     const last = upperBound(trace.sampleX, max);
-    for (const { low, high } of [trace.spread, ...(trace.spread.outer === undefined ? [] : [trace.spread.outer])]) parts.push(low.subarray(first, last), high.subarray(first, last));
+    for (const { low, high } of [trace.spread, ...(trace.spread.outer === undefined || !hasOuter ? [] : [trace.spread.outer])]) parts.push(low.subarray(first, last), high.subarray(first, last));
   }
   return parts;
 }

@@ -59,7 +59,7 @@ export function CrowdChart(props: MetricChartProps): JSX.Element {
             return chart;
           }} update={(chart) => show(chart, { lines, options, emphasis: { solo: new Set(), hovered: null }, zoom })} />
         )}
-      {whole !== null && <p class="metric-coarse" title="Too many lines to tell apart: the line is the median, the bands are the middle half and all of the runs.">{formatWhole(numMembers)} runs: median, quartiles, range</p>}
+      {whole !== null && <p class="metric-coarse" title="Too many lines to tell apart: the line is the median, the bands are the middle half and all of the runs.">{numMembers === 1 ? "1 run" : `${formatWhole(numMembers)} runs`}: median, quartiles, range</p>}
       {problem !== null && <p class="metric-problem" role="status">{problem}</p>}
     </div>
   );

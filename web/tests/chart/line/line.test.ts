@@ -36,6 +36,17 @@ function sceneOf(traces: readonly Trace[], options: Partial<LineOptions> = {}): 
 const A = raw("a", of(0, 5, 10), of(1, 2, 3));
 const LATE = raw("late", of(8, 10), of(6, 4));
 
+test("bands of runs that diverge do not flatten the others, and the points beyond are counted", () => {
+  const x = of(0, 1, 2, 3, 4, 5, 6, 7, 8, 9);
+  const same = (value: number): Float64Array => new Float64Array(10).fill(value);
+  const spread = (highest: number) => ({ low: same(1), high: same(3), outer: { low: same(0), high: same(highest) } });
+  const crowd = (highest: number): Trace => prepare({ id: "crowd", label: "crowd", slot: 0, data: { kind: "raw", x, y: same(2) }, spread: spread(highest) });
+  const shown = (highest: number) => extentY([crowd(highest)], { min: 0, max: 9 }, { ...ALL, outliers: "clip" });
+  expect(shown(2000).range.max).toBeLessThan(6);
+  expect(shown(2000).numHidden).toBe(10);
+  expect(shown(6).range.max).toBeGreaterThan(6);
+});
+
 test("the x axis runs from the earliest start to the latest end, points that are not finite included", () => {
   expect(extentX([A, raw("b", of(20, 30), of(1, NaN))], "linear")).toEqual({ min: 0, max: 30 });
   expect(extentX([], "linear")).toEqual({ min: 0, max: 1 });
