@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from epochal.store.importance import Importance, importance
 from epochal.store.local.load import load_run
 from epochal.store.local.store import open_store
 from epochal.store.lookup import is_address
+from epochal.store.projects import ProjectRow
 from epochal.store.run_groups import RunGroups, groups_of
 from epochal.store.store import RunView, Store
 from epochal.store.why import Why
@@ -183,6 +185,11 @@ class Runs:
     ) -> list[RunData]:
         """Runs that a query selects, newest first or by ``order``; see the reference for both."""
         return [RunData(view) for view in self._store.runs(query, order=order, limit=limit)]
+
+    def projects(self) -> list[ProjectRow]:
+        """Every project: its runs by state, open findings, owners, best loss, last activity."""
+        self._store.read_on(math.inf)
+        return self._store.projects(budget_s=math.inf).projects
 
     def groups(
         self,

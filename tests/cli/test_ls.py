@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import epochal
 from epochal.cli.main import main
 from epochal.cli.table import GrowingTable, table
 from tests.store.journals import Journal, settle
@@ -107,3 +109,26 @@ def test_later_rows_of_a_growing_table_keep_its_columns() -> None:
     assert grown.lines([("a long name", "1")]) == ["NAME       N", "a long n…  1"]
     assert grown.lines([("b", "12"), ("quite long name", "3")]) == ["b          12", "quite lo…  3"]
     assert table(("A",), []) == "A"
+
+
+def test_projects_are_the_same_in_python_and_on_the_command_line(
+    root: Path, capsys: Capture
+) -> None:
+    Journal(root, "d", project="q", owner="ada").metrics(1, loss=0.5).finish("failed")
+    assert main(["ls", "--projects", "--json", "--dir", str(root)]) == 0
+    printed = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    with epochal.open(root) as runs:
+        found = {row.name: row for row in runs.projects()}
+    assert {name: row.runs for name, row in found.items()} == {"p": 2, "q": 2}
+    best = found["q"].best
+    assert best is not None
+    assert (best.role, best.value, best.name) == ("loss", 0.5, "d")
+    assert found["q"].states["failed"] == 1
+    assert printed["q"]["best"]["value"] == 0.5
+    assert printed["q"]["owners"] == found["q"].owners == ["ada"]
+    assert main(["ls", "--projects", "--dir", str(root)]) == 0
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header.split()[:4] == ["PROJECT", "RUNS", "LIVE", "FAILED"]
+    assert sorted(line.split()[0] for line in lines) == ["p", "q"]
+    assert main(["ls", "config.lr > 1", "--projects", "--dir", str(root)]) == 2
+    assert "takes no query" in capsys.readouterr().err

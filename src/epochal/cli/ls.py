@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import sys
 import time
@@ -22,13 +23,15 @@ from epochal.cli.command import (
     store_of,
 )
 from epochal.cli.output import Line, complain, remark, say, say_json, say_lines
-from epochal.cli.table import GrowingTable, terminal_columns
+from epochal.cli.table import GrowingTable, table, terminal_columns
 from epochal.cli.words import gravest_text, progress_text
+from epochal.errors import UsageError
 from epochal.format import UNKNOWN, format_number
-from epochal.store.answers import RunInfo
+from epochal.store.answers import LIVE_STATES, RunInfo
 from epochal.store.local.run import LocalRun
 from epochal.store.local.store import open_store
 from epochal.store.lookup import is_address
+from epochal.store.projects import ProjectRow
 from epochal.store.status import format_age
 
 if TYPE_CHECKING:
@@ -39,6 +42,7 @@ _WHOLE_S = 1.0
 _AT_ONCE = 100
 # In place of what was not read yet.
 _PENDING = "…"
+_FAILED = ("failed", "crashed")
 _WORD = re.compile(r"[\w.+-]+")
 # A run, and its last loss.
 _Row = tuple[RunInfo, float | None]
@@ -61,6 +65,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FIELDS",
         help="sort by fields: --sort=-summary.loss.last,name (default: newest first)",
     )
+    parser.add_argument(
+        "--projects",
+        action="store_true",
+        help="list projects: runs, live and failed ones, findings, best value, last activity",
+    )
     add_hub_reading(parser)
     add_json(parser)
 
@@ -69,6 +78,8 @@ def run(args: argparse.Namespace) -> int:
     """List runs, newest first by default."""
     folder, query = _meant(args)
     with _store(args, folder) as store:
+        if args.projects:
+            return _list_projects(args, store, _where(args, folder), query)
         # What another machine has not read yet is listed in part, as here.
         listed = (
             store.runs(_query(query), order=args.sort)
@@ -88,6 +99,42 @@ def run(args: argparse.Namespace) -> int:
         if not _print(rows, named):
             remark(_nothing(_where(args, folder), query))
     return 0
+
+
+def _list_projects(args: argparse.Namespace, store: Store, where: str, query: str | None) -> int:
+    if query is not None or args.sort is not None:
+        raise UsageError("--projects lists all projects: it takes no query and no --sort.")
+    store.read_on(math.inf)
+    rows = store.projects(budget_s=math.inf).projects[: args.limit]
+    if args.json:
+        say_json(rows)
+        return 0
+    if not rows:
+        remark(_nothing(where, None))
+        return 0
+    now = time.time()
+    header = ("PROJECT", "RUNS", "LIVE", "FAILED", "FINDINGS", "BEST", "LAST ACTIVITY", "OWNERS")
+    cells = [
+        (
+            row.name,
+            f"{row.runs:,}",
+            _count(row, LIVE_STATES),
+            _count(row, _FAILED),
+            f"{row.errors} errors, {row.warnings} warnings",
+            UNKNOWN
+            if row.best is None
+            else f"{format_number(row.best.value)} {row.best.role.replace('_', ' ')}",
+            UNKNOWN if row.updated is None else f"{format_age(now - row.updated)} ago",
+            ", ".join(row.owners) or UNKNOWN,
+        )
+        for row in rows
+    ]
+    say(table(header, cells, width=terminal_columns(), shrink=(7, 0), right=(1, 2, 3)))
+    return 0
+
+
+def _count(row: ProjectRow, states: Sequence[str]) -> str:
+    return str(sum(count for state, count in row.states.items() if state in states))
 
 
 def _rows(args: argparse.Namespace, listed: Iterable[RunView]) -> Iterator[_Row]:
