@@ -26,10 +26,10 @@ ORDER = str_param("order")
 GROUP = str_param("group", note="fields, with commas between")
 OFFSET = int_param("offset", default=0, most=10**9)
 LIMIT = int_param("limit", default=100, most=10_000, note="100, at most 10,000")
-WITH_CONFIG = bool_param("config", note="1: with configs")
+WITH_CONFIG = bool_param("config", note="1: with the config of each run")
 SUMMARIES = str_params("summary", most=64, note="a name, or `role:loss`")
 TAIL = int_param("tail", default=0, most=10**9, note="summaries of so many last points; 0: of all")
-WITH_PROJECTS = bool_param("projects", note="1: with all projects")
+WITH_PROJECTS = bool_param("projects", note="1: with `stored` and `projects`")
 WITH_SUMMARIES = bool_param("summary", default=True, note="0: without summaries of metrics")
 
 

@@ -129,8 +129,8 @@ class RunList(msgspec.Struct, frozen=True):
     """One window of the list of runs; ``total`` counts all runs that match the query.
 
     ``pending`` counts the runs that have not been read whole: rows of some are ``partial``, others
-    are not listed yet. ``groups`` is null unless they were requested. So are ``stored``, which
-    counts all runs whatever the query, and ``projects``, the names of their projects.
+    are not listed yet. ``groups``, ``stored`` and ``projects`` are null unless they were requested.
+    ``stored`` counts all runs, whatever the query. ``projects`` names their projects.
     """
 
     rows: list[RunRow]
