@@ -40,6 +40,7 @@ FAULTS = (
             "finetune/momentum",
             "segmentation/momentum",
             "flow/adam",
+            "recommender/sgd",
         ),
     ),
     Fault(
@@ -56,6 +57,7 @@ FAULTS = (
             "gpt2/adamw",
             "diffusion/adamw",
             "tagger/adam",
+            "seq2seq/adam",
         ),
     ),
     Fault(
