@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 UNPACKED = Path(__file__).resolve().parents[1] / ".clickhouse"
@@ -134,6 +135,8 @@ class Shards:
     def __init__(self, folder: Path, zookeeper: ZooKeeper | None = None) -> None:
         self.folder = folder
         self._zookeeper = zookeeper
+        # By server, the beginning of its command: one may live in a namespace of its own.
+        self.within: dict[int, Sequence[str]] = {}
         self._ports = [(_free_port(), _free_port()) for _ in range(2)]
         self._processes: list[subprocess.Popen[bytes] | None] = [None, None]
         for number in range(2):
@@ -151,7 +154,11 @@ class Shards:
         more = UNPACKED / "root/lib/x86_64-linux-gnu"
         with open(home / "out.log", "ab") as log:
             process = subprocess.Popen(
-                [str(_server()), f"--config-file={home}/config.xml"],
+                [
+                    *self.within.get(number, ()),
+                    str(_server()),
+                    f"--config-file={home}/config.xml",
+                ],
                 stdout=log,
                 stderr=log,
                 cwd=home,
@@ -184,9 +191,16 @@ class Shards:
                 process.wait(30)
         self._processes = [None, None]
 
-    def address(self, database: str, *, user: str = "default") -> str:
-        """The address of a store in both."""
-        hosts = ",".join(f"127.0.0.1:{http}" for http, _ in self._ports)
+    @property
+    def http_ports(self) -> list[int]:
+        """The ports that hubs speak to."""
+        return [http for http, _ in self._ports]
+
+    def address(
+        self, database: str, *, user: str = "default", ports: Sequence[int] | None = None
+    ) -> str:
+        """The address of a store in both; ``ports`` lead to them if given."""
+        hosts = ",".join(f"127.0.0.1:{port}" for port in ports or self.http_ports)
         return f"clickhouse://{user}@{hosts}/{database}?cluster={CLUSTER}"
 
     def address_of_one(self, number: int, database: str) -> str:

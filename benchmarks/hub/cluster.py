@@ -2,7 +2,12 @@
 
 ``python -m benchmarks.hub.cluster ingest`` prints points per second end to end, CPU and memory of
 the hub, and bytes per point in the tables. ``python -m benchmarks.hub.cluster drill`` sends runs
-through two hubs, kills a hub or a server at random, then compares every line.
+through two hubs, lets something go wrong at random, then compares every line:
+
+* ``hub`` and ``server``: one of them is killed, and started again;
+* ``cut``: no hub reaches any server, for some seconds;
+* ``full``: the disk of a server, a small tmpfs, has no byte left, for some seconds;
+* ``skew``: a hub starts again with a clock that is up to a week wrong.
 """
 
 from __future__ import annotations
@@ -22,8 +27,8 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.hub.drill import STEM
-from benchmarks.hub.faults import await_port, free_port
+from benchmarks.hub.drill import STEM, WEEK_S
+from benchmarks.hub.faults import HUB, SmallDisk, Wire, await_port, free_port
 from benchmarks.hub.ingest import METRICS, line, measure_live, measure_stream, new_run
 from epochal.hub.ledger import Ledger
 from epochal.journal.layout import RunFolder
@@ -34,7 +39,8 @@ from epochal.store.clickhouse.connection import parse_address
 from epochal.store.clickhouse.tables import Tables
 from tools.clickhouse_shards import Shards, fetch
 
-_TABLES = ("lines", "parts")
+_TABLES = ("lines", "parts", "runs")
+FAULTS = ("hub", "server", "cut", "full", "skew")
 
 
 class ClusterHub:
@@ -58,11 +64,11 @@ class ClusterHub:
         assert self._process is not None
         return psutil.Process(self._process.pid)
 
-    def start(self) -> None:
-        """Start it; returns when it listens."""
-        command = (sys.executable, "-m", "epochal", "hub", str(self.root), "--store", self._store)
+    def start(self, *, skew_s: float = 0.0) -> None:
+        """Start it, with a clock that is so much ahead; requests are refused until it listens."""
+        command = (sys.executable, "-c", HUB, str(self.root), str(self.port), str(skew_s))
         self._process = subprocess.Popen(
-            [*command, "--port", str(self.port)], stdout=subprocess.DEVNULL
+            [*command, "--store", self._store], stdout=subprocess.DEVNULL
         )
 
     def kill(self) -> None:
@@ -73,10 +79,12 @@ class ClusterHub:
 
 
 @contextlib.contextmanager
-def cluster(place: Path) -> Iterator[tuple[Shards, str]]:
-    """Two servers, and the address of a store in them."""
+def cluster(place: Path, disk: SmallDisk | None = None) -> Iterator[tuple[Shards, str]]:
+    """Two servers, and the address of a store in them; the first may have a disk of its own."""
     fetch()
     shards = Shards(place / "shards")
+    if disk is not None:
+        shards.within[0] = disk.within
     shards.start()
     try:
         yield shards, shards.address("bench")
@@ -145,42 +153,81 @@ class Sender(threading.Thread):
                     time.sleep(self._random.uniform(0.1, 0.5))
 
 
+class Troubles:
+    """Two hubs and two servers, and what goes wrong with them; each call is one fault."""
+
+    def __init__(self, place: Path, shards: Shards, disk: SmallDisk | None, seed: int) -> None:
+        self._shards, self._disk, self._chance = shards, disk, random.Random(seed)
+        self._wires = [Wire(port) for port in shards.http_ports]
+        store = shards.address("bench", ports=[wire.port for wire in self._wires])
+        self.hubs = [ClusterHub(place / f"hub{number}", store) for number in range(2)]
+        for hub in self.hubs:
+            await_port(hub.port)
+
+    def happen(self, fault: str) -> None:
+        """Let something go wrong for some seconds."""
+        number = self._chance.randrange(2)
+        if fault == "server":
+            self._shards.kill_one(number)
+            self._wait()
+            self._shards.start_one(number)
+        elif fault == "cut":
+            for wire in self._wires:
+                wire.cut()
+            self._wait()
+            for wire in self._wires:
+                wire.is_cut = False
+        elif fault == "full":
+            assert self._disk is not None
+            self._disk.fill()
+            self._wait()
+            self._disk.free()
+        else:
+            self.hubs[number].kill()
+            self._wait()
+            skew_s = self._chance.uniform(-WEEK_S, WEEK_S) if fault == "skew" else 0.0
+            self.hubs[number].start(skew_s=skew_s)
+
+    def _wait(self) -> None:
+        time.sleep(self._chance.uniform(0.2, 4.0))
+
+    def close(self) -> None:
+        """End the hubs and the wires."""
+        for hub in self.hubs:
+            hub.kill()
+        for wire in self._wires:
+            wire.close()
+
+
 def drill(args: argparse.Namespace, place: Path) -> int:
-    """Send runs through two hubs while something is killed again and again."""
+    """Send runs through two hubs while something goes wrong again and again."""
     chance = random.Random(args.seed)
     faults: Counter[str] = Counter()
-    with cluster(place) as (shards, store):
-        hubs = [ClusterHub(place / f"hub{number}", store) for number in range(2)]
-        for hub in hubs:
-            await_port(hub.port)
-        folders = [new_run(place / "runs", index) for index in range(args.runs)]
-        per_run = args.lines // args.runs
-        for folder in folders:
-            data = b"".join(line(step) for step in range(per_run))
-            (folder.journal / f"{STEM}.jsonl").write_bytes(data)
-        rate = len(data) / args.seconds
-        senders = [Sender(f, hubs, args.seed + n, rate) for n, f in enumerate(folders)]
-        began_s = time.monotonic()
-        for sender in senders:
-            sender.start()
-        while any(sender.is_alive() for sender in senders):
-            time.sleep(chance.uniform(1.0, 4.0))
-            if faults.total() >= args.faults:
-                continue
-            number = chance.randrange(2)
-            if chance.random() < 0.5:
-                faults["server killed"] += 1
-                shards.kill_one(number)
-                time.sleep(chance.uniform(0.2, 2.0))
-                shards.start_one(number)
-            else:
-                faults["hub killed"] += 1
-                hubs[number].kill()
-                time.sleep(chance.uniform(0.2, 2.0))
-                hubs[number].start()
-        took_s = time.monotonic() - began_s
-        for hub in hubs:
-            hub.kill()
+    data_folder = place / "shards/shard1/data"
+    disk = SmallDisk(data_folder, size=args.disk_mb << 20) if "full" in args.only else None
+    with contextlib.ExitStack() as stack:
+        if disk is not None:
+            stack.callback(disk.close)
+        shards, store = stack.enter_context(cluster(place, disk))
+        troubles = Troubles(place, shards, disk, args.seed)
+        with contextlib.closing(troubles):
+            folders = [new_run(place / "runs", index) for index in range(args.runs)]
+            per_run = args.lines // args.runs
+            for folder in folders:
+                data = b"".join(line(step) for step in range(per_run))
+                (folder.journal / f"{STEM}.jsonl").write_bytes(data)
+            rate = len(data) / args.seconds
+            senders = [Sender(f, troubles.hubs, args.seed + n, rate) for n, f in enumerate(folders)]
+            began_s = time.monotonic()
+            for sender in senders:
+                sender.start()
+            while any(sender.is_alive() for sender in senders):
+                time.sleep(chance.uniform(1.0, 4.0))
+                if faults.total() < args.faults:
+                    fault = args.only[faults.total() % len(args.only)]
+                    faults[fault] += 1
+                    troubles.happen(fault)
+            took_s = time.monotonic() - began_s
         lost, doubled, stored_twice = _compare(folders, store)
     print(
         f"{args.lines:,} lines of {args.runs} runs through two hubs in {took_s:.0f} s:"
@@ -218,6 +265,8 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--faults", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--disk-mb", type=int, default=1024)
+    parser.add_argument("--only", nargs="+", choices=FAULTS, default=list(FAULTS))
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         if args.what == "ingest":

@@ -20,14 +20,14 @@ from pathlib import Path
 from epochal.shipping.client import HubClient
 
 # Starts a hub whose clock is wrong, and which has no reserve of free space: only the disk ends it.
-_HUB = """
+HUB = """
 import sys, time
 from epochal.hub.budget import Budget
 from epochal.cli.main import main
 skew_s, real = float(sys.argv[3]), time.time
 time.time = lambda: real() + skew_s
 Budget.__init__.__kwdefaults__["reserve"] = 0
-sys.exit(main(["hub", sys.argv[1], "--port", sys.argv[2]]))
+sys.exit(main(["hub", sys.argv[1], "--port", sys.argv[2], *sys.argv[4:]]))
 """
 
 
@@ -42,7 +42,7 @@ class Hub:
 
     def start(self, *, skew_s: float = 0.0) -> None:
         """Start it; requests are refused until it listens."""
-        command = [sys.executable, "-c", _HUB, str(self._root), str(self._port), str(skew_s)]
+        command = [sys.executable, "-c", HUB, str(self._root), str(self._port), str(skew_s)]
         self.process = subprocess.Popen([*self._within, *command], stdout=subprocess.DEVNULL)
 
     def add_token(self, name: str) -> str:

@@ -1,9 +1,10 @@
 """What reading costs a hub over ClickHouse, beside the local store on the same sealed runs.
 
 ``prepare DIR`` makes one run of 10M steps and a hundred of 10,000 steps and 90 scalars, 100M points
-in all: sealed in a folder, and as lines in two ClickHouse servers. ``series DIR`` has a hub with an
-empty disk copy them, then measures charts. ``list DIR`` makes 20,000 runs, derives their rows, and
-measures a filtered list on a hub that has nothing but the rows.
+in all: sealed in a folder, and as lines in two ClickHouse servers. The hundred are one run and 99
+copies of it. ``series DIR`` has a hub with an empty disk copy the long run and the first of the
+hundred, gives it the others' segments, then measures charts. ``list DIR`` makes 20,000 runs,
+derives their rows, and measures a filtered list on a hub that has nothing but the rows.
 
     for part in prepare series list; do python -m benchmarks.hub.reads $part /tmp/reads; done
 """
@@ -13,7 +14,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import math
 import random
+import shutil
 import statistics
 import sys
 import time
@@ -22,10 +25,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks.hub.drill import STEM
-from epochal.journal.layout import RunFolder, parse_part_name, write_json
+from epochal.journal.layout import RunFolder, parse_part_name, read_json, write_json
 from epochal.segments.seal import seal_part
 from epochal.store.clickhouse.connection import parse_address
 from epochal.store.clickhouse.copies import Copies
+from epochal.store.clickhouse.schema import LINES
 from epochal.store.clickhouse.store import ClickHouseStore
 from epochal.store.clickhouse.tables import IDENTITY, SEALED, Tables
 from epochal.store.clickhouse.transfer import encoded
@@ -36,6 +40,7 @@ PIXELS = 1200
 _BLOCK = 50_000
 _QUERY, _ORDER = "summary.loss < 0.5 and config.lr > 0.001", "summary.loss"
 _ROUNDS = 7
+_FIRST = "many000"
 
 
 def lines(first: int, end: int, names: list[str], chance: random.Random) -> bytes:
@@ -96,21 +101,32 @@ def servers(place: Path) -> Iterator[Tables]:
 
 
 def prepare(args: argparse.Namespace, place: Path) -> None:
-    """Make the runs; stops after so many seconds, and goes on at the next call."""
-    until_s = time.monotonic() + args.seconds
-    done = {path.name for path in (place / "runs/reads").glob("*") if (path / "segments").is_dir()}
+    """Make the runs."""
     names = [f"m{number:02d}" for number in range(args.metrics - 1)]
+    root = place / "runs"
     with servers(place) as tables:
-        writer = Writer(place / "runs", tables)
-        for number in range(args.runs):
-            name = f"many{number:03d}"
-            if name not in done and time.monotonic() < until_s:
-                writer.run(name, steps=args.steps, names=["loss", *names], lr=number / 1000)
-                done.add(name)
-        if "long" not in done and time.monotonic() < until_s:
-            writer.run("long", steps=args.long, names=["loss"])
-            done.add("long")
-    print(f"{len(done)} of {args.runs + 1} runs are made", flush=True)
+        writer = Writer(root, tables)
+        writer.run(_FIRST, steps=args.steps, names=["loss", *names])
+        for number in range(1, args.runs):
+            _copy_run(tables, root, f"many{number:03d}")
+        print(f"{args.runs} runs of {args.steps:,} steps are made", flush=True)
+        writer.run("long", steps=args.long, names=["loss"])
+
+
+def _copy_run(tables: Tables, root: Path, name: str) -> None:
+    """A run with the lines of the first of the hundred."""
+    folder, first = RunFolder(root / "reads" / name), RunFolder(root / "reads" / _FIRST)
+    identity = {**read_json(first.identity), "id": name, "name": name}
+    shutil.copytree(first.path, folder.path)
+    write_json(folder.identity, identity)
+    tables.put_fact(name, IDENTITY, encoded(identity))
+    (part,) = tables.parts(_FIRST)
+    lines = tables.name(LINES)
+    tables.ask(
+        f"INSERT INTO {lines} (run, part, ordinal, line) SELECT '{name}', part, ordinal, line"
+        f" FROM {lines} WHERE run = '{_FIRST}'"
+    )
+    tables.put_fact(name, f"{SEALED}{STEM}", str(part.lines))
 
 
 def _cpu_s(call: Callable[[], object]) -> float:
@@ -133,20 +149,17 @@ def series(args: argparse.Namespace, place: Path) -> None:
     with servers(place) as tables:
         copies = Copies(tables, place / "copy")
         copies.fetch_changed()
-        began_s, own_s = time.monotonic(), time.process_time()
-        until_s = began_s + args.seconds
-        left = [run_id for run_id in sorted(copies.folders.all()) if not copies.is_held(run_id)]
-        num_copied = len(left)
-        while left and time.monotonic() < until_s:
-            copies.hold(left.pop())
-        num_copied -= len(left)
-        took_s, cpu_s = time.monotonic() - began_s, time.process_time() - own_s
-        print(
-            f"{num_copied} runs copied in {took_s:.1f} s"
-            f" ({cpu_s:.1f} s of CPU here), {len(left)} left"
-        )
-        if left:
-            return
+        for run_id in (_FIRST, "long"):
+            began_s, own_s = time.monotonic(), time.process_time()
+            copies.hold(run_id)
+            took_s, cpu_s = time.monotonic() - began_s, time.process_time() - own_s
+            print(f"{run_id} copied in {took_s:.1f} s ({cpu_s:.1f} s of CPU here)", flush=True)
+        sealed = RunFolder(place / "copy/reads" / _FIRST).segments
+        for folder in (place / "copy/reads").glob("many*"):
+            if not RunFolder(folder).segments.is_dir():
+                shutil.copytree(sealed, RunFolder(folder).segments)
+        copies = Copies(tables, place / "copy")
+        copies.fetch_changed()
         roots = (place / "runs", place / "copy")
 
         def chart(store: LocalStore, *names: str) -> None:
@@ -255,7 +268,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--metrics", type=int, default=90)
     parser.add_argument("--listed", type=int, default=20_000)
-    parser.add_argument("--seconds", type=float, default=180.0)
+    parser.add_argument("--seconds", type=float, default=math.inf)
     args = parser.parse_args()
     parts = {"prepare": prepare, "series": series, "list": list_runs}
     parts[args.what](args, args.place.absolute())

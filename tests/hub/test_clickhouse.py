@@ -200,6 +200,22 @@ def test_nothing_is_acknowledged_while_the_cluster_is_away(start: Start) -> None
     assert client.lines("one", STEM, first=0) == lines(0, 9)
 
 
+def test_a_hub_that_starts_while_the_cluster_is_away_waits_for_it(start: Start) -> None:
+    hub, shards = start("one"), running_shards()
+    hub.client().register("one", IDENTITY)
+    hub.kill()
+    for number in range(2):
+        shards.kill_one(number)
+    try:
+        waiting = threading.Thread(target=hub.start)
+        waiting.start()
+        time.sleep(3.0)  # it has tried
+    finally:
+        shards.start()
+    waiting.join(60)
+    assert hub.client().append("one", STEM, first=0, lines=lines(0, 5)) == 5
+
+
 def test_runs_migrate_to_tables_and_back_without_loss(address: Address, tmp_path: Path) -> None:
     journal = Journal(tmp_path / "from", "a", project="p").metrics(1, loss=math.nan)
     journal.add({"log": "resume", "attempt": 2, "step": 0}, attempt=2).metrics(1, x=2, attempt=2)

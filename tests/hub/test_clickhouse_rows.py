@@ -213,19 +213,20 @@ def test_copies_beyond_the_limit_are_deleted_and_come_back(
         send(tables, tmp_path / "runs")
         derive(tables, tmp_path / "one")
     hub = tmp_path / "hub"
-    cluster = Cluster(str(address), hub, most_bytes=1.5 * size_of(tmp_path / "runs/p/run0"))
+    most = 1.5 * size_of(tmp_path / "runs/p/run0")
+    told: list[str] = []
+    cluster = Cluster(str(address), hub, most_bytes=most, tell=told.append)
     cluster.copies.fetch_changed()
     inbox = Inbox(hub, upstream=cluster.upstream)
-    told: list[str] = []
     with cluster.open_store([hub], cluster.ledger) as store:
         for run in store.runs():
             assert len(run.series("loss")) == 20
-        assert cluster.make_room(told.append) == 0  # all were used just now
+        assert cluster.make_room() == 0  # all were used just now
         assert "all of it is in use" in " ".join(store.notices)
         later_s = time.time() + 3600
         monkeypatch.setattr(time, "time", lambda: later_s)
         cluster.copies.note_use("id2")
-        num_deleted = cluster.make_room(told.append)
+        num_deleted = cluster.make_room()
         assert num_deleted == 2
         assert "the copies of 2 runs were deleted" in told[0]
         assert [run_id for run_id in ("id0", "id1", "id2") if cluster.copies.is_held(run_id)] == [

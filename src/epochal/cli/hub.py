@@ -187,7 +187,7 @@ def _serve(args: argparse.Namespace) -> int:
             allow_control=args.allow_control,
             cluster=cluster,
             retention=retention,
-            tell=lambda line: say(line, flush=True),
+            tell=_tell,
             on_ready=greet,
         )
     except KeyboardInterrupt:
@@ -221,7 +221,11 @@ def _cluster(args: argparse.Namespace, root: Path) -> Cluster | None:
         raise UsageError("--max-size limits a folder: with --store, use --copy-size or --quota.")
     from epochal.hub.cluster import Cluster
 
-    return Cluster(args.store, root, blobs=args.blobs, most_bytes=args.copy_size)
+    return Cluster(args.store, root, blobs=args.blobs, most_bytes=args.copy_size, tell=_tell)
+
+
+def _tell(line: str) -> None:
+    say(line, flush=True)
 
 
 def _tls(args: argparse.Namespace) -> TlsFiles | None:

@@ -11,6 +11,7 @@ import hashlib
 import math
 import shutil
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ from epochal.format import format_bytes
 from epochal.health.rule_settings import reader_rules
 from epochal.hub.budget import RESERVE_BYTES, size_of
 from epochal.hub.ledger import Ledger
-from epochal.hub.shared_ledger import SharedLedger
+from epochal.hub.shared_ledger import SharedLedger, is_shared
 from epochal.hub.store import HubStore
 from epochal.server.state import server_guard
 from epochal.settings import cache_folder
@@ -52,7 +53,10 @@ class _ClusterStore(HubStore, ClickHouseStore):
 
 
 class Cluster:
-    """The tables behind a hub, and the copy of them in its folder."""
+    """The tables behind a hub, and the copy of them in its folder.
+
+    The copy takes at most ``most_bytes``. ``tell`` prints a line about what the hub does by itself.
+    """
 
     num_threads = _THREADS
 
@@ -63,10 +67,12 @@ class Cluster:
         *,
         blobs: str | None = None,
         most_bytes: float | None = None,
+        tell: Callable[[str], object] = lambda line: None,
     ) -> None:
+        self._tell = tell
         self.address = parse_address(address)
         self._most_bytes = math.inf if most_bytes is None else most_bytes
-        self.copies = Copies(Tables(self.address, blobs=blobs), root, rules=reader_rules())
+        self.copies = Copies(self._connect(root, blobs), root, rules=reader_rules())
         # The stores that are open; the first one over all runs derives rows.
         self._stores: weakref.WeakSet[_ClusterStore] = weakref.WeakSet()
         self._deriving: _ClusterStore | None = None
@@ -77,6 +83,20 @@ class Cluster:
         except ClickHouseError:
             if not self.ledger.tokens():  # a server is away, and nobody is known here yet
                 raise
+
+    def _connect(self, root: Path, blobs: str | None) -> Tables:
+        """The tables; a hub that has reached them before waits until they can be reached."""
+        is_told = False
+        while True:
+            try:
+                return Tables(self.address, blobs=blobs)
+            except ClickHouseError as error:
+                if error.is_final or error.code or not is_shared(root):
+                    raise
+                if not is_told:
+                    self._tell(f"The hub waits: {error}")
+                    is_told = True
+            time.sleep(_RETRY_S)
 
     def open_store(self, folders: Sequence[Path], ledger: Ledger) -> HubStore:
         """The runs of some folders of the working copy."""
@@ -95,11 +115,8 @@ class Cluster:
         return store
 
     @contextlib.contextmanager
-    def running(self, tell: Callable[[str], object]) -> Iterator[None]:
-        """Follow the tables in threads; close everything at the end.
-
-        ``tell`` prints a line about copies that are deleted.
-        """
+    def running(self) -> Iterator[None]:
+        """Follow the tables in threads; close everything at the end."""
         stopping, guard = threading.Event(), server_guard()
 
         def follow() -> None:
@@ -114,7 +131,7 @@ class Cluster:
                 left_s -= _REST_S
                 if left_s <= 0:
                     left_s = _MEASURE_EVERY_S
-                    guard.run("clickhouse copies", self.make_room, tell)
+                    guard.run("clickhouse copies", self.make_room)
 
         threads = [
             threading.Thread(target=work, name=f"epochal-{work.__name__}", daemon=True)
@@ -136,7 +153,7 @@ class Cluster:
             self._deriving.derive_rows(budget_s=_DERIVE_S)
         return True
 
-    def make_room(self, tell: Callable[[str], object]) -> int:
+    def make_room(self) -> int:
         """Delete copies, the longest unused first, while they take too much; how many."""
         root = self.copies.root
         sizes = {str(place): size_of(place) for place in self.copies.held()}
@@ -154,7 +171,7 @@ class Cluster:
                 used -= sizes.get(str(place), 0)
                 num_deleted += 1
         if num_deleted:
-            tell(
+            self._tell(
                 f"The working copy took {format_bytes(before)}, more than {format_bytes(most)}:"
                 f" the copies of {num_deleted:,} runs were deleted, those unused for longest."
                 " They are copied again when somebody opens them."

@@ -112,6 +112,6 @@ def serve_hub(
         held=inbox.held,
         tell=tell,
     )
-    following = contextlib.nullcontext() if cluster is None else cluster.running(tell)
+    following = contextlib.nullcontext() if cluster is None else cluster.running()
     with server.listening, contextlib.closing(budget), following, keeping.running():
         run_server(app, server.listening, on_ready=on_ready, tls=tls)

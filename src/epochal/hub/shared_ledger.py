@@ -135,6 +135,11 @@ class SharedLedger(Ledger):
 _KEPT = "select value from kept where name=?"
 
 
+def is_shared(root: Path) -> bool:
+    """Whether the hub of a folder shares its ledger: it has reached a cluster before."""
+    return (root / FOLDER / _MARK).exists()
+
+
 def open_ledger(root: Path) -> Ledger:
     """The ledger of a hub's folder; changes of a shared one reach the other hubs through it."""
-    return SharedLedger(root) if (root / FOLDER / _MARK).exists() else Ledger(root)
+    return SharedLedger(root) if is_shared(root) else Ledger(root)
