@@ -31,9 +31,10 @@ class EvalAtChance(Rule):
     meaning = "The model guesses."
     healthy = "Clearly above 1 / number of classes."
     reports = {
+        "info": "In 3 evaluations in a row the accuracy is close to 1 / number of classes.",
         "warning": (
-            "In 3 evaluations the accuracy is close to 1 / number of classes. Or IoU, Dice or F1 "
-            "is below 1 % at 6 evaluations in a row."
+            "So it is in 12 evaluations in a row. Or IoU, Dice or F1 is below 1 % at 6 evaluations "
+            "in a row."
         ),
     }
     what_to_try = "Check labels, weights and input of the evaluation."
@@ -51,6 +52,8 @@ class EvalAtChance(Rule):
         evals: int = 3
         share: float = 0.3
         most: float = 0.03
+        # Some models start so and learn late.
+        lasting: int = 12
         # A model that knows nothing finds nothing; one that learns rare classes needs a while.
         overlap: float = 0.01
         overlap_evals: int = 6
@@ -62,6 +65,7 @@ class EvalAtChance(Rule):
         self.patience = thresholds.evals
         self._in_percent: set[str] = set()
         self._without_overlap: Counter[str] = Counter()
+        self._at_chance: Counter[str] = Counter()
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check every accuracy and every overlap of an evaluation."""
@@ -110,13 +114,16 @@ class EvalAtChance(Rule):
         thresholds = self.thresholds
         chance = 1 / classes
         if abs(accuracy - chance) > min(thresholds.most, thresholds.share * chance):
+            self._at_chance[name] = 0
             return Verdict(name, False)
+        self._at_chance[name] += 1
+        is_lasting = self._at_chance[name] >= thresholds.lasting
         return Verdict(
             name,
             True,
-            "warning",
+            "warning" if is_lasting else "info",
             f"{name} is {percent(accuracy)}: no better than guessing among {classes:,} classes "
-            f"({percent(chance)}).",
+            f"({percent(chance)}), at {self._at_chance[name]} evaluations in a row.",
             evidence={"accuracy": accuracy, "chance": chance, "classes": classes},
             advice=(
                 "Check that labels and inputs of the evaluation belong together, that it uses the "

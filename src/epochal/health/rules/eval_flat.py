@@ -41,8 +41,8 @@ class EvalFlat(Rule):
     healthy = "It changes from one evaluation to the next."
     reports = {
         "info": (
-            "12 evaluations stay within noise. The noise cannot hide a change of 1 % of the "
-            "value, or of 5 % of what it changed before."
+            "12 evaluations stay within noise, or within 0.2 %. The noise cannot hide a change of "
+            "1 % of the value, or of 5 % of what it changed before."
         ),
         "warning": (
             "4 evaluations are equal to six digits, and no other metric of them changes by 0.1 %."
@@ -63,6 +63,8 @@ class EvalFlat(Rule):
         # What changes by more than this in the same evaluations is computed from a model that
         # learns.
         moves: float = 0.001
+        # Below this share over all evaluations it does not follow a model that learns.
+        still: float = 0.002
         # At a hundredth of its peak the rate hardly changes the weights any more.
         rate: float = 0.01
         # Evaluations for which what was said of a metric is not said again.
@@ -110,7 +112,8 @@ class EvalFlat(Rule):
                 # What is gained shows elsewhere: in the training, or in another figure. One
                 # standstill is one finding.
                 is_known = context.has_open("plateau") or context.has_open(self.name)
-                if self._gains(met, context) or is_known or any(one.active for one in verdicts):
+                gains = self._gains(met, context) and not self._is_still(name)
+                if gains or is_known or any(one.active for one in verdicts):
                     verdict = Verdict(name, False)
             if verdict is not None:
                 verdicts.append(self._unless_just_reported(verdict, context))
@@ -133,6 +136,10 @@ class EvalFlat(Rule):
         size = self.thresholds.noisy_evals
         full = [self._values[name] for name in names if len(self._values[name]) == size]
         return any(not _wanders(values) and len(set(values)) > 1 for values in full)
+
+    def _is_still(self, name: str) -> bool:
+        """Whether a figure hardly changes at all, whatever the training does."""
+        return self._is_equal(self._values[name], self.thresholds.still)
 
     def _is_at_rest(self, rate: LearningRate) -> bool:
         """Whether the rate has gone to next to nothing, and the weights stay as they are."""
@@ -211,7 +218,10 @@ class EvalFlat(Rule):
             f"{len(values)} lie between {format_number(min(values))} and "
             f"{format_number(max(values))}.",
             evidence={"lowest": min(values), "highest": max(values), "evaluations": count},
-            advice="Nothing more is gained here: stop, lower the rate, or change model or data.",
+            advice=(
+                "Nothing more is gained here: stop, lower the rate, or change model or data. If "
+                "the training loss still falls, check that the trained model is evaluated."
+            ),
         )
 
 

@@ -31,10 +31,11 @@ class LearnsAverage(Rule):
     meaning = "The inputs say nothing about the labels, or do not reach the output."
     healthy = "The evaluation loss falls on after the first evaluation."
     reports = {
-        "warning": (
+        "info": (
             "After 8 evaluations the mean of four is not 1 % below that of the first four. The "
             "training loss is near it and above half of its start. The accuracy is near chance."
         ),
+        "warning": "The same after 12 evaluations.",
     }
     what_to_try = "Check that labels belong to their inputs, and look for a dead layer."
     silenced_by = ("nonfinite", "divergence")
@@ -54,6 +55,8 @@ class LearnsAverage(Rule):
 
     class Thresholds(RuleThresholds):
         evals: int = 8
+        # Some models start so and learn late.
+        lasting: int = 12
         fall: float = 0.01
         # The evaluation as a share of its first; the training loss of the evaluation's.
         rise: float = 1.15
@@ -116,10 +119,10 @@ class LearnsAverage(Rule):
         return Verdict(
             evaluation.name,
             True,
-            "warning",
+            "warning" if len(self._evals) >= self.thresholds.lasting else "info",
             f"The evaluation loss is where the first evaluation found it: {format_number(first)}, "
             f"and {format_number(now)} after {len(self._evals)} evaluations. The training loss is "
-            f"{format_number(level)}. The model has learned an average and no single sample.",
+            f"{format_number(level)}. So far the model has learned an average, no single sample.",
             steps=steps_of(evaluation, first_at, position),
             evidence={"first": first, "now": now, "train": level},
             advice=(
