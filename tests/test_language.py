@@ -18,7 +18,7 @@ REPLACED = frozenset(
     Charge Bell knock DeathWatch Witness testify Docket Seen Ailing Sieve graver
     told_as said_again Vocabulary IdentifiedRun RecordingRun write_unseen on_look Pace Shown Held
     LeftPart take_over as_they_stand Wish Places lanes Desk Chronicle heed leave_out
-    archive_wish Meeting waiting_room Clockwork
+    archive_wish Meeting waiting_room Clockwork is_graver TagBook SaysWhatIsMissing say_lost
     """.split()
 )
 

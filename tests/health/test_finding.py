@@ -1,7 +1,7 @@
 import json
 import math
 
-from epochal.health.finding import Finding, evidence_text, finding_id, is_graver
+from epochal.health.finding import Finding, evidence_text, finding_id, is_more_severe
 
 
 def finding(**changes: object) -> Finding:
@@ -43,8 +43,8 @@ def test_the_id_depends_on_rule_subject_and_opening_only() -> None:
 
 
 def test_severities_are_ordered() -> None:
-    assert is_graver("error", "warning")
-    assert not is_graver("info", "info")
+    assert is_more_severe("error", "warning")
+    assert not is_more_severe("info", "info")
 
 
 def test_evidence_that_is_a_size_reads_as_one() -> None:

@@ -1,10 +1,10 @@
 import pytest
 
-from epochal.sinks.tags import TagBook, histogram_tag, text_tag
+from epochal.sinks.tags import RoleTags, histogram_tag, text_tag
 
 
-def tags(*names: str, kind: str = "metrics", book: TagBook | None = None) -> list[str]:
-    book = TagBook() if book is None else book
+def tags(*names: str, kind: str = "metrics", book: RoleTags | None = None) -> list[str]:
+    book = RoleTags() if book is None else book
     book.look(names)
     return [book.scalar(name, kind=kind) for name in names]
 
@@ -36,10 +36,10 @@ def test_free_metrics_go_by_their_role_or_their_own_name() -> None:
 
 
 def test_first_candidate_keeps_the_role() -> None:
-    book = TagBook()
+    book = RoleTags()
     assert tags("loss", book=book) == ["Loss/train"]
     assert tags("total_loss", "loss", book=book) == ["total_loss", "Loss/train"]
-    assert tags("train_loss", book=TagBook(book.plain())) == ["train_loss"]
+    assert tags("train_loss", book=RoleTags(book.plain())) == ["train_loss"]
 
 
 def test_of_names_logged_together_the_likelier_has_the_role() -> None:
@@ -47,13 +47,13 @@ def test_of_names_logged_together_the_likelier_has_the_role() -> None:
 
 
 def test_what_was_defined_wins() -> None:
-    book = TagBook()
+    book = RoleTags()
     book.define({"log": "define", "name": "cross_entropy", "role": "loss"})
     assert tags("loss", "cross_entropy", book=book) == ["loss", "Loss/train"]
 
 
 def test_series_defined_for_one_role_is_not_guessed_for_another() -> None:
-    book = TagBook()
+    book = RoleTags()
     book.define({"log": "define", "name": "loss", "role": "eval_loss"})
     assert tags("loss", book=book) == ["Loss/validation"]
 

@@ -360,7 +360,7 @@ def test_values_that_are_lost_after_the_end_are_said(
 ) -> None:
     run = start_run()
     run.finish()
-    reader = scalars.CudaReader(recorder_of(run).write_arrived, recorder_of(run).say_lost)
+    reader = scalars.CudaReader(recorder_of(run).write_arrived, recorder_of(run).report_lost)
     reader._pending.append(pending(0))
     reader.flush()
     assert "1 records whose values never came: RunFinishedError" in capsys.readouterr().err

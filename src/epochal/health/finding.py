@@ -101,7 +101,7 @@ def finding_id(rule: str, subject: str, opened: float) -> str:
     return hashlib.sha256(f"{rule}\0{subject}\0{opened!r}".encode()).hexdigest()[:12]
 
 
-def is_graver(severity: Severity, than: Severity) -> bool:
+def is_more_severe(severity: Severity, than: Severity) -> bool:
     """Whether the first severity is more severe than the second."""
     return SEVERITIES.index(severity) > SEVERITIES.index(than)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from epochal.health.context import Context
-from epochal.health.finding import Finding, finding_id, is_graver
+from epochal.health.finding import Finding, finding_id, is_more_severe
 from epochal.health.rule import Rule, Verdict
 
 # An open finding that goes on is said again when it has lasted several times as long as was said:
@@ -73,7 +73,7 @@ class FindingTracker:
         if steps is not None and self._last_held is not None:
             steps = (steps[0], max(steps[1], self._last_held))
         held = self._held
-        if not self._rule.replaces_text or is_graver(finding.severity, held.severity):
+        if not self._rule.replaces_text or is_more_severe(finding.severity, held.severity):
             return replace(finding, steps=steps)
         return replace(finding, steps=steps, sentence=held.sentence, evidence=dict(held.evidence))
 
@@ -139,7 +139,7 @@ class FindingTracker:
 
     def _grow(self, verdict: Verdict, t: float) -> Finding | None:
         finding = self.finding
-        if finding is None or not is_graver(verdict.severity, finding.severity):
+        if finding is None or not is_more_severe(verdict.severity, finding.severity):
             return None
         steps = finding.steps
         if steps is not None and self._last_held is not None:

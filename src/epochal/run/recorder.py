@@ -120,7 +120,7 @@ class Recorder:
         self.alerts = RunAlerts(self)
         self._is_observed = False
         self._writer = writer
-        self._pending = PendingValues(self.write_arrived, self.say_lost)
+        self._pending = PendingValues(self.write_arrived, self.report_lost)
         self._pace = ProgressEstimator(console, totals, name=self.name)
         self.reporter = ConsoleReporter(console, self._pace)
         self._speed_limit = SpeedLimit()
@@ -130,7 +130,7 @@ class Recorder:
         self.phases = Phases(self)
         self.ending.on_finish.add(self.phases.finish)
         self.ending.on_finish.add(self._write_value_counts)
-        self.ending.after_finish.add(self._say_goodbye)
+        self.ending.after_finish.add(self._print_closing_line)
         if writer is not None:
             writer.on_tick = self.on_tick.call_each
         call_in_children(self)
@@ -185,7 +185,7 @@ class Recorder:
         if self._writer is not None:
             is_open = state is RunState.OPEN
             append = self._writer.append if is_open else self._append_resuming
-        self.append = self._telling(append) if self._is_observed else append
+        self.append = self._observed(append) if self._is_observed else append
 
     def _begin_resuming(self, step: int | None) -> None:
         """Older attempts' records from a step on are hidden in views; nothing is erased."""
@@ -228,7 +228,7 @@ class Recorder:
             return
         self.lock = threading.RLock()
         # The parent writes what it deferred; its threads do not exist here, and flush would wait.
-        self._pending = PendingValues(self.write_arrived, self.say_lost)
+        self._pending = PendingValues(self.write_arrived, self.report_lost)
         self.rank = -1
         self.show_at = math.inf
         self._is_observed = False
@@ -251,7 +251,7 @@ class Recorder:
             self._is_observed = True
             self._enter(self.state)
 
-    def _telling(self, append: Callable[[bytes, float], None]) -> Callable[[bytes, float], None]:
+    def _observed(self, append: Callable[[bytes, float], None]) -> Callable[[bytes, float], None]:
         tell = self._on_line.call_each
 
         def append_and_tell(line: bytes, at: float) -> None:
@@ -401,7 +401,7 @@ class Recorder:
             record = samples.with_distribution(record, record["values"])
         self._write_or_defer(record)
 
-    def say_lost(self, count: int, reason: str) -> None:
+    def report_lost(self, count: int, reason: str) -> None:
         """Report records whose values never came from the accelerator."""
         self.console.notice(f"{count} records whose values never came: {reason}")
         if not self.finished:
@@ -427,7 +427,7 @@ class Recorder:
         if self.rank == 0:
             self.guard.run("console", self.reporter.show, record)
 
-    def _say_goodbye(self, status: str) -> None:
+    def _print_closing_line(self, status: str) -> None:
         if self.rank == 0 and self.is_of_this_process:
             latest = self.latest  # as it was then: the caller may have changed its dict since
             metrics = decode_json(latest)["m"] if isinstance(latest, bytes) else latest

@@ -53,14 +53,16 @@ def settings_environment(settings: Settings) -> dict[str, str]:
     It reads no file: it works with what this process was started with, whatever becomes of them.
     """
     variables = {
-        one.variable: _told(one.kind.to_text, getattr(settings, one.name), one.default)
+        one.variable: _text_unless_default(
+            one.kind.to_text, getattr(settings, one.name), one.default
+        )
         for one in DECLARED
         if one.variable is not None
     }
     return {**variables, CONFIG: "off"}
 
 
-def _told(to_text: Callable[[Any], str], value: Any, default: Any) -> str:
+def _text_unless_default(to_text: Callable[[Any], str], value: Any, default: Any) -> str:
     return "" if value == default else to_text(value)
 
 

@@ -35,7 +35,7 @@ _SAMPLES = "Generated_Samples/text"
 _SAMPLE_NAMES = frozenset({"sample", "samples", "generated", "generated_samples"})
 
 
-class TagBook:
+class RoleTags:
     """Remembers which series has which role; ``plain()`` is what to go on from later."""
 
     def __init__(self, memory: Mapping[str, Any] | None = None) -> None:

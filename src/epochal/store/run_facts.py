@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from epochal.errors import MetricNotFoundError
-from epochal.health.finding import Finding, Severity, is_graver
+from epochal.health.finding import Finding, Severity, is_more_severe
 from epochal.series.aggregate import Points
 from epochal.series.series import Series, X
 from epochal.series.trend import Goal
@@ -222,7 +222,7 @@ def _findings(entries: Iterable[Entry]) -> dict[str, SeenFinding]:
             found[one.rule] = seen
             continue
         steps = [each for each in (before.step, step) if each is not None]
-        gravest = seen if is_graver(one.severity, before.severity) else before
+        gravest = seen if is_more_severe(one.severity, before.severity) else before
         found[one.rule] = SeenFinding(
             one.rule,
             gravest.severity,

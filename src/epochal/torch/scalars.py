@@ -114,7 +114,7 @@ class CudaReader:
         with self._lock:
             arriving, error = attempt(self._start_copies, record)
             if arriving is None:
-                self._tell_lost(1, error)
+                self._report_lost(1, error)
                 return
             self._pending.append(_Pending(record, arriving))
             if len(self._pending) > MAX_PENDING:
@@ -182,7 +182,7 @@ class CudaReader:
         except RuntimeError as error:
             count = len(self._pending)
             self._pending.clear()
-            self._tell_lost(count, error)
+            self._report_lost(count, error)
             return False
 
     def _hand_on(self, pending: _Pending) -> None:
@@ -190,9 +190,9 @@ class CudaReader:
         self._give_back(pending)
         _, error = attempt(self._then, record)
         if error is not None:
-            self._tell_lost(1, error)
+            self._report_lost(1, error)
 
-    def _tell_lost(self, count: int, error: Exception | None) -> None:
+    def _report_lost(self, count: int, error: Exception | None) -> None:
         reason = "unknown" if error is None else describe(error).partition("\n")[0]
         attempt(self._lost, count, reason)  # whoever cannot be told is not
 

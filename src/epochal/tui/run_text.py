@@ -87,7 +87,7 @@ def _mark(found: Finding, glyphs: Glyphs) -> str:
 
 def wrapped_entry(entry: LogLine, columns: int) -> list[Text]:
     """One entry of the log in as many lines as it takes."""
-    start = _said_by(entry)
+    start = _prefix_of(entry)
     first, *more = wrap(entry.text, max(columns - len(start), 8))
     indent = " " * len(start)
     return [
@@ -98,10 +98,10 @@ def wrapped_entry(entry: LogLine, columns: int) -> list[Text]:
 
 def _short_line(entry: LogLine, columns: int) -> Text:
     words = printable(" ".join(entry.text.split()))
-    return clip(Text.assemble((_said_by(entry), "dim"), (words, entry.style)), columns)
+    return clip(Text.assemble((_prefix_of(entry), "dim"), (words, entry.style)), columns)
 
 
-def _said_by(entry: LogLine) -> str:
+def _prefix_of(entry: LogLine) -> str:
     rank = f"r{entry.rank} " if entry.rank else ""
     return f"{_clock(entry.t)} {rank}"
 

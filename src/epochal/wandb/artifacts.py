@@ -21,7 +21,7 @@ from epochal.journal.layout import read_json, write_json
 from epochal.run.run import Run as EpochalRun
 from epochal.run.run import recorder_of
 from epochal.wandb.errors import CommError
-from epochal.wandb.notices import SaysWhatIsMissing, not_supported
+from epochal.wandb.notices import ExplainsMissingMembers, not_supported
 
 _ABOUT = "artifact.json"
 # What W&B accepts; a name is a folder.
@@ -34,7 +34,7 @@ class ArtifactTTL(Enum):
     INHERIT = 0
 
 
-class Artifact(SaysWhatIsMissing):
+class Artifact(ExplainsMissingMembers):
     """Files under one name, with a type, a description and metadata."""
 
     def __init__(

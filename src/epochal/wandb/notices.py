@@ -30,7 +30,7 @@ def term(sentence: Any, *, is_shown: bool = True) -> None:
         error("wandb: %s", str(sentence).rstrip(os.linesep))
 
 
-class SaysWhatIsMissing:
+class ExplainsMissingMembers:
     """A class of W&B's that has not every member here: asking for such a one is one sentence."""
 
     def __getattr__(self, name: str) -> Any:

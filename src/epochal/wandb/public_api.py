@@ -19,7 +19,7 @@ from epochal.reading import open as open_runs
 from epochal.settings import read_settings
 from epochal.wandb.environment import read_environment
 from epochal.wandb.errors import CommError
-from epochal.wandb.notices import SaysWhatIsMissing, not_supported
+from epochal.wandb.notices import ExplainsMissingMembers, not_supported
 from epochal.wandb.run_filters import matches, ordered
 from epochal.wandb.summary_values import with_aggregates
 
@@ -37,7 +37,7 @@ _STATES = {
 }
 
 
-class Api(SaysWhatIsMissing):
+class Api(ExplainsMissingMembers):
     """The runs of a folder, by default the one that runs are recorded in.
 
     ``overrides`` may name another: ``Api(overrides={"dir": "runs"})``.
@@ -122,7 +122,7 @@ class Api(SaysWhatIsMissing):
             return [ApiRun(run, self) for run in runs]
 
 
-class ApiRuns(SaysWhatIsMissing, Sequence["ApiRun"]):
+class ApiRuns(ExplainsMissingMembers, Sequence["ApiRun"]):
     """Runs in order; iterating, indexing and ``len`` work as for W&B's."""
 
     def __init__(self, runs: list[ApiRun]) -> None:
@@ -146,7 +146,7 @@ class ApiRuns(SaysWhatIsMissing, Sequence["ApiRun"]):
         return [run.history(*args, **options) for run in self._runs]
 
 
-class ApiRun(SaysWhatIsMissing):
+class ApiRun(ExplainsMissingMembers):
     """One run of the store, with the members of W&B's public ``Run``."""
 
     def __init__(self, data: RunData, api: Api) -> None:
@@ -364,7 +364,7 @@ class ApiRun(SaysWhatIsMissing):
         not_supported("Run.delete()", "nothing is deleted; 'epochal rm' does that")
 
 
-class ApiFile(SaysWhatIsMissing):
+class ApiFile(ExplainsMissingMembers):
     """One file of a run."""
 
     def __init__(self, name: str, path: Path) -> None:
@@ -385,7 +385,7 @@ class ApiFile(SaysWhatIsMissing):
         return target.open(encoding="utf-8", errors="replace")
 
 
-class ApiProject(SaysWhatIsMissing):
+class ApiProject(ExplainsMissingMembers):
     """A project by its name."""
 
     def __init__(self, name: str) -> None:
@@ -395,7 +395,7 @@ class ApiProject(SaysWhatIsMissing):
         return f"<Project {self.name}>"
 
 
-class ApiSweep(SaysWhatIsMissing):
+class ApiSweep(ExplainsMissingMembers):
     """A sweep with its runs."""
 
     def __init__(self, id: str, config: dict[str, Any], runs: list[ApiRun]) -> None:  # noqa: A002

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from epochal.cli.main import _parser
 from epochal.cli.main import main as epochal_command
 from epochal.recipes.gpt2.flags import PRESETS, Flags
-from epochal.sinks.tags import TagBook
+from epochal.sinks.tags import RoleTags
 from tests.recipes.gpt2.trainings import SMALL, environment, run_here
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "gpt2.md").read_text(encoding="utf-8")
@@ -108,7 +108,7 @@ def test_the_table_of_flags_is_the_program_s() -> None:
 
 
 def test_the_table_of_tags_is_the_program_s() -> None:
-    book = TagBook()
+    book = RoleTags()
     names = {
         "train/loss": "step",
         "eval/loss": "eval",

@@ -72,7 +72,7 @@ def measure(training: Training) -> Measured:
     passes = [_timed(training, _one_pass) for _ in range(_WARM_UP + _MEASURED)]
     updates = [_timed(training, _one_update) for _ in range(_WARM_UP + 1)]
     begun = time.perf_counter()
-    training.judge.validation_loss()
+    training.evaluation.validation_loss()
     training.place.synchronize()
     judging_s = time.perf_counter() - begun
     is_cuda = training.place.device.type == "cuda"

@@ -21,7 +21,7 @@ _LARGEST_EXPONENT = 700.0
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class Evaluation:
     """Everything an evaluation needs; without a tokenizer only the loss is measured."""
 
     model: GPT
@@ -42,7 +42,7 @@ class Judge:
         more: Mapping[str, float] | None = None,
         between: Between = straight,
     ) -> float:
-        """Judge the model as it is after a step, on all ranks, and record it; gives the loss.
+        """Evaluate the model as it is after a step, on all ranks, and record it; gives the loss.
 
         ``more`` is recorded with it. What ``between`` raises ends it, and nothing is recorded.
         """

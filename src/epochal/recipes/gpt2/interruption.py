@@ -76,7 +76,7 @@ class Interruption:
         while self._look_on(goes_on=False):
             pass
 
-    def judged(self, metric: float) -> None:
+    def evaluated(self, metric: float) -> None:
         """The last whole step has been judged; saved later, it is saved with that."""
         self._metric = metric
 
@@ -84,7 +84,7 @@ class Interruption:
         """Look inside an evaluation, unless every rank is done; whether one was not."""
         (any_goes_on,) = self._ranks.highest(int(goes_on))
         if any_goes_on:
-            self._heed(before_end=self._tell_unfinished)
+            self._heed(before_end=self._print_unfinished)
         return bool(any_goes_on)
 
     def _heed(self, *, before_end: Callable[[], object] | None = None) -> None:
@@ -96,7 +96,7 @@ class Interruption:
             before_end=before_end,
         )
 
-    def _tell_unfinished(self) -> None:
+    def _print_unfinished(self) -> None:
         if self._training.place.rank == 0:
             which = "first evaluation" if self._done < 0 else f"evaluation after step {self._done}"
             self._run.message(

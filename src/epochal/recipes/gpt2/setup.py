@@ -1,4 +1,4 @@
-"""Puts a training together from its flags: data, model, optimizer, schedule, and the judge."""
+"""Puts a training together from its flags: data, model, optimizer, schedule, and the evaluation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from epochal.console.messages import msg
 from epochal.errors import UsageError
 from epochal.recipes.gpt2 import hellaswag
 from epochal.recipes.gpt2.data import Batches, WindowBatches
-from epochal.recipes.gpt2.evaluation import Judge
+from epochal.recipes.gpt2.evaluation import Evaluation
 from epochal.recipes.gpt2.finetune import InstructionBatches, read_instructions
 from epochal.recipes.gpt2.flags import Flags
 from epochal.recipes.gpt2.model import GPT, Shape
@@ -49,7 +49,7 @@ class Training:
     optimizer: torch.optim.Optimizer
     schedule: Scheduler
     batches: Batches
-    judge: Judge
+    evaluation: Evaluation
     splits: tuple[Split, ...]
     accumulation: int
 
@@ -77,7 +77,7 @@ def set_up(flags: Flags, place: Place) -> Training:
         eps=1e-8,
         fused=place.device.type == "cuda",
     )
-    judge = Judge(
+    evaluation = Evaluation(
         model,
         batches,
         place,
@@ -95,7 +95,7 @@ def set_up(flags: Flags, place: Place) -> Training:
         optimizer,
         schedule_of(flags),
         batches,
-        judge,
+        evaluation,
         splits,
         accumulation,
     )

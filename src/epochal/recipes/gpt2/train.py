@@ -1,4 +1,4 @@
-"""The loop. What watches it: `init`, `log_step`, `watch`, `Checkpoints`, and the judge."""
+"""The loop. What watches it: `init`, `log_step`, `watch`, `Checkpoints`, and the evaluation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def train(training: Training, *, origin: Origin | None = None, goes_on: bool = F
 
     `goes_on` has a run of the same name go on even where there is no checkpoint of it yet.
     """
-    flags, judge = training.flags, training.judge
+    flags, evaluation = training.flags, training.evaluation
     first = 0 if origin is None else origin.next_step
     with (
         open_run(training, origin, goes_on=goes_on) as run,
@@ -38,16 +38,16 @@ def train(training: Training, *, origin: Origin | None = None, goes_on: bool = F
     ):
         if origin is not None:
             checkpoints.restore(origin.manifest.name, source=origin.folder)
-            tell_origin(run, origin)
+            print_origin(run, origin)
         introduce(training, run, first_step=first)
         interruption = Interruption(training, checkpoints, run, first=first)
         between = interruption.between
         if first == 0:
-            judge.evaluate(run, step=0, epoch=0.0, between=between)
+            evaluation.evaluate(run, step=0, epoch=0.0, between=between)
         elif origin is not None and owes_evaluation(origin, flags):
             epoch = first / flags.steps_per_epoch
-            judged = judge.evaluate(run, step=first - 1, epoch=epoch, between=between)
-            keep(checkpoints, flags, step=first - 1, metric=judged)
+            evaluated = evaluation.evaluate(run, step=first - 1, epoch=epoch, between=between)
+            keep(checkpoints, flags, step=first - 1, metric=evaluated)
         clock, clipping = StepClock(training.place), ClipStats()
         for step in range(first, flags.last_step):
             lr = training.schedule.lr(step)
@@ -75,11 +75,11 @@ def train(training: Training, *, origin: Origin | None = None, goes_on: bool = F
                 if is_due(step, flags, every=flags.eval_freq):
                     with run.phase("eval"):
                         more = {"Gradient/clip_rate": clipping.clip_rate}
-                        metric = judge.evaluate(
+                        metric = evaluation.evaluate(
                             run, step=step, epoch=epoch, more=more, between=between
                         )
                     clipping.reset()
-                    interruption.judged(metric)
+                    interruption.evaluated(metric)
                 with run.phase("save"):
                     keep(checkpoints, flags, step=step, metric=metric)
     return run
@@ -192,7 +192,7 @@ def open_run(training: Training, origin: Origin | None, *, goes_on: bool) -> Run
     )
 
 
-def tell_origin(run: Run, origin: Origin) -> None:
+def print_origin(run: Run, origin: Origin) -> None:
     """Say and record that a run begins where another one was."""
     if run.id != origin.manifest.run_id:
         run.event("forked", **origin.facts())

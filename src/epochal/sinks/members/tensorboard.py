@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from epochal.records import scalars_of
 from epochal.sinks import summaries
 from epochal.sinks.sink import Entry, Sink, SinkContext, SinkOptions, flattened, option
-from epochal.sinks.tags import TagBook, histogram_tag, text_tag
+from epochal.sinks.tags import RoleTags, histogram_tag, text_tag
 
 if TYPE_CHECKING:
     from epochal.sinks.event_file import EventFile
@@ -45,7 +45,7 @@ class TensorBoardSink(Sink):
     def __init__(self) -> None:
         self._file: EventFile | None = None
         self._context: SinkContext | None = None
-        self._tags = TagBook()
+        self._tags = RoleTags()
         self._hparams: dict[str, Any] = {}
         self._has_session = False
         # The tags of the series that say how well the run did, in the order they came.
@@ -64,7 +64,7 @@ class TensorBoardSink(Sink):
         goes_on = path.parent == folder and path.is_file()
         if not goes_on:
             state, path = {}, folder / _file_name(context)
-        self._tags = TagBook(state.get("tags"))
+        self._tags = RoleTags(state.get("tags"))
         self._hparams = dict(state.get("hparams") or flattened(context.config))
         self._has_session = bool(state.get("has_session"))
         self._headlines = dict.fromkeys(state.get("headlines") or ())

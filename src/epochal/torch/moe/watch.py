@@ -239,7 +239,7 @@ class MoeWatch:
     def _take(self) -> None:
         sums, self._sums = self._sums, {}
         if not sums and not self._reduce:
-            self._tell_unseen()
+            self._report_unseen()
             return
         device = next(iter(sums.values())).device if sums else _device_of(self._routers[0])
         rows = [
@@ -257,7 +257,7 @@ class MoeWatch:
             _Taken(self._count.step, self._made, now(), copied_to_host({"sums": packed}))
         )
 
-    def _tell_unseen(self) -> None:
+    def _report_unseen(self) -> None:
         if not self._is_told:
             self._is_told = True
             self._run.message(
@@ -284,7 +284,7 @@ class MoeWatch:
     def _write(self, taken: _Taken) -> None:
         seen = self._read(taken.sums.ready()["sums"])
         if seen is None:
-            self._tell_unseen()
+            self._report_unseen()
             return
         self._latest = seen.figures
         if self._count.is_guess:

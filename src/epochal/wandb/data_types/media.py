@@ -11,7 +11,7 @@ from epochal.imports.media import blob_record
 from epochal.integrations.file_writer import write_blob
 from epochal.journal.line import now
 from epochal.run.run import Run
-from epochal.wandb.notices import SaysWhatIsMissing
+from epochal.wandb.notices import ExplainsMissingMembers
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class MediaFile:
     part: str = ""  # added to the name, for a value of several files
 
 
-class WBValue(SaysWhatIsMissing):
+class WBValue(ExplainsMissingMembers):
     """A value with a type of its own; the base of all that W&B names so."""
 
     _log_type = "value"
