@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -13,7 +13,6 @@ from epochal.series.aggregate import STATISTICS
 from epochal.series.goals import possible_range
 from epochal.server.rows import finite
 from epochal.store.answers import State
-from epochal.store.difference import differences, verdict
 from epochal.store.groups import (
     Grouping,
     GroupSeries,
@@ -23,7 +22,10 @@ from epochal.store.groups import (
     best_index,
     values_of_groups,
 )
-from epochal.store.importance import Importance, Level, Parameter, has_forest
+
+# Tests of differences and importances are loaded when they are asked for: a server starts sooner.
+if TYPE_CHECKING:
+    from epochal.store.importance import Importance, Level, Parameter
 
 
 class GroupDropOut(msgspec.Struct, frozen=True):
@@ -281,6 +283,8 @@ def tables_row(
 
 
 def _table(grouping: Grouping, values: Sequence[GroupValue]) -> GroupTable:
+    from epochal.store.difference import differences, verdict
+
     best, found = best_index(values), differences(grouping, values)
     return GroupTable(
         metric=values[0].metric,
@@ -324,6 +328,8 @@ def _row(one: GroupValue) -> GroupRow:
 
 def importance_row(found: Importance) -> ImportanceTable:
     """A ranking as a wire type."""
+    from epochal.store.importance import has_forest
+
     pair = found.interaction
     return ImportanceTable(
         metric=found.metric,

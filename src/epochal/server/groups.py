@@ -49,7 +49,6 @@ from epochal.store.groups import (
     read_value,
     values_of_groups,
 )
-from epochal.store.importance import importance_of
 from epochal.store.store import RunView
 
 T = TypeVar("T")
@@ -120,6 +119,8 @@ async def groups(request: Request) -> Response:
 
 async def importance(request: Request) -> Response:
     """``/api/importance``: which keys of the config a metric depends on."""
+    from epochal.store.importance import importance_of
+
     (metric,) = METRIC(request)
     value, at, pair, forest = VALUE(request) or "last", AT(request), PAIR(request), FOREST(request)
     read = await _read_values(request, [metric], value, at)
