@@ -45,6 +45,8 @@ _MOST_LEVELS = 8
 _MOST_BINS = 6
 _RUNS_IN_A_BIN = 5
 _SIGNIFICANT = 0.05
+# A smaller share of the order matters to nobody, however sure thousands of runs make it.
+_LEAST_SHARE = 0.01
 _NUM_TREES = 300
 
 _PLAIN_FIELDS = (
@@ -372,7 +374,7 @@ def _judged(one: Parameter, p: float, num_runs: int, same_as: tuple[str, ...]) -
     verdict: Verdict = "no effect seen"
     if num_runs < FEWEST_RUNS or math.isnan(p):
         verdict = "too few runs"
-    elif p < _SIGNIFICANT:
+    elif p < _SIGNIFICANT and one.score >= _LEAST_SHARE:
         verdict = "matters"
     return replace(one, p=p, verdict=verdict, same_as=same_as)
 
@@ -415,7 +417,7 @@ def _sentence(metric: str, found: Sequence[Parameter], num_runs: int) -> str:
         has = "One run has" if num_runs else "No run has"
         return f"{has} {metric}: {FEWEST_RUNS} are needed to tell which key matters."
     if not found:
-        return f"No key of the config differs between the {num_runs} runs with {metric}."
+        return f"No key of the config differs between the {num_runs:,} runs with {metric}."
     if num_runs < FEWEST_RUNS:
         return (
             f"{num_runs} runs with {metric} are too few to tell which key matters:"
@@ -430,7 +432,7 @@ def _sentence(metric: str, found: Sequence[Parameter], num_runs: int) -> str:
         best = f"; the best runs are at {first.best}" if first.best is not None else ""
         said.append(
             f"{first.key} matters most for {metric}: it explains {100 * first.score:.0f} % of the"
-            f" order of {num_runs} runs{best}."
+            f" order of {num_runs:,} runs{best}."
         )
         rest = [f"{one.key} ({100 * one.score:.0f} %)" for one in matter[1:]]
         if rest:

@@ -4,7 +4,7 @@ import { computed } from "@preact/signals";
 import type { JSX } from "preact";
 import { useMemo, useRef } from "preact/hooks";
 
-import { slotCss } from "../chart/index.ts";
+import { formatWhole, slotCss } from "../chart/index.ts";
 import type { LineChart } from "../chart/index.ts";
 import { configText } from "../state/config.ts";
 import { sectionsOf } from "../state/metrics.ts";
@@ -20,6 +20,7 @@ import { SearchBox } from "../ui/search-box.tsx";
 import { Segmented } from "../ui/segmented.tsx";
 import type { Panel, PanelProps } from "./panel.ts";
 import { ChartMenu, hasRankMap, OutlierMenu, ranksOf, toggled } from "./parts/chart-card.tsx";
+import { drawsGroups } from "./parts/group-chart.tsx";
 import { RankMap } from "./parts/rank-map.tsx";
 import { ChartGrid, ChartSections } from "./parts/chart-sections.tsx";
 import { CHART_MARKS, hiddenMarks, MetricChart } from "./parts/metric-chart.tsx";
@@ -114,9 +115,10 @@ function ColorChoice({ page: { view, runs } }: { readonly page: Page }): JSX.Ele
 }
 
 /** What the colours mean where they stand for values of the config. */
-function ColorKeys({ page: { view, runs } }: { readonly page: Page }): JSX.Element | null {
+function ColorKeys({ page }: { readonly page: Page }): JSX.Element | null {
+  const { view, runs } = page;
   const coloring = runs.coloring.value;
-  if (coloring === null) return null;
+  if (coloring === null) return drawsGroups(page) ? <GroupColors page={page} /> : null;
   return (
     <p class="color-keys" aria-label={`Colours by ${view.colorBy.value}`}>
       <span>{view.colorBy.value}{coloring.isRange ? ", from low to high" : ""}</span>
@@ -124,6 +126,19 @@ function ColorKeys({ page: { view, runs } }: { readonly page: Page }): JSX.Eleme
     </p>
   );
 }
+
+/** Small charts have no legend of their own, and a phone no list beside them. */
+function GroupColors({ page: { runs } }: { readonly page: Page }): JSX.Element | null {
+  const groups = runs.groups.value.filter(({ title, rows }) => title !== null && rows.length > 0);
+  if (groups.length < 2 || groups.length > MOST_GROUPS) return null;
+  return (
+    <p class="color-keys" aria-label="Colours of groups">
+      {groups.map(({ title, rows }) => <span key={title}><i style={{ background: slotCss(runs.slot(rows[0]!.id)) }} />{title}<small> {formatWhole(rows.length)}</small></span>)}
+    </p>
+  );
+}
+
+const MOST_GROUPS = 24;
 
 const MARK_NAMES: Readonly<Record<ChartMark, string>> = { finding: "Findings", restart: "Restarts", epoch: "Epochs", checkpoint: "Checkpoints" };
 

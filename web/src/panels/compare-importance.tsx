@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 
-import { createHeatmap, formatNumber } from "../chart/index.ts";
+import { createHeatmap, formatNumber, formatWhole } from "../chart/index.ts";
 import type { HeatmapOptions } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
 import { readingText, sweepRuns, useSweep } from "../state/sweep.ts";
@@ -72,7 +72,7 @@ function Ranking({ page, found, isWaiting, onPair }: RankingProps): JSX.Element 
 }
 
 function runsText({ runs, nonfinite, left_out: leftOut }: ImportanceTable): string {
-  return [`${runs} runs`, ...(nonfinite > 0 ? [`${nonfinite} ended as nan and count as the worst`] : []), ...(leftOut > 0 ? [`${leftOut} unfinished left out`] : [])].join("; ");
+  return [`${formatWhole(runs)} runs`, ...(nonfinite > 0 ? [`${nonfinite} ended as nan and count as the worst`] : []), ...(leftOut > 0 ? [`${leftOut} unfinished left out`] : [])].join("; ");
 }
 
 function RankTable({ found, chosen, onChoose }: { readonly found: ImportanceTable; readonly chosen: string; readonly onChoose: (key: string) => void }): JSX.Element {
@@ -127,7 +127,7 @@ function PairSelect({ found, pair, onPair }: { readonly found: ImportanceTable; 
 const ROW_HEIGHT = 24;
 const WIDTH = 460;
 const NAME_WIDTH = 110;
-const VALUE_WIDTH = 110;
+const VALUE_WIDTH = 140;
 
 /** A line for each level: the mean, its interval, and the whole range. */
 function Levels({ row }: { readonly row: ImportanceRow }): JSX.Element {

@@ -3,10 +3,11 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 
-import { slotCss } from "../chart/index.ts";
+import { formatWhole, slotCss } from "../chart/index.ts";
 import { configValue, flatConfig, shortNumber, valueText } from "../state/config.ts";
 import type { Page } from "../state/page.ts";
 import { Empty } from "../ui/empty.tsx";
+import { MiddleText } from "../ui/middle-text.tsx";
 import type { RunRow } from "../wire.ts";
 import "./config.css";
 
@@ -77,14 +78,14 @@ export function ConfigDiff({ page, rows, isDiffOnly, matches }: ConfigDiffProps)
 function RunsInRows({ page, rows, table }: { readonly page: Page; readonly rows: readonly RunRow[]; readonly table: readonly ConfigRow[] }): JSX.Element {
   return (
     <>
-      {rows.length > MOST_RUNS && <p class="card-note">The first {MOST_RUNS} of {rows.length} runs; a filter of the run list narrows them.</p>}
+      {rows.length > MOST_RUNS && <p class="card-note">The first {MOST_RUNS} of {formatWhole(rows.length)} runs; a filter of the run list narrows them.</p>}
       <div class="config-diff config-wide" role="region" aria-label="Configs of the runs" tabIndex={0}>
         <table>
           <thead><tr><th scope="col">run</th>{table.map(({ key }) => <th key={key} scope="col">{key}</th>)}</tr></thead>
           <tbody>
             {rows.slice(0, MOST_RUNS).map(({ id }, index) => (
               <tr key={id}>
-                <th scope="row"><span class="config-run"><i class="run-dot" style={{ background: page.runs.shownIds.value.has(id) ? slotCss(page.runs.slot(id)) : "var(--line)" }} /><span>{page.runs.label(id)}</span></span></th>
+                <th scope="row"><span class="config-run"><i class="run-dot" style={{ background: page.runs.shownIds.value.has(id) ? slotCss(page.runs.slot(id)) : "var(--line)" }} /><MiddleText text={page.runs.label(id)} /></span></th>
                 {table.map(({ key, texts, isSame }) => {
                   const text = texts[index] ?? null;
                   return <td key={key} class={text === null ? "is-unset" : !isSame && text !== texts[0] ? "is-other" : ""} title={text ?? ""}>{text === null ? "not set" : shortValue(text)}</td>;

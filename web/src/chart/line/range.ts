@@ -80,7 +80,7 @@ function dataExtentY(traces: readonly Trace[], x: Range, { kind, outliers, chose
 }
 
 /** Bands beyond the quartiles, of runs that diverge, may be so wide that the others are flat: then they reach beyond the axis. */
-const MOST_OUTER = 4;
+const MOST_OUTER = 10;
 
 function clippedRange(traces: readonly Trace[], x: Range, fits: (value: number) => boolean): Range | null {
   const rangeOf = (hasOuter: boolean): Range | null => rangeWithoutOutliers(sortedFinite(joined(traces.flatMap((trace) => inView(trace, x, hasOuter)))).filter(fits));
