@@ -120,10 +120,10 @@ function ColorKeys({ page }: { readonly page: Page }): JSX.Element | null {
   const coloring = runs.coloring.value;
   if (coloring === null) return drawsGroups(page) ? <GroupColors page={page} /> : null;
   return (
-    <p class="color-keys" aria-label={`Colours by ${view.colorBy.value}`}>
+    <div class="color-keys" role="group" aria-label={`Colours by ${view.colorBy.value}`}>
       <span>{view.colorBy.value}{coloring.isRange ? ", from low to high" : ""}</span>
       {coloring.keys.map(({ text, slot, count }) => <span key={text}><i style={{ background: slotCss(slot) }} />{text === "" ? "none" : text}<small>{coloring.isRange ? "" : ` ${count}`}</small></span>)}
-    </p>
+    </div>
   );
 }
 
@@ -132,9 +132,9 @@ function GroupColors({ page: { runs } }: { readonly page: Page }): JSX.Element |
   const groups = runs.groups.value.filter(({ title, rows }) => title !== null && rows.length > 0);
   if (groups.length < 2 || groups.length > MOST_GROUPS) return null;
   return (
-    <p class="color-keys" aria-label="Colours of groups">
+    <div class="color-keys" role="group" aria-label="Colours of groups">
       {groups.map(({ title, rows }) => <span key={title}><i style={{ background: slotCss(runs.slot(rows[0]!.id)) }} />{title}<small> {formatWhole(rows.length)}</small></span>)}
-    </p>
+    </div>
   );
 }
 
