@@ -87,7 +87,13 @@ def test_group_charts_say_how_many_there_are_and_who_left(
     until(page, lambda: "9 of 12" in tooltip.inner_text())
     assert "12 runs" in tooltip.inner_text()
     colours = page.get_by_role("group", name="Colours of groups").locator("span")
-    assert colours.all_inner_texts() == ["1e-4 12", "3e-4 13", "0.001 12", "0.003 12", "0.01 12"]
+    assert colours.all_inner_texts() == [
+        "0.0001 12",
+        "0.0003 13",
+        "0.001 12",
+        "0.003 12",
+        "0.01 12",
+    ]
 
 
 def test_importance_ranks_the_learning_rate_first_and_another_pair_can_be_chosen(
