@@ -47,3 +47,14 @@ def test_a_first_loss_near_guessing_is_fine() -> None:
 def test_a_sum_over_the_batch_is_another_matter() -> None:
     losses = [64 * value for value in falling(100, start=2.3, floor=0.9)]
     assert opened(InitScale, steps(losses), config={"num_classes": 10, "batch_size": 64}) == []
+
+
+def test_a_loss_that_shrinks_at_first_alone_is_a_warning() -> None:
+    losses = [1e6 * 0.5**n + 3.0 for n in range(80)]
+    (found,) = opened(InitScale, steps(losses))
+    assert "the initialisation is too large" in found.sentence
+
+
+def test_a_loss_that_converges_at_one_speed_is_fine() -> None:
+    losses = [25 * 0.64**n for n in range(80)]
+    assert opened(InitScale, steps(losses)) == []

@@ -45,8 +45,8 @@ class InitScale(Rule):
         "warning": (
             "At the first watched step, most weights have half the norm of their bias or less. Or "
             "with an adaptive optimizer, elements of weights are 5 times as large as those of "
-            "biases. Or the first loss is 3 times that of guessing among the classes, or falls a "
-            "thousandfold in 60 points."
+            "biases. Or the first loss is 3 times that of guessing among the classes. Or it falls "
+            "a thousandfold in 60 points, most of it in the first 20."
         ),
     }
     what_to_try = "Check the initialisation and the scale of the inputs."
@@ -109,8 +109,8 @@ class InitScale(Rule):
             typical = 1 / median(ratios)
             return self._verdict(
                 f"The weights start far too small: {small} of {len(pairs)} layers have weights "
-                f"with a smaller norm than their biases, {times(typical)} times in the median. "
-                "Check the initialisation.",
+                f"with a smaller norm than their biases, {times(typical)} times in the median: "
+                "the initialisation is too small.",
                 step,
                 {"layers": small, "ratio": typical},
             )
@@ -124,7 +124,7 @@ class InitScale(Rule):
         return self._verdict(
             f"The weights start far too large: in {large} of {len(sizes)} layers their elements "
             f"are {times(median(sizes))} times as large as those of the biases, which default to "
-            "the same size. Check the initialisation.",
+            "the same size: the initialisation is too large.",
             step,
             {"layers": large, "ratio": median(sizes)},
         )
@@ -144,19 +144,21 @@ class InitScale(Rule):
                 return self._verdict(
                     f"The loss starts at {format_number(start)}, where guessing among "
                     f"{classes:,} classes has {format_number(guess)}, and falls to "
-                    f"{format_number(now)} within {count} points: outputs start far too large. "
-                    "Check the initialisation.",
+                    f"{format_number(now)} within {count} points: the initialisation is too large.",
                     step,
                     {"start": start, "guess": guess},
                 )
         if count == limits.points:
-            now = median(self._first[-5:])
-            if start > limits.fall * now > 0:
+            now, third = median(self._first[-5:]), count // 3
+            early = median(self._first[third - 2 : third + 3])
+            # A loss that falls at one speed converges; outputs that are too large shrink at first.
+            if start > limits.fall * now > 0 and early < math.sqrt(start * now):
                 return self._verdict(
-                    f"The loss starts at {format_number(start)} and is {format_number(now)} after "
-                    f"{count} points: outputs start far too large. Check the initialisation.",
+                    f"The loss starts at {format_number(start)}, is {format_number(early)} after "
+                    f"{third} points and {format_number(now)} after {count}: the initialisation "
+                    "is too large.",
                     step,
-                    {"start": start, "now": now},
+                    {"start": start, "early": early, "now": now},
                 )
         return None
 
