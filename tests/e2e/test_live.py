@@ -50,8 +50,9 @@ def test_a_pattern_for_runs_is_asked_of_the_server(
     for name in ("gpt-a", "gpt-b", "resnet"):
         start_run(name).finish()
     page = open_page(serve(tmp_path / "runs").url + "#filter-as=regex&filter=^GPT-[ab]$")
+    page.locator(".run", has_text="gpt-a").wait_for()
+    until(page, lambda: page.locator(".run").count() == 2)
     page.locator(".run", has_text="resnet").wait_for(state="detached")
-    assert page.locator(".run").count() == 2
     with page.expect_request(lambda request: "api/runs?query=" in request.url):
         page.get_by_label("Filter runs").fill('"|net')
     page.locator(".run", has_text="resnet").wait_for()
