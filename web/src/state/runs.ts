@@ -4,7 +4,8 @@ import { batch, computed, effect, signal } from "@preact/signals";
 import type { ReadonlySignal, Signal } from "@preact/signals";
 
 import { assignSlots } from "../chart/index.ts";
-import type { Update, Source } from "../source/source.ts";
+import { SourceError } from "../source/source.ts";
+import type { RunsRequest, Update, Source } from "../source/source.ts";
 import { compileFilter, patternQuery, wordsQuery } from "../ui/filter.ts";
 import { sharedStart } from "../ui/middle-text.tsx";
 import type { RunList, RunRow, Summary } from "../wire.ts";
@@ -113,6 +114,7 @@ export const MOST_SHOWN = 100;
 export const MOST_ROWS = 2000;
 const FIRST_ROWS = 100;
 const NEWEST_FIRST = "-created";
+const BAD_REQUEST = 400;
 const PAGE_ROWS = 500;
 const QUERY_ROWS = 5000;
 const IDS_AT_ONCE = 25;
@@ -159,8 +161,15 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
       // Asked for as it is shown: where there are thousands of runs, the first answer is the beginning of the list.
       const start = source.supportsQueries && view.groupBy.peek() === null ? request.peek() : null;
       for (let offset = 0, total = 1, isFirst = true; offset < total; isFirst = false) {
-        const chosen = isFirst && start !== null ? { query: start.query, order: start.order === "" ? NEWEST_FIRST : start.order, withProjects: true } : { order: NEWEST_FIRST };
-        const list = await source.runs({ ...chosen, offset, limit: isFirst ? FIRST_ROWS : PAGE_ROWS, withConfig: true, summaries: HEADLINES });
+        const chosen: RunsRequest & { readonly order: string } = isFirst && start !== null ? { query: start.query, order: start.order === "" ? NEWEST_FIRST : start.order, withProjects: true } : { order: NEWEST_FIRST };
+        const ask = (how: RunsRequest): Promise<RunList> => source.runs({ ...how, offset, limit: isFirst ? FIRST_ROWS : PAGE_ROWS, withConfig: true, summaries: HEADLINES });
+        let isWrong = false;
+        // With a mistake in the query the list comes whole; the filter says what is wrong.
+        const list = await ask(chosen).catch((error: unknown) => {
+          isWrong = error instanceof SourceError && error.status === BAD_REQUEST && chosen.query !== undefined;
+          if (!isWrong) throw error;
+          return ask({ order: chosen.order, withProjects: true });
+        });
         if (mine !== numLoads) return;
         for (const row of list.rows) found.set(row.id, row);
         const stored = list.stored ?? list.total;
@@ -168,7 +177,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
         if (isFirst && source.supportsQueries && stored > MOST_ROWS) {
           batch(() => {
             merge(list.rows);
-            if (start !== null) pages.seed(list, { ...start, isOn: true });
+            if (start !== null && !isWrong) pages.seed(list, { ...start, isOn: true });
             isWhole.value = false;
             takeList(list);
             isLoaded.value = true;

@@ -1,6 +1,7 @@
 import { computed, signal } from "@preact/signals";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
+import { SourceError } from "../../src/source/source.ts";
 import type { RunsRequest, Source } from "../../src/source/source.ts";
 import { createRunPages } from "../../src/state/run-pages.ts";
 import type { ListRequest } from "../../src/state/run-pages.ts";
@@ -69,4 +70,16 @@ test("a short list is completed with the runs that the first answer left out", a
   await vi.advanceTimersByTimeAsync(3000);
   expect(asked.map(({ query, offset }) => [query, offset])).toEqual([["not hidden", 0], [undefined, 0]]);
   expect(runs.all.value.length).toBe(150);
+});
+
+test("a mistake in the query of the address leaves the list whole", async () => {
+  const { source, asked } = storeOf(150);
+  const strict = { ...source, runs: (request: RunsRequest) => (request.query?.includes("cofnig") === true ? Promise.reject(new SourceError("no field cofnig", 400)) : source.runs(request)) } as Source;
+  const view = emptyView();
+  view.filter.value = "cofnig.lr < 1";
+  view.filterMode.value = "query";
+  const runs = createRuns(strict, view);
+  await vi.advanceTimersByTimeAsync(3000);
+  expect([runs.all.value.length, runs.problem.value, runs.filterProblem.value]).toEqual([150, null, "no field cofnig"]);
+  expect(asked.length).toBeGreaterThan(0);
 });
