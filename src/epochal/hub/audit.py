@@ -23,23 +23,17 @@ class AuditMiddleware:
         self._ledger = ledger
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand over, then note a change."""
+        """Hand over, and note a change before it is answered."""
         is_change = scope["type"] == "http" and scope["method"] not in _SAFE_METHODS
         if not is_change or _SHIPPED.fullmatch(scope["path"]):
             await self._app(scope, receive, send)
             return
-        status = 500
+        found = _RUN.match(scope["path"])
+        is_noted = False
 
-        async def watched(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self._app(scope, receive, watched)
-        finally:
-            found = _RUN.match(scope["path"])
+        async def note(status: int) -> None:
+            nonlocal is_noted
+            is_noted = True
             await asyncio.to_thread(
                 self._ledger.note,
                 scope["state"]["principal"].name,
@@ -47,3 +41,14 @@ class AuditMiddleware:
                 run=found[1] if found else None,
                 details=f"answered {status}",
             )
+
+        async def watched(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                await note(message["status"])  # whoever has the answer finds the line
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        finally:
+            if not is_noted:
+                await note(500)

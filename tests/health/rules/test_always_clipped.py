@@ -14,3 +14,9 @@ def test_clipping_now_and_then_is_healthy() -> None:
     norms = flat(2000, 0.8, width=0.25)
     clipped = [min(norm, 1.0) for norm in norms]
     assert opened(AlwaysClipped, steps(falling(2000), norm=norms, norm_clipped=clipped)) == []
+
+
+def test_norms_of_three_times_the_limit_are_only_noted() -> None:
+    norms = flat(800, 3.5, width=0.2)
+    found = opened(AlwaysClipped, steps(falling(800), norm=norms, norm_clipped=1.0))
+    assert {finding.severity for finding in found} == {"info"}

@@ -1,5 +1,5 @@
 from epochal.health.rules.data_leak import DataLeak
-from tests.health.data_records import epoch
+from tests.health.data_records import digest, epoch
 from tests.health.machine_records import opened
 
 
@@ -45,3 +45,16 @@ def test_sets_kept_by_different_bits_are_compared_where_both_keep() -> None:
     train |= {"hash_bits": 3, "hash_indices": [None] * len(train["hashes"]), "dataset": "other"}
     (found,) = opened(DataLeak, [train, epoch(1, range(1000), name="eval")])
     assert found.evidence["share"] == 1.0
+
+
+def test_copies_that_chance_explains_are_no_leak() -> None:
+    pairs = [n % 40 for n in range(400)]  # ten samples of each content
+    train = epoch(1, range(400), hashes=[digest([pair]) for pair in pairs])
+    other = epoch(1, range(60), name="eval", hashes=[digest([n % 42]) for n in range(60)])
+    assert opened(DataLeak, [train, other]) == []
+
+
+def test_a_few_copies_in_the_training_explain_no_leak() -> None:
+    train = epoch(1, range(400), hashes=[digest([n % 380]) for n in range(400)])
+    (found,) = opened(DataLeak, [train, epoch(1, range(100), name="eval")])
+    assert found.severity == "error"

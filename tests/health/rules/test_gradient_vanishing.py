@@ -1,6 +1,6 @@
 from epochal.health.rules.gradient_vanishing import GradientVanishing
 from tests.health.curve_records import falling, flat, steps
-from tests.health.machine_records import opened
+from tests.health.machine_records import START, opened
 
 
 def test_a_norm_that_falls_away_is_a_warning() -> None:
@@ -25,3 +25,9 @@ def test_a_model_that_has_learned_all_needs_no_gradient() -> None:
 def test_norms_that_settle_are_healthy() -> None:
     norms = [(0.3 + 5 * 0.99**n) for n in range(1000)]
     assert opened(GradientVanishing, steps(falling(1000), norm=norms)) == []
+
+
+def test_the_gradient_of_a_game_may_fall() -> None:
+    norms = flat(400, 1.0, width=0.2) + flat(100, 1e-4, width=0.2)
+    reward = {"log": "metrics", "t": START, "step": 0, "m": {"reward": 1.0}}
+    assert opened(GradientVanishing, [reward, *steps(flat(500, 2.3), norm=norms)]) == []

@@ -18,6 +18,37 @@ from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import percent
 
+_MOST_KEPT = 4096
+
+
+class _Copies:
+    """How often the samples of one epoch have the content of another one at another index."""
+
+    def __init__(self, epoch: int) -> None:
+        self._epoch = epoch
+        self._places: dict[int, list[int | None]] = {}
+
+    def add(self, epoch: int, samples: Iterable[tuple[int, int | None]]) -> None:
+        """Take in contents with their indices, None where there are none."""
+        if epoch != self._epoch:
+            return
+        for content, index in samples:
+            places = self._places.get(content)
+            if places is None:
+                if len(self._places) < _MOST_KEPT:
+                    self._places[content] = [index]
+            elif index is None or index not in places:
+                places.append(index)
+
+    def chance(self) -> float:
+        """The share of new samples that are copies of these, by the estimate of Good and Turing.
+
+        The share of new ones is that of the contents that came once among all that came.
+        """
+        counts = [len(places) for places in self._places.values()]
+        return 1.0 - counts.count(1) / sum(counts) if counts else 0.0
+
+
 # A set of samples: the split, and what its identities are of: content, or a rank's dataset.
 _Key = tuple[str, str]
 _CONTENT = "content"
@@ -26,7 +57,9 @@ _CONTENT = "content"
 class DataLeak(Rule):
     """Samples of an evaluation split that a training split gives, too.
 
-    Samples are equal by content, or by index where both splits are of one dataset object.
+    Samples are equal by content, or by index where both splits are of one dataset object. Where the
+    training samples repeat each other, such as short texts, new samples repeat them too: as many
+    copies as that explains are no leak.
     """
 
     name = "data-leak"
@@ -47,6 +80,8 @@ class DataLeak(Rule):
         common: int = 3  # one or two copies are in many datasets
         share: float = 0.01
         error_share: float = 0.5
+        # Beyond the copies that are expected by chance.
+        beyond: float = 0.2
 
     thresholds: Thresholds
 
@@ -54,6 +89,7 @@ class DataLeak(Rule):
         super().__init__(thresholds)
         self._sets: dict[_Key, SampleSet] = {}
         self._indices: dict[int, int] = {}  # of evaluation samples, by content
+        self._copies: dict[str, _Copies] = {}  # of training splits
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Add the samples of the record to their split; compare when an epoch ends."""
@@ -68,8 +104,10 @@ class DataLeak(Rule):
         if window.hashes:
             kept = self._sets.setdefault((window.name, _CONTENT), SampleSet())
             kept.add(window.hashes, window.hash_bits, is_index=False)
-            if not window.is_training and len(self._indices) < 4096:
-                pairs = zip(window.hashes, window.hash_indices, strict=True)
+            pairs = zip(window.hashes, window.hash_indices, strict=True)
+            if window.is_training:
+                self._copies.setdefault(window.name, _Copies(window.epoch)).add(window.epoch, pairs)
+            elif len(self._indices) < _MOST_KEPT:
                 self._indices |= {one: index for one, index in pairs if index is not None}
         dataset = window.text("dataset")
         if window.indices and dataset:
@@ -96,6 +134,9 @@ class DataLeak(Rule):
         share = len(common) / total if total else 0.0
         limits = self.thresholds
         if total < limits.least or len(common) < limits.common or share < limits.share:
+            return Verdict(subject, active=False)
+        chance = 0.0 if is_index else self._copies[training].chance()
+        if chance and share <= chance + limits.beyond:
             return Verdict(subject, active=False)
         indices = common
         if not is_index:

@@ -52,8 +52,8 @@ class GradientVanishing(Rule):
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check the newest level of the norm."""
         curve = context.updated_curves.get("norm")
-        if curve is None or len(curve.blocks) < _LEAST_BLOCKS:
-            return ()
+        if curve is None or len(curve.blocks) < _LEAST_BLOCKS or context.is_game:
+            return ()  # the loss of a game does not say how much there is left to learn
         # While it lasts the usual is what it was before, or a long fault would become it.
         if not context.is_open(self.name, curve.name):
             self._usual = curve.blocks.former_median()
