@@ -44,7 +44,7 @@ class InputBound(Rule):
         "warning": (
             "A quarter of a step. Or a GPU below 65 % and CPUs above 90 % for a minute. In the "
             "first `phases` record: ten steps that waited for 80 % of their time, without the "
-            "longest wait."
+            "longest wait. Without phases and a GPU: 75 % of the time between four of five steps."
         ),
         "error": "60 % of a step.",
     }
@@ -76,6 +76,7 @@ class InputBound(Rule):
         # so at nearly every step; a busy machine, or an evaluation, makes some long pauses.
         pause_share: float = 0.5
         pause_steady: float = 0.4
+        pause_grave: float = 0.75
         pause_records: int = 30
 
     thresholds: Thresholds
@@ -102,7 +103,7 @@ class InputBound(Rule):
             return self._see_system(observation)
         if observation.kind == "gpu":
             return self._see_gpu(observation, context)
-        return self._see_step(observation) if observation.rank <= 0 else ()
+        return self._see_step(observation, context) if observation.rank <= 0 else ()
 
     def forget_from(self, step: int, context: Context) -> None:
         """Start again: the first batches of an attempt wait for workers to start."""
@@ -199,7 +200,7 @@ class InputBound(Rule):
 
     # -- pauses between steps ---------------------------------------------------------------------
 
-    def _see_step(self, observation: Observation) -> Iterable[Verdict]:
+    def _see_step(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         limits = self.thresholds
         duration_ms, last = observation.values.get(_DURATION), self._last
         if observation.step is None or duration_ms is None:
@@ -217,10 +218,12 @@ class InputBound(Rule):
         if share < limits.pause_share or steady < limits.pause_steady:
             yield Verdict(_DURATION, active=False)
             return
+        # A clock that does not wait for a GPU measures how long it takes to give it work.
+        may_run_ahead = bool(context.gpus or self._use)
         yield Verdict(
             _DURATION,
             active=True,
-            severity="info",
+            severity="warning" if steady >= limits.pause_grave and not may_run_ahead else "info",
             sentence=f"{100 * share:.0f} % of the time passes between the steps, where a loop "
             "usually waits for data.",
             evidence={"share": round(share, 3), "duration_ms": duration_ms, "wall_ms": wall_ms},

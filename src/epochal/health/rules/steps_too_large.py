@@ -77,9 +77,10 @@ class StepsTooLarge(Rule):
             large = {n: v for n, v in norms.items() if n.endswith("weight") and v > bar > 0}
             # Weights without a bias mostly stand before a normalisation, which undoes their scale.
             # Biases of 0 were set by hand, as in GPT-2, and the weights far below torch's own.
-            scaled = {n: v for n, v in large.items() if norms.get(bias_of(n))}
+            biased = {n: v for n, v in large.items() if bias_of(n) in norms}
+            scaled = [n for n in biased if norms[bias_of(n)]]
             self._is_unscaled = len(scaled) < limits.layers
-            self._first = large if self._is_unscaled else scaled
+            self._first = large if self._is_unscaled else biased
             return ()
         grown = [norms[n] / before for n, before in self._first.items() if n in norms]
         if len(grown) < limits.layers:
