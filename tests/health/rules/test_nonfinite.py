@@ -102,3 +102,11 @@ def test_the_figures_of_routers_are_one_fault() -> None:
     }
     (found,) = opened(NonFinite, [record])
     assert "routers' logits" in found.advice
+
+
+def test_the_advice_about_the_first_steps_is_another_one() -> None:
+    records = steps(falling(100))
+    (early,) = opened(NonFinite, [*records[:4], bad(records[4], "loss")])
+    (late,) = opened(NonFinite, [*records[:50], bad(records[50], "loss")])
+    assert "initialisation" in early.advice
+    assert "checkpoint" in late.advice

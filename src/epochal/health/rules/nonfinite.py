@@ -17,6 +17,7 @@ from epochal.health.thresholds import RuleThresholds
 # made of the same logits: one finding for all of them.
 _FAMILIES = ("grads/", "params/", "activations/", "abs_max/", "update_ratio/", "moe/")
 _MOST_NAMED = 4
+_EARLY = 10  # steps, before which there is hardly a checkpoint to go back to
 _LASTING = 3  # a loss scaler finds its scale within a step or two
 
 
@@ -156,7 +157,7 @@ class NonFinite(Rule):
             _severity(names[0], in_row, context, had_number=last is not None),
             sentence + ".",
             evidence=evidence,
-            advice=_advice(names[0], context),
+            advice=_advice(names[0], began.step, context),
         )
 
     def _beginning(self, subject: str, observation: Observation, context: Context) -> _Beginning:
@@ -205,7 +206,7 @@ def _title(name: str, context: Context) -> str:
     return name
 
 
-def _advice(name: str, context: Context) -> str:
+def _advice(name: str, step: int | None, context: Context) -> str:
     if context.role_names.get("norm") == name or name.startswith("grads/"):
         return (
             "With float16 and a loss scaler single steps like this are skipped; otherwise lower "
@@ -215,6 +216,13 @@ def _advice(name: str, context: Context) -> str:
         return (
             "The routers' logits are no numbers: go back to the last checkpoint before it; compute "
             "them in 32 bits, add a z-loss, and lower the routers' learning rate."
+        )
+    first = context.first_step
+    if step is not None and first is not None and step - first <= _EARLY and not context.is_resumed:
+        return (
+            "It came within the first steps: check the initialisation, the inputs for values that "
+            "are not finite or far too large, and overflow in float16; then lower the learning "
+            "rate and warm it up."
         )
     return (
         "Go back to the last checkpoint before it; lower the learning rate, clip gradients, and "
