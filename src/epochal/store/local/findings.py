@@ -22,12 +22,9 @@ from typing import Any
 from epochal.alarm import may_interrupt
 from epochal.errors import FormatError
 from epochal.guard import EXPECTED, Fault, Guard, Outcome
-from epochal.health import diagnosis
 from epochal.health.ending import BAD_ENDINGS, BadEnding, ending_finding
 from epochal.health.finding import Finding, dedup_key
 from epochal.health.rule_settings import RuleSettings
-from epochal.health.rules.alert_failed import AlertFailed
-from epochal.health.rules.out_of_memory import EVENT as OUT_OF_MEMORY
 from epochal.journal.layout import FINDINGS, LOOP
 from epochal.records import Position, Record, moment_of
 from epochal.store.answers import Entry, Status, by_time
@@ -39,6 +36,9 @@ from epochal.store.local.state import RunState
 # About a second's reading: a server answers other questions as well.
 RECORDS_A_LOOK = 50_000
 _WRITER = "diagnosis"
+# Events that rules with these names look for; the rules are loaded when one has something to read.
+_OUT_OF_MEMORY = "out-of-memory"
+_ALERT_FAILED = "alert-failed"
 _READER = "reader"
 _FAULT = "internal-error"
 _FAULT_COUNTS = "internal-errors"
@@ -121,6 +121,8 @@ class _Attempt:
     def __init__(
         self, number: int, config: dict[str, object], rules: RuleSettings, guard: Guard
     ) -> None:
+        from epochal.health import diagnosis
+
         self._number = number
         self._findings = diagnosis.Diagnosis(
             config=config, silenced=rules.silenced, thresholds=rules.thresholds, guard=guard
@@ -198,7 +200,7 @@ def bad_ending(state: RunState, status: Status, *, now: float) -> Finding | None
         t=state.updated or now,
         reason=status.reason,
         facts=vanished if how == "crashed" else _event(state, "exception"),
-        memory=_event(state, OUT_OF_MEMORY),
+        memory=_event(state, _OUT_OF_MEMORY),
         has_checkpoint=bool(state.entries("event", name="checkpoint")),
     )
 
@@ -221,8 +223,14 @@ def late_findings(
     guard: Guard | None = None,
 ) -> Iterator[tuple[int, Record]]:
     """Findings of failed alerts that are not ``written``, each with its attempt."""
+    failed = state.entries("event", name=_ALERT_FAILED)
+    if not failed:
+        return
+    from epochal.health import diagnosis
+    from epochal.health.rules.alert_failed import AlertFailed
+
     by_attempt: dict[int, diagnosis.Diagnosis] = {}
-    for entry in state.entries("event", name=AlertFailed.name):
+    for entry in failed:
         attempt = entry.position.attempt
         feed = by_attempt.setdefault(
             attempt, diagnosis.Diagnosis(rules=[AlertFailed], silenced=rules.silenced, guard=guard)
