@@ -68,6 +68,8 @@ def test_alerts_and_the_summary_have_their_places(
     live.log({"loss": 1.0})
     page = open_page(url)
     page.get_by_text("live").first.wait_for()
+    live.log({"loss": 0.125})
+    page.get_by_text("0.125").first.wait_for()
     time.sleep(1.0)  # until the page follows the run
     live.alert("loss is high", level="error")
     page.locator(".toasts >> text=loss is high").wait_for()

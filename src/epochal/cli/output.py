@@ -51,8 +51,10 @@ def one_line(text: str) -> str:
 
 
 def say(text: str = "", *, flush: bool = False) -> None:
-    """Print data."""
-    print(visible(text), flush=flush)
+    """Print data; a line is written at once, so that lines of two threads do not mix."""
+    sys.stdout.write(f"{visible(text)}\n")
+    if flush:
+        sys.stdout.flush()
 
 
 def say_lines(lines: Iterable[Line]) -> None:
