@@ -42,6 +42,12 @@ CORRECTED = {
 REWORDED = {
     f"attempt 2 goes on from step {step}": f"attempt 2 resumes from step {step}"
     for step in (2, 200)
+} | {
+    # Of a loss that is lost within the first steps, before which there is no checkpoint.
+    "Go back to the last checkpoint before it; lower the learning rate, clip gradients, and look "
+    "for a division by zero, log(0) or overflow in float16.": "It came within the first steps: "
+    "check the initialisation, the inputs for values that are not finite or far too large, and "
+    "overflow in float16; then lower the learning rate and warm it up."
 }
 
 
