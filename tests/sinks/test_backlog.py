@@ -101,6 +101,7 @@ def test_count_is_what_is_left(folder: RunFolder) -> None:
     assert backlog.count() == 4
     seal(folder, name)
     assert backlog.count() == 4
+    backlog.close()
 
 
 def test_torn_tail_is_left_for_later(folder: RunFolder) -> None:
@@ -134,3 +135,4 @@ def test_batch_is_the_same_when_taken_again_after_growth(
     assert again.take(limit=10_000, until=end) == []
     rest = again.take(limit=10_000)
     assert len(batch) + len(rest) == len(loop) + len(other) + 5
+    backlog.close()
