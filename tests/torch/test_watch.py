@@ -362,3 +362,19 @@ def test_a_pause_between_the_step_and_its_log_is_no_fault_of_the_clock(
         run.log({"loss": 1.0})
     run.finish()
     assert findings(run) == []
+
+
+def test_a_fault_of_watching_reaches_no_training(
+    start_run: StartRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, model = start_run(), nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    watch(model, run, every=1)
+    monkeypatch.setattr("epochal.torch.watching.reduce_tensors", lambda *_, **__: 1 / 0)
+    before = model.weight.detach().clone()
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    assert not torch.equal(model.weight, before)
+    run.finish()
+    told = [one for one in of_kind(run.dir, "event") if one["name"] == "internal-error"]
+    assert [one["member"] for one in told] == ["watch"]

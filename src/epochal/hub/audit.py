@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from epochal.hub.ledger import Ledger
+from epochal.server.state import server_guard
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # What machines send all the time is in the runs themselves.
@@ -21,6 +23,7 @@ class AuditMiddleware:
     def __init__(self, app: ASGIApp, ledger: Ledger) -> None:
         self._app = app
         self._ledger = ledger
+        self._guard = server_guard()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand over, and note a change before it is answered."""
@@ -34,13 +37,11 @@ class AuditMiddleware:
         async def note(status: int) -> None:
             nonlocal is_noted
             is_noted = True
-            await asyncio.to_thread(
-                self._ledger.note,
-                scope["state"]["principal"].name,
-                f"{scope['method']} {scope['path']}",
-                run=found[1] if found else None,
-                details=f"answered {status}",
-            )
+            who, what = scope["state"]["principal"].name, f"{scope['method']} {scope['path']}"
+            run, details = found[1] if found else None, f"answered {status}"
+            line = functools.partial(self._ledger.note, who, what, run=run, details=details)
+            # The change is made: a ledger that cannot be written does not turn it into an error.
+            await asyncio.to_thread(self._guard.run, "audit log", line)
 
         async def watched(message: Message) -> None:
             if message["type"] == "http.response.start":

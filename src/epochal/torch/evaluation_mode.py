@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
+from epochal.guard import Guard
 from epochal.torch.names import plain_name
 
 # More evaluations in training mode say nothing new.
@@ -29,7 +30,7 @@ class EvaluationModes:
     BatchNorm computes the same in both modes: it gets no hook.
     """
 
-    def __init__(self, model: nn.Module, report: Callable[..., None]) -> None:
+    def __init__(self, model: nn.Module, report: Callable[..., None], *, guard: Guard) -> None:
         self._report = report
         modules = [(plain_name(name), module) for name, module in model.named_modules()]
         self._dropouts = [(name, one) for name, one in modules if drop_share(one) > 0]
@@ -40,7 +41,8 @@ class EvaluationModes:
         self._num_reported = 0
         self._hook: Any = None
         if self._dropouts or self._norms:
-            self._hook = model.register_forward_pre_hook(_PassHook(model, self._count))
+            count = guard.wrap("watch", self._count)
+            self._hook = model.register_forward_pre_hook(_PassHook(model, count))
 
     def settle(self) -> None:
         """Report the passes since the last call."""
@@ -77,7 +79,7 @@ class EvaluationModes:
 class _PassHook:
     """The hook itself; copies of the model keep it without effect, and files without Epochal."""
 
-    def __init__(self, model: nn.Module, count: Callable[[], None]) -> None:
+    def __init__(self, model: nn.Module, count: Callable[[], object]) -> None:
         self._model = weakref.ref(model)
         self._count = count
 

@@ -28,6 +28,7 @@ from torch.optim.optimizer import (
 )
 
 from epochal.errors import UsageError
+from epochal.guard import Guard
 from epochal.journal.line import now
 from epochal.records import Record
 from epochal.torch.evaluation_mode import EvaluationModes
@@ -89,6 +90,8 @@ class Watch:
         step: int | None = None,
     ) -> None:
         self._run = run
+        # A fault here is told of in the run; the training goes on.
+        guard = Guard(lambda fault: run.event("internal-error", **fault.fields()))
         self._every = every
         self._bins = BINS if histograms else 0
         self._wants_gradients = gradients
@@ -96,7 +99,7 @@ class Watch:
         self._parameters = dict(named_parameters(model))
         self._ids = {id(parameter) for parameter in self._parameters.values()}
         self._running_stats = RunningStats(model)
-        self._modes = EvaluationModes(model, self._report_passes)
+        self._modes = EvaluationModes(model, self._report_passes, guard=guard)
         self._count = StepCount(run, step)
         self._before: dict[str, torch.Tensor] = {}
         self._taking: _Taken | None = None
@@ -104,8 +107,8 @@ class Watch:
         self._pending: list[_Taken] = []
         self._outputs: dict[str, torch.Tensor] = {}
         self._handles: list[Any] = [
-            register_optimizer_step_pre_hook(self._before_step),
-            register_optimizer_step_post_hook(self._after_step),
+            register_optimizer_step_pre_hook(guard.wrap("watch", self._before_step)),
+            register_optimizer_step_post_hook(guard.wrap("watch", self._after_step)),
         ]
         if activations:
             self._watch_outputs(model)
