@@ -136,3 +136,32 @@ def test_batch_is_the_same_when_taken_again_after_growth(
     rest = again.take(limit=10_000)
     assert len(batch) + len(rest) == len(loop) + len(other) + 5
     backlog.close()
+
+
+def test_records_of_one_shape_come_as_columns(folder: RunFolder) -> None:
+    name = write(folder, *(metrics(step, loss=step / 2) for step in range(200)))
+    for _ in range(2):
+        backlog = Backlog(folder, {})
+        pieces = backlog.take_pieces(limit=150)
+        assert [len(piece) for piece in pieces] == [1, 149]
+        assert backlog.places["loop"] == (1, 0, 150)
+        (rest,) = backlog.take_pieces(limit=150)
+        assert rest.first.ordinal == 150
+        assert [record["step"] for _, record in rest.items()] == list(range(149, 200))
+        backlog.close()
+        if folder.part_path(name).exists():
+            seal(folder, name)
+
+
+def test_columns_end_where_another_writer_comes_in_between(folder: RunFolder) -> None:
+    write(folder, *(metrics(step, loss=step / 2) for step in range(200)))
+    write(folder, {"log": "gpu", "t": 120.5, "step": 900}, writer="telemetry-a")
+    pieces = Backlog(folder, {}).take_pieces(limit=1000)
+    assert [len(piece) for piece in pieces if len(piece) > 1] == [120, 79]
+
+
+def test_columns_end_where_a_batch_that_is_sent_again_ended(folder: RunFolder) -> None:
+    write(folder, *(metrics(step, loss=step / 2) for step in range(200)))
+    until = {"loop": (1, 0, 90)}
+    items = Backlog(folder, {"loop": (1, 0, 70)}).take(limit=1000, until=until)
+    assert [position.ordinal for position, _ in items] == list(range(70, 90))

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import TextIO
 
 from epochal.exports.export import Rows
-from epochal.journal.line import encode_json
+from epochal.journal.line import encode_lines
 from epochal.store.store import RunView
+
+_AT_ONCE = 256
 
 
 def write(runs: Sequence[RunView], out: TextIO, *, rows: Rows | None = None) -> None:
     """Write every record of every run; ``rows`` does not apply and is ignored."""
     for run in runs:
-        for _, record in run.records():
-            out.write(encode_json(record).decode() + "\n")
+        records = (record for _, record in run.records())
+        while some := list(islice(records, _AT_ONCE)):
+            out.write(encode_lines(some).decode())

@@ -7,6 +7,7 @@ nan and infinities are ``nan``, ``inf``, ``-inf``. Lines end with a single newli
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -74,11 +75,11 @@ def _write_steps(table: Any, runs: Sequence[RunView], *, named: bool) -> None:
     table.writerow([*_first(named, "run"), "step", "t", *names])
     for run in runs:
         first = _first(named, _name(run))
-        for row in _step_rows(columns[id(run)], names):
-            table.writerow([*first, *row])
+        rows = _step_rows(columns[id(run)], names)
+        table.writerows(((*first, *row) for row in rows) if first else rows)
 
 
-def _step_rows(columns: Sequence[Series], names: Sequence[str]) -> Iterator[list[str]]:
+def _step_rows(columns: Sequence[Series], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     """Rows in blocks of steps: columns of numbers become text only as they are written."""
     if not columns:
         return
@@ -98,15 +99,15 @@ def _step_rows(columns: Sequence[Series], names: Sequence[str]) -> Iterator[list
         cells: dict[str, list[str]] = {}
         for series in columns:
             low, high, at = places[id(series.steps)]
-            texts = list(map(_cell, series.values[low:high].tolist()))
+            texts = list(map(repr, series.values[low:high].tolist()))
             if len(at) < block.size:
                 spread = dict(zip(at, texts, strict=True))
                 texts = [spread.get(row, "") for row in range(block.size)]
             cells[series.name] = texts
         blank = [""] * block.size
         filled = [cells.get(name, blank) for name in names]
-        for row, (step, t) in enumerate(zip(block.tolist(), times.tolist(), strict=True)):
-            yield [str(step), _cell(t) if np.isfinite(t) else "", *(c[row] for c in filled)]
+        moments = [repr(t) if math.isfinite(t) else "" for t in times.tolist()]
+        yield from zip(block.tolist(), moments, *filled, strict=True)
 
 
 def _cell(value: float | None) -> str:

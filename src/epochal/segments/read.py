@@ -18,6 +18,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from epochal.errors import FormatError
+from epochal.journal.columnar import OrdinalRecord
+from epochal.journal.line_columns import Lines
 from epochal.records import Axis, Record, axis_of
 from epochal.segments import columns as c
 from epochal.segments.contents import SeriesSources, Source, decode_contents
@@ -372,6 +374,12 @@ class Segment:
         rebuilder = self.rebuilder()
         if rebuilder is not None:
             yield from rebuilder.records(first=first)
+
+    def lines(self, *, first: int = 0) -> Iterator[Lines | OrdinalRecord]:
+        """The same; many records of one shape in a row come as columns."""
+        rebuilder = self.rebuilder()
+        if rebuilder is not None:
+            yield from rebuilder.lines(first=first)
 
     def rebuilder(self) -> Rebuilder | None:
         """What makes records of all rows; None where there are none."""

@@ -8,9 +8,13 @@ is ``(attempt, part, ordinal)`` of the next record.
 from __future__ import annotations
 
 import heapq
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from epochal.journal.columnar import ColumnarDecoder, OrdinalRecord
 from epochal.journal.layout import PartName, RunFolder
+from epochal.journal.line_columns import Lines
 from epochal.journal.reader import PartReader
 from epochal.journal.regular_file import regular_only
 from epochal.records import Position, Record
@@ -47,20 +51,27 @@ class Backlog:
 
     def take(self, *, limit: int, until: Mapping[str, Place] | None = None) -> list[Item]:
         """The next records, at most ``limit``; with ``until`` none at or after those places."""
+        items: list[Item] = []
+        for piece in self.take_pieces(limit=limit, until=until):
+            items += piece.items()
+        return items
+
+    def take_pieces(self, *, limit: int, until: Mapping[str, Place] | None = None) -> list[Piece]:
+        """The same, with records of one shape that follow one another as columns."""
         self._look()
-        taken: dict[str, list[Item]] = {}
+        taken: list[Piece] = []
         waiting: list[tuple[float, str]] = []
         for writer, lane in self._lanes.items():
             self._queue(waiting, lane, writer, until)
-        for _ in range(limit):
-            if not waiting:
-                break
+        while waiting and limit:
             _, writer = heapq.heappop(waiting)
             lane = self._lanes[writer]
-            taken.setdefault(writer, []).append(lane.pop())
+            piece = lane.pop(limit, waiting[0] if waiting else None)
+            taken.append(piece)
+            limit -= len(piece)
             self.places[writer] = lane.place
             self._queue(waiting, lane, writer, until)
-        return _merged([taken[writer] for writer in sorted(taken)])
+        return taken
 
     def count(self) -> int:
         """How many records there are from here on."""
@@ -82,9 +93,9 @@ class Backlog:
         writer: str,
         until: Mapping[str, Place] | None,
     ) -> None:
-        head = lane.peek(None if until is None else until.get(writer, _START))
-        if head is not None:
-            heapq.heappush(waiting, (_time_of(head), writer))
+        moment = lane.peek(None if until is None else until.get(writer, _START))
+        if moment is not None:
+            heapq.heappush(waiting, (moment, writer))
 
     def _look(self) -> None:
         ahead: dict[str, list[PartName]] = {}
@@ -92,7 +103,8 @@ class Backlog:
             ahead.setdefault(name.writer, []).append(name)
         for writer, parts in ahead.items():
             if writer not in self._lanes:
-                self._lanes[writer] = _Lane(self._folder, self.places.get(writer, _START))
+                place = self.places.get(writer, _START)
+                self._lanes[writer] = _Lane(self._folder, writer, place)
             self._lanes[writer].parts = parts
 
     def _parts_ahead(self) -> list[PartName]:
@@ -108,38 +120,97 @@ class Backlog:
         return ordinal if (name.attempt, name.part) == (attempt, part) else 0
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Records of one part that follow one another: columns of one shape, or one record."""
+
+    first: Position
+    content: Lines | Record
+
+    def __len__(self) -> int:
+        return len(self.content.ordinals) if isinstance(self.content, Lines) else 1
+
+    def items(self) -> list[Item]:
+        """The records, each with its position."""
+        if not isinstance(self.content, Lines):
+            return [(self.first, self.content)]
+        name = self.first[:3]
+        return [
+            (Position(*name, ordinal), record)
+            for ordinal, record in zip(self.content.ordinals, self.content.records(), strict=True)
+        ]
+
+    def times(self) -> Sequence[float]:
+        """When each was written; 0 where it does not say."""
+        if not isinstance(self.content, Lines):
+            moment = self.content.get("t")
+            return (float(moment) if isinstance(moment, (int, float)) else 0.0,)
+        column = self.content.column("t")
+        return column if isinstance(column, array) else [0.0] * len(self)
+
+    def split(self, row: int) -> tuple[Piece, Piece | None]:
+        """The first records, and the others."""
+        if not isinstance(self.content, Lines) or row >= len(self):
+            return self, None
+        rest = self.first._replace(ordinal=self.first.ordinal + row)
+        return (
+            Piece(self.first, self.content.between(0, row)),
+            Piece(rest, self.content.between(row, len(self))),
+        )
+
+
 class _Lane:
     """One writer's records, part after part; ``parts`` are those not yet behind."""
 
-    def __init__(self, folder: RunFolder, place: Place) -> None:
+    def __init__(self, folder: RunFolder, writer: str, place: Place) -> None:
         self._folder = folder
+        self._writer = writer
         self.place = place
         self.parts: Sequence[PartName] = ()
         self._cursor: _Cursor | None = None
-        self._head: Item | None = None
+        self._head: Piece | None = None
+        self._until: Place | None = None
 
-    def peek(self, until: Place | None) -> Item | None:
-        """The next record, if it is before ``until``."""
+    def peek(self, until: Place | None) -> float | None:
+        """When the next record was written; None where there is none before ``until``."""
+        self._until = until
         if self._head is None:
             self._head = self._next()
-        if self._head is None or until is None:
-            return self._head
-        position = self._head[0]
-        return self._head if position[1:] < until else None
+        if self._head is None or (until is not None and self._head.first[1:] >= until):
+            return None
+        return self._head.times()[0]
 
-    def pop(self) -> Item:
-        """The record that ``peek`` showed."""
+    def pop(self, limit: int, other: tuple[float, str] | None) -> Piece:
+        """The record that ``peek`` showed, and those behind it in the same columns.
+
+        At most ``limit``, and none that comes after the next record of another writer.
+        """
         assert self._head is not None
-        head, self._head = self._head, None
-        self.place = (head[0].attempt, head[0].part, head[0].ordinal + 1)
+        attempt, part, first = self._head.first[1:]
+        count = min(limit, len(self._head))
+        if self._until is not None and self._until[:2] == (attempt, part):
+            count = min(count, self._until[2] - first)
+        if other is not None and count > 1:
+            count = self._num_before(other, count)
+        head, self._head = self._head.split(count)
+        self.place = (attempt, part, first + len(head))
         return head
+
+    def _num_before(self, other: tuple[float, str], count: int) -> int:
+        """How many of the first records come before another writer's; the first of them does."""
+        assert self._head is not None
+        times = self._head.times()[1:count]
+        if (max(times), self._writer) < other:
+            return count
+        later = (row for row, t in enumerate(times, 1) if (t, self._writer) > other)
+        return next(later, count)
 
     def close(self) -> None:
         if self._cursor is not None:
             self._cursor.close()
             self._cursor = None
 
-    def _next(self) -> Item | None:
+    def _next(self) -> Piece | None:
         # A writer that has begun a part never writes to an earlier one again.
         for name in self.parts:
             here = (name.attempt, name.part)
@@ -149,9 +220,9 @@ class _Lane:
                 first = self.place[2] if here == self.place[:2] else 0
                 self.close()
                 self._cursor = _Cursor(self._folder, name, first)
-            item = self._cursor.next() if self._cursor.name == name else None
-            if item is not None:
-                return item
+            piece = self._cursor.next() if self._cursor.name == name else None
+            if piece is not None:
+                return piece
         return None
 
 
@@ -163,58 +234,42 @@ class _Cursor:
         self._folder = folder
         self._ordinal = first
         self._reader = PartReader(folder.part_path(name), name)
-        self._records: Iterator[Item] | None = None
+        self._decoder = ColumnarDecoder()
+        self._pieces: Iterator[Lines | OrdinalRecord] | None = None
 
-    def next(self) -> Item | None:
-        if self._records is None:
-            self._records = self._read_on()
-        item = next(self._records, None)
-        if item is None:
-            self._records = None
-        else:
-            self._ordinal = item[0].ordinal + 1
-        return item
+    def next(self) -> Piece | None:
+        if self._pieces is None:
+            self._pieces = self._read_on()
+        for piece in self._pieces:
+            if isinstance(piece, OrdinalRecord):
+                if piece.ordinal >= self._ordinal:
+                    self._ordinal = piece.ordinal + 1
+                    return Piece(Position(*self.name, piece.ordinal), piece.record)
+                continue
+            # The place to go on from may lie inside of the columns.
+            behind, size = max(0, self._ordinal - piece.ordinals[0]), len(piece.ordinals)
+            if behind < size:
+                self._ordinal = piece.ordinals[-1] + 1
+                rest = piece.between(behind, size) if behind else piece
+                return Piece(Position(*self.name, rest.ordinals[0]), rest)
+        self._pieces = None
+        return None
 
     def close(self) -> None:
-        self._records = None  # the end of a generator closes its file
+        self._pieces = None  # the end of a generator closes its file
 
-    def _read_on(self) -> Iterator[Item]:
+    def _read_on(self) -> Iterator[Lines | OrdinalRecord]:
         try:
             size = self._folder.part_path(self.name).stat().st_size
             if size < self._reader.offset:
                 self._reader.recover()
                 self._ordinal = min(self._ordinal, self._reader.ordinal)
-            if size <= self._reader.offset:
-                return
-            for position, record in self._reader.read():
-                if position.ordinal >= self._ordinal:
-                    yield position, record
+            if size > self._reader.offset:
+                yield from self._reader.read_columns(self._decoder)
         except FileNotFoundError:
             # Sealed since the parts were listed.
             with Segment(self._folder.sealed_path(self.name)) as segment:
-                for ordinal, record in segment.records(first=self._ordinal):
-                    yield Position(*self.name, ordinal), record
-
-
-def _merged(lanes: Sequence[list[Item]]) -> list[Item]:
-    """Records of several writers by time, each writer's in its own order."""
-    if len(lanes) == 1:
-        return lanes[0]
-    keyed = [list(_rising(items, index)) for index, items in enumerate(lanes)]
-    return [item for _, _, item in heapq.merge(*keyed, key=lambda entry: entry[:2])]
-
-
-def _rising(items: Sequence[Item], lane: int) -> Iterator[tuple[float, int, Item]]:
-    """Items with a time that never falls: a clock that was set back does not reorder a writer."""
-    latest = float("-inf")
-    for item in items:
-        latest = max(latest, _time_of(item))
-        yield latest, lane, item
-
-
-def _time_of(item: Item) -> float:
-    moment = item[1].get("t")
-    return float(moment) if isinstance(moment, (int, float)) else 0.0
+                yield from segment.lines(first=self._ordinal)
 
 
 def _num_records(folder: RunFolder, name: PartName) -> int:

@@ -74,26 +74,27 @@ class Forwarder:
         """Send one batch; the number of records it moved on by, 0 when there is nothing new."""
         assert self._sink is not None
         repeated = self.standing.sending
-        records = self._backlog.take(limit=self._batch_records, until=repeated)
-        if not records:
+        pieces = self._backlog.take_pieces(limit=self._batch_records, until=repeated)
+        count = sum(map(len, pieces))
+        if not count:
             self._rest()
             return 0
         after = dict(self._backlog.places)
         if repeated is None:
             self._save(sending=after, phase="sending")
-        entries = [self._stream.entry(*item) for item in records]
-        self._sink.write([entry for entry in entries if entry is not None])
+        batch = [entry for piece in pieces for entry in self._stream.pieces(piece)]
+        self._sink.write_columns(batch)
         self._save(
             sent=after,
             sending=repeated if repeated is not None and after != repeated else None,
-            num_sent=self.standing.num_sent + len(records),
+            num_sent=self.standing.num_sent + count,
             state=self._sink.flush(),
             stream=self._stream.plain(),
-            behind=self._behind_after(len(records)),
+            behind=self._behind_after(count),
             error=None,
             failures=0,
         )
-        return len(records)
+        return count
 
     def close(self) -> None:
         """Close the sink with how the run ended, as far as its records say."""

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from epochal.journal.layout import LOOP, rank_of_writer
+from epochal.journal.line_columns import Lines
 from epochal.records import Position, Record, axis_of
-from epochal.sinks.sink import Entry
+from epochal.sinks.backlog import Piece
+from epochal.sinks.sink import Entry, EntryColumns, have_columns
 
 _TELEMETRY = "telemetry-"
 
@@ -39,6 +41,18 @@ class Stream:
             "away": self._remote_writers,
             "status": self.status,
         }
+
+    def pieces(self, piece: Piece) -> list[Entry | EntryColumns]:
+        """The records of a piece that are sent, as columns where it has them."""
+        content = piece.content
+        if isinstance(content, Lines) and have_columns(content.shape):
+            writer = piece.first.writer
+            columns = EntryColumns(piece.first, content, self._node_of(writer))
+            if writer == LOOP and axis_of({"log": columns.kind, "step": 0}) == "step":
+                self._step = columns.steps[-1]
+            return [columns]
+        found = (self.entry(*item) for item in piece.items())
+        return [entry for entry in found if entry is not None]
 
     def entry(self, position: Position, record: Record) -> Entry | None:
         """The record with its step and node; None for one that is not sent."""

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epochal.records import scalars_of
 from epochal.sinks import summaries
-from epochal.sinks.sink import Entry, Sink, SinkContext, SinkOptions, flattened, option
+from epochal.sinks.sink import (
+    Entry,
+    EntryColumns,
+    Sink,
+    SinkContext,
+    SinkOptions,
+    flattened,
+    option,
+)
 from epochal.sinks.tags import RoleTags, histogram_tag, text_tag
 
 if TYPE_CHECKING:
@@ -82,6 +90,35 @@ class TensorBoardSink(Sink):
     def write(self, batch: Sequence[Entry]) -> None:
         """Append what TensorBoard can show of the records."""
         assert self._file is not None
+        self._file.append(self._events(batch))
+
+    def write_columns(self, batch: Sequence[Entry | EntryColumns]) -> None:
+        """The same; the numbers of columns become bytes together."""
+        from epochal.sinks.event_file import framed, framed_scalars  # they need NumPy
+
+        assert self._file is not None
+        records: list[bytes] = []
+        entries: list[Entry] = []
+        for piece in batch:
+            if isinstance(piece, Entry):
+                entries.append(piece)
+            elif piece.kind in _BY_RECORD:
+                entries += piece.entries()
+            else:
+                records.append(framed(self._events(entries)))
+                entries = []
+                found = {_at(piece.node, name): c for name, c in piece.scalars().items()}
+                tags = self._tags_of(found, kind=piece.kind)
+                if found and not self._has_session:
+                    records.append(framed(self._session_start(piece.times[0])))
+                if found:
+                    columns = list(found.values())
+                    records.append(framed_scalars(tags, piece.times, piece.steps, columns))
+                self._last_t = max(self._last_t, *piece.times)
+        records.append(framed(self._events(entries)))
+        self._file.append_framed(b"".join(records))
+
+    def _events(self, batch: Sequence[Entry]) -> list[bytes]:
         events: list[bytes] = []
         for entry in batch:
             write = _WRITERS.get(entry.kind, TensorBoardSink._scalars)
@@ -92,7 +129,7 @@ class TensorBoardSink(Sink):
             self._last_t = max(self._last_t, entry.t)
             if self._tags.has_both_losses and entry.kind in ("eval", "epoch"):
                 events += self._experiment()
-        self._file.append(events)
+        return events
 
     def flush(self) -> dict[str, Any]:
         """The file and how long it is, and what the tags were settled to."""
@@ -140,14 +177,19 @@ class TensorBoardSink(Sink):
         return [summaries.summary_event(self._last_t, 0, [value])]
 
     def _scalars(self, entry: Entry) -> list[bytes]:
-        prefix = "" if entry.node is None else f"{entry.node}/"
-        found = {f"{prefix}{name}": value for name, value in scalars_of(entry.record)}
-        self._tags.look(found)
-        tags = {name: self._tags.scalar(name, kind=entry.kind) for name in found}
-        values = [summaries.scalar_value(tags[name], value) for name, value in found.items()]
-        if not self._has_experiment and len(self._headlines) < _MOST_HEADLINES:
-            self._headlines |= {tags[n]: None for n in found if self._tags.is_headline(n)}
+        found = {_at(entry.node, name): value for name, value in scalars_of(entry.record)}
+        tags = self._tags_of(found, kind=entry.kind)
+        values = [summaries.scalar_value(*pair) for pair in zip(tags, found.values(), strict=True)]
         return [summaries.summary_event(entry.t, entry.step, values)] if values else []
+
+    def _tags_of(self, names: Collection[str], *, kind: str) -> list[str]:
+        """The tags of series that were logged together."""
+        self._tags.look(names)
+        tags = [self._tags.scalar(name, kind=kind) for name in names]
+        if not self._has_experiment and len(self._headlines) < _MOST_HEADLINES:
+            pairs = zip(names, tags, strict=True)
+            self._headlines |= {tag: None for name, tag in pairs if self._tags.is_headline(name)}
+        return tags
 
     def _histogram(self, entry: Entry) -> list[bytes]:
         tag = histogram_tag(str(entry.record.get("name")))
@@ -190,6 +232,14 @@ _WRITERS: Mapping[str, Callable[[TensorBoardSink, Entry], list[bytes]]] = {
     "define": TensorBoardSink._define,
     "resume": TensorBoardSink._resume,
 }
+
+
+# Kinds that are more than their numbers.
+_BY_RECORD = frozenset({*_WRITERS, "eval", "epoch"})
+
+
+def _at(node: str | None, name: str) -> str:
+    return name if node is None else f"{node}/{name}"
 
 
 def _folder_of(context: SinkContext) -> Path:

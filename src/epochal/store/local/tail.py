@@ -325,11 +325,12 @@ class TailedPart:
         ordinal, offset = self._marks[mark]
         reader = PartReader(self.path, self.name, offset=offset, ordinal=ordinal)
         try:
-            for position, record in reader.read():
-                if position.ordinal >= end:
-                    return
-                if position.ordinal >= first:
-                    yield position, record
+            for records in reader.read_blocks():
+                for ordinal, record in enumerate(records, reader.ordinal - len(records)):
+                    if ordinal >= end:
+                        return
+                    if ordinal >= first:
+                        yield Position(*self.name, ordinal), record
         except ShorterFileError as error:
             raise StalePartError(str(error)) from error
 
