@@ -198,6 +198,47 @@ def test_repeats_say_how_large_noise_is(tmp_path: Path) -> None:
     assert (found.repeats.num_runs, found.repeats.num_configs) == (5, 1)
 
 
+def test_runs_of_other_code_are_no_repeats(tmp_path: Path) -> None:
+    for seed in range(4):
+        good = train(tmp_path, f"good{seed}", seed=seed, lr=0.05)
+        rewrite(good, git={"commit": "a" * 40, "dirty": False})
+    for seed in range(3):
+        bad = train(tmp_path, f"bad{seed}", seed=seed, lr=0.05, broken_from=seed)
+        rewrite(bad, git={"commit": "a" * 40, "dirty": True, "patch": "uncommitted.patch"})
+        (bad / "blobs").mkdir(exist_ok=True)
+        patch = b"diff --git a/data.py b/data.py\n--- a/data.py\n+++ b/data.py\n-x\n+y%d\n" % seed
+        (bad / "blobs" / "uncommitted.patch").write_bytes(patch)
+    found = asked(tmp_path, "bad0", "good0")
+    assert found.repeats is not None
+    assert (found.repeats.num_runs, found.repeats.num_configs) == (4, 1)
+    assert found.verdict == "explained"
+    assert found.differences[0].key == "uncommitted changes"
+
+
+def test_the_scatter_of_a_run_that_blew_up_is_no_noise(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0)
+    for name, level in (("calm", 0.0), ("wild", 9.5)):
+        journal = Journal(tmp_path, name, config={"clip": name == "calm"})
+        for step in range(200):
+            loss = 0.05 * noise.normal() + (np.exp(level + 1.2 * noise.normal()) if level else 0.0)
+            journal.metrics(step, loss=float(loss))
+        journal.finish()
+    found = asked(tmp_path, "wild", "calm")
+    assert (found.verdict, found.worse) == ("explained", "left")
+
+
+def test_the_sentence_names_findings_of_one_run_only(tmp_path: Path) -> None:
+    for name in ("good", "bad"):
+        journal = Journal(tmp_path, name, config={"lr": 0.1 if name == "good" else 0.2})
+        for step in range(200):
+            loss = 2.0 * 0.98**step + 0.1
+            journal.metrics(step, loss=loss if name == "good" or step < 150 else float("nan"))
+        journal.finish()
+    told = asked(tmp_path, "bad", "good").sentence
+    assert "config lr is 0.2 instead of 0.1" in told
+    assert told.endswith("Only bad has findings of nonfinite.")
+
+
 def test_a_run_that_diverged_makes_no_noise_of_the_others(tmp_path: Path) -> None:
     for lr, level in ((1e-3, 1.0), (1e-1, 2.0)):
         for seed in range(4):

@@ -38,17 +38,21 @@ _END_SHARE = 0.05
 _MOST_END_POINTS = 200
 _NEIGHBOURS = 7
 _MAD = 1.4826
+# An end that scatters so many times more than another belongs to another course of training.
+_WILD = 10.0
+_FEWEST_WILD = 4
 
 
 class End(msgspec.Struct, frozen=True):
     """The level that a curve ends at, its standard error (nan if not known), and the last step.
 
-    ``value`` is nan or infinite if the curve ends so.
+    ``value`` is nan or infinite if the curve ends so. ``points`` are those that it is the mean of.
     """
 
     value: float
     error: float
     at: float
+    points: Floats = msgspec.field(default_factory=lambda: np.empty(0))
 
 
 class Parting(msgspec.Struct, frozen=True):
@@ -73,7 +77,7 @@ def end_of(curve: Points) -> End:
     means = known[known.size - num_blocks * taken :].reshape(num_blocks, taken).mean(axis=1)
     if means.size >= 4:
         error = max(error, _scatter(means))
-    return End(float(values.mean()), error, float(curve.at[-1]))
+    return End(float(values.mean()), error, float(curve.at[-1]), values)
 
 
 def noise_between(left: End, right: End) -> float:
@@ -82,7 +86,22 @@ def noise_between(left: End, right: End) -> float:
     error = math.hypot(left.error, right.error)
     if not math.isfinite(level):
         return 0.0
+    if _is_wild(left, right) or _is_wild(right, left):
+        error = min(left.error, right.error)
     return _limit(error, level)
+
+
+def _is_wild(one: End, other: End) -> bool:
+    """Whether an end scatters far more than another and shares no value with it.
+
+    The scatter of a run that blew up is no noise that its gap has to exceed.
+    """
+    if (
+        not one.error > _WILD * other.error
+        or min(one.points.size, other.points.size) < _FEWEST_WILD
+    ):
+        return False
+    return one.points.min() > other.points.max() or one.points.max() < other.points.min()
 
 
 def parting(left: Points, right: Points, goal: Goal | None) -> Parting | None:

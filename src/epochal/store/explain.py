@@ -39,7 +39,14 @@ from epochal.store.groups import (
     repeat_keys,
 )
 from epochal.store.importance import FEWEST_RUNS, Importance, Parameter, importance_of
-from epochal.store.run_facts import FACT_AREAS, Area, RunFacts, common_metric, read_facts
+from epochal.store.run_facts import (
+    FACT_AREAS,
+    Area,
+    RunFacts,
+    code_of,
+    common_metric,
+    read_facts,
+)
 from epochal.store.store import RunView, Store
 from epochal.store.why import RepeatSpread, RunDifference, Side, Why, sentence_of, verdict_of
 
@@ -435,17 +442,28 @@ def _median_at(parameter: Parameter, value: Any) -> float | None:
 def _repeat_spread(values: GroupValue) -> RepeatSpread | None:
     """The usual deviation of runs of one config, over all configs that have several runs."""
     members = values.group.members
-    known = {one.run: one.value for one in values.members if one.standing == "counted"}
+    known = {
+        one.run: one.value
+        for one in values.members
+        if one.standing == "counted" and one.value is not None
+    }
     repeats = repeat_keys(list(dict.fromkeys(key for one in members for key in one.config)))
     if not repeats:
         return None
     apart: list[float] = []
     num_runs = num_configs = 0
     for group in group_members(members, all_but=repeats).groups:
-        own = [value for one in group.members if (value := known.get(one.run.id)) is not None]
-        if len(own) > 1:
-            apart += [abs(left - right) for left, right in itertools.combinations(own, 2)]
-            num_runs, num_configs = num_runs + len(own), num_configs + 1
+        counted = [one for one in group.members if one.run.id in known]
+        if len(counted) < 2:
+            continue
+        # Runs of other code repeat nothing.
+        by_code: dict[str, list[float]] = {}
+        for one in counted:
+            by_code.setdefault(code_of(one.run), []).append(known[one.run.id])
+        for own in by_code.values():
+            if len(own) > 1:
+                apart += [abs(left - right) for left, right in itertools.combinations(own, 2)]
+                num_runs, num_configs = num_runs + len(own), num_configs + 1
     # One pair says next to nothing about a spread.
     if num_runs - num_configs < 2:
         return None

@@ -137,6 +137,11 @@ def _code(run: RunView, git: Any) -> dict[str, Any]:
     return {"commit": git["commit"][:12], "uncommitted changes": patch_text(patch)}
 
 
+def code_of(run: RunView) -> str:
+    """The commit and the changes that were not committed, as one text; empty if not known."""
+    return json.dumps(_code(run, run.facts.get("git")))
+
+
 def patch_text(patch: bytes) -> str:
     """The files of a patch with the number of lines added and removed, and a hash of it."""
     if not patch:

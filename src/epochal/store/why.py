@@ -13,6 +13,7 @@ from typing import Any, Literal
 from epochal.format import format_number
 from epochal.series.distributions import t_quantile
 from epochal.series.trend import Goal
+from epochal.store.comparison import MISSING
 from epochal.store.difference_weights import NEGLIGIBLE, is_repeat
 from epochal.store.groups import level_text
 from epochal.store.run_facts import Area
@@ -24,6 +25,8 @@ _EXPLAINS = 0.5
 # Scores nearer than this do not tell which of two differences it was.
 _ALIKE = 0.15
 _MOST_SAID = 4
+# Of warnings and errors, not of notes, nor of what the better side has.
+_TOLD_FINDING = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,8 @@ def sentence_of(why: Why, verdict: Verdict) -> str:
     ends = f"{names[0]} ends at {at[0]} and {names[1]} at {format_number(values[1])}"
     noise = format_number(why.noise)
     if verdict == "same":
-        return f"{ends}: a gap of {format_number(abs(why.gap))} is within noise ({noise})."
+        gap = format_number(abs(why.gap))
+        return f"{ends}: a gap of {gap} is within noise ({noise}).{_shown(why)}"
     if why.worse is None:
         start = f"{ends}; which is better is not known."
     else:
@@ -126,7 +130,21 @@ def sentence_of(why: Why, verdict: Verdict) -> str:
         start = f"{worse} is worse than {better}{by} in {why.metric}."
     if why.parted_at is not None:
         start += f" The curves part at {why.x} {why.parted_at:,.0f}."
-    return f"{start} {_conclusion(why, verdict)}"
+    return f"{start} {_conclusion(why, verdict)}{_shown(why)}"
+
+
+def _shown(why: Why) -> str:
+    """The findings of one run only: they say more of what happened than a changed file does."""
+    own = [one for one in why.differences if one.area == "findings" and one.score >= _TOLD_FINDING]
+    sides = ((why.left, [one for one in own if one.right == MISSING]),)
+    if len(why.right.runs) == 1:
+        sides += ((why.right, [one for one in own if one.left == MISSING]),)
+    texts = []
+    for side, found in sides:
+        if found:
+            names = ", ".join(one.key for one in found[:_MOST_SAID])
+            texts.append(f" Only {side.name} has findings of {names}.")
+    return "".join(texts)
 
 
 def _conclusion(why: Why, verdict: Verdict) -> str:
