@@ -101,7 +101,8 @@ def _is_wild(one: End, other: End) -> bool:
         or min(one.points.size, other.points.size) < _FEWEST_WILD
     ):
         return False
-    return one.points.min() > other.points.max() or one.points.max() < other.points.min()
+    above = one.points.min() > other.points.max()
+    return bool(above or one.points.max() < other.points.min())
 
 
 def parting(left: Points, right: Points, goal: Goal | None) -> Parting | None:

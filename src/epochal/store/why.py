@@ -136,9 +136,9 @@ def sentence_of(why: Why, verdict: Verdict) -> str:
 def _shown(why: Why) -> str:
     """The findings of one run only: they say more of what happened than a changed file does."""
     own = [one for one in why.differences if one.area == "findings" and one.score >= _TOLD_FINDING]
-    sides = ((why.left, [one for one in own if one.right == MISSING]),)
+    sides = [(why.left, [one for one in own if one.right == MISSING])]
     if len(why.right.runs) == 1:
-        sides += ((why.right, [one for one in own if one.left == MISSING]),)
+        sides.append((why.right, [one for one in own if one.left == MISSING]))
     texts = []
     for side, found in sides:
         if found:
