@@ -14,13 +14,14 @@ or cleans up and raises again.
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import msgspec
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 D = TypeVar("D")
 M = TypeVar("M")
+S = TypeVar("S")
+P = ParamSpec("P")
 
 # After so many faults a member that is disabled by faults is not called any more.
 DISABLE_AFTER = 3
@@ -271,10 +274,22 @@ class Guard:
             trace = f"{where}{describe(error)}\n" if where else describe_traceback(error)
             fault = Fault(member, describe(error), trace, _package_of(member))
             self.faults[member] = fault
+        self._tell(fault)
+        return fault
+
+    def adopt(self, fault: Fault) -> None:
+        """Count a fault that a guard of another process noted."""
+        with self._lock:
+            known = self.faults.setdefault(fault.member, fault)
+            if known is not fault:
+                known.count += fault.count
+                return
+        self._tell(fault)
+
+    def _tell(self, fault: Fault) -> None:
         if self.report is not None:
             with suppress(Exception):  # a fault in reporting a fault ends here
                 self.report(fault)
-        return fault
 
     def note_hang(self, member: str, thread: threading.Thread, *, budget_s: float) -> Fault:
         """Count it as a fault that a member's thread has not come back."""
@@ -303,6 +318,42 @@ class Guard:
     def has_stuck(self) -> bool:
         """Whether a thread that was left behind still goes on."""
         return any(thread.is_alive() for thread in self._stuck.values())
+
+
+def guarded(
+    member: str,
+    guard_of: Callable[[Any], Guard],
+    *,
+    default: D | None = None,
+    expected: tuple[type[Exception], ...] = (),
+    rests: bool = True,
+) -> Callable[[Callable[Concatenate[S, P], T]], Callable[Concatenate[S, P], T | D | None]]:
+    """Decorate a method that the code of others calls: hooks, callbacks of frameworks.
+
+    What it raises is a fault of its member, except what is ``expected``. ``guard_of`` gets the
+    object and returns its guard. The method ``rests`` after three faults: it is not called.
+    """
+
+    def decorate(
+        method: Callable[Concatenate[S, P], T],
+    ) -> Callable[Concatenate[S, P], T | D | None]:
+        @functools.wraps(method)
+        def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T | D | None:
+            guard = guard_of(self)
+            if rests and guard.is_disabled(member):
+                return default
+            try:
+                return method(self, *args, **kwargs)
+            except Exception as error:
+                if _is_of_another(error, None) or isinstance(error, expected):
+                    raise
+                guard.note(member, error)
+                return default
+
+        call.__guarded__ = member  # type: ignore[attr-defined]
+        return call
+
+    return decorate
 
 
 def settle(future: Future[T], call: Callable[[], T]) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from epochal.console.messages import error
 from epochal.errors import UsageError
+from epochal.guard import Fault, Guard
 from epochal.run.accepted import ValuePolicy
 from epochal.run.run import Run, recorder_of
 from epochal.settings import announce_run, read_variable, withdraw_run
@@ -109,15 +110,26 @@ def current_values() -> ValuePolicy:
     return _OUTSIDE.policy() if run is None or run.finished else recorder_of(run).values
 
 
+def guard_of(run: object = None) -> Guard:
+    """The guard of a run; by default of the current one, or of a process without an open run."""
+    known = run if isinstance(run, Run) else OPEN_RUNS.current
+    return _OUTSIDE.guard if known is None else recorder_of(known).guard
+
+
 class _Outside:
-    """Values that are recorded while there is no run, such as those of a graph."""
+    """Values that are recorded while there is no run, such as those of a graph; and faults."""
 
     def __init__(self) -> None:
         self._policy = ValuePolicy(lambda sentence, *_: error("epochal: %s", sentence))
+        self.guard = Guard(_print_fault)
 
     def policy(self) -> ValuePolicy:
         self._policy.strict = read_variable("strict")
         return self._policy
+
+
+def _print_fault(fault: Fault) -> None:
+    error("epochal: internal error in %s: %s. Training goes on.", fault.member, fault.error)
 
 
 _OUTSIDE = _Outside()

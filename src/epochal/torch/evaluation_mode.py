@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
-from epochal.guard import Guard
+from epochal.torch.guarded import guarded_hook
 from epochal.torch.names import plain_name
 
 # More evaluations in training mode say nothing new.
@@ -30,7 +30,8 @@ class EvaluationModes:
     BatchNorm computes the same in both modes: it gets no hook.
     """
 
-    def __init__(self, model: nn.Module, report: Callable[..., None], *, guard: Guard) -> None:
+    def __init__(self, model: nn.Module, run: object, report: Callable[..., None]) -> None:
+        self._run = run
         self._report = report
         modules = [(plain_name(name), module) for name, module in model.named_modules()]
         self._dropouts = [(name, one) for name, one in modules if drop_share(one) > 0]
@@ -41,8 +42,7 @@ class EvaluationModes:
         self._num_reported = 0
         self._hook: Any = None
         if self._dropouts or self._norms:
-            count = guard.wrap("watch", self._count)
-            self._hook = model.register_forward_pre_hook(_PassHook(model, count))
+            self._hook = model.register_forward_pre_hook(_PassHook(model, self._count))
 
     def settle(self) -> None:
         """Report the passes since the last call."""
@@ -63,6 +63,7 @@ class EvaluationModes:
         if self._hook is not None:
             self._hook.remove()
 
+    @guarded_hook("watch")
     def _count(self) -> None:
         self._passes += 1
         dropouts = [(name, one) for name, one in self._dropouts if one.training]

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -28,10 +29,10 @@ from torch.optim.optimizer import (
 )
 
 from epochal.errors import UsageError
-from epochal.guard import Guard
 from epochal.journal.line import now
 from epochal.records import Record
 from epochal.torch.evaluation_mode import EvaluationModes
+from epochal.torch.guarded import guarded_hook
 from epochal.torch.measure import Reduced, Rows, local, reduce_tensors
 from epochal.torch.names import named_parameters, plain_name
 from epochal.torch.running_stats import RunningStats
@@ -90,8 +91,6 @@ class Watch:
         step: int | None = None,
     ) -> None:
         self._run = run
-        # A fault here is told of in the run; the training goes on.
-        guard = Guard(lambda fault: run.event("internal-error", **fault.fields()))
         self._every = every
         self._bins = BINS if histograms else 0
         self._wants_gradients = gradients
@@ -99,7 +98,7 @@ class Watch:
         self._parameters = dict(named_parameters(model))
         self._ids = {id(parameter) for parameter in self._parameters.values()}
         self._running_stats = RunningStats(model)
-        self._modes = EvaluationModes(model, self._report_passes, guard=guard)
+        self._modes = EvaluationModes(model, run, self._report_passes)
         self._count = StepCount(run, step)
         self._before: dict[str, torch.Tensor] = {}
         self._taking: _Taken | None = None
@@ -107,8 +106,8 @@ class Watch:
         self._pending: list[_Taken] = []
         self._outputs: dict[str, torch.Tensor] = {}
         self._handles: list[Any] = [
-            register_optimizer_step_pre_hook(guard.wrap("watch", self._before_step)),
-            register_optimizer_step_post_hook(guard.wrap("watch", self._after_step)),
+            register_optimizer_step_pre_hook(self._before_step),
+            register_optimizer_step_post_hook(self._after_step),
         ]
         if activations:
             self._watch_outputs(model)
@@ -127,6 +126,7 @@ class Watch:
 
     # -- hooks ------------------------------------------------------------------------------------
 
+    @guarded_hook("watch")
     def _before_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         if not self._owns(optimizer):
             return
@@ -145,6 +145,7 @@ class Watch:
             own = {n: p for n, p in self._parameters.items() if p.numel() and id(p) in theirs}
             self._take_gradients(self._taking, own)
 
+    @guarded_hook("watch")
     def _after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         if self._taking is not None and self._before and self._owns(optimizer):
             self._take_updates(self._taking)
@@ -208,15 +209,14 @@ class Watch:
     def _watch_outputs(self, model: nn.Module) -> None:
         for name, module in model.named_modules():
             if name and not any(module.children()):
-                self._handles.append(module.register_forward_hook(self._keeper(plain_name(name))))
+                keep = partial(self._keep_output, plain_name(name))
+                self._handles.append(module.register_forward_hook(keep))
 
-    def _keeper(self, name: str) -> Callable[..., None]:
-        def keep(module: nn.Module, inputs: Any, output: Any) -> None:
-            is_due = self._is_due(self._count.upcoming)
-            if is_due and isinstance(output, torch.Tensor) and output.is_floating_point():
-                self._outputs[name] = output.detach()
-
-        return keep
+    @guarded_hook("watch")
+    def _keep_output(self, name: str, module: nn.Module, inputs: Any, output: Any) -> None:
+        is_due = self._is_due(self._count.upcoming)
+        if is_due and isinstance(output, torch.Tensor) and output.is_floating_point():
+            self._outputs[name] = output.detach()
 
     # -- writing ----------------------------------------------------------------------------------
 

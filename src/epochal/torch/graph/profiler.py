@@ -22,6 +22,7 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from epochal.torch.graph.clocks import Clock, clock_for, tensors_in
+from epochal.torch.guarded import guarded_hook
 
 _MOST_PASSES = 32
 _AWAITED_PASSES = 4
@@ -118,8 +119,9 @@ class Profiler:
         # Events belong to their process; a copy starts without measurements.
         return {**self.__dict__, "passes": deque(maxlen=_MOST_PASSES), "_current": None}
 
+    @guarded_hook("profile")
     def _begin(self, module: nn.Module, inputs: Any, named: Any) -> None:
-        if torch.compiler.is_compiling() or self._current is not None:
+        if self._current is not None:
             return
         entered = time.perf_counter_ns()
         clock = clock_for([*tensors_in(inputs), *tensors_in(named), *self._root.parameters()])
@@ -127,9 +129,10 @@ class Profiler:
         self.passes.append(self._current)
         self._current.overhead_ns += time.perf_counter_ns() - entered
 
+    @guarded_hook("profile")
     def _end(self, module: nn.Module, inputs: Any, output: Any) -> None:
         current = self._current
-        if torch.compiler.is_compiling() or current is None:
+        if current is None:
             return
         self._current = None
         if output is None and current in self.passes:  # it raised
@@ -137,9 +140,10 @@ class Profiler:
             return
         current.ended = current.clock.mark()
 
+    @guarded_hook("profile")
     def _before(self, name: str, module: nn.Module, inputs: Any) -> None:
         current = self._current
-        if torch.compiler.is_compiling() or current is None:
+        if current is None:
             return
         entered = time.perf_counter_ns()
         # Now, because a part that works in place makes its input's history its own.
@@ -147,9 +151,10 @@ class Profiler:
         current.starts[name] = (current.clock.mark(), known)
         current.overhead_ns += time.perf_counter_ns() - entered
 
+    @guarded_hook("profile")
     def _after(self, name: str, module: nn.Module, inputs: Any, output: Any) -> None:
         current = self._current
-        if torch.compiler.is_compiling() or current is None or name not in current.starts:
+        if current is None or name not in current.starts:
             return
         entered = time.perf_counter_ns()
         start, known = current.starts.pop(name)
@@ -163,6 +168,7 @@ class Profiler:
         current.overhead_ns += time.perf_counter_ns() - entered
 
 
+@guarded_hook("profile")
 def _arrive(one: Pass, name: str, gradients: Any) -> None:
     entered = time.perf_counter_ns()
     if not one.arrivals:
@@ -173,6 +179,7 @@ def _arrive(one: Pass, name: str, gradients: Any) -> None:
     one.overhead_ns += time.perf_counter_ns() - entered
 
 
+@guarded_hook("profile")
 def _close_backward(one: Pass) -> None:
     ends = [*(mark for _, mark in one.arrivals[1:]), one.clock.mark()]
     for (name, start), end in zip(one.arrivals, ends, strict=True):

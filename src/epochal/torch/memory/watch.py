@@ -14,6 +14,7 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from epochal.errors import UsageError
+from epochal.torch.guarded import guarded_hook
 from epochal.torch.memory.segments import devices_of, memory_segments
 from epochal.torch.names import named_parameters
 from epochal.torch.step_count import StepCount
@@ -48,6 +49,7 @@ class MemoryWatch:
         self._count.end()
         self._settle()
 
+    @guarded_hook("watch_memory")
     def _after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         if not self._owns(optimizer):
             return

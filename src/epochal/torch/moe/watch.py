@@ -21,6 +21,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from epochal.errors import UsageError
 from epochal.journal.line import now
 from epochal.torch.compiled import exclude_from_compile
+from epochal.torch.guarded import guarded_hook
 from epochal.torch.host_copy import HostCopy, copied_to_host
 from epochal.torch.moe.routers import Router, find_routers
 from epochal.torch.moe.routing_sums import (
@@ -171,6 +172,7 @@ class MoeWatch:
         exclude_from_compile(keep)
         return keep
 
+    @guarded_hook("watch_moe")
     def _keep_logits(self, number: int, module: nn.Module, output: Any) -> None:
         if isinstance(output, Tensor) and self._counts(module):
             self._logits[number] = output.detach()
@@ -180,6 +182,7 @@ class MoeWatch:
         is_due = self._is_due(self._count.upcoming, self._made + 1)
         return module.training and is_due and not _is_recomputing()
 
+    @guarded_hook("watch_moe")
     def _add(self, number: int, module: nn.Module, inputs: Any, output: Any) -> None:
         logits = self._logits.pop(number, None)
         if not self._counts(module):
@@ -192,14 +195,18 @@ class MoeWatch:
         known = self._sums.get(number)
         self._sums[number] = sums if known is None else known.add_(sums)
 
+    @guarded_hook("watch_moe")
     def _keep_mask(self, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
         mask = kwargs.get(self._mask_name or "")
         # Of more dimensions it says which tokens see which, not which are there.
         self._mask = mask if isinstance(mask, Tensor) and mask.dim() == 2 else None
 
+    @guarded_hook("watch_moe")
     def _drop_mask(self, module: nn.Module, inputs: Any, output: Any) -> None:
         self._mask = None
 
+    # Every rank must come to the sum over all of them: a fault in a part leaves only that part out.
+    @guarded_hook("watch_moe", rests=False)
     def _after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         groups = optimizer.param_groups
         if not any(id(p) in self._ids for group in groups for p in group["params"]):
@@ -213,6 +220,7 @@ class MoeWatch:
         if self._pending:
             self._write_arrived(wait=False)
 
+    @guarded_hook("watch_moe")
     def _settle(self) -> None:
         """Number what was taken while the run's step was a guess, and write what has arrived."""
         if self._count.is_guess or not self._is_guessing:
@@ -241,14 +249,9 @@ class MoeWatch:
         if not sums and not self._reduce:
             self._report_unseen()
             return
-        device = next(iter(sums.values())).device if sums else _device_of(self._routers[0])
-        rows = [
-            sums[number].to(device, non_blocking=True)
-            if number in sums
-            else torch.zeros(2 * router.experts + 4, dtype=wide_dtype(device), device=device)
-            for number, router in enumerate(self._routers)
-        ]
-        packed = torch.cat(rows)
+        packed = self._packed(sums)
+        if packed is None:
+            packed = self._packed({})  # a fault: nothing was counted
         if self._reduce and dist.is_available() and dist.is_initialized():
             dist.all_reduce(packed)
             if dist.get_rank() != 0:
@@ -256,6 +259,17 @@ class MoeWatch:
         self._pending.append(
             _Taken(self._count.step, self._made, now(), copied_to_host({"sums": packed}))
         )
+
+    @guarded_hook("watch_moe", rests=False)
+    def _packed(self, sums: dict[int, Tensor]) -> Tensor:
+        device = next(iter(sums.values())).device if sums else _device_of(self._routers[0])
+        rows = [
+            sums[number].to(device, non_blocking=True)
+            if number in sums
+            else torch.zeros(2 * router.experts + 4, dtype=wide_dtype(device), device=device)
+            for number, router in enumerate(self._routers)
+        ]
+        return torch.cat(rows)
 
     def _report_unseen(self) -> None:
         if not self._is_told:
@@ -277,6 +291,7 @@ class MoeWatch:
 
     # -- writing ----------------------------------------------------------------------------------
 
+    @guarded_hook("watch_moe")
     def _write_arrived(self, *, wait: bool) -> None:
         while self._pending and (wait or self._pending[0].sums.has_arrived()):
             self._write(self._pending.pop(0))

@@ -1,0 +1,40 @@
+"""Hooks that run inside a training: a fault in one is recorded, and the training goes on."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+
+from epochal.guard import Guard, guarded
+from epochal.run.current import guard_of
+
+Hook = TypeVar("Hook", bound=Callable[..., Any])
+
+
+def guarded_hook(member: str, *, rests: bool = True) -> Callable[[Hook], Hook]:
+    """Decorate a method that torch calls in a forward pass, a backward pass or a step.
+
+    Its object has the run as ``_run``; the fault of one without is that of the current run. The
+    hook ``rests`` after three faults. It does nothing while ``torch.compile`` traces a model.
+    """
+    guard = guarded(member, _guard_of_owner, rests=rests)
+
+    def decorate(method: Hook) -> Hook:
+        call = guard(method)
+
+        @functools.wraps(call)
+        def hook(*args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():
+                return None
+            return call(*args, **kwargs)
+
+        return hook  # type: ignore[return-value]
+
+    return decorate
+
+
+def _guard_of_owner(owner: Any) -> Guard:
+    return guard_of(getattr(owner, "_run", None))
