@@ -17,6 +17,9 @@ from accelerate.state import AcceleratorState, GradientState, PartialState
 
 import epochal
 from epochal.integrations.accelerate import EpochalTracker
+from epochal.run.run import Run
+from tests.doubles.journals import of_kind
+from tests.members.faults import raising
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -167,3 +170,20 @@ def test_a_crash_keeps_what_was_logged(runs: Path) -> None:
     (folder,) = run_folders(runs)
     assert epochal.load(folder).info.status.state == "failed"
     assert list(points(folder, "loss")) == [0, 1, 2]
+
+
+def test_a_fault_of_the_tracker_changes_no_training(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = train(Accelerator(cpu=True), steps=5)
+    accelerator = Accelerator(cpu=True, log_with="epochal")
+    accelerator.init_trackers("lines", init_kwargs={"epochal": {"name": "a"}})
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "log", raising(ValueError("broken on purpose")))
+        losses = train(accelerator, steps=5)
+    accelerator.end_training()
+    assert losses == expected
+    (folder,) = run_folders(runs)
+    (event,) = [one for one in of_kind(folder, "event") if one["name"] == "internal-error"]
+    assert event["member"] == "integration accelerate"
+    assert epochal.load(folder).info.status.state == "finished"

@@ -22,6 +22,9 @@ from lightning.pytorch.loggers import CSVLogger
 import epochal
 from epochal.integrations.lightning import EpochalLogger
 from epochal.journal.layout import RunFolder
+from epochal.run.run import Run
+from tests.doubles.journals import of_kind
+from tests.members.faults import raising
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -234,4 +237,20 @@ def test_two_spawned_ranks_write_one_run(runs: Path) -> None:
     assert f"version {folder.name}" in done.stdout
     assert list(points(folder, "train/loss")) == [0, 1]
     assert len(points(folder, "test/loss")) == 1
+    assert epochal.load(folder).info.status.state == "finished"
+
+
+def test_a_fault_of_the_logger_changes_no_training(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, found = Line(), Line()
+    trainer(False).fit(expected, data(), data())
+    with monkeypatch.context() as patch:
+        for member in (Run.log, Run.set_config):
+            patch.setattr(Run, member.__name__, raising(ValueError("broken on purpose")))
+        trainer(EpochalLogger("lines", "a")).fit(found, data(), data())
+    assert all(map(torch.equal, expected.state_dict().values(), found.state_dict().values()))
+    (folder,) = run_folders(runs)
+    (event,) = [one for one in of_kind(folder, "event") if one["name"] == "internal-error"]
+    assert event["member"] == "integration lightning"
     assert epochal.load(folder).info.status.state == "finished"

@@ -17,6 +17,9 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, 
 import epochal
 from epochal.integrations.transformers import EpochalCallback
 from epochal.journal.layout import RunFolder
+from epochal.run.run import Run
+from tests.doubles.journals import of_kind
+from tests.members.faults import raising
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -302,3 +305,29 @@ def test_a_missing_package_gives_one_sentence_with_the_pip_line() -> None:
     )
     last = done.stderr.strip().splitlines()[-1]
     assert last.endswith("needs the package 'transformers': pip install transformers.")
+
+
+def test_a_fault_of_the_callback_changes_no_training(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = trainer(report_to="none")
+    expected.train()
+    with monkeypatch.context() as patch:
+        broken = raising(ValueError("broken on purpose"))
+        patch.setattr(Run, "log", broken)
+        patch.setattr(EpochalCallback, "_hidden_losses", broken)
+        patch.setattr("epochal.integrations.transformers.write_checkpoint", broken)
+        done = trainer()
+        done.train()
+    epochal.finish()
+    for name, weight in done.model.state_dict().items():
+        assert torch.equal(weight, expected.model.state_dict()[name])
+    (folder,) = run_folders(runs)
+    (event,) = [one for one in of_kind(folder, "event") if one["name"] == "internal-error"]
+    assert event["member"] == "integration transformers"
+    assert epochal.load(folder).info.status.state == "finished"
+
+
+def test_a_mistake_in_the_options_is_said(runs: Path) -> None:
+    with pytest.raises(epochal.EpochalError, match="no option 'projekt'"):
+        trainer(callbacks=[EpochalCallback(projekt="x")], report_to="none").train()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from epochal.integrations.framework import open_run, require
+from epochal.integrations.framework import callback, open_run, require
 from epochal.run.run import Run, recorder_of
 
 require("accelerate", "epochal.integrations.accelerate", tested="1.")
@@ -41,6 +41,7 @@ class EpochalTracker(GeneralTracker):  # type: ignore[misc]
         self._options = options
 
     @on_main_process  # type: ignore[untyped-decorator]
+    @callback
     def start(self) -> None:
         """Open the run."""
         if self._run is None or self._run.finished:
@@ -52,16 +53,19 @@ class EpochalTracker(GeneralTracker):  # type: ignore[misc]
         return self._run
 
     @on_main_process  # type: ignore[untyped-decorator]
+    @callback
     def store_init_configuration(self, values: Mapping[str, Any]) -> None:
         """Add to the configuration."""
         self._open().set_config(values)
 
     @on_main_process  # type: ignore[untyped-decorator]
+    @callback
     def log(self, values: Mapping[str, Any], step: int | None = None, **kwargs: Any) -> None:
         """Record metrics; tensors on a GPU are not waited for."""
         self._open().log(values, step)
 
     @on_main_process  # type: ignore[untyped-decorator]
+    @callback
     def log_images(
         self, values: Mapping[str, Sequence[Any]], step: int | None = None, **kwargs: Any
     ) -> None:
@@ -73,6 +77,7 @@ class EpochalTracker(GeneralTracker):  # type: ignore[misc]
                 run.log_image(known, image, step, caption=caption)
 
     @on_main_process  # type: ignore[untyped-decorator]
+    @callback
     def log_table(
         self,
         table_name: str,
@@ -92,6 +97,7 @@ class EpochalTracker(GeneralTracker):  # type: ignore[misc]
         recorder_of(run).console.notice("tables of log_table are recorded as texts.")
 
     @on_main_process  # type: ignore[untyped-decorator]
+    @callback
     def finish(self) -> None:
         """Finish the run, unless it was given."""
         if self._run is not None and self._given is None:

@@ -1,21 +1,26 @@
-"""What the integrations of frameworks share: the package itself, and the run that is written."""
+"""What the integrations of frameworks share: the package, the run, and where faults end."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from epochal.console.messages import error
-from epochal.errors import MissingPackageError
+from epochal.errors import EpochalError, MissingPackageError, UsageError
+from epochal.guard import Guard, guarded
 from epochal.journal.layout import is_run_folder
 from epochal.journal.line import now
-from epochal.run.current import OPEN_RUNS
+from epochal.run.current import OPEN_RUNS, guard_of
 from epochal.run.run import Run, recorder_of
 from epochal.run.start import init
 from epochal.values import plain_json
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 _warned: set[str] = set()
 
@@ -45,16 +50,41 @@ def require(package: str, what: str, *, tested: str) -> None:
         )
 
 
+def callback(method: Method) -> Method:
+    """Decorate what a framework calls: a fault is recorded, and the training goes on.
+
+    Wrong use still raises its own sentence. A callback does not rest after faults: the one that
+    ends a run must be called.
+    """
+    member = f"integration {method.__module__.rpartition('.')[2]}"
+    guard = guarded(member, _guard_of_owner, expected=(EpochalError,), rests=False)
+    return guard(method)  # type: ignore[return-value]
+
+
+def _guard_of_owner(owner: Any) -> Guard:
+    training = getattr(owner, "_training", None)
+    known = (getattr(owner, "run", None), getattr(owner, "_run", None))
+    return guard_of(next(filter(None, known), None) or getattr(training, "run", None))
+
+
 def open_run(options: Mapping[str, Any], **defaults: Any) -> Run:
     """Start a run with the user's options over the framework's defaults; None is not given.
 
     A framework has its own progress bar, so only notices are printed unless an option says more.
     """
+    unknown = sorted(set(options) - _init_options())
+    if unknown:
+        raise UsageError(f"epochal.init() has no option {unknown[0]!r}.")
     asked = {"console": False, **defaults, **options}
     config = asked.get("config")
     if isinstance(config, Mapping) and isinstance(defaults.get("config"), Mapping):
         asked["config"] = {**defaults["config"], **config}
     return init(**{name: value for name, value in asked.items() if value is not None})
+
+
+@functools.cache
+def _init_options() -> frozenset[str]:
+    return frozenset(inspect.signature(init).parameters)
 
 
 def reopen_run(run: Run, options: Mapping[str, Any]) -> Run:

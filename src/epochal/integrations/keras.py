@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from epochal.errors import UsageError
-from epochal.integrations.framework import require
+from epochal.integrations.framework import callback, require
 from epochal.integrations.training_run import TrainingRun
 from epochal.run.run import Run
 
@@ -42,6 +42,7 @@ class EpochalCallback(Callback):  # type: ignore[misc]
         self._is_fitting = False
         self._first = 0  # the step at the beginning of the epoch
 
+    @callback
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         """Open the run and record the configuration."""
         given = self.params or {}
@@ -50,21 +51,25 @@ class EpochalCallback(Callback):  # type: ignore[misc]
         self._training.begin(_config(self.model, given), total_steps=total)
         self._is_fitting = True
 
+    @callback
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Remember the step at which the epoch begins."""
         self._first = self._step()
 
+    @callback
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Record the metrics of a batch."""
         if logs and isinstance(self._every, int) and (batch + 1) % self._every == 0:
             values = {f"batch/{name}": value for name, value in logs.items()}
             self._training.opened().log(values, step=self._first + batch + 1)
 
+    @callback
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Record the metrics of an epoch."""
         values = {_name(name): value for name, value in (logs or {}).items()}
         self._training.opened().log({**values, "epoch": epoch + 1}, step=self._step())
 
+    @callback
     def on_test_end(self, logs: Mapping[str, Any] | None = None) -> None:
         """Record an evaluation of its own; those within ``fit`` come with the epoch."""
         if logs and not self._is_fitting:
@@ -72,6 +77,7 @@ class EpochalCallback(Callback):  # type: ignore[misc]
             self._training.opened().log(values, step=self._step())
             self._training.end()
 
+    @callback
     def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
         """Finish a run of its own."""
         self._is_fitting = False

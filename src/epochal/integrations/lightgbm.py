@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from epochal.integrations.framework import require
+from epochal.integrations.framework import callback, require
 from epochal.integrations.training_run import TrainingRun
 from epochal.run.run import Run
 from epochal.values import plain_json
@@ -35,6 +35,7 @@ class EpochalCallback:
     def __init__(self, run: Run | None = None, **options: Any) -> None:
         self._training = TrainingRun(run, options, says_end=False)
 
+    @callback
     def __call__(self, env: CallbackEnv) -> None:
         """Record the values of a round."""
         if env.iteration == env.begin_iteration:
@@ -49,6 +50,7 @@ class EpochalCallback:
         if env.iteration + 1 == env.end_iteration:
             self.finish(env.model)
 
+    @callback
     def finish(self, model: Any = None) -> None:
         """Record what the features of a model contribute, and finish an own run."""
         run = self._training.run

@@ -16,7 +16,7 @@ from typing import Any
 
 from epochal.errors import UsageError
 from epochal.guard import attempt, describe
-from epochal.integrations.framework import open_run, require, write_checkpoint
+from epochal.integrations.framework import callback, open_run, require, write_checkpoint
 from epochal.journal.layout import slugify
 from epochal.run.run import Run, recorder_of
 from epochal.settings import read_settings
@@ -104,6 +104,7 @@ class EpochalLogger(Logger):  # type: ignore[misc]
     # -- records ----------------------------------------------------------------------------------
 
     @rank_zero_only  # type: ignore[untyped-decorator]
+    @callback
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """Record metrics; tensors on a GPU are not waited for."""
         if self._prefix:
@@ -111,6 +112,7 @@ class EpochalLogger(Logger):  # type: ignore[misc]
         self._open().log(metrics, step)
 
     @rank_zero_only  # type: ignore[untyped-decorator]
+    @callback
     def log_hyperparams(
         self, params: Mapping[str, Any] | Namespace | None, *args: Any, **kwargs: Any
     ) -> None:
@@ -120,6 +122,7 @@ class EpochalLogger(Logger):  # type: ignore[misc]
             self._open().set_config(values)
 
     @rank_zero_only  # type: ignore[untyped-decorator]
+    @callback
     def log_graph(self, model: Any, input_array: Any = None) -> None:
         """Draw the model, if the logger was made with ``log_graph=True``."""
         if not self._draws_graph:
@@ -135,6 +138,7 @@ class EpochalLogger(Logger):  # type: ignore[misc]
             )
 
     @rank_zero_only  # type: ignore[untyped-decorator]
+    @callback
     def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
         """Record a checkpoint."""
         path = checkpoint_callback._last_checkpoint_saved
@@ -149,6 +153,7 @@ class EpochalLogger(Logger):  # type: ignore[misc]
         )
 
     @rank_zero_only  # type: ignore[untyped-decorator]
+    @callback
     def finalize(self, status: str) -> None:
         """Finish the run as the training has ended; what is logged later is another attempt."""
         run = self._run

@@ -10,6 +10,7 @@ import threading
 from typing import Any
 
 from epochal.errors import RunFinishedError
+from epochal.integrations.framework import callback
 from epochal.run.current import OPEN_RUNS
 from epochal.run.run import Run
 
@@ -31,6 +32,7 @@ class EpochalHandler(logging.Handler):
         self._busy = threading.local()
         self.setFormatter(logging.Formatter("%(name)s: %(message)s"))
 
+    @callback
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record with its level; its text begins with the name of its logger."""
         if getattr(self._busy, "is_writing", False):

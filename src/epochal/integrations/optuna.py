@@ -15,7 +15,7 @@ import numpy as np
 
 from epochal.imports.copying import Copied, copy_run
 from epochal.imports.foreign import Batch, Identity, Points, empty_points, stable_id
-from epochal.integrations.framework import require
+from epochal.integrations.framework import callback, require
 from epochal.integrations.training_run import TrainingRun
 from epochal.records import Record
 from epochal.run.run import Run, recorder_of
@@ -45,6 +45,7 @@ class EpochalCallback:
         self._lock = threading.Lock()  # `n_jobs` calls from several threads
         self._run: Run | None = None
 
+    @callback
     def __call__(self, study: Study, trial: FrozenTrial) -> None:
         """Record a trial that has ended."""
         run = self._opened(study)
@@ -63,6 +64,7 @@ class EpochalCallback:
         if trial.state != TrialState.COMPLETE:
             run.event(f"trial-{trial.state.name.lower()}", step=trial.number)
 
+    @callback
     def finish(self) -> None:
         """Finish the run, if the callback started it; it also ends with the process."""
         self._training.end()

@@ -8,7 +8,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from epochal.integrations.framework import open_run, options_to_resume, place_of, require
+from epochal.integrations.framework import (
+    callback,
+    open_run,
+    options_to_resume,
+    place_of,
+    require,
+)
 from epochal.run.run import Run, recorder_of
 from epochal.settings.read import read_settings
 
@@ -46,6 +52,7 @@ class EpochalCallback(LoggerCallback):  # type: ignore[misc]
         """Take what :meth:`get_state` gave, in an experiment that is restored."""
         self._places = dict(state["places"])
 
+    @callback
     def log_trial_start(self, trial: Any) -> None:
         """Open the run of a trial."""
         if trial.trial_id not in self._runs:
@@ -61,6 +68,7 @@ class EpochalCallback(LoggerCallback):  # type: ignore[misc]
             self._runs[trial.trial_id] = run
             self._places[trial.trial_id] = place_of(run)
 
+    @callback
     def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:
         """Record the numbers of a result; nested names are joined with dots."""
         self.log_trial_start(trial)
@@ -68,6 +76,7 @@ class EpochalCallback(LoggerCallback):  # type: ignore[misc]
         kept = {name: value for name, value in numbers.items() if _has_numbers(value)}
         self._runs[trial.trial_id].log(kept, step=int(result.get("training_iteration", iteration)))
 
+    @callback
     def log_trial_end(self, trial: Any, failed: bool = False) -> None:
         """Finish the run of a trial."""
         run = self._runs.pop(trial.trial_id, None)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from epochal.integrations.framework import require
+from epochal.integrations.framework import callback, require
 from epochal.integrations.tensorboard_values import figure_pixels, image_pixels
 from epochal.integrations.training_run import TrainingRun
 from epochal.run.run import Run, recorder_of
@@ -37,6 +37,7 @@ class EpochalOutput(KVWriter):  # type: ignore[misc]
     def __init__(self, run: Run) -> None:
         self.run = run
 
+    @callback
     def write(
         self, key_values: dict[str, Any], key_excluded: dict[str, Any], step: int = 0
     ) -> None:
@@ -82,6 +83,7 @@ class EpochalCallback(BaseCallback):  # type: ignore[misc]
         self._training = TrainingRun(run, options)
         self._output: EpochalOutput | None = None
 
+    @callback
     def _on_training_start(self) -> None:
         self._detach()
         total = self.locals.get("total_timesteps")
@@ -92,6 +94,7 @@ class EpochalCallback(BaseCallback):  # type: ignore[misc]
     def _on_step(self) -> bool:
         return True
 
+    @callback
     def _on_training_end(self) -> None:
         self._detach()
         self._training.end()

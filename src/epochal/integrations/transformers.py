@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from epochal.integrations.framework import (
+    callback,
     current_run,
     open_run,
     options_to_resume,
@@ -67,6 +68,7 @@ class EpochalCallback(TrainerCallback):  # type: ignore[misc]
 
     # -- the run ----------------------------------------------------------------------------------
 
+    @callback
     def on_train_begin(
         self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any
     ) -> None:
@@ -128,6 +130,7 @@ class EpochalCallback(TrainerCallback):  # type: ignore[misc]
 
     # -- records ----------------------------------------------------------------------------------
 
+    @callback
     def on_log(
         self,
         args: Any,
@@ -147,6 +150,7 @@ class EpochalCallback(TrainerCallback):  # type: ignore[misc]
         hidden = self._hidden_losses() if "loss" in logs else {}
         run.log({**rewrite_logs(dict(logs)), **hidden}, state.global_step)
 
+    @callback
     def on_predict(
         self,
         args: Any,
@@ -161,6 +165,7 @@ class EpochalCallback(TrainerCallback):  # type: ignore[misc]
             run = self._open_run(args, state, model)
             run.log(rewrite_logs(dict(metrics)), state.global_step)
 
+    @callback
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Record a checkpoint."""
         if not state.is_world_process_zero:
@@ -177,6 +182,7 @@ class EpochalCallback(TrainerCallback):  # type: ignore[misc]
 
     # -- losses that the Trainer hides ------------------------------------------------------------
 
+    @callback
     def saw_loss(self, loss: Any) -> None:
         """Take in the loss of one batch; a tensor stays where it is."""
         nonfinite = ~loss.isfinite()

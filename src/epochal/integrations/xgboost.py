@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from epochal.integrations.framework import require
+from epochal.integrations.framework import callback, require
 from epochal.integrations.training_run import TrainingRun
 from epochal.run.run import Run
 
@@ -36,10 +36,7 @@ class EpochalCallback(TrainingCallback):  # type: ignore[misc]
 
     def before_training(self, model: Any) -> Any:
         """Open the run and record the parameters."""
-        # A model that is trained further has rounds already; XGBoost counts from 0 again.
-        self._first = model.num_boosted_rounds()
-        self._num_recorded, self._history = 0, {}
-        self._training.begin(_parameters(model))
+        self._begin(model)
         return model
 
     def before_iteration(self, model: Any, epoch: int, evals_log: Mapping[str, Any]) -> bool:
@@ -49,12 +46,25 @@ class EpochalCallback(TrainingCallback):  # type: ignore[misc]
 
     def after_iteration(self, model: Any, epoch: int, evals_log: Mapping[str, Any]) -> bool:
         """Record the newest values."""
-        self._record()
+        self._record_rounds()
         return False
 
     def after_training(self, model: Any) -> Any:
         """Record the best round and what the features contribute, and finish an own run."""
-        run = self._record()  # XGBoost does not tell the callbacks after early stopping of a round
+        self._end(model)
+        return model
+
+    @callback
+    def _begin(self, model: Any) -> None:
+        # A model that is trained further has rounds already; XGBoost counts from 0 again.
+        self._first = model.num_boosted_rounds()
+        self._num_recorded, self._history = 0, {}
+        self._training.begin(_parameters(model))
+
+    @callback
+    def _end(self, model: Any) -> None:
+        self._record_rounds()  # XGBoost does not tell the callbacks after early stopping of a round
+        run = self._training.opened()
         if isinstance(model, Booster):
             best = model.attr("best_iteration")
             if best is not None:
@@ -64,9 +74,9 @@ class EpochalCallback(TrainingCallback):  # type: ignore[misc]
             if gains:
                 run.event("feature-importance", kind="gain", features=gains)
         self._training.end()
-        return model
 
-    def _record(self) -> Run:
+    @callback
+    def _record_rounds(self) -> None:
         """Record rounds that are evaluated and not recorded; of ``cv`` means and deviations."""
         run, rounds = self._training.opened(), dict[int, dict[str, float]]()
         for data, metrics in self._history.items():
@@ -81,7 +91,6 @@ class EpochalCallback(TrainingCallback):  # type: ignore[misc]
         for index, row in sorted(rounds.items()):
             run.log(row, step=self._first + index)
             self._num_recorded = index + 1
-        return run
 
 
 def _gains(model: Booster) -> dict[str, float]:

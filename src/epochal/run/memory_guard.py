@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from epochal.guard import Guard
 from epochal.torch_hooks import torch_hooks
 
 if TYPE_CHECKING:
@@ -14,12 +16,13 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def memory_guard(run: Run, model: Any, optimizer: Any) -> Iterator[None]:
+def memory_guard(run: Run, guard: Guard, model: Any, optimizer: Any) -> Iterator[None]:
     """Explain what is raised in a block if it is for want of memory, and raise it again."""
     try:
         yield
     except BaseException as error:
-        explain_out_of_memory(run, error, model=model, optimizer=optimizer)
+        explain = partial(explain_out_of_memory, run, error, model=model, optimizer=optimizer)
+        guard.run("out-of-memory report", explain)
         raise
 
 

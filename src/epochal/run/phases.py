@@ -26,6 +26,7 @@ import msgspec
 
 from epochal.console.lines import section_line
 from epochal.errors import ValueTypeError
+from epochal.guard import Guard, guarded
 from epochal.journal.line import now
 from epochal.records import Record
 from epochal.run.accepted import shown_text
@@ -63,6 +64,10 @@ class PhasedRun(Protocol):
     @property
     def finished(self) -> bool:
         """Whether nothing can be written any more."""
+
+    @property
+    def guard(self) -> Guard:
+        """The guard of the run."""
 
     def write(self, record: Record) -> None:
         """Append one record."""
@@ -108,16 +113,16 @@ class Phase:
     def __enter__(self) -> None:
         phases = self._phases
         try:
-            lane: _Lane = phases.local.lane
+            thread: _ThreadPhases = phases.local.phases
         except AttributeError:
-            lane = phases.new_lane()
-        stack = lane.stack
+            thread = phases.begin_thread()
+        stack = thread.stack
         mark = None
-        if lane is phases.loop:
+        if thread is phases.loop:
             if phases.run.step != phases.seen_step:
-                phases.next_step(lane)
+                phases.next_step(thread)
             if phases.clock is not None:
-                mark = phases.clock.enter(stack[-1].mark if stack else None)
+                mark = phases.enter_device(stack[-1].mark if stack else None)
         stack.append(_Frame(self._name, mark, perf_counter_ns()))
 
     def __exit__(
@@ -129,14 +134,14 @@ class Phase:
         ended = perf_counter_ns()
         phases, name = self._phases, self._name
         try:
-            lane: _Lane = phases.local.lane
-            stack = lane.stack
+            thread: _ThreadPhases = phases.local.phases
+            stack = thread.stack
             frame = stack.pop()
         except (AttributeError, IndexError):
             return  # entered in another thread
         if frame.name != name:
             stack.append(frame)
-            if not lane.unwind(name):
+            if not thread.unwind(name):
                 return
             frame = stack.pop()
         elapsed = ended - frame.since
@@ -144,11 +149,11 @@ class Phase:
         if stack:
             stack[-1].inner += elapsed
         else:
-            lane.last_ns = ended
-        totals = lane.totals
+            thread.last_ns = ended
+        totals = thread.totals
         totals[name] = totals.get(name, 0) + own
-        if frame.mark is not None and phases.clock is not None:
-            phases.clock.leave(frame.mark, name, own)
+        if frame.mark is not None:
+            phases.leave_device(frame.mark, name, own)
         if ended - frame.begun >= phases.long_ns:
             phases.took_long(name, ended - frame.begun)
 
@@ -193,7 +198,7 @@ class _Frame:
         self.since = self.begun = begun
 
 
-class _Lane:
+class _ThreadPhases:
     """The phases of one thread."""
 
     __slots__ = ("last_ns", "stack", "totals")
@@ -243,13 +248,20 @@ class SpanLimit:
         return is_allowed
 
 
+def _guard_of(phases: Phases) -> Guard:
+    return phases.run.guard
+
+
+_guarded = guarded("phases", _guard_of)
+
+
 class Phases:
     """The phases of one run. Public attributes are for :class:`Phase`, which is on the hot path."""
 
     def __init__(self, run: PhasedRun, *, long_ms: float = LONG_MS) -> None:
         self.run = run
         self.local = threading.local()
-        self.loop: _Lane | None = None
+        self.loop: _ThreadPhases | None = None
         self.clock: DeviceClock | None = None
         self.seen_step = run.step
         self.long_ns = int(long_ms * 1e6)
@@ -271,20 +283,32 @@ class Phases:
             phase = self._by_name[checked_name(name)] = Phase(self, name)
             return phase
 
-    def new_lane(self) -> _Lane:
+    def begin_thread(self) -> _ThreadPhases:
         """Start the phases of a thread."""
-        lane = self.local.lane = _Lane()
+        thread = self.local.phases = _ThreadPhases()
         is_main = threading.current_thread() is threading.main_thread()
         if not self._is_closed and (self.loop is None or (is_main and not self._is_main)):
-            self.loop, self._is_main = lane, is_main
+            self.loop, self._is_main = thread, is_main
             self.seen_step, self._begun_ns = self.run.step, None
-        return lane
+        return thread
 
-    def next_step(self, lane: _Lane) -> None:
+    @_guarded
+    def enter_device(self, outer: Any) -> Any:
+        """Mark the beginning of a phase on the GPU."""
+        return None if self.clock is None else self.clock.enter(outer)
+
+    @_guarded
+    def leave_device(self, mark: Any, name: str, own_ns: int) -> None:
+        """Mark its end."""
+        if self.clock is not None:
+            self.clock.leave(mark, name, own_ns)
+
+    @_guarded
+    def next_step(self, thread: _ThreadPhases) -> None:
         """Assign the times so far to the steps before the new one."""
         at_ns = perf_counter_ns()
-        lane.credit_open(at_ns)
-        self._end_steps(lane)
+        thread.credit_open(at_ns)
+        self._end_steps(thread)
         if self.clock is None:
             self.clock = _open_clock()
         else:
@@ -294,6 +318,7 @@ class Phases:
         elif self._is_due((at_ns - self._begun_ns) / 1e9, age_s=(at_ns - self._made_ns) / 1e9):
             self._write(at_ns)
 
+    @_guarded
     def took_long(self, name: str, elapsed_ns: int) -> None:
         """Write a ``span`` record for a long phase, unless there have been many."""
         if self._is_closed or self.run.finished:
@@ -308,16 +333,17 @@ class Phases:
             record["step"] = self.run.step
         self.run.write(record)
 
+    @_guarded
     def finish(self) -> None:
         """Write the means of the last steps, if there are enough; record nothing from here on."""
-        lane, is_closed = self.loop, self._is_closed
+        thread, is_closed = self.loop, self._is_closed
         self.stop()
-        if lane is None or is_closed:
+        if thread is None or is_closed:
             return
         if self.run.step != self.seen_step:
-            at_ns = perf_counter_ns() if lane.stack else lane.last_ns
-            lane.credit_open(at_ns)
-            self._end_steps(lane)
+            at_ns = perf_counter_ns() if thread.stack else thread.last_ns
+            thread.credit_open(at_ns)
+            self._end_steps(thread)
             if self.clock is not None:
                 self.clock.end_step()
         else:
@@ -335,13 +361,13 @@ class Phases:
         """Stop timing."""
         self._is_closed, self.loop = True, None
 
-    def _end_steps(self, lane: _Lane) -> None:
+    def _end_steps(self, thread: _ThreadPhases) -> None:
         before, self.seen_step = self.seen_step, self.run.step
         if self._begun_ns is not None:
             self._steps += max(1, self.seen_step - before)  # of those in between none was logged
-            for name, own in lane.totals.items():
+            for name, own in thread.totals.items():
                 self._sums[name] = self._sums.get(name, 0) + own
-        lane.totals.clear()
+        thread.totals.clear()
 
     def _is_due(self, elapsed_s: float, *, age_s: float) -> bool:
         if elapsed_s < RECORD_SHARE * age_s:

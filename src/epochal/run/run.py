@@ -545,4 +545,4 @@ class Run:
 
         For programs that catch such errors; one that ends the run is explained by itself.
         """
-        return memory_guard(self, model, optimizer)
+        return memory_guard(self, self._recorder.guard, model, optimizer)

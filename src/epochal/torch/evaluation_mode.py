@@ -59,7 +59,6 @@ class EvaluationModes:
 
     def remove(self) -> None:
         """Take the hook out."""
-        self.settle()
         if self._hook is not None:
             self._hook.remove()
 

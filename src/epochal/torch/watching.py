@@ -120,6 +120,11 @@ class Watch:
         self._handles.clear()
         self._modes.remove()
         self._before = {}
+        self._write_rest()
+
+    @guarded_hook("watch")
+    def _write_rest(self) -> None:
+        self._modes.settle()
         self._count.end()
         self._settle()
         self._write_arrived(wait=True)
@@ -209,8 +214,9 @@ class Watch:
     def _watch_outputs(self, model: nn.Module) -> None:
         for name, module in model.named_modules():
             if name and not any(module.children()):
-                keep = partial(self._keep_output, plain_name(name))
-                self._handles.append(module.register_forward_hook(keep))
+                self._handles.append(
+                    module.register_forward_hook(partial(self._keep_output, plain_name(name)))
+                )
 
     @guarded_hook("watch")
     def _keep_output(self, name: str, module: nn.Module, inputs: Any, output: Any) -> None:

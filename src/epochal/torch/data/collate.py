@@ -14,9 +14,10 @@ from typing import Any
 from torch.utils.data import default_collate, get_worker_info
 from torch.utils.data._utils.pin_memory import pin_memory
 
-from epochal.guard import attempt
+from epochal.guard import Fault, Guard
 from epochal.torch.data.batch_facts import BatchFacts, count_samples, read_batch
 
+MEMBER = "watch_data"
 # Reading may take this share of the time; above it, fewer batches are read.
 MOST_SHARE = 0.005
 _JUDGED_READS = 4
@@ -26,17 +27,17 @@ _MOST_STRIDE = 1024
 
 
 class BatchWithFacts:
-    """A batch with what was read of it."""
+    """A batch with what was read of it, and the fault that kept it from being read."""
 
-    __slots__ = ("batch", "facts")
+    __slots__ = ("batch", "facts", "fault")
 
-    def __init__(self, batch: Any, facts: BatchFacts | None) -> None:
-        self.batch, self.facts = batch, facts
+    def __init__(self, batch: Any, facts: BatchFacts | None, fault: Fault | None = None) -> None:
+        self.batch, self.facts, self.fault = batch, facts, fault
 
     def pin_memory(self, device: str | None = None) -> BatchWithFacts:
         """Pin the batch, as the loader would have done."""
         pin: Callable[..., Any] = pin_memory
-        return BatchWithFacts(pin(self.batch, device), self.facts)
+        return BatchWithFacts(pin(self.batch, device), self.facts, self.fault)
 
 
 class BatchReader:
@@ -50,7 +51,8 @@ class BatchReader:
         self.stride = stride
         self._pad = pad
         self._index = -1
-        self._faults = 0
+        self._guard: Guard | None = None  # made where batches are read, which may be in a worker
+        self._fault: Fault | None = None  # the first one, until it is sent
         self._spent = 0.0
         self._spent_before = 0.0
         self._reads = 0
@@ -58,17 +60,32 @@ class BatchReader:
 
     def read(self, batch: Any, samples: Any, *, is_stacked: bool = False) -> BatchFacts | None:
         """The facts of a batch, only its size where it is left out; None if it cannot be read."""
+        if self._guard is None:
+            self._guard = Guard(self._keep_fault)
+        if not self._guard.is_disabled(MEMBER):
+            return self._guard.run(MEMBER, self._read, batch, samples, is_stacked)
+        return self._guard.run(MEMBER, count_samples, batch, samples)
+
+    def _read(self, batch: Any, samples: Any, is_stacked: bool) -> BatchFacts:
         self._index += 1
-        if self._index % self.stride or self._faults >= 3:
-            facts = attempt(count_samples, batch, samples)[0]
+        if self._index % self.stride:
+            facts = count_samples(batch, samples)
         else:
             began = time.thread_time()
-            facts, error = attempt(read_batch, batch, samples, pad=self._pad, is_stacked=is_stacked)
-            self._faults += error is not None
+            facts = read_batch(batch, samples, pad=self._pad, is_stacked=is_stacked)
             self._judge(time.thread_time() - began, time.perf_counter())
-        if facts is not None:
-            facts.stride = self.stride
+        facts.stride = self.stride
+        worker = get_worker_info()
+        facts.worker = None if worker is None else worker.id
         return facts
+
+    def _keep_fault(self, fault: Fault) -> None:
+        self._fault = fault
+
+    def take_fault(self) -> Fault | None:
+        """The first fault of reading, once."""
+        fault, self._fault = self._fault, None
+        return fault
 
     def _judge(self, took_s: float, at: float) -> None:
         if self._since is None:
@@ -106,7 +123,4 @@ class WatchedCollate:
         facts = self._reader.read(
             batch, samples if is_list else None, is_stacked=is_list and self._is_stacked
         )
-        if facts is not None:
-            worker = get_worker_info()
-            facts.worker = None if worker is None else worker.id
-        return BatchWithFacts(batch, facts)
+        return BatchWithFacts(batch, facts, self._reader.take_fault())

@@ -21,13 +21,15 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from epochal.console.messages import msg
 from epochal.errors import UsageError
-from epochal.guard import attempt
+from epochal.guard import Fault, attempt
 from epochal.journal.line import encode, now
 from epochal.records import Record
+from epochal.run.current import guard_of
 from epochal.torch.data.batch_facts import BatchFacts
-from epochal.torch.data.collate import BatchReader, BatchWithFacts, WatchedCollate
+from epochal.torch.data.collate import MEMBER, BatchReader, BatchWithFacts, WatchedCollate
 from epochal.torch.data.previous_attempt import previous_attempt_fields
 from epochal.torch.data.window import MOST_IDENTITIES, Order, Sampled, Window
+from epochal.torch.guarded import guarded_hook
 
 L = TypeVar("L")
 # Seconds between records: soon at first, once a minute later.
@@ -66,7 +68,7 @@ class LoaderWatch:
         self.pad = pad
         self.reader = BatchReader(pad)
         self._name = name
-        self._run = run
+        self.run = run
         self._facts = facts
         self._epochs = 0
         self._current: EpochWatch | None = None
@@ -82,7 +84,7 @@ class LoaderWatch:
     @property
     def is_over(self) -> bool:
         """Whether the run takes no records any more."""
-        return self._run.finished
+        return self.run.finished
 
     def begin(self) -> EpochWatch:
         """Begin an epoch: one pass over the loader."""
@@ -91,6 +93,11 @@ class LoaderWatch:
         self._epochs += self._current is None or self._current.has_batches
         self._current = EpochWatch(self, self._epochs)
         return self._current
+
+    def note(self, fault: Fault | None) -> None:
+        """Record what kept a batch from being read, maybe in a worker."""
+        if fault is not None:
+            guard_of(self.run).adopt(fault)
 
     def end(self) -> None:
         """End the epoch that was left before the loader was exhausted."""
@@ -115,15 +122,15 @@ class LoaderWatch:
         room = int((self._bytes - _RECORD_BYTES) / 4 / _IDENTITY_BYTES)
         fields = window.fields(max(0, min(MOST_IDENTITIES, room)))
         record: Record = {"log": "data", "t": now(), "name": self._name}
-        if self._run.step != self._first_step:
-            record["step"] = self._run.step
+        if self.run.step != self._first_step:
+            record["step"] = self.run.step
         record |= {"epoch": epoch, **self._facts, **fields, **self._earlier}
         self._earlier = {}
         if ended:
             record |= {"ended": True, "complete": complete}
         if self._skipped:
             record["skipped_epochs"] = self._skipped
-        self._run.write(record, silent=True)
+        self.run.write(record, silent=True)
         self._bytes -= len(encode(record))
         self._written_at, self._skipped = at, 0
         self._interval_s = min(2 * self._interval_s, _LATEST_S)
@@ -145,6 +152,7 @@ class EpochWatch:
 
     def __init__(self, of: LoaderWatch, epoch: int) -> None:
         self._of = of
+        self._run = of.run
         self._epoch = epoch
         self._window = Window(of.indices, of.hashes)
         self._order = Order()
@@ -158,6 +166,7 @@ class EpochWatch:
         """Whether anything was given."""
         return self._batches + len(self._pending) > 0
 
+    @guarded_hook(MEMBER)
     def take(self, facts: BatchFacts | None, index: Any) -> None:
         """Take in one batch; ``index`` is what the sampler gave for it, None where unknown.
 
@@ -187,6 +196,7 @@ class EpochWatch:
                 if facts.is_on_device:
                     self._of.say_device()
 
+    @guarded_hook(MEMBER)
     def end(self, *, is_complete: bool) -> None:
         """The last batch was given, or the loop left the loader."""
         if self._is_over:
@@ -313,6 +323,7 @@ def _watch_iterator(iterator: Any, watch: LoaderWatch, noted: _RecordingSampler 
             index = given.popleft() if given else None
             if not isinstance(data, BatchWithFacts):
                 return data
+            watch.note(data.fault)
             epoch.take(data.facts, index)
             return data.batch
 
@@ -370,6 +381,7 @@ def _watched_batches(
     epoch = watch.begin()
     for batch in batches:
         epoch.take(None if watch.is_over else reader.read(batch, None), None)
+        watch.note(reader.take_fault())
         yield batch
     epoch.end(is_complete=True)
 

@@ -251,7 +251,9 @@ class MoeWatch:
             return
         packed = self._packed(sums)
         if packed is None:
-            packed = self._packed({})  # a fault: nothing was counted
+            packed = self._packed({})  # after a fault nothing was counted
+        if packed is None:
+            return
         if self._reduce and dist.is_available() and dist.is_initialized():
             dist.all_reduce(packed)
             if dist.get_rank() != 0:
@@ -261,7 +263,7 @@ class MoeWatch:
         )
 
     @guarded_hook("watch_moe", rests=False)
-    def _packed(self, sums: dict[int, Tensor]) -> Tensor:
+    def _packed(self, sums: dict[int, Tensor]) -> Tensor | None:
         device = next(iter(sums.values())).device if sums else _device_of(self._routers[0])
         rows = [
             sums[number].to(device, non_blocking=True)
