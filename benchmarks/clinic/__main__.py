@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 OUT = Path(".bench/clinic")
+_HALVES = ("tuning", "unseen", "blind", "blind2", "all")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,13 +37,25 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("--tier", choices=("quick", "full"), default="quick")
         one.add_argument("--only", action="append", default=[], help="kind/fault, with * and ?")
     run.add_argument("--jobs", type=int, default=2, help="trainings at a time (default 2)")
+    run.add_argument(
+        "--device",
+        choices=("cpu", "cuda", "both"),
+        default="cpu",
+        help="both trains every second one on the GPU (default cpu)",
+    )
+    run.add_argument(
+        "--order",
+        choices=("longest", "balanced"),
+        default="longest",
+        help="balanced may be cut off anywhere: first healthy ones, then faults in turn",
+    )
     run.add_argument("--minutes", type=float, help="begin nothing that would not end by then")
     run.add_argument("--keep", action="store_true", help="keep the folders of the runs")
     judge = commands.add_parser("judge", help="diagnose the evidence and print the rates")
     report = commands.add_parser("report", help="write the tables of a verdict")
     harm = commands.add_parser("harm", help="compare results with healthy twins, ask no rule")
     for one in (run, listing, judge, report, harm):
-        one.add_argument("--half", choices=("tuning", "unseen", "blind", "all"), default="all")
+        one.add_argument("--half", choices=_HALVES, default="all")
     for one in (judge, report, harm):
         one.add_argument("--evidence", type=Path, help="the folder (default OUT/evidence)")
     for one in (judge, report):
@@ -56,11 +69,20 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    from benchmarks.clinic.plan import trainings
+    from benchmarks.clinic.plan import balanced, trainings
     from benchmarks.clinic.runner import run_all
 
     wanted = trainings(asked.tier, tuple(asked.only), half=asked.half)
-    progress = run_all(wanted, asked.out, jobs=asked.jobs, minutes=asked.minutes, keep=asked.keep)
+    if asked.order == "balanced":
+        wanted = balanced(wanted)
+    progress = run_all(
+        wanted,
+        asked.out,
+        jobs=asked.jobs,
+        minutes=asked.minutes,
+        keep=asked.keep,
+        device=asked.device,
+    )
     left = progress.total - progress.done - len(progress.failed)
     print(f"{progress.done} done, {len(progress.failed)} failed, {left} left of {len(wanted)}")
     for name in progress.failed:

@@ -21,8 +21,8 @@ from epochal.store.local.load import load_run
 
 SUFFIX = ".jsonl.xz"
 _DIGITS = 7
-# Kinds that no rule looks at, and that take room; GPUs of the machine, which these trainings do not
-# use and other machines do not have.
+# Kinds that no rule looks at, and that take room; GPUs of the machine, which most trainings do not
+# use, and which the others share with those beside them.
 _LEFT_OUT = frozenset(
     {"histogram", "graph", "blob", "text", "message", "finding", "gpu", "gpu-model"}
 )

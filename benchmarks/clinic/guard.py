@@ -15,8 +15,9 @@ from statistics import median
 import torch
 from torch import nn
 
-from benchmarks.clinic.harness import Bench, make_optimizer, prepare
+from benchmarks.clinic.harness import Bench, prepare
 from benchmarks.clinic.kinds import KINDS
+from benchmarks.clinic.optimizers import make_optimizer
 from epochal.torch import ConstantLR, LossGuard
 
 STEPS = 400
@@ -59,7 +60,7 @@ def train(
 ) -> tuple[float, int]:
     """Train once; returns the honest result and the number of cuts."""
     bench = prepare(KINDS[kind], optimizer, seed)
-    made = make_optimizer(bench)
+    made = make_optimizer(bench.choice, bench.rate, [one for _, one in bench.trained])
     guard = LossGuard(inner=ConstantLR(1.0), acts=True)
     torch.manual_seed(2000 + seed)
     for step in range(STEPS):

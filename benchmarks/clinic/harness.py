@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 import epochal
+from benchmarks.clinic.optimizers import make_optimizer
 from benchmarks.clinic.task import Batch, Kind, Loader, OptimizerChoice, Samples, Split, Task
 from epochal.run.run import Run
 
@@ -46,6 +47,7 @@ class Bench:
     eval_split: Split
     pace_ms: float
     folder: Path
+    device: torch.device
     zero_grad: bool = True
     takes_steps: bool = True
     accumulate: int = 1
@@ -89,13 +91,22 @@ class Bench:
         return inner if isinstance(inner, nn.Module) else model
 
 
-def prepare(kind: Kind, optimizer: str, seed: int, folder: Path = Path()) -> Bench:
-    """Build a healthy training; several ranks build the same model and data."""
-    rank = int(os.environ.get("RANK", "0"))
-    torch.manual_seed(1000 + seed)
+def prepare(
+    kind: Kind, optimizer: str, seed: int, folder: Path = Path(), *, device: str = "cpu"
+) -> Bench:
+    """Build a healthy training; several ranks build the same model and data.
+
+    Data and model are made on the CPU, so that they are the same for every device.
+    """
+    rank, place = int(os.environ.get("RANK", "0")), torch.device(device)
+    torch.manual_seed(1000 + seed)  # of every GPU as well
     task = kind.build()
+    if place.type != "cpu":
+        task.to(place)
     choice = kind.optimizer(optimizer)
     parameters = [(name, one) for name, one in task.model.named_parameters() if one.requires_grad]
+    loader = task.loader(kind.batch_size, seed, rank, kind.world)
+    loader.pinned = place.type == "cuda"
     return Bench(
         kind=kind,
         choice=choice,
@@ -108,10 +119,11 @@ def prepare(kind: Kind, optimizer: str, seed: int, folder: Path = Path()) -> Ben
         warmup=kind.warmup,
         clip=kind.clip,
         trained=parameters,
-        loader=task.loader(kind.batch_size, seed, rank, kind.world),
+        loader=loader,
         eval_split=task.held_out,
         pace_ms=kind.pace_ms,
         folder=folder,
+        device=place,
         accumulate=kind.accumulate,
     )
 
@@ -121,7 +133,7 @@ def train(bench: Bench, run: Run, *, watched: bool = True) -> dict[str, Any]:
     task = bench.task
     if bench.kind.world > 1:
         task.model = nn.parallel.DistributedDataParallel(task.model)
-    optimizer = make_optimizer(bench)
+    optimizer = make_optimizer(bench.choice, bench.rate, [one for _, one in bench.trained])
     if watched:
         epochal.watch(bench.model, run, every=max(1, bench.steps // WATCHED), histograms=False)
         if "num_experts" in bench.kind.config:
@@ -148,36 +160,6 @@ def train(bench: Bench, run: Run, *, watched: bool = True) -> dict[str, Any]:
         "parameters": float(sum(one.detach().double().sum() for one in bench.model.parameters())),
         **bench.facts,
     }
-
-
-def make_optimizer(bench: Bench) -> torch.optim.Optimizer:
-    """The optimizer of what is trained."""
-    parameters = [one for _, one in bench.trained]
-    options = dict(bench.choice.options)
-    match bench.choice.name:
-        case "sgd":
-            return torch.optim.SGD(parameters, lr=bench.rate, **options)
-        case "momentum":
-            return torch.optim.SGD(parameters, lr=bench.rate, momentum=0.9, **options)
-        case "adam":
-            return torch.optim.Adam(parameters, lr=bench.rate, **options)
-        case "adamw":
-            return torch.optim.AdamW(parameters, lr=bench.rate, **options)
-        case "rmsprop":
-            return torch.optim.RMSprop(parameters, lr=bench.rate, **options)
-        case "nesterov":
-            return torch.optim.SGD(
-                parameters, lr=bench.rate, momentum=0.9, nesterov=True, **options
-            )
-        case "adagrad":
-            return torch.optim.Adagrad(parameters, lr=bench.rate, **options)
-        case "adamax":
-            return torch.optim.Adamax(parameters, lr=bench.rate, **options)
-        case "nadam":
-            return torch.optim.NAdam(parameters, lr=bench.rate, **options)
-        case "radam":
-            return torch.optim.RAdam(parameters, lr=bench.rate, **options)
-    raise ValueError(f"no optimizer {bench.choice.name!r}")
 
 
 def one_step(bench: Bench, run: Run, optimizer: torch.optim.Optimizer, step: int) -> None:
@@ -217,7 +199,11 @@ def _backward(bench: Bench, run: Run, batch: Batch, step: int) -> float:
         with run.phase("forward"):
             for act in bench.in_step:
                 act(step)
-            with torch.autocast("cpu", torch.bfloat16, bench.kind.precision == "bfloat16"):
+            inputs = inputs.to(bench.device, non_blocking=True)
+            targets = targets.to(bench.device, non_blocking=True)
+            with torch.autocast(
+                bench.device.type, torch.bfloat16, bench.kind.precision == "bfloat16"
+            ):
                 outputs = bench.task.outputs(inputs)
                 loss = bench.task.loss(outputs, targets)
         for wrong in bench.change_loss:
@@ -276,7 +262,12 @@ def eval_loader(bench: Bench, run: Run, *, watched: bool) -> DataLoader[Batch] |
     """What an evaluation reads; nothing where the kind plays instead."""
     if not bench.task.has_data:
         return None
-    loader = DataLoader(Samples(bench.eval_split), EVAL_BATCH, generator=torch.Generator())
+    loader = DataLoader(
+        Samples(bench.eval_split),
+        EVAL_BATCH,
+        generator=torch.Generator(),
+        pin_memory=bench.loader.pinned,
+    )
     return epochal.watch_data(loader, "eval", run) if watched else loader
 
 

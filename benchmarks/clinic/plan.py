@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import Literal
@@ -9,11 +10,15 @@ from typing import Literal
 from benchmarks.clinic.faults import FAULTS
 from benchmarks.clinic.faults.fault import Fault
 from benchmarks.clinic.kinds import KINDS
-from benchmarks.clinic.task import Half, Kind
+from benchmarks.clinic.task import BLIND, Half, Kind
 
 Tier = Literal["quick", "full"]
 HEALTHY = "healthy"
 FAULT_SEEDS = 3
+# Kinds that name their own faults have many of them each.
+OWN_FAULT_SEEDS = 2
+# Healthy twins of each optimizer that come before any fault, where the time is short.
+FIRST_SEEDS = 3
 # Starting Python and torch, building data and model, and what a run does at its end.
 START_S = 8.0
 # These take minutes of waiting: not for a quick look.
@@ -73,6 +78,26 @@ def trainings(
     return sorted(found, key=lambda one: (-one.expected_s, one))
 
 
+def balanced(wanted: Iterable[Training]) -> list[Training]:
+    """In an order that may be cut off anywhere: no kind and no fault is far ahead of another.
+
+    Three healthy seeds of each kind and optimizer come first, then a seed of each fault, in turn by
+    kind; then the other seeds, the healthy ones first.
+    """
+    turns: dict[tuple[int, bool, str], int] = {}
+    keyed = []
+    for one in sorted(wanted, key=lambda one: (one.seed, one.fault_name, one.optimizer)):
+        is_faulty = one.fault is not None
+        if is_faulty:
+            wave = one.seed + 1
+        else:
+            wave = 0 if one.seed < FIRST_SEEDS else one.seed - FIRST_SEEDS + 2
+        place = (wave, is_faulty, one.kind_name)
+        turns[place] = turns.get(place, -1) + 1
+        keyed.append(((wave, is_faulty, turns[place], one.kind_name), one))
+    return [one for _, one in sorted(keyed)]
+
+
 def matches(training: Training, only: tuple[str, ...]) -> bool:
     """Whether a training fits one of the patterns, such as ``mlp/rate_*`` or ``*/healthy``."""
     return any(
@@ -87,7 +112,7 @@ def healthy(tier: Tier) -> list[Training]:
         return [
             Training(kind.name, kind.optimizers[0].name, HEALTHY, 0)
             for kind in KINDS.values()
-            if kind.half != "blind"
+            if kind.half not in BLIND
         ]
     return [
         Training(kind.name, choice.name, HEALTHY, seed)
@@ -110,5 +135,13 @@ def faulty(tier: Tier) -> list[Training]:
             Training(kind, optimizer, fault.name, seed)
             for kind, optimizer in places
             for seed in range(FAULT_SEEDS)
+        ]
+    if tier == "full":
+        found += [
+            Training(kind.name, optimizer, fault, seed)
+            for kind in KINDS.values()
+            for optimizer, faults in kind.faults.items()
+            for fault in faults
+            for seed in range(OWN_FAULT_SEEDS)
         ]
     return found

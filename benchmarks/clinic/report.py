@@ -10,7 +10,7 @@ from benchmarks.clinic.task import Half
 from benchmarks.clinic.verdict import VIEWS, Case, FaultVerdict, Verdict, View
 
 _LETTERS = {"cause": "C", "advice": "A", "symptom": "s", "missed": "-"}
-_STARS: dict[Half, str] = {"tuning": "", "unseen": "*", "blind": "**"}
+_STARS: dict[Half, str] = {"tuning": "", "unseen": "*", "blind": "**", "blind2": "***"}
 _TITLES: dict[View, str] = {"everything": "everything on", "scalars": "scalars alone"}
 
 
@@ -107,7 +107,7 @@ def _fault_table(verdict: Verdict, view: View) -> str:
     halves = {one.case.training.kind_name: one.case.training.half for one in verdict.faults}
     lines = [
         f"Faults, {_TITLES[view]}: C cause, A accepted advice, s symptom only, - missed, a letter "
-        "for each seed. Kinds of the unseen half have a star, blind ones two.",
+        "for each seed. Kinds of the unseen half have a star, blind ones two or three.",
         "",
         "| fault | " + " | ".join(f"{k}{_STARS[halves[k]]}" for k in kinds) + " | right |",
         "|---|" + "---|" * (len(kinds) + 1),

@@ -1,7 +1,8 @@
 """Runs trainings side by side, each in processes of its own, and keeps the evidence of each.
 
 What is finished stands in ``OUT/evidence`` and is not run again. What failed has its output in
-``OUT/failed``. Anything else, also what was cut off, begins anew.
+``OUT/failed``. Anything else, also what was cut off, begins anew. With the device ``both``, every
+second training is on the GPU: one GPU is slow with many processes, and cores are idle beside it.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from benchmarks.clinic import evidence
 from benchmarks.clinic.faults.running import HANG_S, HANGING
@@ -27,8 +30,13 @@ from benchmarks.clinic.training import PROJECT
 
 _ROOT = Path(__file__).parents[2]
 _POLL_S = 0.1
+# Collecting and compressing evidence takes about a tenth of the time of a training.
+_JOBS_PER_COLLECTOR = 4
 # A companion writes its last findings within seconds of the end.
 _COMPANION_S = 15.0
+
+
+Device = Literal["cpu", "cuda", "both"]
 
 
 @dataclass(slots=True)
@@ -45,7 +53,13 @@ class TrainingFailedError(Exception):
 
 
 def run_all(
-    trainings: Sequence[Training], out: Path, *, jobs: int, minutes: float | None, keep: bool
+    trainings: Sequence[Training],
+    out: Path,
+    *,
+    jobs: int,
+    minutes: float | None,
+    keep: bool,
+    device: Device = "cpu",
 ) -> Progress:
     """Run what has no evidence yet, until all is done or the time is up."""
     folder = out / "evidence"
@@ -53,21 +67,23 @@ def run_all(
     progress = Progress(total=len(waiting))
     until = None if minutes is None else time.monotonic() + 60 * minutes
     lock = threading.Lock()
+    stretch = 1.5  # of the time that a training is expected to take
 
     def next_one() -> Training | None:
-        """The longest training that fits into the time that is left."""
+        """The first training that fits into the time that is left."""
         with lock:
             for one in waiting:
-                if until is None or time.monotonic() + 1.5 * one.expected_s < until:
+                if until is None or time.monotonic() + stretch * one.expected_s < until:
                     waiting.remove(one)
                     return one
             return None
 
-    def work() -> None:
+    def work(place: str) -> None:
+        nonlocal stretch
         while (one := next_one()) is not None:
             began = time.monotonic()
             try:
-                run_one(one, out, keep=keep)
+                run_one(one, out, keep=keep, device=place, collectors=collectors)
                 word = "done"
             except TrainingFailedError as error:
                 (out / "failed").mkdir(exist_ok=True)
@@ -79,23 +95,36 @@ def run_all(
                     progress.failed.append(one.id)
                 at = progress.done + len(progress.failed)
                 took = time.monotonic() - began
-                print(f"{at}/{progress.total} {one.id} {word}, {took:.0f} s", flush=True)
+                stretch += 0.1 * (1.2 * took / one.expected_s - stretch)
+                where = "" if place == "cpu" else f" on {place}"
+                print(f"{at}/{progress.total} {one.id} {word}{where}, {took:.0f} s", flush=True)
 
     out.mkdir(parents=True, exist_ok=True)
-    threads = [threading.Thread(target=work) for _ in range(jobs)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    places = {"both": ("cuda", "cpu")}.get(device, (device,))
+    # Processes of their own: threads of this one would wait for each other.
+    with ProcessPoolExecutor(
+        max(1, jobs // _JOBS_PER_COLLECTOR), mp_context=get_context("spawn")
+    ) as collectors:
+        threads = [
+            threading.Thread(target=work, args=(places[number % len(places)],))
+            for number in range(jobs)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     return progress
 
 
-def run_one(training: Training, out: Path, *, keep: bool = False) -> evidence.Evidence:
+def run_one(
+    training: Training, out: Path, *, collectors: Executor, keep: bool = False, device: str = "cpu"
+) -> None:
     """Run one training and write its evidence."""
     folder = out / "work" / training.id
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    processes = [_start(training, folder, rank, port) for rank, port in _ranks(training)]
+    ranks = _ranks(training)
+    processes = [_start(training, folder, rank, port, device) for rank, port in ranks]
     try:
         ended = _wait(training, folder, processes)
     finally:
@@ -105,11 +134,14 @@ def run_one(training: Training, out: Path, *, keep: bool = False) -> evidence.Ev
     if not run.exists():
         raise TrainingFailedError(_output(folder))
     _wait_for_companion(run)
-    found = evidence.collect(training.id, run, _result(folder), ended=ended)
-    evidence.write(found, evidence.path_of(out / "evidence", training.id))
+    path = evidence.path_of(out / "evidence", training.id)
+    collectors.submit(_keep, training.id, run, _result(folder), ended, path).result()
     if not keep:
         shutil.rmtree(folder, ignore_errors=True)
-    return found
+
+
+def _keep(name: str, run: Path, result: dict[str, Any], ended: float, path: Path) -> None:
+    evidence.write(evidence.collect(name, run, result, ended=ended), path)
 
 
 def _ranks(training: Training) -> list[tuple[int, int]]:
@@ -119,15 +151,18 @@ def _ranks(training: Training) -> list[tuple[int, int]]:
     return [(rank, port) for rank in range(training.kind.world)]
 
 
-def _start(training: Training, folder: Path, rank: int, port: int) -> subprocess.Popen[bytes]:
+def _start(
+    training: Training, folder: Path, rank: int, port: int, device: str
+) -> subprocess.Popen[bytes]:
     paths = [str(_ROOT / "src"), str(_ROOT), os.environ.get("PYTHONPATH", "")]
     environment = {
         **{k: v for k, v in os.environ.items() if not k.startswith("EPOCHAL_")},
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
-        "CUDA_VISIBLE_DEVICES": "",
     }
+    if device == "cpu":
+        environment["CUDA_VISIBLE_DEVICES"] = ""
     fault = training.fault
     if fault is not None and fault.telemetry_s is not None:
         environment["EPOCHAL_TELEMETRY_EVERY"] = str(fault.telemetry_s)
@@ -144,7 +179,7 @@ def _start(training: Training, folder: Path, rank: int, port: int) -> subprocess
         }
     with (folder / f"output-{rank}.txt").open("wb") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.clinic.training", training.id, str(folder)],
+            [sys.executable, "-m", "benchmarks.clinic.training", training.id, str(folder), device],
             cwd=_ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,

@@ -12,8 +12,10 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
 # Rules may be tuned on "tuning" kinds. "unseen" ones were judged only, until rules were changed
-# because of them. "blind" ones came later: no rule was changed because of them.
-Half = Literal["tuning", "unseen", "blind"]
+# because of them. "blind" ones came later, and "blind2" ones last: no rule was changed because of
+# them before their own verdict.
+Half = Literal["tuning", "unseen", "blind", "blind2"]
+BLIND: tuple[Half, ...] = ("blind", "blind2")
 Decay = Literal["none", "cosine", "linear", "steps", "sqrt"]
 Batch = tuple[Tensor, Tensor]
 
@@ -59,6 +61,7 @@ class Loader:
         self.batch_size = batch_size
         self.shuffle = True
         self.always = False  # the first batch for ever
+        self.pinned = False  # batches in pinned memory, for a GPU
         self.rank, self.world = rank, world
         self._generator = torch.Generator().manual_seed(seed)
         self._loader: DataLoader[Batch] | None = None
@@ -80,7 +83,9 @@ class Loader:
         if self._loader is None:
             # A generator of its own: the trainings draw from the global one.
             own = torch.Generator().manual_seed(0)
-            self._loader = DataLoader(Samples(self.split), batch_sampler=self, generator=own)
+            self._loader = DataLoader(
+                Samples(self.split), batch_sampler=self, generator=own, pin_memory=self.pinned
+            )
         return self._loader
 
     def take(self) -> Batch:
@@ -114,6 +119,14 @@ class Task:
     held_out: Split
     num_classes: int | None = None
     has_data = True  # whether it learns from ``train``; reinforcement learning does not
+    device = torch.device("cpu")  # of the model; samples stay on the CPU until they are used
+
+    def to(self, device: torch.device) -> None:
+        """Move the model, and every other network and tensor of the task, to a device."""
+        self.device = device
+        for name, value in vars(self).items():
+            if isinstance(value, nn.Module | Tensor):
+                setattr(self, name, value.to(device))
 
     def loader(self, batch_size: int, seed: int, rank: int, world: int) -> Loader:
         return Loader(self.train, batch_size, seed, rank=rank, world=world)
@@ -138,9 +151,10 @@ class Task:
     def evaluate(self, split: Split) -> dict[str, float]:
         """Loss and other figures over a split; the model's mode is the caller's business."""
         with torch.no_grad():
-            outputs = self.outputs(split.inputs)
-            loss = float(self.loss(outputs, split.targets))
-            return {"loss": loss, **self.measures(outputs, split.targets)}
+            inputs, targets = split.inputs.to(self.device), split.targets.to(self.device)
+            outputs = self.outputs(inputs)
+            loss = float(self.loss(outputs, targets))
+            return {"loss": loss, **self.measures(outputs, targets)}
 
     def result(self) -> float:
         """The honest measure in the end; lower is better."""
@@ -185,7 +199,7 @@ class Classification(Task):
 class OptimizerChoice:
     """An optimizer as a user would set it up for a kind."""
 
-    name: str  # "sgd", "momentum", "adam" and others of `harness.make_optimizer`
+    name: str  # "sgd", "momentum", "adam" and others of `optimizers.make_optimizer`
     rate: float
     options: Mapping[str, Any] = field(default_factory=dict)
     decay: Decay | None = None  # instead of the kind's
@@ -213,6 +227,8 @@ class Kind:
     world: int = 1
     config: Mapping[str, Any] = field(default_factory=dict)
     seeds: int = 5
+    # Faults by optimizer; those of older kinds stand with the faults.
+    faults: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def optimizer(self, name: str) -> OptimizerChoice:
         found = next((one for one in self.optimizers if one.name == name), None)

@@ -1,4 +1,4 @@
-"""One process of one training: `python -m benchmarks.clinic.training ID FOLDER`.
+"""One process of one training: `python -m benchmarks.clinic.training ID FOLDER [DEVICE]`.
 
 The run is recorded in ``FOLDER/run``; what came of it is ``FOLDER/result-RANK.json``. A rank of
 several has the environment of a launcher.
@@ -21,14 +21,14 @@ from benchmarks.clinic.plan import parse
 PROJECT = "clinic"
 
 
-def main(name: str, folder: Path) -> None:
+def main(name: str, folder: Path, device: str = "cpu") -> None:
     """Train, and write what came of it."""
     torch.set_num_threads(1)
     training = parse(name)
     kind, fault = training.kind, training.fault
     if kind.world > 1:
         dist.init_process_group("gloo")
-    bench = prepare(kind, training.optimizer, training.seed, folder)
+    bench = prepare(kind, training.optimizer, training.seed, folder, device=device)
     if fault is not None:
         fault.plant(bench)
     config = {
@@ -37,6 +37,8 @@ def main(name: str, folder: Path) -> None:
         "batch_size": bench.batch_size,
         **kind.config,
     }
+    if device != "cpu":
+        config["device"] = device
     run = epochal.init(
         PROJECT,
         training.id,
@@ -54,6 +56,6 @@ def main(name: str, folder: Path) -> None:
 
 if __name__ == "__main__":
     # Rank 1 that leaves a loop must not be waited for by the interpreter's own threads.
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:4])
     sys.stdout.flush()
     os._exit(0)

@@ -1,14 +1,14 @@
 from benchmarks.clinic.accepted import ACCEPTED
 from benchmarks.clinic.faults import FAULTS
 from benchmarks.clinic.kinds import KINDS
-from benchmarks.clinic.plan import healthy, parse, trainings
+from benchmarks.clinic.plan import FIRST_SEEDS, Training, balanced, healthy, parse, trainings
 from epochal.guard import Guard
 from epochal.health.registry import all_rules
 
 
 def test_there_are_kinds_of_both_halves_and_blind_ones_with_two_optimizers() -> None:
     assert len(KINDS) >= 16
-    assert {kind.half for kind in KINDS.values()} == {"tuning", "unseen", "blind"}
+    assert {kind.half for kind in KINDS.values()} == {"tuning", "unseen", "blind", "blind2"}
     assert all(len(kind.optimizers) >= 2 for kind in KINDS.values())
 
 
@@ -31,9 +31,39 @@ def test_faults_are_planted_on_blind_kinds_with_enough_healthy_steps() -> None:
     assert sum(one.kind.steps for one in found if one.fault is None) >= 40_000
 
 
+def test_later_blind_kinds_have_eight_faults_each_and_enough_healthy_steps() -> None:
+    found = trainings("full", half="blind2")
+    kinds = {one.kind_name for one in found}
+    assert len(kinds) >= 7
+    for kind in kinds:
+        faults = {one.fault_name for one in found if one.kind_name == kind and one.fault}
+        assert len(faults) >= 8, kind
+    assert sum(one.kind.steps for one in found if one.fault is None) >= 60_000
+
+
+def test_a_balanced_order_begins_with_healthy_twins_and_goes_on_in_turn_by_kind() -> None:
+    found = trainings("full", half="blind2")
+    order = balanced(found)
+    assert sorted(order) == sorted(found)
+    kinds, places = ({f(one) for one in found} for f in (_kind, _place))
+    twins = order[: FIRST_SEEDS * len(places)]
+    assert all(one.fault is None and one.seed < FIRST_SEEDS for one in twins)
+    faults = order[len(twins) :][: 3 * len(kinds)]
+    assert all(one.fault is not None and one.seed == 0 for one in faults)
+    assert all([one.kind_name for one in faults].count(kind) == 3 for kind in kinds)
+
+
+def _kind(training: Training) -> str:
+    return training.kind_name
+
+
+def _place(training: Training) -> tuple[str, str]:
+    return training.kind_name, training.optimizer
+
+
 def test_every_optimizer_of_a_blind_kind_has_healthy_twins_for_its_faults() -> None:
     twins = {(one.kind_name, one.optimizer) for one in healthy("full")}
-    for one in trainings("full", half="blind"):
+    for one in trainings("full", half="blind") + trainings("full", half="blind2"):
         assert (one.kind_name, one.optimizer) in twins
 
 

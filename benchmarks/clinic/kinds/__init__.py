@@ -2,7 +2,8 @@
 
 Kinds of the tuning half and of the unseen half have been looked at while rules were tuned. The
 blind kinds have not: rules and the table of accepted findings are older. Once a rule is changed
-because of a blind kind, that kind is one of the unseen half.
+because of a blind kind, that kind is one of the unseen half. The second group of blind kinds is for
+a verdict on rules that the first group has been judged by.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from benchmarks.clinic.kinds import (
     actor_critic,
     attention,
+    choices,
     embeddings,
     experts,
     flow,
@@ -18,8 +20,11 @@ from benchmarks.clinic.kinds import (
     multitask,
     play,
     ranks,
+    restoring,
     sequences,
+    signals,
     tables,
+    teaching,
     transfer,
     vision,
 )
@@ -30,6 +35,7 @@ KINDS: dict[str, Kind] = {
     for room in (
         *(tables, vision, language, generative, play, transfer, experts, ranks),
         *(attention, sequences, embeddings, flow, multitask, actor_critic),  # blind
+        *(teaching, signals, restoring, choices),  # blind2
     )
     for kind in room.KINDS
 }

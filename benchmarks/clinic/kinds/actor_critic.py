@@ -16,9 +16,9 @@ ROLLOUT, EPISODE, TICK_S, STRONGEST = 6, 48, 0.05, 7.0
 class Pendulums:
     """Many pendulums near the top, each held there by a torque."""
 
-    def __init__(self, count: int) -> None:
-        self.angle = 1.6 * torch.rand(count) - 0.8
-        self.speed = torch.zeros(count)
+    def __init__(self, count: int, device: torch.device) -> None:
+        self.angle = 1.6 * torch.rand(count, device=device) - 0.8
+        self.speed = torch.zeros(count, device=device)
 
     def state(self) -> Tensor:
         rows = [self.angle.cos(), self.angle.sin(), self.speed / 4, self.angle / 2]
@@ -52,7 +52,11 @@ class ActorCritic(Play):
     def __init__(self) -> None:
         super().__init__(3)
         self.model = Actor()
-        self._world, self._age, self._sum = Pendulums(32), 0, 0.0
+        self._world, self._age, self._sum = Pendulums(32, self.device), 0, 0.0
+
+    def to(self, device: torch.device) -> None:
+        super().to(device)
+        self._world = Pendulums(32, device)
 
     def experience(self, count: int) -> Batch:
         states, actions, rewards = [], [], []
@@ -73,7 +77,7 @@ class ActorCritic(Play):
             returns.append(later)
         if self._age >= EPISODE:
             self.returned = self._sum
-            self._world, self._age, self._sum = Pendulums(32), 0, 0.0
+            self._world, self._age, self._sum = Pendulums(32, self.device), 0, 0.0
         told = torch.stack([torch.cat(actions), torch.cat(returns[::-1])], 1)
         return torch.cat(states), told
 
@@ -88,7 +92,8 @@ class ActorCritic(Play):
 
     def evaluate(self, split: Split) -> dict[str, float]:
         with torch.no_grad():
-            world, total = Pendulums(256), torch.zeros(256)
+            world = Pendulums(256, self.device)
+            total = torch.zeros(256, device=self.device)
             for _ in range(EPISODE):
                 total += world.push(self.model(world.state())[:, 0])
         return {"return": float(total.mean())}

@@ -49,7 +49,7 @@ class Word2Vec(Task):
     def loss(self, outputs: Any, targets: Tensor) -> Tensor:
         words, drawn = outputs
         likeness = self.model(words, torch.cat([targets.unsqueeze(1), drawn], 1))
-        sign = torch.ones(NEGATIVES + 1)
+        sign = torch.ones(NEGATIVES + 1, device=likeness.device)
         sign[1:] = -1
         return -functional.logsigmoid(sign * likeness).sum(1).mean()
 

@@ -38,11 +38,11 @@ class Flow(nn.Module):
         self.layers = nn.ModuleList(Coupling(place % 2) for place in range(layers))
 
     def forward(self, points: Tensor) -> Tensor:
-        grown = torch.zeros(len(points))
+        grown = torch.zeros_like(points[:, 0])
         for layer in self.layers:
             points, more = layer(points)
             grown = grown + more
-        constant = torch.log(torch.tensor(2 * torch.pi))
+        constant = torch.log(torch.tensor(2 * torch.pi, device=points.device))
         return grown - 0.5 * (points**2).sum(1) - constant
 
 

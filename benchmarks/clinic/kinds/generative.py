@@ -71,7 +71,7 @@ class Diffusion(Task):
         self.model = Denoiser()
 
     def outputs(self, inputs: Tensor) -> Any:
-        time = torch.rand(len(inputs), 1)
+        time = torch.rand(len(inputs), 1, device=inputs.device)
         noise = torch.randn_like(inputs)
         keep = (0.5 * torch.pi * time).cos()
         noisy = keep * inputs + (1 - keep**2).sqrt() * noise
@@ -104,7 +104,8 @@ class Gan(Task):
 
     def before_step(self, step: int, rate: float) -> None:
         real, _ = self.train.take(torch.randint(len(self.train), (64,)))
-        made = self.model(torch.randn(64, 8)).detach()
+        real = real.to(self.device)
+        made = self.model(torch.randn(64, 8, device=self.device)).detach()
         loss = functional.softplus(-self.critic(real)).mean()
         loss = loss + functional.softplus(self.critic(made)).mean()
         self._optimizer.zero_grad()
@@ -116,7 +117,7 @@ class Gan(Task):
         return {"d_loss": self._critic_loss}
 
     def outputs(self, inputs: Tensor) -> Any:
-        return self.model(torch.randn(len(inputs), 8))
+        return self.model(torch.randn(len(inputs), 8, device=self.device))
 
     def loss(self, outputs: Any, targets: Tensor) -> Tensor:
         # A critic that learns from this too would be its own enemy.
@@ -129,8 +130,8 @@ class Gan(Task):
 
     def evaluate(self, split: Split) -> dict[str, float]:
         with torch.no_grad():
-            made = self.model(torch.randn(1000, 8))
-            real = split.inputs[:1000]
+            made = self.model(torch.randn(1000, 8, device=self.device))
+            real = split.inputs[:1000].to(self.device)
             between = torch.cdist(made, real).mean()
             within = torch.cdist(made, made).mean() + torch.cdist(real, real).mean()
         return {"loss": float(2 * between - within)}

@@ -17,10 +17,10 @@ HORIZON, DISCOUNT, ACTIONS = 24, 0.95, 3
 class World:
     """Many carts on lines, each pushed left, right or not at all, to reach a goal and stay."""
 
-    def __init__(self, count: int) -> None:
-        self.place = 2 * torch.rand(count) - 1
-        self.speed = torch.zeros(count)
-        self.goal = 2 * torch.rand(count) - 1
+    def __init__(self, count: int, device: torch.device) -> None:
+        self.place = 2 * torch.rand(count, device=device) - 1
+        self.speed = torch.zeros(count, device=device)
+        self.goal = 2 * torch.rand(count, device=device) - 1
 
     def state(self) -> Tensor:
         return torch.stack([self.place, self.speed, self.goal, self.goal - self.place], 1)
@@ -61,7 +61,8 @@ class Play(Task):
 
     def evaluate(self, split: Split) -> dict[str, float]:
         with torch.no_grad():
-            world, total = World(256), torch.zeros(256)
+            world = World(256, self.device)
+            total = torch.zeros(256, device=self.device)
             for _ in range(HORIZON):
                 total += world.push(self.best_action(world.state()))
         return {"return": float(total.mean())}
@@ -75,7 +76,7 @@ class Play(Task):
 
     def rollout(self, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Play once; states, actions, their logarithmic chances and the returns."""
-        world = World(count)
+        world = World(count, self.device)
         states, actions, chances, rewards = [], [], [], []
         with torch.no_grad():
             for _ in range(HORIZON):
@@ -88,7 +89,7 @@ class Play(Task):
                 chances.append(logits.gather(1, action[:, None]).squeeze(1))
                 rewards.append(world.push(action))
         self.returned = float(torch.stack(rewards).sum(0).mean())
-        returns, later = [], torch.zeros(count)
+        returns, later = [], torch.zeros(count, device=self.device)
         for reward in reversed(rewards):
             later = self.reward_scale * reward + DISCOUNT * later
             returns.append(later)
@@ -127,7 +128,7 @@ class Ppo(Play):
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-6)
             told = torch.stack([actions.float(), chances, advantage, returns], 1)
             for _ in range(2):
-                order = torch.randperm(len(states))
+                order = torch.randperm(len(states), device=self.device)
                 parts = [order[at : at + count] for at in range(0, len(order), count)]
                 self._queue += [(states[part], told[part]) for part in parts]
         return self._queue.pop()
@@ -171,9 +172,13 @@ class Dqn(Play):
     def __init__(self) -> None:
         super().__init__(ACTIONS)
         self._older = copy.deepcopy(self.model).requires_grad_(False)
-        self._world, self._age, self._sum = World(32), 0, 0.0
+        self._world, self._age, self._sum = World(32, self.device), 0, 0.0
         self._memory: list[Tensor] = []
         self._chance = 1.0
+
+    def to(self, device: torch.device) -> None:
+        super().to(device)
+        self._world = World(32, device)
 
     def before_step(self, step: int, rate: float) -> None:
         if step % 50 == 0:
@@ -184,7 +189,9 @@ class Dqn(Play):
         state = self._world.state()
         with torch.no_grad():
             best = self.best_action(state)
-        actions = torch.where(torch.rand(32) < chance, torch.randint(ACTIONS, (32,)), best)
+        by_chance = torch.rand(32, device=self.device) < chance
+        drawn = torch.randint(ACTIONS, (32,), device=self.device)
+        actions = torch.where(by_chance, drawn, best)
         reward = self._world.push(actions)
         later = self._world.state()
         rows = [state, actions[:, None].float(), self.reward_scale * reward[:, None], later]
@@ -193,7 +200,7 @@ class Dqn(Play):
         self._age, self._sum = self._age + 1, self._sum + float(reward.mean())
         if self._age == HORIZON:
             self.returned = self._sum
-            self._world, self._age, self._sum = World(32), 0, 0.0
+            self._world, self._age, self._sum = World(32, self.device), 0, 0.0
 
     def experience(self, count: int) -> Batch:
         while len(self._memory) < 20:

@@ -98,7 +98,7 @@ class Forecaster(Task):
 
     def loss(self, outputs: Any, targets: Tensor) -> Tensor:
         short = targets.unsqueeze(-1) - outputs
-        shares = torch.tensor(QUANTILES)
+        shares = torch.tensor(QUANTILES, device=outputs.device)
         return torch.maximum(shares * short, (shares - 1) * short).mean()
 
     def measures(self, outputs: Any, targets: Tensor) -> dict[str, float]:

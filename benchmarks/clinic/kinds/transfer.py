@@ -31,7 +31,7 @@ class Contrastive(Task):
     def loss(self, outputs: Any, targets: Tensor) -> Tensor:
         first, second = outputs
         likeness = first @ second.T / 0.2
-        own = torch.arange(len(likeness))
+        own = torch.arange(len(likeness), device=likeness.device)
         return functional.cross_entropy(likeness, own)
 
     def evaluate(self, split: Split) -> dict[str, float]:

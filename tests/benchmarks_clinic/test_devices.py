@@ -1,0 +1,60 @@
+"""Every tensor of a kind is where its model is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+
+import epochal
+from benchmarks.clinic import evidence
+from benchmarks.clinic.harness import Bench, prepare, train
+from benchmarks.clinic.kinds import KINDS
+
+pytestmark = pytest.mark.slow
+LATER = tuple(kind.name for kind in KINDS.values() if kind.half == "blind2")
+# What `meta` has not: figures that are read where there are gradients, and some functions.
+READS_FIGURES = ("vq", "multitask")
+NO_LOSS = ("speech",)
+NO_MODEL = ("moe", "moe_mlp", "moe_top2")
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+
+
+def bench_on(kind: str, optimizer: str, device: str, *, steps: int) -> Bench:
+    quick = replace(KINDS[kind], steps=steps, num_evals=2, pace_ms=0.0)
+    with torch.random.fork_rng():
+        return prepare(quick, optimizer, 0, device=device)
+
+
+@pytest.mark.parametrize("kind", (name for name in KINDS if name not in NO_MODEL))
+def test_a_step_makes_no_tensor_on_another_device(kind: str) -> None:
+    """Without a GPU: tensors of the device `meta` do not mix with those of the CPU."""
+    bench = bench_on(kind, KINDS[kind].optimizers[0].name, "meta", steps=2)
+    task, place = bench.task, torch.device("meta")
+    if not task.has_data:
+        return
+    inputs, targets = (one.to(place) for one in bench.loader.take())
+    with torch.set_grad_enabled(kind not in READS_FIGURES):
+        outputs = task.outputs(inputs)
+        made = outputs if kind in NO_LOSS else task.loss(outputs, targets)
+    assert made.device == place
+
+
+@pytest.mark.cuda
+@needs_gpu
+@pytest.mark.parametrize("kind", LATER)
+def test_a_kind_trains_on_the_gpu(tmp_path: Path, kind: str) -> None:
+    for choice in KINDS[kind].optimizers:
+        bench = bench_on(kind, choice.name, "cuda", steps=12)
+        run = epochal.init("clinic", choice.name, dir=tmp_path, console=False, companion=False)
+        with run:
+            result = train(bench, run)
+        assert all(one.is_cuda for one in bench.model.parameters())
+        kept = evidence.collect(choice.name, Path(run.dir), result, ended=1e12)
+        assert math.isfinite(kept.result["result"])
