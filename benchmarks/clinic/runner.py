@@ -2,7 +2,8 @@
 
 What is finished stands in ``OUT/evidence`` and is not run again. What failed has its output in
 ``OUT/failed``. Anything else, also what was cut off, begins anew. With the device ``both``, every
-second training is on the GPU: one GPU is slow with many processes, and cores are idle beside it.
+second job is on the GPU: one GPU is slow with many processes, and cores are idle beside it. A job
+whose training failed on the GPU goes on without it, and begins with that training.
 """
 
 from __future__ import annotations
@@ -89,14 +90,18 @@ def run_all(
                 (out / "failed").mkdir(exist_ok=True)
                 (out / "failed" / f"{one.id}.txt").write_text(str(error))
                 word = "FAILED"
+            where = "" if place == "cpu" else f" on {place}"
             with lock:
-                progress.done += word == "done"
-                if word != "done":
+                if word == "done":
+                    progress.done += 1
+                elif device == "both" and place == "cuda":
+                    waiting.insert(0, one)
+                    place = "cpu"
+                else:
                     progress.failed.append(one.id)
                 at = progress.done + len(progress.failed)
                 took = time.monotonic() - began
                 stretch += 0.1 * (1.2 * took / one.expected_s - stretch)
-                where = "" if place == "cpu" else f" on {place}"
                 print(f"{at}/{progress.total} {one.id} {word}{where}, {took:.0f} s", flush=True)
 
     out.mkdir(parents=True, exist_ok=True)

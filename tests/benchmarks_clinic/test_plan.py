@@ -1,7 +1,7 @@
 from benchmarks.clinic.accepted import ACCEPTED
 from benchmarks.clinic.faults import FAULTS
 from benchmarks.clinic.kinds import KINDS
-from benchmarks.clinic.plan import FIRST_SEEDS, Training, balanced, healthy, parse, trainings
+from benchmarks.clinic.plan import FIRST_SEEDS, balanced, healthy, parse, trainings
 from epochal.guard import Guard
 from epochal.health.registry import all_rules
 
@@ -45,20 +45,13 @@ def test_a_balanced_order_begins_with_healthy_twins_and_goes_on_in_turn_by_kind(
     found = trainings("full", half="blind2")
     order = balanced(found)
     assert sorted(order) == sorted(found)
-    kinds, places = ({f(one) for one in found} for f in (_kind, _place))
+    kinds = {one.kind_name for one in found}
+    places = {(one.kind_name, one.optimizer) for one in found}
     twins = order[: FIRST_SEEDS * len(places)]
     assert all(one.fault is None and one.seed < FIRST_SEEDS for one in twins)
     faults = order[len(twins) :][: 3 * len(kinds)]
     assert all(one.fault is not None and one.seed == 0 for one in faults)
     assert all([one.kind_name for one in faults].count(kind) == 3 for kind in kinds)
-
-
-def _kind(training: Training) -> str:
-    return training.kind_name
-
-
-def _place(training: Training) -> tuple[str, str]:
-    return training.kind_name, training.optimizer
 
 
 def test_every_optimizer_of_a_blind_kind_has_healthy_twins_for_its_faults() -> None:

@@ -116,7 +116,8 @@ class Bandit(Play):
         worth = outputs[:, OFFERS]
         gain = (taken * (paid - worth).detach()).mean()
         entropy = -(chances.exp() * chances).sum(1).mean()
-        return functional.mse_loss(worth, paid) - gain - 0.01 * entropy
+        loss: Tensor = functional.mse_loss(worth, paid) - gain - 0.01 * entropy
+        return loss
 
     def evaluate(self, split: Split) -> dict[str, float]:
         with torch.no_grad():

@@ -125,12 +125,12 @@ class Quantised(Task):
         return {"rebuilt": float(functional.mse_loss(outputs[0], targets))}
 
 
-WORDS, LONG, HIDDEN, MASK = 40, 20, 0.2, 0
+WORDS, LONG, HIDDEN, MASK = 24, 16, 0.2, 0
 
 
 def lines(count: int) -> Split:
     """Lines of words: each goes on by its own habit, and the first returns at the end."""
-    habits = (2.2 * torch.randn(WORDS, WORDS)).softmax(1)
+    habits = (3.5 * torch.randn(WORDS, WORDS)).softmax(1)
     habits[:, MASK] = 0
     words = torch.randint(1, WORDS, (count, LONG))
     for place in range(1, LONG):
@@ -159,23 +159,24 @@ class Block(nn.Module):
         query, key, value = mixed.permute(2, 0, 3, 1, 4)
         found = functional.scaled_dot_product_attention(query, key, value)
         x = x + self.dropout(self.out(found.transpose(1, 2).reshape(count, length, width)))
-        return x + self.dropout(self.feed(x))
+        out: Tensor = x + self.dropout(self.feed(x))
+        return out
 
 
 class MaskedEncoder(nn.Module):
     """Words, their places and two blocks; words are told by the same vectors."""
 
-    def __init__(self, width: int = 48) -> None:
+    def __init__(self, width: int = 32) -> None:
         super().__init__()
         self.words = nn.Embedding(WORDS, width)
         self.places = nn.Parameter(0.02 * torch.randn(LONG, width))
         nn.init.normal_(self.words.weight, std=0.1)
-        self.blocks = nn.Sequential(Block(width, 3), Block(width, 3))
+        self.blocks = nn.Sequential(Block(width, 2), Block(width, 2))
         self.norm = nn.LayerNorm(width)
         self.bias = nn.Parameter(torch.zeros(WORDS))
 
     def forward(self, words: Tensor) -> Tensor:
-        hidden = self.norm(self.blocks(self.words(words) + self.places))
+        hidden: Tensor = self.norm(self.blocks(self.words(words) + self.places))
         return functional.linear(hidden, self.words.weight, self.bias)
 
 
@@ -207,7 +208,7 @@ KINDS = (
         SuperResolution,
         (
             OptimizerChoice("adam", 1.5e-3, decay="steps"),
-            OptimizerChoice("momentum", 0.1, decay="linear"),
+            OptimizerChoice("momentum", 0.6, decay="linear"),
         ),
         steps=800,
         batch_size=16,
@@ -246,14 +247,13 @@ KINDS = (
         "blind2",
         MaskedWords,
         (
-            OptimizerChoice("adamw", 3e-3, {"weight_decay": 0.01}, decay="linear"),
+            OptimizerChoice("adamw", 4e-3, {"weight_decay": 0.01}, decay="linear"),
             OptimizerChoice("adafactor", 0.03, decay="sqrt"),
         ),
         steps=1400,
-        batch_size=48,
+        batch_size=32,
         warmup=80,
         clip=1.0,
-        precision="bfloat16",
         faults={
             "adamw": (
                 *("no_warmup", "rate_x30", "rate_zero", "schedule_unit", "overfitting"),

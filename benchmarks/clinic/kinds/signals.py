@@ -82,12 +82,12 @@ class Audio(Classification):
         return self._share * own + (1 - self._share) * other
 
 
-FRAMES, BANDS, SYMBOLS, LONGEST = 36, 10, 8, 5  # symbol 0 is the blank
+FRAMES, BANDS, SYMBOLS, LONGEST = 24, 12, 8, 4  # symbol 0 is the blank
 
 
 def speech(count: int) -> Split:
     """Frames in which some symbols sound one after the other, each for as long as it likes."""
-    voices = 1.6 * torch.randn(SYMBOLS, BANDS)
+    voices = 2.5 * torch.randn(SYMBOLS, BANDS)
     lengths = torch.randint(2, LONGEST + 1, (count, 1))
     # Neighbours differ: no symbol comes twice in a row.
     steps = torch.randint(1, SYMBOLS - 1, (count, LONGEST))
@@ -104,7 +104,7 @@ def speech(count: int) -> Split:
 class Recogniser(nn.Module):
     """A convolution over frames and a recurrent layer in both directions."""
 
-    def __init__(self, width: int = 32) -> None:
+    def __init__(self, width: int = 24) -> None:
         super().__init__()
         self.frames = nn.Conv1d(BANDS, width, 3, padding=1)
         self.cells = nn.GRU(width, width, batch_first=True, bidirectional=True)

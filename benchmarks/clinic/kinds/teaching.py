@@ -114,7 +114,7 @@ class Triplets(Task):
         self.model = FaceNet()
 
     def loss(self, outputs: Any, targets: Tensor) -> Tensor:
-        parts = zip(outputs.split(GROUP), targets.split(GROUP), strict=True)
+        parts = zip(torch.split(outputs, GROUP), torch.split(targets, GROUP), strict=True)
         return torch.stack([_triplets(vectors, labels) for vectors, labels in parts]).mean()
 
     def measures(self, outputs: Any, targets: Tensor) -> dict[str, float]:
