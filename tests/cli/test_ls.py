@@ -3,13 +3,17 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import epochal
+from epochal.cli import ls
 from epochal.cli.main import main
 from epochal.cli.table import GrowingTable, table
 from tests.store.journals import Journal, settle
@@ -98,8 +102,10 @@ def test_a_terminal_shows_many_runs_some_at_a_time(tmp_path: Path, capsys: Captu
     with contextlib.redirect_stdout(terminal):
         assert main(["ls", "--dir", str(tmp_path)]) == 0
     title, *lines = re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue()).splitlines()
-    assert title.split()[:3] == ["NAME", "PROJECT", "GROUP"]
+    assert title.split()[:3] == ["NAME", "PROJECT", "STATUS"]
     assert [line.split()[0] for line in lines] == names
+    (again,) = (line for line in lines if line.startswith("NAME"))
+    assert again.split()[:3] == ["NAME", "PROJECT", "GROUP"]
     assert lines[-1].split()[:4] == ["run-000", "p", "late", "finished"]
     assert lines[-2].split()[3] == "failed"
 
@@ -132,3 +138,79 @@ def test_projects_are_the_same_in_python_and_on_the_command_line(
     assert sorted(line.split()[0] for line in lines) == ["p", "q"]
     assert main(["ls", "config.lr > 1", "--projects", "--dir", str(root)]) == 1
     assert "takes no query" in capsys.readouterr().err
+
+
+def many_runs(root: Path, count: int) -> None:
+    """Runs that were created an hour after one another, and never changed since."""
+    for number in range(count):
+        created = 1_700_000_000.0 + 3600 * number
+        journal = Journal(root, f"r{number:03d}", created=created).metrics(1, loss=1.0).finish()
+        os.utime(journal.folder.identity, (created, created))
+
+
+# Waits for a line on stdin before the oldest run is read.
+BLOCKED = """
+import os, sys
+opened = os.open
+def waits(path, *args, **options):
+    if "r000" in os.fspath(path):
+        sys.stdin.readline()
+    return opened(path, *args, **options)
+os.open = waits
+from epochal.cli import ls
+from epochal.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def started_ls(root: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", BLOCKED, "ls", *arguments, "--dir", str(root)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("query", [(), ("summary.loss.last < 2",)])
+def test_rows_appear_before_the_last_run_is_read(tmp_path: Path, query: tuple[str, ...]) -> None:
+    many_runs(tmp_path, 130)
+    with started_ls(tmp_path, *query) as process:
+        assert process.stdout is not None
+        first = [process.stdout.readline().split()[0] for _ in range(101)]
+        assert first == ["NAME", *(f"r{number:03d}" for number in range(129, 29, -1))]
+        rest, _ = process.communicate("go on\n")
+    assert [line.split()[0] for line in rest.splitlines()][-1] == "r000"
+    assert process.returncode == 0
+
+
+def test_so_many_runs_as_are_asked_for_are_read(tmp_path: Path) -> None:
+    many_runs(tmp_path, 5)
+    with started_ls(tmp_path, "-n", "4") as process:
+        assert process.stdout is not None
+        lines = process.stdout.read().splitlines()
+    assert [line.split()[0] for line in lines] == ["NAME", "r004", "r003", "r002", "r001"]
+
+
+def test_a_run_whose_file_is_newer_than_itself_keeps_its_place(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    many_runs(tmp_path, 6)
+    for name in ("r000", "r003"):
+        os.utime(tmp_path / "p" / name / "run.json")
+    assert listed(capsys, tmp_path) == ["r005", "r004", "r003", "r002", "r001", "r000"]
+
+
+def test_a_column_that_only_later_rows_need_comes_with_them(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ls, "_AT_ONCE", 2)
+    many_runs(tmp_path, 3)
+    Journal(tmp_path, "grouped", created=1.0, group="ablation").metrics(1, loss=1.0)
+    assert main(["ls", "--dir", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [
+        "NAME",
+        "r002",
+        "r001",
+        "NAME",
+        "r000",
+        "grouped",
+    ]
+    assert ["GROUP" in lines[0], "GROUP" in lines[3], "ablation" in lines[5]] == [False, True, True]

@@ -7,9 +7,8 @@ import math
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,8 +27,7 @@ from epochal.cli.words import gravest_text, progress_text
 from epochal.errors import UsageError
 from epochal.format import UNKNOWN, format_number
 from epochal.store.answers import LIVE_STATES, RunInfo
-from epochal.store.local.run import LocalRun
-from epochal.store.local.store import open_store
+from epochal.store.local.store import LocalStore, open_store
 from epochal.store.lookup import is_address
 from epochal.store.projects import ProjectRow
 from epochal.store.status import format_age
@@ -38,8 +36,9 @@ if TYPE_CHECKING:
     from epochal.store.store import RunView, Store
 
 _WHOLE_S = 1.0
-# So many rows are printed first on a terminal, and then twice as many each time.
+# So many rows are printed first, and then twice as many each time, or those of some time.
 _AT_ONCE = 100
+_PATIENCE_S = 0.5
 # In place of what was not read yet.
 _PENDING = "…"
 _FAILED = ("failed", "crashed")
@@ -63,7 +62,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "-s",
         "--sort",
         metavar="FIELDS",
-        help="sort by fields: --sort=-summary.loss.last,name (default: newest first)",
+        help="sort by fields: --sort=-summary.loss.last,name; rows then appear when all runs are"
+        " read (default: newest first, as they are read)",
     )
     parser.add_argument(
         "--projects",
@@ -80,23 +80,10 @@ def run(args: argparse.Namespace) -> int:
     with _store(args, folder) as store:
         if args.projects:
             return _list_projects(args, store, _where(args, folder), query)
-        # What another machine has not read yet is listed in part, as here.
-        listed = (
-            store.runs(_query(query), order=args.sort)
-            if args.hub is None or query or args.sort or args.json
-            else store.known_runs().runs
-        )
-        rows: Iterable[_Row] = _rows(args, listed)
+        rows = _rows(args, _listed(args, store, query))
         if args.json:
             say_json([{"info": info, "loss": loss} for info, loss in rows])
-            return 0
-        if len(listed) > _AT_ONCE and sys.stdout.isatty():
-            # On a terminal the first rows appear before the last ones are read.
-            named = [view.brief() for view in listed if isinstance(view, LocalRun)]
-        else:
-            rows = list(rows)
-            named = [info for info, _ in rows]
-        if not _print(rows, named):
+        elif not _print(rows):
             remark(_nothing(_where(args, folder), query))
     return 0
 
@@ -137,17 +124,29 @@ def _count(row: ProjectRow, states: Sequence[str]) -> str:
     return str(sum(count for state, count in row.states.items() if state in states))
 
 
+def _listed(args: argparse.Namespace, store: Store, query: str | None) -> Iterable[RunView]:
+    """The runs in their order; of a folder each as soon as it is known, unless they are sorted."""
+    if isinstance(store, LocalStore) and not (args.sort or args.json):
+        return store.newest_first(_query(query))
+    if args.hub is None or query or args.sort or args.json:
+        return store.runs(_query(query), order=args.sort)
+    # What another machine has not read yet is listed in part, as here.
+    return store.known_runs().runs
+
+
 def _rows(args: argparse.Namespace, listed: Iterable[RunView]) -> Iterator[_Row]:
     begun, count = time.monotonic(), 0
+    if args.limit is not None and args.limit <= 0:
+        return
     for view in listed:
-        if args.limit is not None and count >= args.limit:
-            return
         # Of thousands of runs that nobody has listed before, some are read in part.
         is_whole = args.json or (args.hub is None and time.monotonic() < begun + _WHOLE_S)
         info = view.info if is_whole else view.outline()
         if not info.hidden or args.all:
             count += 1
             yield info, view.latest("loss")
+            if count == args.limit:
+                return
 
 
 def _store(args: argparse.Namespace, folder: Path | None) -> AbstractContextManager[Store]:
@@ -199,40 +198,23 @@ def _is_project(text: str | None) -> bool:
     return not text.startswith(("config.", "summary.", "best."))
 
 
-def _print(rows: Iterable[_Row], named: Sequence[RunInfo]) -> bool:
-    """Print a table, a list of rows at once, others some at a time; False where there are none.
-
-    ``named`` says which columns are worth their room.
-    """
+def _print(rows: Iterator[_Row]) -> bool:
+    """Print a table, some rows at a time as they are known; False where there are none."""
     now = time.time()
-    # Columns that say something: a group where there is one, owners where there are several.
-    has_groups = any(info.group for info in named)
-    has_owners = len({info.owner for info in named}) > 1
-    more = [*(["GROUP"] if has_groups else []), *(["OWNER"] if has_owners else [])]
-    header = ("NAME", "PROJECT", *more, "STATUS", "STEP", "LOSS", "FINDINGS", "AGE")
-    right = [len(more) + place for place in (3, 4, 6)]
-    grown = GrowingTable(header, width=terminal_columns(), shrink=(0, 1), right=right)
     printed: list[RunInfo] = []
-    left, at_once = iter(rows), len(rows) if isinstance(rows, list) else _AT_ONCE
-    while some := list(islice(left, at_once)):
-        cells = [
-            (
-                info.name,
-                info.project,
-                *((info.group or UNKNOWN,) if has_groups else ()),
-                *((info.owner or UNKNOWN,) if has_owners else ()),
-                info.status.text,
-                progress_text(info) or UNKNOWN,
-                UNKNOWN if loss is None else format_number(loss),
-                _findings_text(info),
-                UNKNOWN if info.created is None else format_age(now - info.created),
-            )
-            for info, loss in some
-        ]
-        lines = grown.lines(cells)
-        if not printed:
-            say(lines.pop(0))
-        say_lines(_marked(line, info) for line, (info, _) in zip(lines, some, strict=True))
+    owners: set[str | None] = set()
+    layout: _Layout | None = None
+    at_once = _AT_ONCE
+    while some := _next_rows(rows, at_once):
+        owners |= {info.owner for info, _ in some}
+        has_groups = any(info.group for info, _ in some)
+        if layout is None or not layout.suits(has_groups=has_groups, owners=owners):
+            # Columns that say something: a group where there is one, owners where there are
+            # several. Rows that need one more have their own header.
+            had_groups = layout is not None and layout.has_groups
+            layout = _Layout(has_groups=has_groups or had_groups, has_owners=len(owners) > 1)
+        say_lines(layout.lines(some, now))
+        sys.stdout.flush()
         printed += [info for info, _ in some]
         at_once *= 2
     num_partial = sum(info.is_partial for info in printed)
@@ -247,6 +229,56 @@ def _print(rows: Iterable[_Row], named: Sequence[RunInfo]) -> bool:
         if info.fork is not None and info.fork.is_gone:
             complain(f"{info.project}/{info.name} was forked from {info.fork}.")
     return bool(printed)
+
+
+def _next_rows(rows: Iterator[_Row], at_once: int) -> list[_Row]:
+    """So many rows, or those that are known after a moment; none where there are no more."""
+    until = time.monotonic() + _PATIENCE_S
+    some: list[_Row] = []
+    for row in rows:
+        some.append(row)
+        if len(some) == at_once or (time.monotonic() > until and len(some) >= _AT_ONCE):
+            break
+    return some
+
+
+class _Layout:
+    """The columns of the table, and how wide the first rows made them."""
+
+    def __init__(self, *, has_groups: bool, has_owners: bool) -> None:
+        self.has_groups = has_groups
+        self._has_owners = has_owners
+        more = [*(["GROUP"] if has_groups else []), *(["OWNER"] if has_owners else [])]
+        header = ("NAME", "PROJECT", *more, "STATUS", "STEP", "LOSS", "FINDINGS", "AGE")
+        right = [len(more) + place for place in (3, 4, 6)]
+        self._grown = GrowingTable(header, width=terminal_columns(), shrink=(0, 1), right=right)
+        self._has_header = False
+
+    def suits(self, *, has_groups: bool, owners: Collection[str | None]) -> bool:
+        """Whether the columns hold all that rows have to say."""
+        return has_groups <= self.has_groups and (len(owners) > 1) <= self._has_owners
+
+    def lines(self, rows: Sequence[_Row], now: float) -> Iterator[Line]:
+        """The lines of some rows; the header first."""
+        lines = self._grown.lines([self._cells(info, loss, now) for info, loss in rows])
+        if not self._has_header:
+            self._has_header = True
+            yield [(lines.pop(0), "")]
+        for line, (info, _) in zip(lines, rows, strict=True):
+            yield _marked(line, info)
+
+    def _cells(self, info: RunInfo, loss: float | None, now: float) -> tuple[str, ...]:
+        return (
+            info.name,
+            info.project,
+            *((info.group or UNKNOWN,) if self.has_groups else ()),
+            *((info.owner or UNKNOWN,) if self._has_owners else ()),
+            info.status.text,
+            progress_text(info) or UNKNOWN,
+            UNKNOWN if loss is None else format_number(loss),
+            _findings_text(info),
+            UNKNOWN if info.created is None else format_age(now - info.created),
+        )
 
 
 def _findings_text(info: RunInfo) -> str:

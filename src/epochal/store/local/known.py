@@ -6,7 +6,10 @@ each run is kept here until its row changes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import heapq
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from epochal.errors import FormatError, MetricNotFoundError
@@ -19,6 +22,35 @@ from epochal.store.local.run import LocalRun
 from epochal.store.projects import BEST_ROLES, ProjectList, ProjectMember, project_list
 from epochal.store.row import Row, RowDetails
 from epochal.store.selection import search_text_of
+
+# Clocks of machines that share a folder differ by less.
+_SKEW_S = 300.0
+
+
+def by_creation(runs: Sequence[LocalRun]) -> Iterator[LocalRun]:
+    """The runs, newest first, each as soon as no newer one can come.
+
+    A run is not younger than its ``run.json``, so the time of that file says when a run that was
+    not read yet can come at the earliest. A file whose time was set back comes late.
+    """
+    bounds = [_latest_creation(run) for run in runs]
+    unread = sorted(range(len(runs)), key=lambda number: (bounds[number], -number))
+    known: list[tuple[float, int]] = []
+    while unread or known:
+        while unread and (not known or -known[0][0] < bounds[unread[-1]]):
+            number = unread.pop()
+            heapq.heappush(known, (-runs[number].created, number))
+        yield runs[heapq.heappop(known)[1]]
+
+
+def _latest_creation(run: LocalRun) -> float:
+    """No later than this the run was created; only a time is read of it."""
+    if run.is_known:
+        return run.created
+    try:
+        return os.stat(os.path.join(run.place, "run.json")).st_mtime + _SKEW_S
+    except OSError:  # a run without the file, or of another tracker
+        return math.inf
 
 
 class KnownRun:

@@ -24,7 +24,7 @@ from epochal.store.local.folder import FolderSource
 from epochal.store.local.foreign import ForeignPlaces, ForeignSource, place_of
 from epochal.store.local.index import Index
 from epochal.store.local.indexed import IndexedFolders, IndexWriter
-from epochal.store.local.known import KnownList
+from epochal.store.local.known import KnownList, by_creation
 from epochal.store.local.listing import Aside, asides_below, orphans_below, survey
 from epochal.store.local.load import check_place, load_foreign, load_run
 from epochal.store.local.run import LocalRun
@@ -133,6 +133,16 @@ class LocalStore:
         if sort is not None:
             found = sort(found)
         return found[offset:] if limit is None else found[offset : offset + limit]
+
+    def newest_first(self, query: str | None = None) -> Iterator[LocalRun]:
+        """The same runs as ``runs``, each as soon as no newer one can come."""
+        selects = None if query is None else parse_query(query)
+        with self._lock:
+            self._look_unless_done()
+            found = list(self._runs.values())
+        for run in by_creation(found):
+            if selects is None or self._held.guard.select([run], selects, _place):
+                yield run
 
     def known_runs(
         self,
