@@ -1,14 +1,21 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from epochal.journal.layout import write_json
+from epochal.segments.finished import is_sealable
+from epochal.segments.seal import seal_part
 from epochal.store.local.index import FOLDER
 from epochal.store.local.store import LocalStore
 from tests.store.journals import Journal, settle
@@ -303,3 +310,80 @@ def test_a_number_that_the_index_cannot_hold_is_no_harm(root: Path, cache: Path)
     with LocalStore(root, cache=cache) as store:
         assert store.run("x").config == {"seed": 2**200}
     assert any("too large a number" in text for text in store.notices)
+
+
+class CoarseRun:
+    """A run on a file system whose times are whole seconds, as of NFS servers and FAT."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._journal = Journal(root).metrics(0, loss=0.0)
+        self._step = self._labels = 0
+        self._attempt = 1
+        self._has_ended = False
+
+    def change(self, what: str) -> None:
+        """Change the run, then forget all but whole seconds of the times."""
+        getattr(self, f"_{what}")()
+        for path in (*self._root.rglob("*"), self._root):
+            if FOLDER not in path.parts and path.exists():
+                second = int(path.stat().st_mtime) * 10**9
+                os.utime(path, ns=(second, second))
+
+    def row(self) -> tuple[int, str]:
+        """What a list has to show."""
+        return self._step, f"name-{self._labels:03d}" if self._labels else "x"
+
+    def _log(self) -> None:
+        self._step += 1
+        self._attempt += self._has_ended
+        self._has_ended = False
+        self._journal.metrics(self._step, attempt=self._attempt, loss=1.0)
+
+    def _finish(self) -> None:
+        if not self._has_ended:
+            self._journal.finish(attempt=self._attempt)
+        self._has_ended = True
+
+    def _label(self) -> None:
+        """Replace the labels by some of the same size."""
+        self._labels += 1
+        write_json(self._journal.folder.labels, {"name": f"name-{self._labels:03d}"})
+
+    def _seal(self) -> None:
+        for name in self._journal.folder.parts():
+            if is_sealable(self._journal.folder, name):
+                seal_part(self._journal.folder, name)
+
+    def _rest(self) -> None:
+        settle(self._root)
+
+
+_CHANGES = st.sampled_from(["log", "log", "finish", "label", "label", "seal", "rest"])
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(_CHANGES, min_size=2, max_size=10))
+def test_coarse_times_never_leave_an_old_row(changes: list[str]) -> None:
+    """Each change is seen by a reader that stays, and by one that starts with the index."""
+    with tempfile.TemporaryDirectory() as folder:
+        root, cache = Path(folder) / "runs", Path(folder) / "cache"
+        run = CoarseRun(root)
+        with LocalStore(root, cache=cache) as stays:
+            for what in ["rest", *changes]:
+                run.change(what)
+                stays.refresh()
+                for store in (stays, LocalStore(root, cache=cache)):
+                    with contextlib.nullcontext() if store is stays else store:
+                        (found,) = store.runs()
+                        assert (found.info.step, found.info.name) == run.row()
+
+
+def test_labels_replaced_twice_in_a_second_are_seen(root: Path, cache: Path) -> None:
+    run = CoarseRun(root)
+    run.change("finish")
+    with LocalStore(root, cache=cache) as store:
+        for _ in range(5):
+            run.change("label")
+            store.refresh()
+            assert [found.info.name for found in store.runs()] == [run.row()[1]]

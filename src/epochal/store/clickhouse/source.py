@@ -80,6 +80,11 @@ class CopySource(FolderSource):
         return self._state if self._state is not None else super().signature
 
     @property
+    def version(self) -> object:
+        """The same, and which files they were."""
+        return self._state if self._state is not None else super().version
+
+    @property
     def stamp(self) -> Stamp | None:
         """None while the lines are not here: the run changes without its files."""
         return None if self._state is not None else super().stamp

@@ -266,6 +266,11 @@ class FolderSource:
         return None if self._listing is None else self._listing.signature
 
     @property
+    def version(self) -> object:
+        """The signature, and which files they were; of no use to other processes."""
+        return None if self._listing is None else (self._listing.signature, self._listing.inodes)
+
+    @property
     def stamp(self) -> Stamp | None:
         """Of the folders and of labels.json; None where a link or another folder has a part."""
         listing = self._known

@@ -122,6 +122,11 @@ class ForeignSource:
         return self._signature
 
     @property
+    def version(self) -> object:
+        """The signature."""
+        return self._signature
+
+    @property
     def newest_s(self) -> float:
         """When anything was written last."""
         folder = self._labels_folder()

@@ -80,6 +80,7 @@ class Listing:
         "_sealed",
         "has_links",
         "identity",
+        "inodes",
         "labels",
         "may_have_labels",
         "problem",
@@ -101,8 +102,12 @@ class Listing:
         self.may_have_labels = (
             "labels.json" in names if names else os.path.lexists(f"{place}/labels.json")
         )
-        self.identity = self._stat("run.json", names)
-        self.labels = self._stat("labels.json", names) if self.may_have_labels else None
+        self.identity, identity_inode = self._stat("run.json", names)
+        self.labels, labels_inode = (
+            self._stat("labels.json", names) if self.may_have_labels else (None, 0)
+        )
+        # These files are replaced. Where times are coarse, another inode is the only sign of it.
+        self.inodes = (identity_inode, labels_inode)
         self._journal: _Files = ()
         self._aside: Sequence[_Files] = ()
         self._sealed: _Files = ()
@@ -136,11 +141,11 @@ class Listing:
             return True
         return False
 
-    def _stat(self, name: str, names: Mapping[str, bool]) -> Stat | None:
+    def _stat(self, name: str, names: Mapping[str, bool]) -> tuple[Stat | None, int]:
         if names and name not in names:
-            return None
+            return None, 0
         path = f"{self._place}/{name}"
-        return None if self._is_refused(name, path, names) else _stat(path)
+        return (None, 0) if self._is_refused(name, path, names) else _stat(path)
 
     @property
     def newest_s(self) -> float:
@@ -238,12 +243,14 @@ def _parts(folder: Path, files: _Files, suffix: str) -> dict[PartName, FoundPart
     }
 
 
-def _stat(path: str) -> Stat | None:
+def _stat(path: str) -> tuple[Stat | None, int]:
+    """The version of a file and its inode; None and 0 where there is none."""
     try:
         status = os.stat(path)
     except OSError:
-        return None
-    return Stat(status.st_size if stat.S_ISREG(status.st_mode) else -1, status.st_mtime_ns)
+        return None, 0
+    size = status.st_size if stat.S_ISREG(status.st_mode) else -1
+    return Stat(size, status.st_mtime_ns), status.st_ino
 
 
 @dataclass(slots=True)

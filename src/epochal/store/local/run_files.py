@@ -62,7 +62,7 @@ class Identity:
     def __init__(self, place: str) -> None:
         self._place = place
         self._listing: Listing | None = None
-        self._seen: tuple[Stat | None, Stat | None] | None = None
+        self._seen: list[tuple[Stat | None, int]] = []
         self._problems: Mapping[str, str] = _NO_PROBLEMS
         self.run_json: dict[str, Any] = {}
         self.labels = NO_LABELS
@@ -81,10 +81,11 @@ class Identity:
         if listing is self._listing:
             return
         self._listing = listing
-        seen, self._seen = self._seen, (listing.identity, listing.labels)
-        if seen is None or seen[0] != listing.identity:
+        files = [(listing.identity, listing.inodes[0]), (listing.labels, listing.inodes[1])]
+        seen, self._seen = self._seen, files
+        if not seen or seen[0] != files[0]:
             self._read("run.json", listing)
-        if seen is None or seen[1] != listing.labels:
+        if not seen or seen[1] != files[1]:
             if listing.labels is None and not listing.may_have_labels:
                 self._note("labels.json", None)  # most runs have none
                 self.labels = NO_LABELS

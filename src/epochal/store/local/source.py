@@ -40,6 +40,10 @@ class RunSource(Protocol):
         """A digest of sizes and times of the files; None before the first look."""
 
     @property
+    def version(self) -> object:
+        """What tells one look from another in this process, more exactly than the signature."""
+
+    @property
     def index_place(self) -> IndexPlace:
         """Where the index keeps the row of this run."""
 

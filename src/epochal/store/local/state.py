@@ -402,9 +402,9 @@ class RunReader:
             if self.source.has_stamp(self._stamp):
                 return False
             self._stamp = None
-        before = self.source.signature
+        before = self.source.version
         self.source.look()
-        if before is not None and before == self.source.signature:
+        if before is not None and before == self.source.version:
             return False
         self.num_changes += 1
         owner = self._owner()
@@ -471,9 +471,9 @@ class RunReader:
     def _catch_up(self) -> None:
         """Look at the files again; where they look the same, read all of them again."""
         self._stamp = None
-        before = self.source.signature
+        before = self.source.version
         self.refresh()
-        if self.source.signature == before:
+        if self.source.version == before:
             self.release()
 
     def _too_fast(self) -> FormatError:
