@@ -66,6 +66,7 @@ $(VENV)/.hub: pyproject.toml $(VENV)/.dev
 test-hub: $(VENV)/.hub
 	$(BIN)/python tools/clickhouse_shards.py fetch || echo "tests over two servers will be skipped"
 	$(BIN)/python tools/clickhouse_shards.py fetch zookeeper || echo "tests of replicas will be skipped"
+	$(BIN)/python tools/clickhouse_shards.py fetch caddy || echo "tests of the proxy will be skipped"
 	$(BIN)/python -m pytest tests/conformance/test_store.py tests/hub $(ARGS)
 
 # An environment for each under .frameworks/; the results are written into docs/integrations.md.

@@ -5,6 +5,7 @@ Debian's ZooKeeper, which needs Java, they can be two replicas of one shard inst
 
     python tools/clickhouse_shards.py fetch          unpack the packages (about 130 MB)
     python tools/clickhouse_shards.py fetch zookeeper
+    python tools/clickhouse_shards.py fetch caddy    unpack the proxy of deploy/
     python tools/clickhouse_shards.py start DIR      start both; prints the address of the store
     python tools/clickhouse_shards.py stop DIR       stop them
 """
@@ -26,6 +27,7 @@ UNPACKED = Path(__file__).resolve().parents[1] / ".clickhouse"
 CLUSTER = "two"
 _PACKAGES = ("clickhouse-server", "clickhouse-client")
 _ZOOKEEPER = "zookeeper"
+_CADDY = "caddy"
 _STARTED_WITHIN_S = 60.0
 _USERS = """<yandex><profiles><default/></profiles><users><default><password></password>
 <networks><ip>::1</ip><ip>127.0.0.1</ip></networks><profile>default</profile>
@@ -81,6 +83,18 @@ def fetch_zookeeper() -> None:
     """Download and unpack ZooKeeper."""
     if not has_zookeeper():
         _unpack(_ZOOKEEPER)
+
+
+def caddy() -> str | None:
+    """The proxy, installed or unpacked; None where there is none."""
+    unpacked = UNPACKED / "root/usr/bin/caddy"
+    return str(unpacked) if unpacked.is_file() else shutil.which("caddy")
+
+
+def fetch_caddy() -> None:
+    """Download and unpack Caddy."""
+    if caddy() is None:
+        _unpack(_CADDY)
 
 
 def _unpack(*packages: str) -> None:
@@ -285,6 +299,8 @@ def main(arguments: list[str]) -> None:
         fetch()
     elif arguments == ["fetch", _ZOOKEEPER]:
         fetch_zookeeper()
+    elif arguments == ["fetch", _CADDY]:
+        fetch_caddy()
     elif arguments[:1] == ["start"] and len(arguments) == 2:
         fetch()
         shards = Shards(Path(arguments[1]).resolve())

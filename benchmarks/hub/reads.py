@@ -3,10 +3,11 @@
 ``prepare DIR`` makes one run of 10M steps and a hundred of 10,000 steps and 90 scalars, 100M points
 in all: sealed in a folder, and as lines in two ClickHouse servers. The hundred are one run and 99
 copies of it. ``series DIR`` has a hub with an empty disk copy the long run and the first of the
-hundred, gives it the others' segments, then measures charts. ``list DIR`` makes 20,000 runs,
-derives their rows, and measures a filtered list on a hub that has nothing but the rows.
+hundred, gives it the others' segments, then measures charts. ``rows DIR`` makes 20,000 runs and
+derives their rows, in pieces of ``--seconds``. ``list DIR`` measures a filtered list on a hub that
+has nothing but the rows.
 
-    for part in prepare series list; do python -m benchmarks.hub.reads $part /tmp/reads; done
+    for part in prepare series rows list; do python -m benchmarks.hub.reads $part /tmp/reads; done
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import random
 import shutil
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -190,8 +192,8 @@ def series(args: argparse.Namespace, place: Path) -> None:
                 )
 
 
-def list_runs(args: argparse.Namespace, place: Path) -> None:
-    """Derive the rows of many runs on one hub, and list them on one with an empty disk."""
+def derive_rows(args: argparse.Namespace, place: Path) -> None:
+    """Make many runs, and derive their rows on the hub that has received them."""
     root, chance = place / "many", random.Random(0)
     for number in range(args.listed):
         folder = RunFolder(root / "list" / f"run{number:05d}")
@@ -208,7 +210,6 @@ def list_runs(args: argparse.Namespace, place: Path) -> None:
     with servers(place) as tables:
         if not tables.parts("run00000"):
             _send_small(tables, root)
-        # A hub that has received them derives the rows.
         began_s = time.monotonic()
         receiving = Copies(tables, root)
         receiving.fetch_changed()
@@ -216,15 +217,25 @@ def list_runs(args: argparse.Namespace, place: Path) -> None:
             for run_id in receiving.folders.all():
                 receiving.want_row(run_id)
             num_derived = store.derive_rows(budget_s=args.seconds)
-        print(f"{num_derived:,} rows derived in {time.monotonic() - began_s:.1f} s", flush=True)
-        began_s = time.monotonic()
-        copies = Copies(tables, place / "empty")
+            num_left = sum(not receiving.is_current(one) for one in receiving.folders.all())
+        took_s = time.monotonic() - began_s
+        print(f"{num_derived:,} rows derived in {took_s:.1f} s, {num_left:,} are left", flush=True)
+
+
+def list_runs(args: argparse.Namespace, place: Path) -> None:
+    """List the runs on a hub with an empty disk, and filter them there and here."""
+    root = place / "many"
+    empty = Path(tempfile.mkdtemp(prefix="empty-", dir=place))
+    with servers(place) as tables:
+        began_s, own_s = time.monotonic(), time.process_time()
+        copies = Copies(tables, empty)
         copies.fetch_changed()
-        with ClickHouseStore(copies, place / "empty/list", is_followed=True) as there:
+        with ClickHouseStore(copies, empty / "list", is_followed=True) as there:
             known = there.known_runs()
+            took_s, own_s = time.monotonic() - began_s, time.process_time() - own_s
             print(
                 f"an empty disk lists {len(known.runs):,} runs ({known.pending:,} pending)"
-                f" {time.monotonic() - began_s:.1f} s after its start; lines copied:"
+                f" {took_s:.2f} s after its start, {own_s:.2f} s of CPU here; lines copied:"
                 f" {sum(map(copies.is_held, copies.folders.all())):,}"
             )
             with LocalStore(root, cache=place / "cache") as before:
@@ -261,7 +272,7 @@ def _send_small(tables: Tables, root: Path) -> None:
 def main() -> int:
     """Run one part."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.hub.reads")
-    parser.add_argument("what", choices=("prepare", "series", "list"))
+    parser.add_argument("what", choices=("prepare", "series", "rows", "list"))
     parser.add_argument("place", type=Path)
     parser.add_argument("--long", type=int, default=10_000_000)
     parser.add_argument("--runs", type=int, default=100)
@@ -270,7 +281,7 @@ def main() -> int:
     parser.add_argument("--listed", type=int, default=20_000)
     parser.add_argument("--seconds", type=float, default=math.inf)
     args = parser.parse_args()
-    parts = {"prepare": prepare, "series": series, "list": list_runs}
+    parts = {"prepare": prepare, "series": series, "rows": derive_rows, "list": list_runs}
     parts[args.what](args, args.place.absolute())
     return 0
 

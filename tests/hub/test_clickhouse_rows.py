@@ -284,3 +284,31 @@ def table_exists(tables: Tables, name: str) -> bool:
         " FORMAT TabSeparatedRaw"
     )
     return int(answer) == 1
+
+
+@pytest.mark.parametrize("skew_s", [-3600.0, 3600.0])
+def test_what_a_hub_with_a_wrong_clock_stores_shows_at_the_next_look(
+    address: Address, tables: Tables, tmp_path: Path, skew_s: float
+) -> None:
+    record(tmp_path / "runs", 2)
+    send(tables, tmp_path / "runs")
+    copies, store = empty_hub(tables, tmp_path / "copy")
+    with (
+        store,
+        contextlib.closing(
+            Tables(address, every_s=0.0, clock=lambda: time.time() + skew_s)
+        ) as wrong,
+    ):
+        derive(wrong, tmp_path / "other")
+        version = wrong.put_fact("id1", "labels", '{"name":"renamed"}')
+        assert abs(version / 1e6 - time.time()) < 600
+        store.refresh()
+        assert not copies.is_current("id0")
+        copies.fetch_changed()  # not one of those looks that read everything
+        store.refresh()
+        assert copies.is_current("id0")
+        assert {run.info.name for run in store.runs()} == {"run0", "renamed"}
+        tables.put_fact("id1", "labels", '{"name":"again"}', after=version)
+        copies.fetch_changed()
+        store.refresh()
+        assert {run.info.name for run in store.runs()} == {"run0", "again"}

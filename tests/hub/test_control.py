@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
+import socket
+import sqlite3
 import sys
 import threading
 import time
@@ -55,9 +60,14 @@ WRITER = Principal("someone", "write")
 
 @contextmanager
 def shipped_training(
-    hub: HubProcess, root: Path, monkeypatch: pytest.MonkeyPatch, source: str = TRAINS
+    hub: HubProcess,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    source: str = TRAINS,
+    *,
+    url: str | None = None,
 ) -> Iterator[Popen[str]]:
-    monkeypatch.setenv("EPOCHAL_HUB", hub.url)
+    monkeypatch.setenv("EPOCHAL_HUB", url or hub.url)
     monkeypatch.setenv("EPOCHAL_HUB_TOKEN", hub.token)
     with start_script(root, source) as process:
         assert process.stdout is not None
@@ -245,6 +255,85 @@ def test_a_request_is_handed_out_once(team: HubProcess) -> None:
         client.report_outcome(run_id, asked["id"], ControlOutcome("not suspended", False))
 
 
+def test_a_taker_gets_a_request_until_it_has_reported(team: HubProcess) -> None:
+    client, run_id = team.client(), id_of(team, "open")
+    asked = client.ask(run_id, "checkpoint")["id"]
+    for _ in range(2):
+        assert [one.id for one in client.take_requests(run_id, taker="one")] == [asked]
+        assert client.take_requests(run_id, taker="two") == []  # the companion of a later attempt
+    client.report_outcome(run_id, asked, ControlOutcome("saved", True))
+    assert client.take_requests(run_id, taker="one") == []
+    assert refused(lambda: client.take_requests(run_id, taker="' or 1=1 --")) == 400
+
+
+def test_a_ledger_without_takers_gets_them(tmp_path: Path) -> None:
+    Ledger(tmp_path).close()
+    with contextlib.closing(sqlite3.connect(tmp_path / ".hub/hub.sqlite")) as db:
+        db.execute("alter table requests drop column taker")
+    with contextlib.closing(Ledger(tmp_path)) as ledger:
+        ledger.add_request("run-1", "stop", "someone", now=1.0)
+        for _ in range(2):
+            assert len(ledger.take_requests("run-1", taker="one", now=2.0, since=0.0)) == 1
+
+
+class LosingProxy(threading.Thread):
+    """Passes connections on to a port; the first answers with some bytes in them are lost."""
+
+    def __init__(self, port: int, lost: bytes, num: int) -> None:
+        super().__init__(daemon=True)
+        self._to, self._lost, self.num_left = port, lost, num
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        self.start()
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listening.accept()
+                far = socket.create_connection(("127.0.0.1", self._to))
+                for pair in ((near, far), (far, near)):
+                    threading.Thread(target=self._pass_on, args=pair, daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                if self.num_left and self._lost in data:
+                    self.num_left -= 1
+                    break
+                target.sendall(data)
+        for one in (source, target):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        source.close()
+
+    def close(self) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+
+
+@pytest.mark.parametrize("lost", [b'"action":"suspend"', b'"outcome":"suspended'])
+def test_a_request_survives_connections_that_end_within_it(
+    controlling: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: bytes
+) -> None:
+    monkeypatch.setenv("EPOCHAL_CONTROL", "1")
+    runs = tmp_path / "runs"
+    with (
+        contextlib.closing(LosingProxy(controlling.port, lost, num=3)) as proxy,
+        shipped_training(controlling, runs, monkeypatch, url=proxy.url) as process,
+    ):
+        client, run_id = controlling.client(), id_of(controlling, "run")
+        asked = client.ask(run_id, "suspend")["id"]
+
+        def is_done() -> bool:
+            request = client.asked(run_id, asked)
+            return request is not None and request["state"] == "done"
+
+        wait_until(is_done)
+        assert proxy.num_left == 0
+        os.kill(process.pid, signal.SIGCONT)
+    assert len(events(runs, "control-request")) == 1
+
+
 def test_an_old_request_is_void(tmp_path: Path) -> None:
     ledger, now = Ledger(tmp_path), 1_000_000.0
     controls = HubControls(ledger, is_allowed=True, clock=lambda: now)
@@ -261,7 +350,7 @@ class Replaying(BaseHTTPRequestHandler):
     """A hub that hands out the same requests again and again, one of them a week old."""
 
     def do_POST(self) -> None:
-        if not self.path.endswith("/control/take"):
+        if "/control/take?by=" not in self.path:
             self.do_PUT()
             return
         asked = {"who": "x", "t": 1.0}

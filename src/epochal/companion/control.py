@@ -6,8 +6,11 @@ carried out, with the signals that ``epochal stop`` sends, and its outcome after
 
 from __future__ import annotations
 
+import contextlib
 import random
+import secrets
 import threading
+import time
 from typing import cast
 
 from epochal.companion.config import CompanionConfig
@@ -40,6 +43,7 @@ _DONE: dict[str, str] = {
     "continue": "continued",
     "checkpoint": "asked to save after its step",
 }
+_FAILED = ControlOutcome("the companion failed to carry it out.", False)
 
 
 class RemoteControl:
@@ -54,8 +58,10 @@ class RemoteControl:
         self._guard = guard
         self._run_id = ""
         self._stopping = threading.Event()
-        self._seen: set[str] = set()
-        self._unreported: list[tuple[str, ControlOutcome]] = []
+        # The hub hands a request to one companion: a later attempt of the run gets no old ones.
+        self._taker = secrets.token_hex(8)
+        self._outcomes: dict[str, ControlOutcome] = {}
+        self._unreported: list[str] = []
         self._pause_s = ASK_EVERY_S
         self._thread = threading.Thread(target=self._run, name="epochal-control", daemon=True)
 
@@ -71,6 +77,7 @@ class RemoteControl:
         try:
             while not self._stopping.wait(self._pause_s * random.uniform(0.9, 1.1)):
                 self._guard.run("control", self._ask)
+            self._guard.run("control", self._report_rest)
         finally:
             self._client.close()
 
@@ -79,7 +86,7 @@ class RemoteControl:
             if not self._run_id:
                 self._run_id = str(read_json(self._config.folder.identity).get("id", ""))
             self._report()
-            taken = self._client.take_requests(self._run_id)
+            taken = self._client.take_requests(self._run_id, taker=self._taker)
         except (EpochalError, OSError) as error:
             # 404: the run was not sent yet. Another refusal is one that a person has to mend.
             is_refused = isinstance(error, HubError) and error.is_final and error.status != 404
@@ -88,19 +95,31 @@ class RemoteControl:
             return
         self._pause_s = ASK_EVERY_S
         for request in taken:
-            if request.id not in self._seen and not self._stopping.is_set():
-                self._seen.add(request.id)
-                self._unreported.append((request.id, self._obey(request)))
+            if self._stopping.is_set():
+                break
+            if request.id not in self._outcomes:
+                self._outcomes[request.id] = _FAILED  # nothing is carried out twice
+                self._outcomes[request.id] = self._obey(request)
+            self._unreported.append(request.id)  # handed out again: the report was lost
         if taken:
             try:
                 self._report()
             except HubError:
                 return  # reported with the next look
 
+    def _report_rest(self) -> None:
+        """Say what became of the last requests, while the companion does its last work."""
+        for pause_s in (0.0, ASK_EVERY_S, _LONGEST_PAUSE_S):
+            time.sleep(pause_s)
+            with contextlib.suppress(EpochalError, OSError):
+                self._report()
+                return
+
     def _report(self) -> None:
         while self._unreported:
-            request_id, outcome = self._unreported[0]
+            request_id = self._unreported[0]
             try:
+                outcome = self._outcomes[request_id]
                 self._client.report_outcome(self._run_id, request_id, outcome)
             except HubError as error:
                 if not error.is_final:

@@ -1,6 +1,7 @@
 """Requests to control trainings: kept here until the companion of the run takes them.
 
-A request is handed out once, and only for ten minutes: a run that comes back a week later goes on.
+A request is for the companion that takes it first, which gets it again until it has reported an
+outcome, and only for ten minutes: a run that comes back a week later goes on.
 """
 
 from __future__ import annotations
@@ -76,12 +77,13 @@ class HubControls:
 
     # -- companions -------------------------------------------------------------------------------
 
-    def take(self, run_id: str) -> list[TakenRequest]:
-        """The requests that wait for a run; each is handed out once."""
+    def take(self, run_id: str, taker: str | None = None) -> list[TakenRequest]:
+        """The requests that wait for a run, and those whose outcome ``taker`` has not reported."""
         self._check_allowed()
         self._asked_s[run_id] = time.monotonic()
         now = self._clock()
-        rows = self._ledger.take_requests(run_id, now=now, since=now - CONTROL_EXPIRES_S)
+        since = now - CONTROL_EXPIRES_S
+        rows = self._ledger.take_requests(run_id, taker=taker, now=now, since=since)
         return [
             TakenRequest(row.id, row.action, row.who, row.t, max(0.0, now - row.t)) for row in rows
         ]

@@ -41,6 +41,7 @@ from epochal.shipping.protocol import (
     LabelsOffer,
     UnknownEncodingError,
     decompress,
+    is_run_id,
 )
 from epochal.store.clickhouse.connection import ClickHouseError
 
@@ -179,9 +180,12 @@ class Receiving:
         return _json(merged)
 
     async def take_requests(self, request: Request) -> Response:
-        """``POST …/control/take``: what people ask of the training, each request once."""
+        """``POST …/control/take?by=ID``: what people ask of the training; ``by`` takes it."""
         run_id = await self._allowed(request, "write")
-        return _json(ControlRequests(await self._in_thread(self._controls.take, run_id)))
+        taker = request.query_params.get("by")
+        if taker is not None and not is_run_id(taker):
+            raise UsageError(f"by must be an id, not {taker!r}.")
+        return _json(ControlRequests(await self._in_thread(self._controls.take, run_id, taker)))
 
     async def end_request(self, request: Request) -> Response:
         """``PUT …/control/{request_id}``: what became of a request."""

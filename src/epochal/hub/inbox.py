@@ -98,10 +98,12 @@ class Inbox:
         *,
         charge: Callable[[str, str, int], None] = lambda _run_id, _project, _num_bytes: None,
         upstream: Upstream | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.root = root
         self._charge = charge
         self._upstream = upstream
+        self._clock = clock
         self._lock = threading.Lock()
         self._places: dict[str, Path] | None = None
         self._runs: dict[str, _Run] = {}
@@ -176,7 +178,7 @@ class Inbox:
 
         ``run.json`` was written when that attempt began, so an older file is of another launch.
         """
-        since = time.time() - age_s - _LAUNCH_SLACK_S
+        since = self._clock() - age_s - _LAUNCH_SLACK_S
         if self._upstream is not None:
             self._upstream.fetch_changed()
         with self._lock:

@@ -28,6 +28,7 @@ from epochal.hub.ledger_changes import (
     FORGET_REMOVED,
     NOTE,
     NOTE_REMOVED,
+    NOTE_TAKER,
     REVOKE_TOKEN,
     TAKE_REQUEST,
     Operation,
@@ -51,7 +52,7 @@ create table if not exists audit (
 create index if not exists audit_by_run on audit (run);
 create table if not exists requests (
   id text primary key, run text not null, action text not null, who text not null, t real not null,
-  taken real, outcome text, is_done integer not null default 0);
+  taken real, outcome text, is_done integer not null default 0, taker text);
 create index if not exists requests_by_run on requests (run, t);
 """
 
@@ -96,6 +97,9 @@ class Ledger:
         self._db.execute("pragma journal_mode=wal")
         self._db.execute("pragma synchronous=full")
         self._db.executescript(_SCHEMA)
+        if not any(row[1] == "taker" for row in self._db.execute("pragma table_info(requests)")):
+            with contextlib.suppress(sqlite3.OperationalError):  # another process was faster
+                self._db.execute("alter table requests add column taker text")
 
     def close(self) -> None:
         """Close the file."""
@@ -206,13 +210,26 @@ class Ledger:
         self._change(ADD_REQUEST, row.id, run_id, action, who, now)
         return row
 
-    def take_requests(self, run_id: str, *, now: float, since: float) -> list[RequestRow]:
-        """The requests made since a time that were not taken; each is returned once."""
-        query = "select id from requests where run=? and taken is null and t>=? order by t"
+    def take_requests(
+        self, run_id: str, *, taker: str | None = None, now: float, since: float
+    ) -> list[RequestRow]:
+        """The requests made since a time that were not taken.
+
+        ``taker`` gets those again that it took, until it has said what became of them: an answer
+        may be lost on its way.
+        """
+        query = (
+            "select id, taken from requests where run=? and t>=? and outcome is null"
+            " and (taken is null or taker=?) order by t"
+        )
         found: list[RequestRow] = []
-        for (request_id,) in self._rows(query, run_id, since):
-            if self._change(TAKE_REQUEST, now, request_id):
-                found += self.requests(run_id, request_id)
+        for request_id, taken in list(self._rows(query, run_id, since, taker)):
+            if taken is None:
+                if not self._change(TAKE_REQUEST, now, request_id):
+                    continue  # another one was faster
+                if taker is not None:
+                    self._change(NOTE_TAKER, taker, request_id)
+            found += self.requests(run_id, request_id)
         return found
 
     def end_request(self, run_id: str, request_id: str, outcome: str, *, is_done: bool) -> bool:

@@ -65,6 +65,12 @@ TAKE_REQUEST = Operation(
     "update requests set taken=? where id=? and taken is null",
     (_TIME, _TEXT),
 )
+NOTE_TAKER = Operation(
+    "note taker",
+    "requests",
+    "update requests set taker=? where id=? and taker is null",
+    (_TEXT, _TEXT),
+)
 END_REQUEST = Operation(
     "end request",
     "requests",
@@ -101,6 +107,7 @@ _ALL = (
     FORGET_REMOVED,
     ADD_REQUEST,
     TAKE_REQUEST,
+    NOTE_TAKER,
     END_REQUEST,
     NOTE,
     *COPIES.values(),

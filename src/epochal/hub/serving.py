@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -42,9 +43,13 @@ def create_hub(
     proxy: TrustedProxy | None = None,
     allow_control: bool = False,
     threads: int | None = None,
+    clock: Callable[[], float] = time.time,
 ) -> App:
-    """The application of a hub over one folder; ``threads`` receive at once, None for a few."""
-    controls = HubControls(ledger, is_allowed=allow_control)
+    """The application of a hub over one folder; ``threads`` receive at once, None for a few.
+
+    ``clock`` is one that all hubs share which have the same ledger.
+    """
+    controls = HubControls(ledger, is_allowed=allow_control, clock=clock)
     receiving = Receiving(inbox, ledger, controls, threads=threads)
     links = Links(root)
 
@@ -90,8 +95,13 @@ def serve_hub(
 ) -> None:
     """Serve until stopped; ``tell`` prints a line about runs that go by the retention rules."""
     assert server.listening is not None
+    clock = time.time if cluster is None else cluster.copies.tables.clock.now
     inbox = Inbox(
-        root, charge=budget.charge, upstream=None if cluster is None else cluster.upstream
+        root,
+        charge=budget.charge,
+        upstream=None if cluster is None else cluster.upstream,
+        # Files of other hubs have the cluster's time, those of this one its own.
+        clock=lambda: min(time.time(), clock()),
     )
     open_store = open_hub_store if cluster is None else cluster.open_store
     app = create_hub(
@@ -103,6 +113,7 @@ def serve_hub(
         proxy=proxy,
         allow_control=allow_control,
         threads=None if cluster is None else cluster.num_threads,
+        clock=clock,
     )
     keeping = Retention(
         retention,
@@ -111,6 +122,7 @@ def serve_hub(
         budget,
         held=inbox.held,
         tell=tell,
+        clock=clock,
     )
     following = contextlib.nullcontext() if cluster is None else cluster.running()
     with server.listening, contextlib.closing(budget), following, keeping.running():

@@ -29,7 +29,7 @@ create table if not exists unsent (id text primary key, change text not null);
 create table if not exists applied (id text primary key);
 create table if not exists kept (name text primary key, value text not null);
 """
-# So far back is read again: clocks of hubs differ, and inserts take their time.
+# So far back is read again: clocks of servers differ, and inserts take their time.
 _SLACK = 60 * 1_000_000
 _WHOLE_EVERY_S = 300.0
 
@@ -56,7 +56,7 @@ class SharedLedger(Ledger):
         self._send(tables)
         if time.monotonic() > self._whole_s:  # clocks may differ by more than the slack
             self._seen, self._whole_s = 0, time.monotonic() + _WHOLE_EVERY_S
-        since = min(self._seen, time.time_ns() // 1000) - _SLACK
+        since = min(self._seen, int(tables.clock.now() * 1e6)) - _SLACK
         for change in tables.changes(since=max(0, since)):
             self._apply(change)
             self._seen = max(self._seen, change.version)

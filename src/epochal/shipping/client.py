@@ -149,9 +149,13 @@ class HubClient:
         found = self.get_json(_control_path(run_id))["requests"]
         return next((one for one in found if one["id"] == request_id), None)
 
-    def take_requests(self, run_id: str) -> list[ControlRequest]:
-        """Take what people ask of the training of a run; the hub hands each out once."""
-        path = f"{protocol_path(run_id)}/control/take"
+    def take_requests(self, run_id: str, *, taker: str | None = None) -> list[ControlRequest]:
+        """Take what people ask of the training of a run.
+
+        The hub hands each out once; to a ``taker`` again, until that one has reported its outcome.
+        """
+        query = "" if taker is None else f"?by={quote(taker, safe='')}"
+        path = f"{protocol_path(run_id)}/control/take{query}"
         return self._json("POST", path, ControlRequests, body=b"").requests
 
     def report_outcome(self, run_id: str, request_id: str, outcome: ControlOutcome) -> None:
@@ -230,6 +234,8 @@ class HubClient:
             try:
                 response = self._exchange(method, path, body, sent)
                 answer = response.read(_MOST_ANSWER)
+                if response.length and len(answer) < _MOST_ANSWER:  # the connection ended within it
+                    raise http.client.IncompleteRead(answer, response.length)
             except (OSError, http.client.HTTPException) as error:
                 self.close()
                 # A connection that was kept open may have been closed by the hub meanwhile.

@@ -88,7 +88,10 @@ class ControlRequest(msgspec.Struct, frozen=True):
 
 
 class ControlRequests(msgspec.Struct, frozen=True):
-    """Requests that nobody has taken yet; who takes them acts on them, once."""
+    """Requests that nobody has taken yet, and those again whose outcome the taker has not reported.
+
+    Who takes them acts on each id once.
+    """
 
     requests: list[ControlRequest]
 

@@ -38,7 +38,7 @@ from epochal.store.clickhouse.tables import (
     Tables,
 )
 
-# Clocks of servers and hubs differ, and inserts take their time: so far back is looked again.
+# Clocks of servers differ, and inserts take their time: so far back is looked again.
 _SLACK_S = 60
 # And so often at everything.
 _WHOLE_EVERY_S = 300.0
@@ -316,7 +316,7 @@ class Copies:
         run = self._run(run_id)
         run.parts[stem] = num_lines
         run.used_s = time.time()
-        run.changed = max(run.changed, int(run.used_s))
+        run.changed = max(run.changed, int(self.tables.clock.now()))
         self._queue.want(run_id, in_s=_DERIVE_EVERY_S)
 
     def num_lines(self, run_id: str, stem: str) -> int:
@@ -335,8 +335,10 @@ class Copies:
         if is_whole:
             self._seen_s = self._seen_version = self._seen_row = 0
         # A clock that is ahead must not hide what others store meanwhile.
-        since_s = min(self._seen_s, int(time.time())) - _SLACK_S
-        now, slack = time.time_ns() // 1000, _SLACK_S * 1_000_000
+        self.tables.clock.follow()
+        now_s = self.tables.clock.now()
+        since_s = min(self._seen_s, int(now_s)) - _SLACK_S
+        now, slack = int(now_s * 1e6), _SLACK_S * 1_000_000
         since_version = max(0, min(self._seen_version, now) - slack)
         since_row = max(0, min(self._seen_row, now) - slack)
         # Rows last: one that was derived from more than what is known here is no longer current.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from epochal.errors import FormatError
-from epochal.journal.layout import RunFolder, read_json, run_folders, slugify
+from epochal.journal.layout import RunFolder, json_bytes, read_json, run_folders, slugify
 from epochal.store.clickhouse import transfer
 from epochal.store.local.trash import FolderTrash
 
@@ -25,7 +25,7 @@ class CopyFolders:
         self._places: dict[str, Path] = {}
         self._ids: dict[str, str] = {}
         # How many runs of a project have had a name, by their folder without a number.
-        self._numbers: Counter[Path] = Counter()
+        self._numbers: Counter[str] = Counter()
         # By the id of a run that is not known yet, the forks of it.
         self._forks: dict[str, set[str]] = {}
         for folder in run_folders(root):
@@ -68,29 +68,37 @@ class CopyFolders:
     ) -> RunFolder:
         """Have the folder of a run with its identity; it is made where there is none."""
         place = self.anywhere(run_id)
+        is_new = place is None
         if place is None:
-            project = self.root / slugify(str(identity.get("project", "")))
-            place = self._new(project, str(identity.get("name", run_id)))
+            place = self._new(str(identity.get("project", "")), str(identity.get("name", run_id)))
         self.note(run_id, place)
-        folder = RunFolder(place)
-        if transfer.write_changed(folder.identity, self._led_to_parent(run_id, identity)):
+        folder, written = RunFolder(place), self._led_to_parent(run_id, identity)
+        if is_new:  # nobody has read it: it needs no other name meanwhile
+            with open(folder.identity, "xb", buffering=0) as file:
+                file.write(json_bytes(written) + b"\n")
+        if is_new or transfer.write_changed(folder.identity, written):
             # When it was written tells launches apart that have the same id.
             os.utime(folder.identity, (written_s, written_s))
         for fork_id in self._forks.pop(run_id, ()):
             self._lead_to_parent(fork_id)
         return folder
 
-    def _new(self, project: Path, name: str) -> Path:
+    def _new(self, project: str, name: str) -> Path:
         """A new folder of a project; a taken name gets a number."""
-        project.mkdir(parents=True, exist_ok=True)
-        first = project / slugify(name)
+        folder = os.path.join(self.root, slugify(project))
+        first = os.path.join(folder, slugify(name))
         while True:
             self._numbers[first] += 1
             number = self._numbers[first]
-            place = first if number == 1 else project / slugify(f"{name}-{number}")
-            with contextlib.suppress(FileExistsError):
-                place.mkdir()
-                return place
+            place = first if number == 1 else os.path.join(folder, slugify(f"{name}-{number}"))
+            try:
+                os.mkdir(place)
+            except FileExistsError:
+                continue
+            except FileNotFoundError:  # the first run of its project
+                os.makedirs(folder, exist_ok=True)
+                os.mkdir(place)
+            return Path(place)
 
     def parent_of(self, run_id: str) -> str | None:
         """The run that another was forked from, if it is here."""

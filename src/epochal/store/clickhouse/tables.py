@@ -6,7 +6,7 @@ import contextlib
 import struct
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ import msgspec
 from epochal.errors import FormatError, UsageError
 from epochal.store.clickhouse.batches import INSERT_EVERY_S, Batches
 from epochal.store.clickhouse.blobs import PIECE_BYTES, Blobs, open_blobs
+from epochal.store.clickhouse.clock import ClusterClock
 from epochal.store.clickhouse.connection import Address, HttpServer, Server, connect, literal
 from epochal.store.clickhouse.schema import (
     CHANGES,
@@ -94,11 +95,16 @@ class Tables:
     """The tables of one database; threads may share it.
 
     ``blobs`` is a folder or a bucket for the blobs of runs; the first hub says it for all. Inserts
-    into one table start at least ``every_s`` seconds after each other.
+    into one table start at least ``every_s`` seconds after each other. ``clock`` is this machine's.
     """
 
     def __init__(
-        self, address: Address, *, blobs: str | None = None, every_s: float = INSERT_EVERY_S
+        self,
+        address: Address,
+        *,
+        blobs: str | None = None,
+        every_s: float = INSERT_EVERY_S,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.address = address
         self._server = connect(address)
@@ -108,6 +114,7 @@ class Tables:
         self.blobs: Blobs = TableBlobs(self)
         with contextlib.ExitStack() as undo:
             undo.callback(self.close)
+            self.clock = ClusterClock(self._time, clock)
             set_up(address, self._server)
             self._place_blobs(blobs)
             undo.pop_all()
@@ -247,7 +254,7 @@ class Tables:
 
     def put_live(self, run_id: str, name: str, value: bytes) -> None:
         """Store the newest readings of a machine."""
-        version = _ORDINAL(time.time_ns() // 1000)
+        version = _ORDINAL(int(self.clock.now() * 1e6))
         self.insert(LIVE, run_id, _text(run_id) + _text(name) + _bytes(value) + version)
 
     def live(self, run_id: str) -> dict[str, str]:
@@ -324,9 +331,10 @@ class Tables:
         return faults
 
     def next_version(self, *, after: int = 0) -> int:
-        """A number that is higher than another and all in this process: the time, if possible."""
+        """A number higher than another and all in this process: the cluster's time, if possible."""
         with self._lock:
-            self._last_version = max(time.time_ns() // 1000, self._last_version + 1, after + 1)
+            now = int(self.clock.now() * 1e6)
+            self._last_version = max(now, self._last_version + 1, after + 1)
             return self._last_version
 
     # -- statements -------------------------------------------------------------------------------
@@ -345,6 +353,9 @@ class Tables:
 
     def _insert(self, table: Table, rows: bytes) -> None:
         self._server.insert(self.name(table), table.columns, rows)
+
+    def _time(self) -> float:
+        return float(self.ask("SELECT toUnixTimestamp(now()) FORMAT TabSeparatedRaw"))
 
     def _wait_for_deletions(self, server: Server) -> None:
         """Return when deleted rows are gone: a run that is sent again must not meet them."""
