@@ -208,7 +208,7 @@ KINDS = (
         "blind2",
         Speech,
         (
-            OptimizerChoice("adamw", 4e-3, decay="linear"),
+            OptimizerChoice("adamw", 6e-3, decay="sqrt"),
             OptimizerChoice("rmsprop", 1.5e-3),
         ),
         steps=1000,
