@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,19 @@ def test_groups_are_a_table_with_a_verdict(root: Path, capsys: Capture) -> None:
     assert lines[3].split()[:3] == ["0.003", "3", "2.1333"]
     assert lines[-1].startswith("lr=0.001 beats lr=0.003 by 1.0333 ± ")
     assert lines[-1].endswith("over 3 seeds, in pairs (p = 0.0072).")
+
+
+def test_a_wide_terminal_has_the_standard_error_and_the_quartiles_too(
+    root: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "120")
+    lines = run(root, capsys, "--group-by", "lr").splitlines()
+    assert lines[1].split()[-2:] == ["SE", "QUARTILES"]
+    losses = LEVELS[1e-3]
+    error = np.std(losses, ddof=1) / np.sqrt(len(losses))
+    low, high = np.quantile(losses, [0.25, 0.75])
+    assert lines[2].split()[-4:] == [f"{error:.4f}", f"{low:.4f}", "–", f"{high:.4f}"]
 
 
 def test_everything_but_the_seed_gives_the_same_groups(root: Path, capsys: Capture) -> None:

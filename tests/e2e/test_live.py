@@ -183,7 +183,7 @@ def test_a_pause_holds_the_charts_still(
         wait_for_points(page, "loss", 2)
         page.keyboard.press("p")
         run.log({"loss": 2.0}, step=2)
-        page.locator(".progress", has_text="step 3").wait_for()
+        page.locator(".progress", has_text="step 2").wait_for()
         wait_for_points(page, "loss", 2)
         page.keyboard.press("p")
         wait_for_points(page, "loss", 3)

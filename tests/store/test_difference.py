@@ -8,6 +8,7 @@ import pytest
 
 from epochal import reading
 from epochal.store.difference import Difference, holm
+from epochal.store.groups import best_index
 from tests.store.journals import Journal
 
 # By hand: differences 1.0, 1.2, 0.8, 1.1 have mean 1.025 and standard error 0.0853912563829967;
@@ -46,7 +47,12 @@ def test_groups_with_other_seeds_are_compared_by_welch(tmp_path: Path) -> None:
     assert not one.is_paired
     assert one.p == pytest.approx(0.30414431893715693, abs=1e-9)  # by SciPy
     assert one.winner is None
-    assert "holds 0, so there is no winner" in one.sentence
+    # As far as the first is ahead, so with the sign of "ahead by", not of the difference.
+    assert one.sentence == (
+        "lr=0.1 is ahead of lr=0.2 by 1.0250 in loss over 4 seeds: the 95 % interval of the"
+        f" difference, {-one.high:.4f} to {-one.low:.4f}, holds 0, so there is no winner."
+    )
+    assert -one.high < 1.025 < -one.low
 
 
 def test_two_seeds_name_no_winner(tmp_path: Path) -> None:
@@ -94,6 +100,22 @@ def test_other_keys_are_averaged_within_a_seed(tmp_path: Path) -> None:
         verdict = runs.groups(by=["lr"]).verdict("loss")
     assert (one.units, one.is_paired, one.winner) == (3, True, 0)
     assert verdict == one.sentence
+
+
+def test_a_group_alone_is_not_the_best(tmp_path: Path) -> None:
+    assert compared(tmp_path, {0.1: [1.0, 2.0, 3.0]}) == []
+    with reading.open(tmp_path) as runs:
+        groups = runs.groups(by=["lr"])
+        verdict, values = groups.verdict("loss"), groups.values("loss")
+    assert verdict == "lr=0.1 is the only group: its mean of loss is 2.0000."
+    assert best_index(values) is None
+
+
+def test_groups_without_a_finite_value_say_so(tmp_path: Path) -> None:
+    compared(tmp_path, {0.1: [math.nan], 0.2: [math.inf]})
+    with reading.open(tmp_path) as runs:
+        verdict = runs.groups(by=["lr"]).verdict("loss")
+    assert verdict == "No run counts: none reached the end with a finite loss."
 
 
 def test_holm_is_the_step_down_correction() -> None:

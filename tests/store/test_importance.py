@@ -50,6 +50,20 @@ def test_a_rate_with_its_best_value_in_the_middle_ranks_first(tmp_path: Path) ->
     assert found.sentence.endswith("No effect is seen of seed.")
 
 
+def test_an_effect_that_is_sure_but_tiny_is_called_little(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0)
+    runs = [
+        ({"lr": lr, "wd": wd, "copy": copy}, 10 * lr + 0.3 * wd + float(noise.normal(scale=0.15)))
+        for lr, wd, copy in itertools.product(range(10), range(2), range(20))
+    ]
+    found = ranked(tmp_path, runs)
+    little = next(one for one in found.parameters if one.key == "wd")
+    assert (little.p < 0.05, little.score < 0.01) == (True, True)
+    assert little.verdict == "little effect"
+    assert "The effect of wd is below 1 %." in found.sentence
+    assert "No effect is seen of copy." in found.sentence
+
+
 def test_levels_and_the_interaction_are_means_of_the_values(tmp_path: Path) -> None:
     runs = grid()
     found = ranked(tmp_path, runs)

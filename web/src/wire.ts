@@ -470,7 +470,7 @@ export interface ImportanceRow {
   spearman: number | null;
   p: number | null;
   forest: number | null;
-  verdict: "matters" | "no effect seen" | "too few runs";
+  verdict: "little effect" | "matters" | "no effect seen" | "too few runs";
   best: string | null;
   levels: ImportanceLevel[];
 }

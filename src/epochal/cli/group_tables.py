@@ -36,6 +36,8 @@ from epochal.store.run_groups import RunGroups, groups_of, series_rows, value_ro
 from epochal.store.store import RunView
 
 _MOST_METRICS = 8
+# Terminals of so many columns have room for the standard error and the quartiles too.
+_WIDE = 110
 _LEGEND = "* has the best mean."
 
 
@@ -159,16 +161,19 @@ def _as_data(values: Sequence[GroupValue], found: Sequence[Difference]) -> dict[
 def _block(groups: RunGroups, values: Sequence[GroupValue], found: Sequence[Difference]) -> str:
     best = best_index(values)
     metric, goal = values[0].metric, values[0].goal
+    width = terminal_columns()
+    is_wide = width >= _WIDE
     header = (*groups.keys, "N", "MEAN", "95 %", "MEDIAN", "STD", "MIN", "MAX")
-    rows = [_row(one, is_best=index == best) for index, one in enumerate(values)]
-    width, right = terminal_columns(), range(len(groups.keys), len(header))
+    header += ("SE", "QUARTILES") if is_wide else ()
+    rows = [_row(one, is_best=index == best, is_wide=is_wide) for index, one in enumerate(values)]
+    right = range(len(groups.keys), len(header))
     text = table(header, rows, width=width, shrink=range(len(groups.keys)), right=tuple(right))
     title = metric if goal is None else f"{metric} (better: {'less' if goal == 'min' else 'more'})"
     remarks = [*_uncounted(values), verdict(values, found)]
     return "\n".join([title, text, *([_LEGEND] if best is not None else []), *remarks])
 
 
-def _row(one: GroupValue, *, is_best: bool) -> tuple[str, ...]:
+def _row(one: GroupValue, *, is_best: bool, is_wide: bool) -> tuple[str, ...]:
     row = one.numbers.row(0)
     n, members = int(row["n"]), len(one.members)
     half = (row["high"] - row["low"]) / 2
@@ -178,6 +183,7 @@ def _row(one: GroupValue, *, is_best: bool) -> tuple[str, ...]:
         f"{'* ' if is_best else ''}{_number(row['mean'])}",
         UNKNOWN if math.isnan(half) else f"± {format_number(half)}",
         *(_number(row[name]) for name in ("median", "std", "min", "max")),
+        *((_number(row["se"]), " – ".join(_number(row[q]) for q in ("q25", "q75"))) * is_wide),
     )
 
 
@@ -216,7 +222,7 @@ def _importance_blocks(found: Importance) -> list[str]:
                 UNKNOWN if math.isnan(one.score) else f"{100 * one.score:.0f} %",
                 _number(one.spearman),
                 UNKNOWN if math.isnan(one.p) else f"{one.p:.2g}",
-                one.best or UNKNOWN,
+                (one.best if one.verdict == "matters" else None) or UNKNOWN,
                 one.verdict,
                 *(
                     (UNKNOWN if one.forest is None else f"{100 * one.forest:.0f} %",)

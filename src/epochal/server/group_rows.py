@@ -179,7 +179,7 @@ class ImportanceRow(msgspec.Struct, frozen=True):
     spearman: float | None
     p: float | None
     forest: float | None
-    verdict: Literal["matters", "no effect seen", "too few runs"]
+    verdict: Literal["matters", "little effect", "no effect seen", "too few runs"]
     best: str | None
     levels: list[ImportanceLevel]
 

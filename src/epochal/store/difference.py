@@ -75,10 +75,14 @@ def differences(grouping: Grouping, values: Sequence[GroupValue]) -> list[Differ
 def verdict(values: Sequence[GroupValue], found: Sequence[Difference]) -> str:
     """A sentence about the best group and those that it beats."""
     best = best_index(values)
+    one = values[best or 0]
+    label, mean = one.group.label, format_number(float(one.numbers.mean[0]))
+    if not any(each.numbers.n[0] for each in values):
+        return f"No run counts: none reached the end with a finite {one.metric}."
+    if len(values) == 1:
+        return f"{label} is the only group: its mean of {one.metric} is {mean}."
     if best is None:
         return "Which group is best cannot be told: the goal of the metric is not known."
-    one = values[best]
-    label, mean = one.group.label, format_number(float(one.numbers.mean[0]))
     others = [each for each in found if best in (each.left, each.right)]
     if not others:
         return f"{label} has the best mean of {one.metric}, {mean}."
@@ -206,8 +210,10 @@ def _judged(one: Difference, values: Sequence[GroupValue], word: str, num_pairs:
     if one.units < FEWEST:
         why = f"fewer than {FEWEST} {word} tell nothing"
         return replace(one, sentence=f"{start}: {why}, so there is no winner.")
-    interval = f"{format_number(one.low)} to {format_number(one.high)}"
     if one.low <= 0 <= one.high:
+        # As the sentence counts it: how far the first is ahead, above or below.
+        ends = sorted((one.low, one.high)) if is_above else sorted((-one.low, -one.high))
+        interval = " to ".join(map(format_number, ends))
         why = f"the 95 % interval of the difference, {interval}, holds 0"
         return replace(one, sentence=f"{start}: {why}, so there is no winner.")
     if not one.p_holm < 1 - CONFIDENCE:

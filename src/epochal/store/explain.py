@@ -287,6 +287,8 @@ class _Explanation:
             return None
         if parameter.verdict == "no effect seen":
             return 0.25, f"Over {learnt.num_runs} runs of the project no effect of it is seen."
+        if parameter.verdict == "little effect":
+            return 0.25, f"Over {learnt.num_runs} runs of the project it has little effect."
         says = f"It explains {100 * parameter.score:.0f} % of the order of {learnt.num_runs} runs"
         expected = _expected(parameter, own, other)
         if expected is None or not math.isfinite(self._gap):

@@ -396,10 +396,10 @@ def read_value(run: RunView, name: str, value: Choice, at: float | None) -> Memb
 
 
 def best_index(values: Sequence[GroupValue]) -> int | None:
-    """The group with the best mean; None where the goal is not known or no member counts."""
+    """The group with the best mean; None without a goal, without members that count, or alone."""
     known = [index for index, one in enumerate(values) if one.numbers.n[0]]
     goal = next((one.goal for one in values), None)
-    if goal is None or not known:
+    if goal is None or not known or len(values) == 1:
         return None
     chosen = min if goal == "min" else max
     return chosen(known, key=lambda index: float(values[index].numbers.mean[0]))

@@ -53,7 +53,7 @@ _PLAIN_FIELDS = (
     *("key", "same_as", "is_numeric", "score", "share", "spearman", "p"),
     *("verdict", "best", "forest"),
 )
-Verdict = Literal["matters", "no effect seen", "too few runs"]
+Verdict = Literal["matters", "little effect", "no effect seen", "too few runs"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -374,8 +374,8 @@ def _judged(one: Parameter, p: float, num_runs: int, same_as: tuple[str, ...]) -
     verdict: Verdict = "no effect seen"
     if num_runs < FEWEST_RUNS or math.isnan(p):
         verdict = "too few runs"
-    elif p < _SIGNIFICANT and one.score >= _LEAST_SHARE:
-        verdict = "matters"
+    elif p < _SIGNIFICANT:
+        verdict = "matters" if one.score >= _LEAST_SHARE else "little effect"
     return replace(one, p=p, verdict=verdict, same_as=same_as)
 
 
@@ -424,6 +424,7 @@ def _sentence(metric: str, found: Sequence[Parameter], num_runs: int) -> str:
             f" {FEWEST_RUNS} are needed."
         )
     matter = [one for one in found if one.verdict == "matters"]
+    little = [one.key for one in found if one.verdict == "little effect"]
     unseen = [one.key for one in found if one.verdict == "no effect seen"]
     unknown = [one.key for one in found if one.verdict == "too few runs"]
     said = []
@@ -437,6 +438,8 @@ def _sentence(metric: str, found: Sequence[Parameter], num_runs: int) -> str:
         rest = [f"{one.key} ({100 * one.score:.0f} %)" for one in matter[1:]]
         if rest:
             said.append(f"Then {', '.join(rest)}.")
+    if little:
+        said.append(f"The effect of {', '.join(little)} is below {100 * _LEAST_SHARE:.0f} %.")
     if unseen:
         said.append(f"No effect is seen of {', '.join(unseen)}.")
     if unknown:

@@ -13,7 +13,13 @@ export interface Brush {
 export function passes({ range, names }: Brush, value: AxisValue): boolean {
   if (value === null) return names.includes(null);
   if (isNonfinite(value)) return names.includes("nan");
-  return names.includes(categoryName(value)) || (range !== null && typeof value === "number" && value >= range[0] && value <= range[1]);
+  return names.some((name) => isNameOf(name, value)) || (range !== null && typeof value === "number" && value >= range[0] && value <= range[1]);
+}
+
+/** Whether a category of a brush is a value; an address may write a number another way, such as `3e-4`. */
+export function isNameOf(name: string | null, value: string | number): boolean {
+  const own = categoryName(value);
+  return name === own || (typeof value === "number" && name !== null && name !== "" && Number(name) === Number(own));
 }
 
 /** What lies between two pixels of an axis; null for nothing. */

@@ -28,6 +28,8 @@ export interface HeatmapOptions {
   readonly rowNote?: (row: number, column: number) => string;
   /** How a value is told in the tooltip. */
   readonly format?: (value: number) => string;
+  /** Whether values are written into cells that have room for them. */
+  readonly hasNumbers?: boolean;
   /** A row and a column that are framed; null for none. */
   readonly selected?: { readonly row: number | null; readonly column: number | null };
   readonly onCell?: (row: number, column: number) => void;
@@ -74,6 +76,7 @@ export function drawHeatmap(renderer: Renderer, size: Size, options: HeatmapOpti
       renderer.rect(cell, Number.isNaN(value) ? { fill: theme.critical, alpha: 0.55 } : { fill: table[rampIndex(value, range, table.length)]! });
     });
   }
+  if (options.hasNumbers && pixels === columns) drawNumbers(renderer, box, options, range, table, { width, height }, theme);
   drawSelected(renderer, box, options, { width: box.width / columns, height }, theme);
   drawRowNames(renderer, box, options.rowNames, height, theme);
   drawColumns(renderer, box, options, theme);
@@ -119,6 +122,27 @@ function layout(size: Size, { rowNames }: HeatmapOptions): Box {
   return { left, top: 4, width: Math.max(1, size.width - left - 10), height: Math.max(1, size.height - AXIS_HEIGHT - KEY_HEIGHT - 4) };
 }
 
+const NUMBER_SIZE = 10.5;
+
+function drawNumbers(renderer: Renderer, box: Box, options: HeatmapOptions, range: Range, table: readonly string[], cell: Size, theme: ChartTheme): void {
+  const columns = numColumns(options);
+  const texts = [...options.values].map((value) => (value === -Infinity ? "" : formatNumber(value)));
+  if (cell.height < NUMBER_SIZE + 4 || cell.width < Math.max(...texts.map((text) => textWidth(text, NUMBER_SIZE))) + 8) return;
+  texts.forEach((text, index) => {
+    const value = options.values[index]!;
+    const fill = Number.isFinite(value) ? inkOn(table[rampIndex(value, range, table.length)]!) : theme.ink;
+    const [x, y] = [box.left + ((index % columns) + 0.5) * cell.width, box.top + (Math.floor(index / columns) + 0.5) * cell.height];
+    renderer.text(x, y, text, { fill, align: "center", size: NUMBER_SIZE });
+  });
+}
+
+/** Black or white, whichever stands out from a colour such as `#3d68ca` more. */
+export function inkOn(color: string): string {
+  const [r, g, b] = [1, 3, 5].map((at) => (parseInt(color.slice(at, at + 2), 16) / 255) ** 2.2);
+  // Both have the same contrast at this lightness.
+  return 0.2126 * r! + 0.7152 * g! + 0.0722 * b! > 0.179 ? "#000000" : "#ffffff";
+}
+
 function drawSelected(renderer: Renderer, box: Box, { selected, rowNames }: HeatmapOptions, cell: Size, theme: ChartTheme): void {
   const { row = null, column = null } = selected ?? {};
   if (row !== null && rowNames.length > 1) {
@@ -141,7 +165,10 @@ function drawRowNames(renderer: Renderer, box: Box, names: readonly string[], he
 
 function drawColumns(renderer: Renderer, box: Box, { columns }: HeatmapOptions, theme: ChartTheme): void {
   if ("x" in columns) {
-    const range = { min: columns.x[0] ?? 0, max: Math.max(columns.x.at(-1) ?? 1, (columns.x[0] ?? 0) + 1e-9) };
+    const [first, last] = [columns.x[0] ?? 0, columns.x.at(-1) ?? 1];
+    // A position is the middle of its column.
+    const half = (last - first) / Math.max(1, columns.x.length - 1) / 2 || 0.5;
+    const range = { min: first - half, max: last + half };
     const scale = createScale("linear", range, box.left, box.left + box.width);
     drawAxisX(renderer, box, scale, ticks("linear", range, Math.max(2, box.width / 90), columns.format), theme, false, axisName(columns.format));
     return;

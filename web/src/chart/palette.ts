@@ -22,14 +22,14 @@ export const PALETTE: readonly Shade[] = [
   { light: "#ac312a", dark: "#f04a15" },
   { light: "#6200a0", dark: "#ad90f4" },
   { light: "#a09520", dark: "#f3d928" },
-  { light: "#013b41", dark: "#2bf2c5" },
   { light: "#eb4b9f", dark: "#df90a8" },
+  { light: "#013b41", dark: "#2bf2c5" },
   { light: "#583400", dark: "#ab8c6b" },
   { light: "#414660", dark: "#758192" },
 ];
 
-/** The first of the palette; the last two are so dark or grey that a run alone never has them. */
-const NUM_BRIGHT = 10;
+/** The first of the palette; the last three are so dark or grey that a run alone never has them. */
+const NUM_BRIGHT = 9;
 const DASHES: readonly (readonly number[])[] = [[], [6, 3], [2, 2.5]];
 const FNV_OFFSET = 0x811c9dc5;
 const FNV_PRIME = 0x01000193;
@@ -100,8 +100,8 @@ function freeSlot(start: number, used: ReadonlySet<number>): number {
   const size = PALETTE.length;
   for (let layer = 0; ; layer++) {
     for (let probe = 0; probe < size; probe++) {
-      // 3 is prime to the number of bright colours: probing visits all of them and skips the neighbours. Brown and grey come last.
-      const slot = layer * size + (probe < NUM_BRIGHT ? (start + probe * 3) % NUM_BRIGHT : probe);
+      // 4 is prime to the number of bright colours: probing visits all of them and skips the neighbours. Dark ones come last.
+      const slot = layer * size + (probe < NUM_BRIGHT ? (start + probe * 4) % NUM_BRIGHT : probe);
       if (!used.has(slot)) return slot;
     }
   }

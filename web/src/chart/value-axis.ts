@@ -92,10 +92,10 @@ export function isNonfinite(value: AxisValue): boolean {
   return typeof value === "number" ? !Number.isFinite(value) : NOT_FINITE.has(value);
 }
 
-/** A number with few digits: `3e-5`, `0.0123457`, `12`. */
+/** A number with few digits, as the commands write it: `3e-5`, `0.0003`, `0.0123457`, `12`. */
 export function shortNumber(value: number, digits = 6): string {
   const size = Math.abs(value);
-  if (size === 0 || (size >= 1e-3 && size < 1e6)) return String(Number(value.toPrecision(digits)));
+  if (size === 0 || (size >= 1e-4 && size < 1e6)) return String(Number(value.toPrecision(digits)));
   return value.toExponential(digits - 1).replace(/\.?0*e\+?/, "e");
 }
 

@@ -5,7 +5,6 @@ import type { JSX } from "preact";
 import { useMemo, useRef } from "preact/hooks";
 
 import { formatWhole, slotCss } from "../chart/index.ts";
-import type { LineChart } from "../chart/index.ts";
 import { configText } from "../state/config.ts";
 import { sectionsOf } from "../state/metrics.ts";
 import type { Metric } from "../state/metrics.ts";
@@ -20,6 +19,7 @@ import { SearchBox } from "../ui/search-box.tsx";
 import { Segmented } from "../ui/segmented.tsx";
 import type { Panel, PanelProps } from "./panel.ts";
 import { ChartMenu, hasRankMap, OutlierMenu, ranksOf, toggled } from "./parts/chart-card.tsx";
+import type { Pictured } from "./parts/chart-card.tsx";
 import { drawsGroups } from "./parts/group-chart.tsx";
 import { RankMap } from "./parts/rank-map.tsx";
 import { ChartGrid, ChartSections } from "./parts/chart-sections.tsx";
@@ -169,13 +169,13 @@ function NoCharts({ page, isFiltered, numRuns }: { readonly page: Page; readonly
 /** One chart that fills the window; the address keeps it. */
 function FullChart({ page }: { readonly page: Page }): JSX.Element {
   const { view, metrics, runs } = page;
-  const chart = useRef<LineChart | null>(null);
+  const chart = useRef<Pictured | null>(null);
   const metric: Metric | undefined = metrics.value.find(({ name }) => name === view.full.value);
   return (
     <Dialog title={metric?.name ?? ""} isOpen={metric !== undefined} isFull onClose={() => (view.full.value = null)}>
       {metric !== undefined && (
         <div class="full-chart">
-          {hasRankMap(page, metric) ? <RankMap page={page} run={runs.focus.value!.id} metric={metric} height={Math.max(300, window.innerHeight - 140)} /> : <MetricChart page={page} metric={metric} height="100%" {...ranksOf(page)} onChart={(made) => (chart.current = made)} />}
+          {hasRankMap(page, metric) ? <RankMap page={page} run={runs.focus.value!.id} metric={metric} height={Math.max(300, window.innerHeight - 140)} onChart={(made) => (chart.current = made)} /> : <MetricChart page={page} metric={metric} height="100%" {...ranksOf(page)} onChart={(made) => (chart.current = made)} />}
           <div class="full-tools"><ChartMenu page={page} metric={metric} chart={() => chart.current} /></div>
         </div>
       )}

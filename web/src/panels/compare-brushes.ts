@@ -1,6 +1,6 @@
 /** Parts of axes that were chosen in parallel coordinates: the runs that they keep, and the same as a query. */
 
-import { categoryName, passes } from "../chart/index.ts";
+import { isNameOf, passes } from "../chart/index.ts";
 import type { Brush } from "../chart/index.ts";
 import { configValue } from "../state/config.ts";
 import { quoted } from "../state/run-pages.ts";
@@ -41,7 +41,7 @@ function literalOf(rows: readonly RunRow[], id: string, name: string): string {
   if (!id.startsWith("config:")) return quoted(name);
   for (const { config } of rows) {
     const value = configValue(config, id.slice(7));
-    if (typeof value === "number" && categoryName(value) === name) return String(value);
+    if (typeof value === "number" && isNameOf(name, value)) return String(value);
     if (typeof value === "boolean" && String(value) === name) return name;
     if (value === name) break;
   }

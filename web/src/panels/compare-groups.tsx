@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 
 import { formatNumber, formatWhole } from "../chart/index.ts";
 import { csvField } from "../chart/line/exports.ts";
+import { shortNumber } from "../state/config.ts";
 import { groupName } from "../state/group-keys.ts";
 import type { Page } from "../state/page.ts";
 import { groupKeys, readingText, sweepRuns, useSweep } from "../state/sweep.ts";
@@ -68,7 +69,7 @@ function Groups({ page, answer, problem, isWaiting, metric }: GroupsProps): JSX.
     <div class="groups-view" aria-busy={isWaiting}>
       <p class="groups-verdict" role="status">{table.verdict}</p>
       {isDrawn && <Section title={table.metric} note={noteOf(page)}><MetricChart page={page} metric={known} height={CHART_HEIGHT} mostInLegend={12} /></Section>}
-      <Section title={`Groups by ${answer.keys.join(", ") || "nothing"}`} note={`${formatWhole(answer.runs)} runs`}
+      <Section title={`Groups by ${answer.keys.join(", ") || "nothing"}`} note={runCount(answer.runs)}
         tools={<button type="button" class="button is-quiet" onClick={() => saveCsv(answer, table)}>CSV</button>}>
         <RowTable page={page} answer={answer} table={table} />
       </Section>
@@ -87,10 +88,10 @@ function RowTable({ page, answer, table }: { readonly page: Page; readonly answe
       <table class="groups-table">
         <thead>
           <tr>
-            {answer.keys.map((key) => <th key={key} scope="col">{key}</th>)}
+            {answer.keys.map((key) => <th key={key} scope="col" class="is-text">{key}</th>)}
             {answer.keys.length === 0 && <th scope="col">runs</th>}
             <th scope="col">n</th><th scope="col">mean</th><th scope="col" title="95 % interval of the mean">95 %</th><th scope="col">median</th>
-            <th scope="col" title="Standard deviation">std</th><th scope="col">min</th><th scope="col">max</th><th scope="col" title="First and third quartile">quartiles</th><th scope="col"><span class="visually-hidden">Show</span></th>
+            <th scope="col" title="Standard deviation">std</th><th scope="col" title="Standard error of the mean">SE</th><th scope="col">min</th><th scope="col">max</th><th scope="col" title="First and third quartile">quartiles</th><th scope="col"><span class="visually-hidden">Show</span></th>
           </tr>
         </thead>
         <tbody>
@@ -100,7 +101,7 @@ function RowTable({ page, answer, table }: { readonly page: Page; readonly answe
               <td title={countTitle(row)}>{countOf(row)}</td>
               <td>{index === table.best && <span class="groups-best" title="Best mean">best</span>} {number(row.mean)}</td>
               <td>{row.low === null || row.high === null ? "" : `± ${formatNumber((row.high - row.low) / 2)}`}</td>
-              <td>{number(row.median)}</td><td>{number(row.std)}</td><td>{number(row.min)}</td><td>{number(row.max)}</td>
+              <td>{number(row.median)}</td><td>{number(row.std)}</td><td>{number(row.se)}</td><td>{number(row.min)}</td><td>{number(row.max)}</td>
               <td>{row.q25 === null || row.q75 === null ? "" : `${formatNumber(row.q25)} – ${formatNumber(row.q75)}`}</td>
               <td class="groups-show"><button type="button" class="link" onClick={() => showMembers(page, row)}>show runs</button></td>
             </tr>
@@ -195,9 +196,13 @@ function saveCsv(answer: GroupTables, table: GroupTable): void {
   const numbers = ["mean", "median", "std", "se", "low", "high", "min", "max", "q25", "q75"] as const;
   const head = ["metric", ...answer.keys, "members", "n", "nonfinite", "unfinished", "missing", ...numbers];
   const lines = table.rows.map((row) => [
-    table.metric, ...row.values.map(valueText), row.members.length, row.n, row.nonfinite, row.unfinished, row.missing, ...numbers.map((name) => row[name] ?? ""),
+    table.metric, ...row.values.map(exactText), row.members.length, row.n, row.nonfinite, row.unfinished, row.missing, ...numbers.map((name) => row[name] ?? ""),
   ]);
   download(`${table.metric.replaceAll("/", "_")}-groups.csv`, [head, ...lines].map((line) => line.map((cell) => csvField(String(cell))).join(",")).join("\r\n") + "\r\n", "text/csv;charset=utf-8");
+}
+
+export function runCount(count: number): string {
+  return `${formatWhole(count)} ${count === 1 ? "run" : "runs"}`;
 }
 
 function number(value: number | null): string {
@@ -205,6 +210,9 @@ function number(value: number | null): string {
 }
 
 export function valueText(value: unknown): string {
-  if (value === null) return "none";
-  return typeof value === "number" ? String(Number(value.toPrecision(6))) : String(value);
+  return typeof value === "number" ? shortNumber(value) : exactText(value);
+}
+
+function exactText(value: unknown): string {
+  return value === null ? "none" : typeof value === "object" ? JSON.stringify(value) : String(value);
 }

@@ -2,13 +2,13 @@
 
 import type { JSX } from "preact";
 
-import { createHeatmap, formatNumber, formatWhole } from "../chart/index.ts";
+import { createHeatmap, formatNumber } from "../chart/index.ts";
 import type { HeatmapOptions } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
 import { readingText, sweepRuns, useSweep } from "../state/sweep.ts";
 import { Mount } from "../ui/mount.tsx";
 import type { ImportanceLevel, ImportancePair, ImportanceRow, ImportanceTable } from "../wire.ts";
-import { MetricSelect, useMetric } from "./compare-groups.tsx";
+import { MetricSelect, runCount, useMetric } from "./compare-groups.tsx";
 import { Section } from "./parts/section.tsx";
 import "./compare-groups.css";
 
@@ -72,7 +72,7 @@ function Ranking({ page, found, isWaiting, onPair }: RankingProps): JSX.Element 
 }
 
 function runsText({ runs, nonfinite, left_out: leftOut }: ImportanceTable): string {
-  return [`${formatWhole(runs)} runs`, ...(nonfinite > 0 ? [`${nonfinite} ended as nan and count as the worst`] : []), ...(leftOut > 0 ? [`${leftOut} unfinished left out`] : [])].join("; ");
+  return [runCount(runs), ...(nonfinite > 0 ? [`${nonfinite} ended as nan and count as the worst`] : []), ...(leftOut > 0 ? [`${leftOut} unfinished left out`] : [])].join("; ");
 }
 
 function RankTable({ found, chosen, onChoose }: { readonly found: ImportanceTable; readonly chosen: string; readonly onChoose: (key: string) => void }): JSX.Element {
@@ -93,7 +93,7 @@ function RankTable({ found, chosen, onChoose }: { readonly found: ImportanceTabl
               <td><Share value={row.score} /></td>
               <td>{row.spearman === null ? "" : row.spearman.toFixed(2)}</td>
               <td>{pText(row.p)}</td>
-              <td>{row.best ?? ""}</td>
+              <td>{row.verdict === "matters" ? row.best : ""}</td>
               {hasForest && <td><Share value={row.forest} /></td>}
               <td class={row.verdict === "matters" ? "" : "matters-quiet"}>{row.verdict}</td>
             </tr>
@@ -132,7 +132,8 @@ const VALUE_WIDTH = 140;
 /** A line for each level: the mean, its interval, and the whole range. */
 function Levels({ row }: { readonly row: ImportanceRow }): JSX.Element {
   const scale = levelScale(row.levels);
-  const place = (value: number): number => NAME_WIDTH + scale(value) * (WIDTH - NAME_WIDTH - VALUE_WIDTH);
+  const beyond = (value: number): number => (value > scale.high ? 1 : value < scale.low ? -1 : 0);
+  const place = (value: number): number => NAME_WIDTH + scale.share(value) * (WIDTH - NAME_WIDTH - VALUE_WIDTH);
   return (
     <svg class="levels" viewBox={`0 0 ${WIDTH} ${row.levels.length * ROW_HEIGHT}`} role="img" aria-label={`${row.key}: ${row.levels.map((level) => `${level.label} ${levelText(level)}`).join("; ")}`}>
       {row.levels.map((level, index) => {
@@ -144,7 +145,7 @@ function Levels({ row }: { readonly row: ImportanceRow }): JSX.Element {
             <line x1={NAME_WIDTH} x2={WIDTH - VALUE_WIDTH} y1={y} y2={y} />
             {level.min !== null && level.max !== null && <line class="levels-range" x1={place(level.min)} x2={place(level.max)} y1={y} y2={y} />}
             {level.low !== null && level.high !== null && <line class="levels-interval" x1={place(level.low)} x2={place(level.high)} y1={y} y2={y} />}
-            {level.mean !== null && <circle cx={place(level.mean)} cy={y} r={4} />}
+            {level.mean !== null && <Mean x={place(level.mean)} y={y} beyond={beyond(level.mean)} />}
             <text x={WIDTH - VALUE_WIDTH + 10} y={y + 4}>{levelText(level)}</text>
           </g>
         );
@@ -153,18 +154,24 @@ function Levels({ row }: { readonly row: ImportanceRow }): JSX.Element {
   );
 }
 
+/** A dot, or an arrow at the edge where the mean lies beyond it. */
+function Mean({ x, y, beyond }: { readonly x: number; readonly y: number; readonly beyond: number }): JSX.Element {
+  if (beyond === 0) return <circle class="levels-mean" cx={x} cy={y} r={4} />;
+  return <path class="levels-mean" d={`M${x - 4 * beyond} ${y - 5}L${x + 4 * beyond} ${y}L${x - 4 * beyond} ${y + 5}Z`} />;
+}
+
 function levelText({ mean, n, runs }: ImportanceLevel): string {
   return `${mean === null ? "nan" : formatNumber(mean)} · ${n === runs ? n : `${n} of ${runs}`}`;
 }
 
 /** Where values lie between 0 and 1; one level that diverged does not squeeze the others: it goes to the edge. */
-export function levelScale(levels: readonly ImportanceLevel[]): (value: number) => number {
+export function levelScale(levels: readonly ImportanceLevel[]): { readonly low: number; readonly high: number; share(value: number): number } {
   const middles = levels.map(({ median }) => median).filter((value) => value !== null).sort((one, other) => one - other);
   const typical = levels.filter(({ median, max, min }) => median !== null && max !== null && min !== null && isTypical(max, middles) && isTypical(min, middles));
   const shown = typical.length > 0 ? typical : levels;
   const low = Math.min(...shown.map(({ min }) => min ?? Infinity));
   const high = Math.max(...shown.map(({ max }) => max ?? -Infinity));
-  return (value) => (high > low ? Math.max(0, Math.min(1, (value - low) / (high - low))) : 0.5);
+  return { low, high, share: (value) => (high > low ? Math.max(0, Math.min(1, (value - low) / (high - low))) : 0.5) };
 }
 
 function isTypical(value: number, middles: readonly number[]): boolean {
@@ -175,11 +182,12 @@ function isTypical(value: number, middles: readonly number[]): boolean {
 
 /** The heat map of a pair; cells that are far from the others do not hide the differences between those. */
 export function pairOptions(metric: string, { rows, columns, keys, mean, n, nonfinite }: ImportancePair): HeatmapOptions {
-  const values = Float64Array.from(mean.flat(), (value) => value ?? NaN);
+  const [counts, bad] = [n.flat(), nonfinite.flat()];
+  // Runs that all ended as nan are not the same as no runs at all.
+  const values = Float64Array.from(mean.flat(), (value, index) => value ?? (bad[index]! > 0 ? NaN : -Infinity));
   const finite = [...values].filter(Number.isFinite).sort((one, other) => one - other);
   const high = finite.findLast((value) => isTypical(value, finite)) ?? 1;
   const low = finite.find((value) => isTypical(value, finite)) ?? 0;
-  const counts = [...n.flat()].map((count, index) => `${count} runs${nonfinite.flat()[index]! > 0 ? `, ${nonfinite.flat()[index]} nan` : ""}`);
   return {
     label: `${metric} by ${keys.join(" and ")}`,
     rowNames: rows.map((name) => name),
@@ -187,7 +195,12 @@ export function pairOptions(metric: string, { rows, columns, keys, mean, n, nonf
     values,
     ramp: "sequential",
     range: { min: low, max: high > low ? high : low + 1e-9 },
-    format: (value) => (Number.isNaN(value) ? "no finite value" : `${formatNumber(value)} · ${counts[values.indexOf(value)] ?? ""}`),
+    format: (value) => (Number.isNaN(value) ? "no finite value" : value === -Infinity ? "no runs" : formatNumber(value)),
+    hasNumbers: true,
+    rowNote: (row, column) => {
+      const at = row * columns.length + column;
+      return counts[at]! + bad[at]! === 0 ? "" : `${runCount(counts[at]!)}${bad[at]! > 0 ? `, and ${bad[at]} that ended as nan` : ""}`;
+    },
   };
 }
 

@@ -60,6 +60,10 @@ function Downloads({ title, chart }: { readonly title: string; readonly chart: (
   );
 }
 
+function OneRun(): JSX.Element {
+  return <Empty title="One run has nothing to compare with">A second run of the list makes a picture.</Empty>;
+}
+
 interface ParallelProps {
   readonly page: Page;
   readonly rows: readonly RunRow[];
@@ -86,7 +90,8 @@ export function ParallelView({ page, rows, kept, columns, subject, statistic, nu
   }, [axes.length]);
   if (axes.length < 2) {
     return subject.isWaiting ? <p class="groups-waiting" role="status">{readingText(page)}</p>
-      : <Empty title="No differences between these runs">Choose config keys and metrics that differ under Columns.</Empty>;
+      : rows.length === 1 ? <OneRun />
+        : <Empty title="No differences between these runs">Choose config keys and metrics that differ under Columns.</Empty>;
   }
   const setBrushes = (next: Brushes): void => {
     brushText.value = brushesText(next);
@@ -180,7 +185,8 @@ export function ScatterView({ page, rows, groups, x, y, color, subject, isRanked
   };
   if (x === null || y === null) {
     return subject.isWaiting ? <p class="groups-waiting" role="status">{readingText(page)}</p>
-      : <Empty title="No numbers to compare">These runs have no config values that differ and no metrics.</Empty>;
+      : rows.length === 1 ? <OneRun />
+        : <Empty title="No numbers to compare">{y === null ? "These runs have no metrics." : "No config value differs between these runs."}</Empty>;
   }
   const row = isRanked ? rankOf(subject.ranking, x) : undefined;
   const items = rows.map((one) => ({

@@ -11,9 +11,15 @@ const AGAIN_MS = 5000;
 const PAGE_ROWS = 1000;
 const NOTHING: Summaries = new Map();
 
+interface ReadSummaries {
+  readonly summaries: Summaries;
+  /** Whether these are not yet those that were asked for. */
+  readonly isReading: boolean;
+}
+
 /** Summaries of metrics; of so many last points where `tail` is not 0. */
-export function useSummaries(page: Page, names: readonly string[], tail: number): Summaries {
-  const [found, setFound] = useState<Summaries>(NOTHING);
+export function useSummaries(page: Page, names: readonly string[], tail: number): ReadSummaries {
+  const [found, setFound] = useState({ key: "", summaries: NOTHING });
   const list = page.runs.bigList.value;
   const key = JSON.stringify([names, tail, list]);
   const numRuns = list === null ? page.runs.all.value.length : 0;
@@ -29,10 +35,13 @@ export function useSummaries(page: Page, names: readonly string[], tail: number)
         for (const { id, summary } of found.rows) all.set(id, summary);
         total = found.rows.length === 0 ? 0 : list === null ? found.total : Math.min(found.total, MOST_ROWS);
       }
-      setFound(all);
+      setFound({ key, summaries: all });
     };
     const askQuietly = (): void => {
-      if (!page.isPaused.peek()) ask().catch((error: unknown) => page.toasts.show(error instanceof Error ? error.message : String(error)));
+      if (!page.isPaused.peek()) ask().catch((error: unknown) => {
+        setFound((before) => ({ ...before, key }));
+        page.toasts.show(error instanceof Error ? error.message : String(error));
+      });
     };
     askQuietly();
     const timer = areLive ? setInterval(askQuietly, AGAIN_MS) : undefined;
@@ -41,5 +50,5 @@ export function useSummaries(page: Page, names: readonly string[], tail: number)
       clearInterval(timer);
     };
   }, [key, numRuns, areLive]);
-  return found;
+  return { summaries: found.summaries, isReading: names.length > 0 && found.key !== key };
 }

@@ -38,7 +38,7 @@ export function WhyView({ page }: { readonly page: Page }): JSX.Element {
         <MetricSelect page={page} value={metric} onChange={setMetric} />
       </div>
       {problem !== null && <p class="metric-problem" role="status">{problem}</p>}
-      {answer === null ? problem === null && <div class="pane" aria-busy="true" /> : <Answer page={page} found={answer} isWaiting={isWaiting} />}
+      {answer === null ? problem === null && <p class="groups-waiting" role="status">Comparing …</p> : <Answer page={page} found={answer} isWaiting={isWaiting} />}
     </>
   );
 }
@@ -98,7 +98,7 @@ function SideCard({ page, side, found, isWorse }: { readonly page: Page; readonl
     <div class="card why-side">
       <span class="why-name">{id !== null && <i class="run-dot" style={{ background: slotCss(page.runs.slot(id)) }} />}{id === null ? side.name : page.runs.label(id)}{isWorse && <span class="why-worse">worse</span>}</span>
       <span class="why-value">{side.value === null ? "not finite" : formatNumber(side.value)}</span>
-      <span class="card-note">{found.metric} at {found.x} {formatWhole(side.at)}{id === null ? ", median" : ""}</span>
+      <span class="card-note">{found.metric}, mean of the last 5&nbsp;% of points to {found.x} {formatWhole(side.at)}{id === null ? "; median of the runs" : ""}</span>
     </div>
   );
 }

@@ -71,7 +71,7 @@ function Compare({ page }: PanelProps): JSX.Element {
   // The server computes these, of all runs that fit.
   const isOfServer = mode.value === "groups" || mode.value === "importance" || mode.value === "why";
   const needed = isOfServer ? [] : [...ids, ...brushes.keys(), ...(mode.value === "scatter" ? [`metric:${metric}`, ...Object.values(scatter)] : [])];
-  const summaries = useSummaries(page, [...new Set(needed)].filter((id) => id.startsWith("metric:")).map((id) => id.slice(7)), numTail);
+  const { summaries, isReading } = useSummaries(page, [...new Set(needed)].filter((id) => id.startsWith("metric:")).map((id) => id.slice(7)), numTail);
   useEffect(() => runs.wantMany(), [runs.bigList.value, runs.numFitting.value]);
   const isBoth = statistic.value === BOTH && mode.value === "table";
   const find = (id: string): Column | null => (id === "name" ? nameColumn(page) : columnOf(id, { summaries, statistic: value }));
@@ -117,7 +117,9 @@ function Compare({ page }: PanelProps): JSX.Element {
         )}
       </div>
       {scope.value === "all" && runs.fitting.value.length < runs.numFitting.value && <TooMany page={page} />}
-      {mode.value === "parallel" ? <ParallelView {...{ page, rows, kept: remaining, columns, subject, statistic: value, numTail, brushes }} />
+      {isReading && <p class="card-note" role="status">Reading values of the metrics …</p>}
+      {isPicture && isReading && summaries.size === 0 ? null
+        : mode.value === "parallel" ? <ParallelView {...{ page, rows, kept: remaining, columns, subject, statistic: value, numTail, brushes }} />
         : mode.value === "scatter" ? (
           <ScatterView {...{ page, rows: remaining, groups, subject }} isRanked={scope.value === "all" && brushes.size === 0 && numTail === 0}
             x={find(scatter.x) ?? (keys.length === 0 ? null : find(`config:${keys.at(-1)!}`))} y={find(scatter.y) ?? (metric === "" ? null : find(`metric:${metric}`))} color={find(scatter.color)} />

@@ -47,7 +47,10 @@ export function ConfigDiff({ page, rows, isDiffOnly, matches }: ConfigDiffProps)
   const table = useMemo(() => configRows(rows.map(({ config }) => config)), [rows]);
   const shown = table.filter(({ key, texts, isSame }) => !(isDiffOnly && isSame) && matches(`${key} ${texts.join(" ")}`));
   if (rows.length < 2) return <Empty title="One run is not enough to compare">Show more runs in the list to compare their configs.</Empty>;
-  if (shown.length === 0) return <Empty title="No differences">These runs have the same config.</Empty>;
+  if (shown.length === 0) {
+    return table.every(({ isSame }) => isSame) ? <Empty title="No differences">These runs have the same config.</Empty>
+      : <Empty title="No key matches">Clear the search to see the keys that differ.</Empty>;
+  }
   if (rows.length > MOST_COLUMNS) return <RunsInRows page={page} rows={rows} table={shown} />;
   return (
     <div class="config-diff" role="region" aria-label="Configs of the runs" tabIndex={0}>
@@ -78,6 +81,7 @@ export function ConfigDiff({ page, rows, isDiffOnly, matches }: ConfigDiffProps)
 function RunsInRows({ page, rows, table }: { readonly page: Page; readonly rows: readonly RunRow[]; readonly table: readonly ConfigRow[] }): JSX.Element {
   return (
     <>
+      <p class="card-note">Marked: values that differ from those of {page.runs.label(rows[0]!.id)}.</p>
       {rows.length > MOST_RUNS && <p class="card-note">The first {MOST_RUNS} of {formatWhole(rows.length)} runs; a filter of the run list narrows them.</p>}
       <div class="config-diff config-wide" role="region" aria-label="Configs of the runs" tabIndex={0}>
         <table>

@@ -81,7 +81,7 @@ function Project({ page, row, isChosen, onToggle }: ProjectProps): JSX.Element {
           {formatNumber(row.best.value)} <span class="card-note">{row.best.role.replace("_", " ")}</span>
         </button>
       )}</td>
-      <td>{row.updated === null ? "" : `${formatDuration(Math.max(0, page.now.value - row.updated))} ago`}</td>
+      <td>{row.updated === null ? "" : `${formatDuration(Math.max(1, Math.floor(page.now.value - row.updated)))} ago`}</td>
       <td class="projects-owners" title={row.owners.join(", ")}>{row.owners.join(", ")}</td>
     </tr>
   );

@@ -1,5 +1,7 @@
 /** Values of a configuration, by dotted keys. */
 
+import { fewDigits } from "../chart/index.ts";
+
 type Config = Readonly<Record<string, unknown>>;
 
 /** The value under `optimizer.lr`, whether the configuration is nested or has that very key; undefined for none. */
@@ -21,17 +23,13 @@ export function valueText(value: unknown): string {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-/** The same with at most six significant digits: `3e-5`, `0.0123457`, `12`. */
+/** The same with at most six significant digits: `3e-5`, `0.0003`, `0.0123457`, `12`. */
 export function shortText(value: unknown): string {
   return typeof value === "number" ? shortNumber(value) : valueText(value);
 }
 
 export function shortNumber(value: number): string {
-  if (Number.isInteger(value) || !Number.isFinite(value)) return String(value);
-  const size = Math.abs(value);
-  if (size >= 1e-3 && size < 1e7) return String(Number(value.toPrecision(6)));
-  const [digits = "", power = ""] = value.toExponential(5).split("e");
-  return `${Number(digits)}e${Number(power)}`;
+  return Number.isInteger(value) || !Number.isFinite(value) ? String(value) : fewDigits(value);
 }
 
 /** Every dotted key with its value; lists are values. */

@@ -1,6 +1,6 @@
 /** What runs are grouped by: one config key, several (`lr,wd`), or everything that differs but some (`-seed`). */
 
-import { configText, configValue, flatConfig, shortText, valueText } from "./config.ts";
+import { configValue, flatConfig, shortText } from "./config.ts";
 import type { RunRow } from "../wire.ts";
 
 /** The keys that a choice means; those that differ between the runs where it excludes some. */
@@ -29,13 +29,13 @@ export function varyingKeys(rows: readonly RunRow[]): readonly string[] {
 
 /** The group of a run: the value of the only key, else `lr=0.001, wd=0.1`. */
 export function groupTitle(row: RunRow, keys: readonly string[]): string {
-  if (keys.length === 1) return configText(row.config, keys[0]!);
+  if (keys.length === 1) return shown(configValue(row.config, keys[0]!));
   return keys.map((key) => `${lastPart(key)}=${shown(configValue(row.config, key))}`).join(", ");
 }
 
 /** What a group of the server is called: as `groupTitle` says it. */
 export function serverTitle(keys: readonly string[], values: readonly unknown[]): string {
-  if (keys.length === 1) return values[0] === null ? "not set" : valueText(values[0]);
+  if (keys.length === 1) return shown(values[0] ?? undefined);
   return keys.map((key, index) => `${lastPart(key)}=${shown(values[index] ?? undefined)}`).join(", ");
 }
 

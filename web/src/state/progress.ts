@@ -17,8 +17,8 @@ export interface Progress {
 export function progressOf(row: RunRow, now: number): Progress {
   const isBySteps = row.step !== null && (row.total_steps !== null || row.num_epochs === null);
   const total = isBySteps ? row.total_steps : row.num_epochs;
-  // Most count steps from 0: at step 0 one is done. Whoever counts from 1 ends at the total.
-  const done = isBySteps ? Math.min(row.step! + 1, Math.max(row.step!, total ?? Infinity)) : row.epoch;
+  // Most count steps from 0: of a total, one is done at step 0. Whoever counts from 1 ends at the total. Without a total it is the last step.
+  const done = !isBySteps ? row.epoch : total === null ? row.step! : Math.min(row.step! + 1, Math.max(row.step!, total));
   const end = isEnded(row) ? row.updated : now;
   const elapsedS = row.created === null || end === null ? null : Math.max(0, end - row.created);
   const share = done === null || total === null || total <= 0 ? null : Math.min(1, done / total);

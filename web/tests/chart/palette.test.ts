@@ -76,6 +76,11 @@ test("an id alone always has the same slot, and keeps what it had", () => {
   expect([after.get("a"), after.get("c")]).toEqual([before.get("a"), before.get("c")]);
 });
 
-test("a run alone is never brown or grey", () => {
-  for (let index = 0; index < 200; index++) expect([...assignSlots([`run-${index}`]).values()][0]).toBeLessThan(10);
+test("a run alone is never brown, grey or nearly black", () => {
+  const slots = new Set(Array.from({ length: 200 }, (_, index) => assignSlots([`run-${index}`]).get(`run-${index}`)!));
+  expect(slots.size).toBe(9);
+  for (const slot of slots) {
+    const [, a, b] = oklab(linear(PALETTE[slot]!.light));
+    expect(Math.hypot(a, b)).toBeGreaterThan(0.09);
+  }
 });

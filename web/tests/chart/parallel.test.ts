@@ -30,7 +30,7 @@ test("names and few numbers are categories with their values as ticks", () => {
   const labels = (values: readonly AxisValue[]): string[] => axis(values).ticks.map(({ label }) => label);
   expect(labels(["sgd", "adam", 3])).toEqual(["3", "adam", "sgd"]);
   expect(labels([0.1, 0, 0.1])).toEqual(["0", "0.1"]);
-  expect(labels([3e-4, 1e-3, 1e-5, 3e-4])).toEqual(["1e-5", "3e-4", "0.001"]);
+  expect(labels([3e-4, 1e-3, 1e-5, 3e-4])).toEqual(["1e-5", "0.0003", "0.001"]);
   expect(axis([1, 2, 3, 4, 1, 2, 3, 4]).kind).toBe("category");
   expect(axis([1, 2, 3, 4, 5]).kind).toBe("linear");
   expect(axis([1, 2, 1, 2], true).kind).toBe("linear");
@@ -119,5 +119,5 @@ test("points of a category are spread beside each other, always in the same way"
 });
 
 test("a setting is written as it was given, a result as metrics are", () => {
-  expect([valueText(0.001), valueText(3e-4), valueText(1.70824, true), valueText("nan", true), valueText(null)]).toEqual(["0.001", "3e-4", "1.7082", "nan", "—"]);
+  expect([valueText(0.001), valueText(3e-4), valueText(1.70824, true), valueText("nan", true), valueText(null)]).toEqual(["0.001", "0.0003", "1.7082", "nan", "—"]);
 });

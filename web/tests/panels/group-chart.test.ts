@@ -57,18 +57,27 @@ const level = (mean: number): ImportanceLevel => ({ label: String(mean), value: 
 
 test("one level that diverged does not squeeze the others", () => {
   const place = levelScale([level(1), level(2), level(3), level(4), level(2000)]);
-  expect(place(0.9)).toBe(0);
-  expect(place(4.1)).toBe(1);
-  expect(place(2000)).toBe(1);
-  expect(place(2.5)).toBeCloseTo(0.5);
+  expect(place.share(0.9)).toBe(0);
+  expect(place.share(4.1)).toBe(1);
+  expect(place.share(2000)).toBe(1);
+  expect(place.share(2.5)).toBeCloseTo(0.5);
+  expect(place.high).toBeLessThan(2000);
 });
 
 test("a heat map has the pair's means, and tells how many runs they are of", () => {
   const pair = { keys: ["lr", "wd"], rows: ["1", "2"], columns: ["0", "1"], mean: [[1, 2], [null, 3]], n: [[4, 4], [0, 3]], nonfinite: [[0, 0], [2, 1]] };
   const options = pairOptions("loss", pair);
   expect([...options.values]).toEqual([1, 2, NaN, 3]);
-  expect(options.format!(3)).toContain("3 runs, 1 nan");
+  expect(options.rowNote!(1, 1)).toBe("3 runs, and 1 that ended as nan");
   expect(options.range).toEqual({ min: 1, max: 3 });
+});
+
+test("cells without runs are empty, and cells of the same mean tell their own numbers of runs", () => {
+  const pair = { keys: ["lr", "wd"], rows: ["1", "2"], columns: ["0", "1"], mean: [[2, 2], [null, null]], n: [[4, 1], [0, 0]], nonfinite: [[0, 0], [0, 3]] };
+  const options = pairOptions("loss", pair);
+  expect([...options.values]).toEqual([2, 2, -Infinity, NaN]);
+  expect([0, 1].map((column) => options.rowNote!(0, column))).toEqual(["4 runs", "1 run"]);
+  expect([...options.values.subarray(2)].map(options.format!)).toEqual(["no runs", "no finite value"]);
 });
 
 test("a chart of groups downloads the numbers of every step", () => {

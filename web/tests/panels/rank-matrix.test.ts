@@ -13,6 +13,7 @@ test("every rank has a row while there is room, in the order of ranks", () => {
   const found = rankMatrix([part(1, [3, 4]), part(0, [1, 2])], 10, 10)!;
   expect(found.rowNames).toEqual(["rank 0", "rank 1"]);
   expect([...found.values]).toEqual([1, 2, 3, 4]);
+  expect([...rankMatrix([part(0, [1, 2, 3, 4, 5], 10)], 10, 10)!.x]).toEqual([10, 11, 12, 13, 14]);
 });
 
 test("of a thousand ranks the one that differs most is seen in its row", () => {
@@ -23,6 +24,15 @@ test("of a thousand ranks the one that differs most is seen in its row", () => {
   expect([...found.values.subarray(33 * 25, 34 * 25)]).toEqual(Array<number>(25).fill(90));
   expect(found.ranks[33 * 25]).toBe(337);
   expect(found.values[0]).toBe(10);
+});
+
+test("a rank that stopped is seen among those that go on, and one that is a little behind is not taken for it", () => {
+  const parts = Array.from({ length: 20 }, (_, rank) => part(rank, Array<number>(rank === 13 ? 30 : rank === 3 ? 49 : 50).fill(10)));
+  const found = rankMatrix(parts, 2, 25)!;
+  expect(found.perRow).toBe(10);
+  expect([...found.values.subarray(0, 25)]).toEqual(Array<number>(25).fill(10));
+  expect([...found.values.subarray(25)]).toEqual([...Array<number>(15).fill(10), ...Array<number>(10).fill(-Infinity)]);
+  expect(found.ranks[25 + 20]).toBe(13);
 });
 
 test("what is not finite and what was never logged are told apart", () => {

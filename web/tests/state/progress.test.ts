@@ -25,7 +25,7 @@ test("who counts from 1 is not ahead of the end", () => {
   expect(progressOf(row({ step: 200, total_steps: 200 }), 1100)).toMatchObject({ done: 200, share: 1, leftS: null });
 });
 
-test("without an end nothing is promised", () => {
-  expect(progressOf(row({ step: 5 }), 1100)).toMatchObject({ share: null, leftS: null, done: 6 });
+test("without an end nothing is promised, and the step is the last one", () => {
+  expect(progressOf(row({ step: 5 }), 1100)).toMatchObject({ share: null, leftS: null, done: 5 });
   expect(progressOf(row({ epoch: 2, num_epochs: 8 }), 1100)).toMatchObject({ unit: "epoch", share: 0.25, leftS: null });
 });

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
 
-import type { LineChart } from "../../chart/index.ts";
+import type { Chart } from "../../chart/index.ts";
 import type { Metric } from "../../state/metrics.ts";
 import type { Page } from "../../state/page.ts";
 import { download } from "../../ui/download.ts";
@@ -27,7 +27,7 @@ export interface ChartCardProps {
 const MOST_IN_LEGEND = 4;
 
 export function ChartCard({ page, metric, height }: ChartCardProps): JSX.Element {
-  const chart = useRef<LineChart | null>(null);
+  const chart = useRef<Pictured | null>(null);
   const { view } = page;
   const isFavourite = view.pinned.value.includes(metric.name);
   return (
@@ -43,7 +43,7 @@ export function ChartCard({ page, metric, height }: ChartCardProps): JSX.Element
           onClick={() => (view.full.value = metric.name)}>⤢</button>
         <ChartMenu page={page} metric={metric} chart={() => chart.current} />
       </header>
-      <InView height={height}>{() => hasRankMap(page, metric) ? <RankMap page={page} run={page.runs.focus.value!.id} metric={metric} height={height} /> : <MetricChart page={page} metric={metric} height={height} mostInLegend={MOST_IN_LEGEND} {...ranksOf(page)} onChart={(made) => (chart.current = made)} />}</InView>
+      <InView height={height}>{() => hasRankMap(page, metric) ? <RankMap page={page} run={page.runs.focus.value!.id} metric={metric} height={height} onChart={(made) => (chart.current = made)} /> : <MetricChart page={page} metric={metric} height={height} mostInLegend={MOST_IN_LEGEND} {...ranksOf(page)} onChart={(made) => (chart.current = made)} />}</InView>
     </section>
   );
 }
@@ -69,10 +69,13 @@ export function OutlierMenu({ page: { view: { outliers } } }: { readonly page: P
   return <Menu label="Outliers" items={OUTLIERS.map(([value, label]) => ({ label, isOn: outliers.value === value, run: () => (outliers.value = value) }))}>outliers ▾</Menu>;
 }
 
+/** A chart of which pictures can be saved. */
+export type Pictured = Pick<Chart<unknown>, "png" | "svg">;
+
 export interface ChartMenuProps {
   readonly page: Page;
   readonly metric: Metric;
-  readonly chart: () => LineChart | null;
+  readonly chart: () => Pictured | null;
 }
 
 export function ChartMenu({ page, metric, chart }: ChartMenuProps): JSX.Element {

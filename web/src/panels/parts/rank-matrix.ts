@@ -4,6 +4,8 @@ import type { SeriesPart } from "../../source/source.ts";
 
 export interface RankMatrix {
   readonly rowNames: readonly string[];
+  /** How many ranks a row has at most. */
+  readonly perRow: number;
   /** Middle of each column. */
   readonly x: Float64Array;
   /** Row by row; nan where nothing finite was logged, -infinity where nothing was. */
@@ -27,33 +29,43 @@ export function rankMatrix(parts: readonly SeriesPart[], maxRows: number, maxCol
   }
   if (!(lo <= hi)) return null;
   const columns = Math.max(1, Math.min(maxColumns, longest));
-  const width = (hi - lo) / columns || 1;
-  const cells = samples.map((sample) => columnMeans(sample, lo, width, columns));
-  const x = Float64Array.from({ length: columns }, (_, column) => lo + (column + 0.5) * width);
+  // The first and the last column have the first and the last point in their middle: as many columns as steps are the steps.
+  const width = columns > 1 ? (hi - lo) / (columns - 1) || 1 : 1;
+  const cells = samples.map((sample) => columnMeans(sample, lo - width / 2, width, columns));
+  const x = Float64Array.from({ length: columns }, (_, column) => lo + column * width);
   const medians = x.map((_, column) => median(cells.map((cell) => cell[column]!).filter(Number.isFinite)));
   const perRow = Math.max(1, Math.ceil(cells.length / Math.max(1, maxRows)));
   const numRows = Math.ceil(cells.length / perRow);
   const values = new Float64Array(numRows * columns).fill(ABSENT);
   const ranks = new Int32Array(numRows * columns);
+  const strangest = new Float64Array(numRows * columns).fill(-Infinity);
   cells.forEach((cell, index) => {
     const row = Math.floor(index / perRow);
+    const stop = stopOf(cell);
     cell.forEach((value, column) => {
       const at = row * columns + column;
-      if (isFarther(value, values[at]!, medians[column]!)) [values[at], ranks[at]] = [value, byRank[index]!.head.rank];
+      const strangeness = strangenessOf(value, medians[column]!, column >= stop);
+      if (strangeness > strangest[at]!) [strangest[at], values[at], ranks[at]] = [strangeness, value, byRank[index]!.head.rank];
     });
   });
   const rowNames = Array.from({ length: numRows }, (_, row) => {
     const [first, last] = [byRank[row * perRow]!.head.rank, byRank[Math.min(cells.length, (row + 1) * perRow) - 1]!.head.rank];
     return first === last ? `rank ${first}` : `${first}–${last}`;
   });
-  return { rowNames, x, values, ranks, range: innerRange(values) };
+  return { rowNames, perRow, x, values, ranks, range: innerRange(values) };
 }
 
-/** Of several ranks in one row the one that differs most from the others is shown; one without a number goes before all. */
-function isFarther(value: number, known: number, middle: number): boolean {
-  if (value === ABSENT || Number.isNaN(known)) return false;
-  if (known === ABSENT || Number.isNaN(value)) return true;
-  return Math.abs(value - middle) > Math.abs(known - middle);
+/** Of several ranks in one row the strangest is shown: one without a number, then one that stopped, then the one farthest from the others. */
+function strangenessOf(value: number, middle: number, hasStopped: boolean): number {
+  if (Number.isNaN(value)) return Infinity;
+  if (value === ABSENT) return hasStopped ? Number.MAX_VALUE : -1;
+  return Math.abs(value - middle);
+}
+
+/** The column from which on a rank has nothing although others go on; one that is a little behind has not stopped. */
+function stopOf(cell: Float64Array): number {
+  const stop = cell.findLastIndex((value) => value !== ABSENT) + 1;
+  return stop + LONGEST_GAP < cell.length ? stop : Infinity;
 }
 
 interface Samples {
