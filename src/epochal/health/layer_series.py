@@ -77,6 +77,15 @@ def has_gradient(layer: str, gradients: Mapping[str, float]) -> bool:
     return gradient is not None and gradient > _ROUNDING * beside
 
 
+def is_spare_bias(layer: str, gradients: Mapping[str, float]) -> bool:
+    """Whether a parameter is a bias beside a weight that has a gradient.
+
+    Outputs that are compared with each other, or normalised, do not depend on it.
+    """
+    weight = _renamed(layer, "bias", "weight")
+    return weight != layer and gradients.get(weight, 0.0) > 0
+
+
 def _renamed(name: str, part: str, other: str) -> str:
     head, dot, last = name.rpartition(".")
     return f"{head}{dot}{last.replace(part, other)}"

@@ -11,7 +11,14 @@ def test_inputs_that_move_are_found() -> None:
 
 def test_inputs_of_another_scale_are_found() -> None:
     records = [epoch(1, range(100), mean=0.0, std=1.0), epoch(2, range(100), mean=0.0, std=255.0)]
-    assert "standard deviation" in opened(DataDrift, records)[0].sentence
+    (found,) = opened(DataDrift, records)
+    assert "standard deviation" in found.sentence
+    assert found.severity == "warning"
+
+
+def test_a_curriculum_is_only_noted() -> None:
+    records = [epoch(1, range(100), mean=0.0, std=1.0), epoch(2, range(100), mean=1.5, std=3.0)]
+    assert [found.severity for found in opened(DataDrift, records)] == ["info"]
 
 
 def test_other_labels_are_found() -> None:

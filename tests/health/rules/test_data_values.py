@@ -13,7 +13,9 @@ def test_samples_that_are_not_finite_are_named() -> None:
 def test_many_constant_samples_are_found() -> None:
     record = epoch(1, range(100), constant_samples=10, constant_at=[1, 2])
     (found,) = opened(DataValues, [record])
-    assert found.evidence["share"] == 0.1
+    assert (found.evidence["share"], found.severity) == (0.1, "info")
+    record = epoch(1, range(100), constant_samples=60, constant_at=[1, 2])
+    assert [one.severity for one in opened(DataValues, [record])] == ["warning"]
 
 
 def test_some_constant_samples_are_in_many_datasets() -> None:

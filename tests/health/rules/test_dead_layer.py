@@ -46,3 +46,15 @@ def test_the_zeros_of_a_relu_are_healthy() -> None:
 def test_it_closes_when_the_layer_learns_again() -> None:
     records = [watched(0.5, 0.0 if n < 10 else 0.1, 0.3, number=n) for n in range(20)]
     assert [f.state for f in updated(DeadLayer, records)] == ["open", "closed"]
+
+
+def test_a_bias_that_the_loss_does_not_depend_on_is_not_dead() -> None:
+    # Distances between outputs of one network do not change with the bias of its last layer.
+    names = ("0.weight", "0.bias", "2.weight", "2.bias")
+    values = zip(names, (0.5, 0.2, 0.3, 0.0), strict=True)
+    norms = {GRADIENTS.format(name): norm for name, norm in values}
+    assert opened(DeadLayer, [metrics(n, norms) for n in range(20)]) == []
+    (found,) = opened(
+        DeadLayer, [metrics(n, {**norms, "grads/2.weight/norm": 0}) for n in range(9)]
+    )
+    assert "2.weight (and 1 more: 2.bias)" in found.sentence

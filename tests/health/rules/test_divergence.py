@@ -1,7 +1,7 @@
 import math
 
 from epochal.health.rules.divergence import Divergence
-from tests.health.curve_records import falling, flat, noise, steps
+from tests.health.curve_records import evals, falling, flat, in_order, noise, steps
 from tests.health.machine_records import opened, updated
 
 
@@ -56,3 +56,12 @@ def test_a_loss_that_had_fallen_is_no_matter_of_the_sign() -> None:
     losses = [*falling(400), *(falling(400)[-1] * 1.02**n for n in range(200))]
     found, *_ = opened(Divergence, steps(losses, lr=1e-3))
     assert "sign" not in found.advice
+
+
+def test_a_term_that_grows_is_no_divergence_while_the_evaluation_gains() -> None:
+    losses = [*falling(400, start=6.0, floor=2.0), *(2.5 + min(3.0, n / 60) for n in range(400))]
+    gains = [5.0 - 0.2 * n for n in range(16)]
+    records = in_order(steps(losses), evals(gains, every=50))
+    assert opened(Divergence, records) == []
+    loses = [5.0 - 0.2 * n if n < 8 else 3.6 + 0.2 * n for n in range(16)]
+    assert opened(Divergence, in_order(steps(losses), evals(loses, every=50))) != []

@@ -76,3 +76,11 @@ def test_a_model_that_the_rate_no_longer_moves_measures_the_same() -> None:
 def test_noise_that_could_hide_a_change_says_nothing() -> None:
     losses = [1.0 - 0.05 * n for n in range(10)] + [0.5 + around for around in noise(40, 0.02)]
     assert opened(EvalFlat, evals(losses, every=50)) == []
+
+
+def test_a_return_that_has_reached_its_limit_may_stay_there() -> None:
+    returns = [20.0, 180.0, *([500.0] * 10)]
+    records = evals([1.0] * len(returns), every=50, **{"return": returns})
+    for record in records:
+        del record["loss"]
+    assert opened(EvalFlat, records) == []

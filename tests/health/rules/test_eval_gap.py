@@ -1,5 +1,5 @@
 from epochal.health.rules.eval_gap import EvalGap
-from tests.health.curve_records import evals, falling, in_order, steps
+from tests.health.curve_records import evals, falling, flat, in_order, steps
 from tests.health.machine_records import opened
 
 EPOCHS = [n / 400 for n in range(300)]
@@ -40,3 +40,10 @@ def test_an_ordinary_training_is_fine() -> None:
         steps(losses, epoch=EPOCHS), evals([losses[50 * n + 49] for n in range(6)], every=50)
     )
     assert opened(EvalGap, records) == []
+
+
+def test_the_sentence_names_the_evaluation_that_was_compared() -> None:
+    losses = [*flat(60, 1.0), *flat(60, 4.0), *flat(60, 1.9)]
+    records = in_order(steps(losses), evals([2.0, 4.0, 4.2], every=60))
+    for found in opened(EvalGap, records):
+        assert "from 4" in found.sentence

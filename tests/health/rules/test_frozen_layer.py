@@ -83,3 +83,16 @@ def test_frozen_biases_of_zero_are_untrained() -> None:
 
     (found,) = opened(FrozenLayer, [record(n) for n in range(10)])
     assert "frozen at random values" in found.sentence
+
+
+def test_the_copy_of_a_network_is_not_frozen_by_mistake() -> None:
+    def record(number: int, copied: float) -> Record:
+        sizes = {"0.weight": 6.53, "0.bias": 1.15, "2.weight": 4.62, "2.bias": 0.41}
+        norms = {f"params/net.{n}/norm": v * (1 + 0.01 * number) for n, v in sizes.items()}
+        norms |= {f"params/target.{n}/norm": v * copied for n, v in sizes.items()}
+        gradients = {f"grads/net.{name}/norm": 0.5 for name in sizes}
+        ratios = {f"update_ratio/net.{name}": 1e-3 for name in sizes}
+        return metrics(number, {**norms, **gradients, **ratios})
+
+    assert opened(FrozenLayer, [record(n, 1.0) for n in range(10)]) == []
+    assert len(opened(FrozenLayer, [record(n, 1.01) for n in range(10)])) == 1

@@ -33,3 +33,9 @@ def test_it_stays_open_until_the_norm_is_back() -> None:
     assert closed.state == "closed"
     assert closed.steps is not None
     assert 690 < closed.steps[1] < 710
+
+
+def test_a_norm_no_larger_than_at_the_beginning_is_no_explosion() -> None:
+    fallen = [30.0 * 0.97**n for n in range(300)] + flat(300, 0.003, width=0.2)
+    norms = fallen + flat(20, 0.6, width=0.2)
+    assert opened(GradientExplosion, steps(falling(620), norm=norms)) == []

@@ -31,3 +31,9 @@ def test_the_gradient_of_a_game_may_fall() -> None:
     norms = flat(400, 1.0, width=0.2) + flat(100, 1e-4, width=0.2)
     reward = {"log": "metrics", "t": START, "step": 0, "m": {"reward": 1.0}}
     assert opened(GradientVanishing, [reward, *steps(flat(500, 2.3), norm=norms)]) == []
+
+
+def test_the_gradient_of_a_whole_dataset_ends_where_its_loss_is_lowest() -> None:
+    norms = [2.0 * 0.98**n for n in range(600)]
+    losses = [1.0 + 0.6 * 0.98**n for n in range(600)]
+    assert opened(GradientVanishing, steps(losses, norm=norms)) == []

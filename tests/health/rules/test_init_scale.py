@@ -58,3 +58,21 @@ def test_a_loss_that_shrinks_at_first_alone_is_a_warning() -> None:
 def test_a_loss_that_converges_at_one_speed_is_fine() -> None:
     losses = [25 * 0.64**n for n in range(80)]
     assert opened(InitScale, steps(losses)) == []
+
+
+def test_tables_that_start_next_to_nothing_are_a_warning() -> None:
+    def record(norm: float) -> Record:
+        norms = {"params/users.weight/norm": norm, "params/films.weight/norm": 0.8 * norm}
+        return metrics(0, {**norms, "params/bias.weight/norm": 0.0})
+
+    (found,) = opened(InitScale, [record(0.0055)])
+    assert "2 of 2 weights have a norm of" in found.sentence
+    assert opened(InitScale, [record(0.25)]) == []
+
+
+def test_biases_that_were_set_to_almost_nothing_say_nothing_about_their_weights() -> None:
+    records = first(4.0, updates={"weight": 0.001, "bias": 90.0})
+    for name in records[0]["m"]:
+        if name.endswith("bias/norm"):
+            records[0]["m"][name] = 1e-5
+    assert opened(InitScale, records, config={"optimizer": "adamw"}) == []

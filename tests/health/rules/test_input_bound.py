@@ -1,6 +1,6 @@
 from epochal.health.rules.input_bound import InputBound
 from epochal.records import Record
-from tests.health.machine_records import START, gpu, opened, step, system
+from tests.health.machine_records import START, gpu, opened, step, system, updated
 
 
 def phases(number: int, data_ms: float) -> Record:
@@ -12,7 +12,26 @@ def phases(number: int, data_ms: float) -> Record:
 def test_waiting_for_data_is_found_from_phases() -> None:
     (found,) = opened(InputBound, [phases(n, 40.0) for n in range(4)])
     assert "40 % of each step" in found.sentence
-    assert found.steps == (50, 99)
+    assert found.steps == (50, 149)
+    assert found.severity == "warning"
+
+
+def test_one_slow_moment_of_a_busy_machine_is_no_slow_loader() -> None:
+    waits = [4.0, 4.0, 50.0, 4.0, 4.0, 50.0, 4.0]
+    assert opened(InputBound, [phases(n, ms) for n, ms in enumerate(waits)]) == []
+
+
+def test_a_fifth_of_a_step_is_no_fault() -> None:
+    assert opened(InputBound, [phases(n, 19.0) for n in range(20)]) == []
+
+
+def test_one_record_is_no_error() -> None:
+    waits = [4.0, 4.0, 300.0, 4.0]
+    found = updated(InputBound, [phases(n, ms) for n, ms in enumerate(waits)])
+    assert [one.severity for one in found if one.state == "open"] == ["warning"]
+    longer = [4.0, 4.0, 300.0, 300.0]
+    found = updated(InputBound, [phases(n, ms) for n, ms in enumerate(longer)])
+    assert found[-1].severity == "error"
 
 
 def test_a_well_fed_loop_is_left_alone() -> None:

@@ -30,3 +30,10 @@ def test_a_policy_gradient_is_fine() -> None:
     for record in records:
         record["m"] = {"return": 3.0}
     assert opened(LossSign, records) == []
+
+
+def test_a_density_that_sharpens_is_fine() -> None:
+    losses = [-0.3 * 1.03**n for n in range(60)]
+    norms = [0.5 * 1.04**n for n in range(60)]
+    assert opened(LossSign, steps(losses, norm=norms)) == []
+    assert len(opened(LossSign, steps(losses, norm=norms), config={"num_classes": 10})) == 1

@@ -1,3 +1,4 @@
+import math
 from typing import Any
 
 from epochal.health.engine import Health
@@ -110,3 +111,11 @@ def test_the_advice_about_the_first_steps_is_another_one() -> None:
     (late,) = opened(NonFinite, [*records[:50], bad(records[50], "loss")])
     assert "initialisation" in early.advice
     assert "checkpoint" in late.advice
+
+
+def test_a_loss_scaler_may_search_for_its_scale_at_first() -> None:
+    norms = [math.inf] * 6 + [1.0] * 20
+    found = updated(NonFinite, steps([2.0] * 26, norm=norms))
+    assert {one.severity for one in found} == {"info"}
+    later = [1.0] * 10 + [math.inf] * 6 + [1.0] * 10
+    assert "warning" in {one.severity for one in updated(NonFinite, steps([2.0] * 26, norm=later))}

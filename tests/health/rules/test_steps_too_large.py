@@ -43,3 +43,13 @@ def test_weights_that_were_made_small_by_hand_may_grow_more() -> None:
                 record["m"][name] = 0.0
     assert opened(StepsTooLarge, small) == []
     assert opened(StepsTooLarge, watched([1.0, 1.2, 1.5, 1.8, 2.1])) != []
+
+
+def test_tables_of_vectors_start_at_any_size() -> None:
+    growth = [1.0, 8.0, 20.0]
+    tables = watched(growth, with_bias=False)
+    assert opened(StepsTooLarge, tables) == []
+    for record in tables:
+        if "m" in record:
+            record["m"] |= {"params/n.weight/norm": 8.0, "params/n.bias/norm": 0.0}
+    assert opened(StepsTooLarge, tables) != []

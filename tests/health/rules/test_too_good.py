@@ -1,6 +1,7 @@
 from epochal.health.rules.too_good import TooGood
 from epochal.records import Record
 from tests.health.curve_records import START, evals, falling, in_order, steps
+from tests.health.data_records import epoch
 from tests.health.machine_records import opened, updated
 
 
@@ -93,3 +94,13 @@ def test_masks_that_are_perfect_at_once_are_found() -> None:
     (found,) = opened(TooGood, records)
     assert found.series is not None
     assert found.series.endswith("iou")
+
+
+def test_a_rare_class_makes_a_high_accuracy_easy() -> None:
+    losses = falling(60, start=0.69, floor=0.05)
+    rare = epoch(1, range(400), labels={"0": 1985, "1": 15})
+    even = epoch(1, range(400), labels={"0": 1000, "1": 1000})
+    told = evals([0.06], every=50, accuracy=[0.993])
+    config = {"num_classes": 2}
+    assert opened(TooGood, [rare, *in_order(steps(losses), told)], config=config) == []
+    assert len(opened(TooGood, [even, *in_order(steps(losses), told)], config=config)) == 1

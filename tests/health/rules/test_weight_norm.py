@@ -2,7 +2,8 @@ import math
 
 from epochal.health.rules.weight_norm import WeightNorm
 from epochal.records import Record
-from tests.health.machine_records import metrics, opened
+from tests.health.curve_records import falling, flat
+from tests.health.machine_records import START, metrics, opened
 
 
 def watched(norms: list[float], others: float = 20.0) -> list[Record]:
@@ -43,3 +44,30 @@ def test_the_norm_of_the_whole_model_is_judged_as_well() -> None:
 def test_weights_that_double_from_the_first_step_on_are_found() -> None:
     found, *_ = opened(WeightNorm, watched([10.0 * 2**n for n in range(10)]))
     assert "The weights of a grow without slowing down" in found.sentence
+
+
+def learning(norms: list[float], losses: list[float], *, bias: bool = False) -> list[Record]:
+    """A watched table, or layer with a bias, every twenty steps of a training."""
+    records: list[Record] = []
+    for n, loss in enumerate(losses):
+        records.append({"log": "step", "t": START + n, "step": n, "loss": loss, "lr": 0.1})
+        if n % 20 == 0:
+            values = {"params/a.weight/norm": norms[n // 20], "params/b.weight/norm": 20.0}
+            records.append(metrics(n, values | ({"params/a.bias/norm": 1.0} if bias else {})))
+    return records
+
+
+def test_tables_may_grow_while_the_loss_falls() -> None:
+    losses = [max(0.2, 2.0 - n / 400) for n in range(800)]
+    norms = [2.0 * 1.15**n for n in range(40)]
+    assert opened(WeightNorm, learning(norms, losses)) == []
+    assert opened(WeightNorm, learning(norms, flat(800, 2.0))) != []
+    explodes = [2.0 * 1.6**n for n in range(40)]
+    assert opened(WeightNorm, learning(explodes, losses, bias=True)) != []
+
+
+def test_growth_on_a_plateau_is_a_note_until_it_is_fourfold() -> None:
+    losses = [*falling(600), *flat(600, 2.1)]
+    norms = [10.0] * 30 + [10 * 1.02 ** (n - 29) for n in range(30, 60)]
+    found = opened(WeightNorm, learning(norms, losses, bias=True))
+    assert {one.severity for one in found} <= {"info"}

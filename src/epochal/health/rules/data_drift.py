@@ -60,9 +60,13 @@ class DataDrift(Rule):
     meaning = "The data changes from epoch to epoch: results of the epochs do not compare."
     healthy = "Every epoch has inputs and labels of the same distribution."
     reports = {
-        "warning": (
+        "info": (
             "The mean of the inputs moved by half their standard deviation, the deviation "
-            "doubled or halved, or 20 % of the labels changed."
+            "doubled or halved, or 20 % of the labels changed. A curriculum does so by design."
+        ),
+        "warning": (
+            "The mean moved by 3 standard deviations, or the deviation changed 8 times: the "
+            "inputs are scaled otherwise."
         ),
     }
     what_to_try = "Check augmentation, normalisation and which files an epoch reads."
@@ -74,6 +78,9 @@ class DataDrift(Rule):
         samples: int = 64  # of each epoch; fewer differ by chance
         mean_shift: float = 0.5  # in standard deviations of the inputs
         std_ratio: float = 2.0
+        # Harder or other data is not scaled otherwise: so much is a mistake of the preparation.
+        grave_shift: float = 3.0
+        grave_ratio: float = 8.0
         label_share: float = 0.2  # beyond what chance explains
 
     thresholds: Thresholds
@@ -117,12 +124,20 @@ class DataDrift(Rule):
         return Verdict(
             subject,
             active=True,
+            severity="warning" if self._is_scaled_otherwise(first, epoch) else "info",
             sentence=f"Epoch {epoch.number} of {window.name!r} has other data than epoch "
             f"{first.number}: {words}.",
             evidence=evidence,
             advice="If no curriculum is meant, check the normalisation, the augmentation and which "
             "files each epoch reads.",
         )
+
+    def _is_scaled_otherwise(self, first: _Epoch, epoch: _Epoch) -> bool:
+        limits, before, after = self.thresholds, first.mean, epoch.mean
+        if before is None or after is None or first.std <= 0:
+            return False
+        has_left = abs(after - before) > limits.grave_shift * first.std
+        return has_left or not 1 / limits.grave_ratio <= epoch.std / first.std <= limits.grave_ratio
 
     def _moved(self, first: _Epoch, epoch: _Epoch) -> str | None:
         limits = self.thresholds

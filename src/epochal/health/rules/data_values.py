@@ -20,7 +20,8 @@ class DataValues(Rule):
     meaning = "Inputs hold NaN or infinity, or are constant, as broken files and empty images are."
     healthy = "Every input is finite and has different values."
     reports = {
-        "warning": "A sample is not finite, or 5 % of the samples are constant.",
+        "info": "5 % of the samples are constant, as empty patches and rare features are.",
+        "warning": "A sample is not finite, or half of the samples are constant.",
     }
     what_to_try = "Look at the samples whose indices the finding has."
     needs = "`epochal.watch_data(loader)`, with inputs of floats on the host."
@@ -30,6 +31,7 @@ class DataValues(Rule):
     class Thresholds(RuleThresholds):
         constant_share: float = 0.05  # of a record's samples; empty patches are in many datasets
         constant_samples: int = 3
+        constant_grave: float = 0.5
 
     thresholds: Thresholds
 
@@ -41,15 +43,20 @@ class DataValues(Rule):
         # Of a loader that is read in part, the share of those that were read.
         read = min(1.0, window.count("read_batches") / max(1, window.batches)) * window.samples
         nonfinite = window.count("nonfinite_samples")
-        yield self._verdict(window, "nonfinite", nonfinite, nonfinite / max(1.0, read))
+        bad_share = nonfinite / max(1.0, read)
+        yield self._verdict(window, "nonfinite", nonfinite, bad_share, is_grave=True)
         constant = window.count("constant_samples")
         share = constant / max(1.0, read)
         limits = self.thresholds
         is_many = share >= limits.constant_share and constant >= limits.constant_samples
-        yield self._verdict(window, "constant", constant if is_many else 0, share)
+        is_grave = share >= limits.constant_grave
+        count = constant if is_many else 0
+        yield self._verdict(window, "constant", count, share, is_grave=is_grave)
 
     @staticmethod
-    def _verdict(window: DataWindow, which: str, count: int, share: float) -> Verdict:
+    def _verdict(
+        window: DataWindow, which: str, count: int, share: float, *, is_grave: bool
+    ) -> Verdict:
         subject = f"{window.subject}, {which}"
         if window.rank:
             subject += f", of rank {window.rank}"
@@ -62,6 +69,7 @@ class DataValues(Rule):
         return Verdict(
             subject,
             active=True,
+            severity="warning" if is_grave else "info",
             sentence=f"{count:,} {noun} {what} in epoch {window.epoch} of {window.name!r} "
             f"({percent(min(1.0, share))} of those read).",
             evidence={

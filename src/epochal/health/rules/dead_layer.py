@@ -6,7 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
-from epochal.health.layer_series import ACTIVATION_ZEROS, GRADIENT_NORMS, holds_layers, named
+from epochal.health.layer_series import (
+    ACTIVATION_ZEROS,
+    GRADIENT_NORMS,
+    holds_layers,
+    is_spare_bias,
+    named,
+)
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.streak_counter import StreakCounter
@@ -25,8 +31,9 @@ class DeadLayer(Rule):
     healthy = "Every trained layer has a gradient. Outputs of a ReLU are 50 to 95 % zeros."
     reports = {
         "warning": (
-            "Five watched steps without any gradient, or with more than 99.5 % zeros. Many "
-            "layers with the same fault are one finding, which names the first ones."
+            "Five watched steps without any gradient, or with more than 99.5 % zeros. A bias "
+            "beside a weight with a gradient does not count. Many layers with the same fault are "
+            "one finding, which names the first ones."
         ),
     }
     what_to_try = (
@@ -79,7 +86,8 @@ class DeadLayer(Rule):
         bar = (usual or largest) * self.thresholds.gradient_share
         for layer, norm in gradients.items():
             # Where none has a gradient the training as a whole stands still: no matter of layers.
-            self._without_gradient.note(layer, ails=largest > 0 and norm <= bar, step=self._step)
+            ails = largest > 0 and norm <= bar and not is_spare_bias(layer, gradients)
+            self._without_gradient.note(layer, ails=ails, step=self._step)
         yield from self._without_gradient.verdicts(GRADIENT_NORMS.name, self._describe_gradient)
 
     def _judge_activations(self, zeros: Mapping[str, float]) -> Iterable[Verdict]:

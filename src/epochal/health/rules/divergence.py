@@ -8,6 +8,7 @@ from epochal.format import format_number
 from epochal.health.causes import OF_INSTABILITY
 from epochal.health.context import Context
 from epochal.health.curve import Curve
+from epochal.health.learning import evaluation_gains
 from epochal.health.observation import Observation
 from epochal.health.rate import RateJump
 from epochal.health.rise import Rise
@@ -87,7 +88,8 @@ class Divergence(Rule):
             return (self._after_a_jump(curve, context.rate.jump),)
         if not is_known:
             return ()
-        is_far = self._is_far(curve)
+        # Harder data and terms that grow lift the training loss while the model gets better.
+        is_far = self._is_far(curve) and not evaluation_gains(context, self._rise.best_at)
         # What is open closes when the loss is back, not when it falls for a moment.
         if not (is_far if is_open else self._begins(is_far, curve)):
             return (Verdict(curve.name, False),)

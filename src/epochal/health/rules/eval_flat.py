@@ -11,7 +11,7 @@ from epochal.format import format_number
 from epochal.health.causes import OF_EVALUATION, OF_STANDSTILL
 from epochal.health.context import Context
 from epochal.health.curve import is_usable
-from epochal.health.evaluations import is_evaluation, is_quality
+from epochal.health.evaluations import is_evaluation, is_of_a_game, is_quality
 from epochal.health.line_fit import fit_line
 from epochal.health.observation import Observation
 from epochal.health.rate import LearningRate
@@ -169,8 +169,8 @@ class EvalFlat(Rule):
             return None
         last = self._last(values)
         is_equal = self._is_equal(last, thresholds.equal)
-        if is_equal and last[-1] in (0.0, 1.0):
-            return None  # a share or count at its end can stay there by right
+        if is_equal and (last[-1] in (0.0, 1.0) or is_of_a_game(name)):
+            return None  # a share, count or return at its end can stay there by right
         if is_equal and not is_right:
             return Verdict(
                 name,

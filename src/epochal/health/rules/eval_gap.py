@@ -87,8 +87,9 @@ class EvalGap(Rule):
         self._evals.append(now)
         if self._is_sorted(train.start):
             return (self._sorted(train, *now),)
-        if any(self._stays(earlier, now) for earlier in self._evals[:-1]):
-            return (self._gap(train, *now),)
+        for earlier in self._evals[:-1]:
+            if self._stays(earlier, now):
+                return (self._gap(train, earlier, now),)
         return (Verdict(evaluation.name, False),)
 
     def forget_from(self, step: int, context: Context) -> None:
@@ -114,8 +115,10 @@ class EvalGap(Rule):
             for _, train, value in self._evals
         )
 
-    def _gap(self, train: Curve, step: int, level: float, value: float) -> Verdict:
-        first = self._evals[0]
+    def _gap(
+        self, train: Curve, first: tuple[int, float, float], now: tuple[int, float, float]
+    ) -> Verdict:
+        step, level, value = now
         if self._epoch is not None:
             why = "in the first epoch, where hardly a sample was seen twice"
         else:

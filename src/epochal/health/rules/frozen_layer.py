@@ -112,7 +112,13 @@ class FrozenLayer(Rule):
             return
         if not self._initial:
             self._initial = dict(norms)
-        still = [n for n in norms if n not in with_gradient and norms[n] == self._initial.get(n)]
+        learned = {self._initial.get(name) for name in with_gradient}
+        # A copy starts equal to what is trained: the target of a self-supervised or Q network.
+        still = [
+            name
+            for name, norm in norms.items()
+            if name not in with_gradient and norm == self._initial.get(name) and norm not in learned
+        ]
         if len(still) < len(norms) / 2:
             self._untrained = []
             return

@@ -33,7 +33,8 @@ class GradientAcceleration(Rule):
     reports = {
         "warning": (
             "The norm grows 2.5 times within 60 points, along a line, while the loss rises or "
-            "oscillates. Or 4 times its lowest level on a plateau. Or 8 times while the loss falls."
+            "oscillates. Or 4 times its lowest level on a plateau. Or 8 times while the loss "
+            "falls. It is then above the norm of the first steps."
         ),
     }
     what_to_try = "Lower the learning rate before it explodes."
@@ -88,7 +89,9 @@ class GradientAcceleration(Rule):
             "converging": thresholds.grave,
             "plateau": thresholds.on_plateau,
         }.get(context.phase, 0.0)
-        if grown < grave:
+        # Norms that fell far at first may come back to where they began.
+        is_new = curve.start is None or median(window[-_EVERY:]) > curve.start
+        if grown < grave or not is_new:
             return (Verdict(curve.name, False),)
         return (self._verdict(curve, window, math.exp(growth)),)
 

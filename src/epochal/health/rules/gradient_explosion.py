@@ -29,7 +29,10 @@ class GradientExplosion(Rule):
     meaning = "The gradient is many times larger than usual. One step can destroy much progress."
     healthy = "Within 8 times the usual norm."
     reports = {
-        "info": "One or two points are beyond 8 times the usual norm.",
+        "info": (
+            "One or two points are beyond 8 times the usual norm, and above that of the first "
+            "steps."
+        ),
         "warning": (
             "Three of five points are. Or the level is 30 times the usual level of the run."
         ),
@@ -77,6 +80,10 @@ class GradientExplosion(Rule):
                 return (Verdict(curve.name, False),)
             return (self._verdict(curve, self._usual, now, is_lasting=True),)
         usual, newest = math.exp(curve.level), curve.points[-1][1]
+        # What the first steps had, the model has taken before: norms that fell far vary far.
+        is_new = curve.start is None or max(newest, now) > curve.start
+        if not is_new:
+            return (Verdict(curve.name, False),)
         if curve.stands_out and newest >= thresholds.ratio * usual > 0:
             is_lasting = sum(curve.outliers) >= thresholds.lasting
             return (self._verdict(curve, usual, newest, is_lasting=is_lasting),)

@@ -9,6 +9,7 @@ from epochal.format import format_number
 from epochal.health.causes import OF_STANDSTILL
 from epochal.health.context import Context
 from epochal.health.curve import Curve
+from epochal.health.learning import has_learned
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
@@ -60,7 +61,9 @@ class GradientVanishing(Rule):
         usual = self._usual
         now = curve.recent_level(10)
         learned = self._learned(context.curves.get("loss"))
-        if now > self.thresholds.share * usual * learned:
+        is_small = now <= self.thresholds.share * usual * learned
+        # Gradients of a whole dataset go to nothing where its loss is lowest.
+        if not is_small or has_learned(context.curves.get("loss")):
             return (Verdict(curve.name, False),)
         position = curve.points[-1][0]
         ratio = usual / now if now > 0 else math.inf

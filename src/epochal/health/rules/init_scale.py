@@ -26,6 +26,7 @@ _ADVICE = (
 )
 _SOON = 30  # points
 _LEAST_NORM = 1e-12  # less is zero
+_MOST_RATIO = 1000.0  # of a weight's norm over its bias's: more, and the bias was set to almost 0
 _ADAPTIVE = ("adam", "rmsprop", "lion", "adagrad")
 
 
@@ -43,7 +44,8 @@ class InitScale(Rule):
     healthy = "Weights as large as their biases, element by element. A first loss near guessing."
     reports = {
         "warning": (
-            "At the first watched step, most weights have half the norm of their bias or less. Or "
+            "At the first watched step, most weights have half the norm of their bias or less, or "
+            "half of all weights a norm below 0.03. Or "
             "with an adaptive optimizer, elements of weights are 5 times as large as those of "
             "biases. Or the first loss is 3 times that of guessing among the classes. Or it falls "
             "a thousandfold in 60 points, most of it in the first 20."
@@ -57,6 +59,8 @@ class InitScale(Rule):
     class Thresholds(RuleThresholds):
         # Norm of a weight over that of its bias: at least 1 by default.
         small: float = 0.5
+        # A norm that no matrix has by default: 0.2 is that of a small table drawn at 0.01.
+        tiny: float = 0.03
         # Size of a weight's elements over a bias's: 1 by default.
         large: float = 5.0
         # The first loss over that of guessing.
@@ -99,10 +103,20 @@ class InitScale(Rule):
         step = observation.step or 0
         if context.first_step is not None and step > context.first_step + 5:
             return None
+        limits = self.thresholds
+        sized = [n for w, n in norms.items() if w.endswith("weight") and n > _LEAST_NORM]
+        tiny = [norm for norm in sized if norm < limits.tiny]
+        if len(tiny) > 1 and 2 * len(tiny) >= len(sized):
+            return self._verdict(
+                f"The weights start far too small: {len(tiny)} of {len(sized)} weights have a "
+                f"norm of {format_number(median(tiny))} in the median: the initialisation is too "
+                "small.",
+                step,
+                {"layers": len(tiny), "norm": median(tiny)},
+            )
         pairs = [(w, b) for w, b in _pairs(norms) if min(norms[w], norms[b]) > _LEAST_NORM]
         if len(pairs) < 2:
             return None
-        limits = self.thresholds
         ratios = [norms[w] / norms[b] for w, b in pairs]
         small = sum(ratio < limits.small for ratio in ratios)
         if 2 * small > len(pairs):
@@ -117,7 +131,11 @@ class InitScale(Rule):
         updates = UPDATE_RATIOS.of(observation.values)
         if not _is_adaptive(context.config):
             return None
-        sizes = [updates[b] / updates[w] for w, b in pairs if updates.get(w) and updates.get(b)]
+        sizes = [
+            updates[b] / updates[w]
+            for w, b in pairs
+            if updates.get(w) and updates.get(b) and norms[w] < _MOST_RATIO * norms[b]
+        ]
         large = sum(size > limits.large for size in sizes)
         if len(sizes) < 2 or 2 * large <= len(sizes):
             return None

@@ -42,11 +42,12 @@ class InputBound(Rule):
             "timed."
         ),
         "warning": (
-            "A quarter of a step. Or a GPU below 65 % and CPUs above 90 % for a minute. In the "
-            "first `phases` record: ten steps that waited for 80 % of their time, without the "
-            "longest wait. Without phases and a GPU: 75 % of the time between four of five steps."
+            "30 % of a step in two `phases` records in a row, or 60 % in one. Or a GPU below 65 % "
+            "and CPUs above 90 % for a minute. In the first `phases` record: ten steps that "
+            "waited for 80 % of their time, without the longest wait. Without phases and a GPU: "
+            "75 % of the time between four of five steps."
         ),
-        "error": "60 % of a step.",
+        "error": "60 % of a step in two `phases` records in a row, or 80 % in the first one.",
     }
     what_to_try = (
         "Use more workers and prefetching, prepare data beforehand, use a local disk and pinned "
@@ -56,9 +57,11 @@ class InputBound(Rule):
     kinds = frozenset({"phases", "span", "gpu", "system", "step"})
 
     class Thresholds(RuleThresholds):
-        # A well-fed loop waits for data a few percent of a step; a quarter is worth more workers.
-        wait_share: float = 0.25
+        # Well-fed loops on a busy machine wait for up to a fifth of a step; a slow loader takes
+        # half. One record may be of a moment in which the machine had other work.
+        wait_share: float = 0.3
         wait_grave: float = 0.6
+        wait_records: int = 2
         # The first batches wait for workers to start: in the first record of phases, so many steps
         # without the longest wait must have waited for most of their time.
         first_steps: int = 10
@@ -85,6 +88,7 @@ class InputBound(Rule):
         super().__init__(thresholds)
         limits = thresholds
         self._num_phases: dict[int, int] = {}
+        self._waits: dict[int, list[tuple[float, int]]] = {}  # shares in a row and first steps
         self._first_wait_ms: dict[int, float] = {}  # the longest before the first phases, by rank
         self._use: dict[str, deque[float]] = {}
         self._cpu: deque[float] = deque(maxlen=limits.records)
@@ -108,6 +112,7 @@ class InputBound(Rule):
     def forget_from(self, step: int, context: Context) -> None:
         """Start again: the first batches of an attempt wait for workers to start."""
         self._num_phases.clear()
+        self._waits.clear()
         self._first_wait_ms.clear()
         self._pauses.clear()
         self._use.clear()
@@ -136,16 +141,25 @@ class InputBound(Rule):
         share = data_ms / wall_ms
         subject = _DATA if observation.rank <= 0 else f"{_DATA} of rank {observation.rank}"
         if share < limits.wait_share:
+            self._waits.pop(observation.rank, None)
             yield Verdict(subject, active=False)
             return
+        covered = _covered(observation) or (0, 0)
+        waits = self._waits.setdefault(observation.rank, [])
+        waits.append((share, covered[0]))
+        del waits[: -limits.wait_records]
+        lasts = len(waits) == limits.wait_records
+        if not lasts and share < limits.wait_grave:
+            return
+        is_grave = count == 1 or (lasts and min(waits)[0] >= limits.wait_grave)
         whose = "" if observation.rank <= 0 else f" of rank {observation.rank}"
         yield Verdict(
             subject,
             active=True,
-            severity="error" if share >= limits.wait_grave else "warning",
+            severity="error" if is_grave else "warning",
             sentence=f"{100 * share:.0f} % of each step{whose} is spent waiting for data "
             f"({data_ms:.1f} of {wall_ms:.1f} ms).",
-            steps=_covered(observation),
+            steps=(waits[0][1], covered[1]) if observation.step is not None else None,
             evidence={"data_ms": data_ms, "wall_ms": wall_ms, "share": round(share, 3)},
             advice=_ADVICE,
         )

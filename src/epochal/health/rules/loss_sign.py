@@ -32,7 +32,8 @@ class LossSign(Rule):
         "error": (
             "The training loss is below zero and the evaluation loss is as far above it, in two "
             "evaluations. Or it starts below zero and falls to 3 times that while the gradient "
-            "norm grows 3 times."
+            "norm grows 3 times. Without the number of classes, which makes a negative loss "
+            "impossible, both must be 10 times."
         ),
     }
     what_to_try = "Check the sign of the loss, and whether a score is returned as a loss."
@@ -45,6 +46,8 @@ class LossSign(Rule):
         mirrored: float = 0.3
         # A loss that falls without end: so many times its start, while norms grow as much.
         times: float = 3.0
+        # Densities and critics have losses below zero by right, with norms that grow.
+        times_unknown: float = 10.0
         points: int = 10
 
     thresholds: Thresholds
@@ -83,9 +86,14 @@ class LossSign(Rule):
         norm, limits = context.curves.get("norm"), self.thresholds
         if norm is None or not limits.points <= train.count <= len(train.points):
             return False
+        evaluation = context.curves.get("eval_loss")
+        if context.is_game or (evaluation is not None and evaluation.lowest < 0):
+            return False
+        is_certain = num_classes(context.config) is not None
+        times = limits.times if is_certain else limits.times_unknown
         start, first = train.start or 0.0, median(norm.window(norm.count)[:_FIRST])
-        has_fallen = train.recent_level(_NEWEST) < limits.times * start < 0
-        return has_fallen and norm.recent_level(_NEWEST) > limits.times * first > 0
+        has_fallen = train.recent_level(_NEWEST) < times * start < 0
+        return has_fallen and norm.recent_level(_NEWEST) > times * first > 0
 
     def _mirror(self, train: Curve, level: float, value: float) -> Verdict:
         position = train.points[-1][0]

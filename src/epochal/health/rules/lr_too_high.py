@@ -8,6 +8,7 @@ from epochal.format import format_number
 from epochal.health.causes import OF_INSTABILITY
 from epochal.health.context import Context
 from epochal.health.curve import Curve
+from epochal.health.learning import evaluation_gains
 from epochal.health.observation import Observation
 from epochal.health.rise import Rise
 from epochal.health.rule import Rule, Verdict
@@ -75,6 +76,7 @@ class LearningRateTooHigh(Rule):
         if is_reported or rate.began_at_peak(thresholds.start_share):
             return ()
         is_high = rate.is_near_peak(thresholds.share) and self._is_high(curve)
+        is_high = is_high and not evaluation_gains(context, self._rise.best_at)
         begins = self._rise.lasts(is_high) >= thresholds.wait
         begins = begins and not self._rise.is_falling(curve)
         if not (is_high if context.is_open(self.name, curve.name) else begins):

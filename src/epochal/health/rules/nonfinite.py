@@ -19,6 +19,7 @@ _FAMILIES = ("grads/", "params/", "activations/", "abs_max/", "update_ratio/", "
 _MOST_NAMED = 4
 _EARLY = 10  # steps, before which there is hardly a checkpoint to go back to
 _LASTING = 3  # a loss scaler finds its scale within a step or two
+_LASTING_FIRST = 10  # at first it halves a scale of 65,536 until nothing overflows
 
 
 @dataclass(slots=True)
@@ -47,8 +48,8 @@ class NonFinite(Rule):
             "steps. Or a metric never was a number."
         ),
         "warning": (
-            "The norm is not a number three times in a row. Or another series that had numbers "
-            "stops having them."
+            "The norm is not a number three times in a row, or ten times from the first step on. "
+            "Or another series that had numbers stops having them."
         ),
         "error": (
             "The loss is not a number. If the model is watched, the finding names the first "
@@ -178,7 +179,8 @@ def _severity(name: str, in_row: int, context: Context, *, had_number: bool) -> 
     if context.role_names.get("loss") == name:
         return "error"
     if context.role_names.get("norm") == name or name.startswith("grads/"):
-        return "warning" if in_row >= _LASTING else "info"
+        is_first = not had_number and not name.startswith(_FAMILIES)
+        return "warning" if in_row >= (_LASTING_FIRST if is_first else _LASTING) else "info"
     return "warning" if had_number or name.startswith(_FAMILIES) else "info"
 
 

@@ -58,13 +58,15 @@ class StepsTooLarge(Rule):
         self._first: Mapping[str, float] = {}
         self._first_step = 0
         self._is_unscaled = False
+        self._is_judged = True
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare a watched step with the first one."""
         step, limits = observation.step, self.thresholds
         if step is None or context.is_resumed or not holds_layers(observation):
             return ()
-        if self._first and step - self._first_step > limits.steps[-1]:
+        is_late = self._first and step - self._first_step > limits.steps[-1]
+        if is_late or not self._is_judged:
             return ()
         norms = WEIGHT_NORMS.of(observation.values)
         if not norms:
@@ -80,7 +82,10 @@ class StepsTooLarge(Rule):
             biased = {n: v for n, v in large.items() if bias_of(n) in norms}
             scaled = [n for n in biased if norms[bias_of(n)]]
             self._is_unscaled = len(scaled) < limits.layers
-            self._first = large if self._is_unscaled else biased
+            # Without any bias or normalisation it is tables of vectors, which start at any size.
+            has_scale = any(bias_of(name) in norms for name in norms if bias_of(name) != name)
+            self._first = {} if not has_scale else large if self._is_unscaled else biased
+            self._is_judged = has_scale
             return ()
         grown = [norms[n] / before for n, before in self._first.items() if n in norms]
         if len(grown) < limits.layers:

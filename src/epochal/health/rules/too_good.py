@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from epochal.format import format_number
 from epochal.health.context import Context
 from epochal.health.curve import Curve
+from epochal.health.data_window import DATA_KINDS, window_of
 from epochal.health.evaluations import (
     accuracy_of,
     is_accuracy,
@@ -48,13 +49,14 @@ class TooGood(Rule):
             "An accuracy (or IoU, Dice, F1) of 99 % at the first evaluation within 500 steps, or "
             "at any within 100 steps (99.9 % if only epochs are logged). Or a loss of classes "
             "or tokens at 2 % of its start within 500 steps. Any other loss must also be at a "
-            "tenth of the training loss."
+            "tenth of the training loss. If `watch_data` counts the labels, nine tenths of what "
+            "the most frequent class leaves must be right."
         ),
     }
     what_to_try = "Check for labels among the inputs, and for test samples in the training set."
     silenced_by = ("nonfinite",)
     explained_by = ("init-scale", "loss-sign", "loss-summed")
-    kinds = frozenset({"eval", "metrics", "epoch"})
+    kinds = frozenset({"eval", "metrics", "epoch"}) | DATA_KINDS
     every_rank = False
 
     class Thresholds(RuleThresholds):
@@ -71,16 +73,24 @@ class TooGood(Rule):
         # An evaluation of an unknown kind of loss must be this far below the training itself.
         of_train: float = 0.1
         evals: int = 3
+        # Of the samples that are not of the most frequent class, if it is known.
+        of_rest: float = 0.9
 
     thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._counts: Counter[str] = Counter()
+        self._labels: Counter[str] = Counter()  # of training samples
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check the first evaluations."""
         verdicts: list[Verdict] = []
+        if observation.kind in DATA_KINDS:
+            window = window_of(observation)
+            if window is not None and window.is_training:
+                self._labels.update(window.labels)
+            return verdicts
         if context.is_resumed:
             return verdicts
         loss_name = context.role_names.get("eval_loss")
@@ -115,7 +125,7 @@ class TooGood(Rule):
         thresholds = self.thresholds
         # Of an epoch nobody knows how many steps it has.
         least = thresholds.accuracy if steps is not None else thresholds.epoch
-        if accuracy is None or accuracy < least:
+        if accuracy is None or accuracy < max(least, self._least_above_guessing()):
             return Verdict(name, False)
         return Verdict(
             name,
@@ -126,6 +136,14 @@ class TooGood(Rule):
             evidence={"accuracy": accuracy, "evaluation": self._counts[name]},
             advice=_ADVICE,
         )
+
+    def _least_above_guessing(self) -> float:
+        """The accuracy that says more than which class is the most frequent; 0 if unknown."""
+        total = sum(self._labels.values())
+        if not total:
+            return 0.0
+        frequent = max(self._labels.values()) / total
+        return frequent + self.thresholds.of_rest * (1 - frequent)
 
     def _loss(self, name: str, value: float, observation: Observation, context: Context) -> Verdict:
         train = context.curves.get("loss")

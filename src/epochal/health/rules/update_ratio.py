@@ -16,6 +16,7 @@ from epochal.health.layer_series import (
     holds_layers,
     named,
 )
+from epochal.health.learning import has_learned
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.streak_counter import StreakCounter
@@ -41,7 +42,8 @@ class UpdateRatio(Rule):
     healthy = "An update of about 0.001 of the weights' norm; 0.0001 to 0.03 is usual."
     reports = {
         "warning": (
-            "Above 0.1. Or below 0.00006 in the median layer while the rate is high. Or below "
+            "Above 0.1. If the loss has fallen by a fifth, or the layer has grown 3 times, in "
+            "most layers. Or below 0.00006 in the median layer while the rate is high. Or below "
             "0.000002 in one layer."
         ),
     }
@@ -61,6 +63,8 @@ class UpdateRatio(Rule):
         # The first steps of a warm-up are small in every run.
         skip_steps: int = 50
         samples: int = 5
+        # Weights that left a small start are young: a step is large beside them, and teaches.
+        grown: float = 3.0
         # Biases and scales start near zero, where any step is large against the norm.
         min_norm_share: float = 0.02
         # At the end of a schedule updates are small on purpose.
@@ -75,6 +79,7 @@ class UpdateRatio(Rule):
         self._small = StreakCounter(needed=needed)
         self._lagging = StreakCounter(needed=needed)
         self._ratios: Mapping[str, float] = {}
+        self._first_norms: dict[str, float] = {}
         self._usual = 0.0
         self._peak_lr = 0.0
         self._step = 0
@@ -89,10 +94,9 @@ class UpdateRatio(Rule):
         if not ratios:
             return
         self._step, self._ratios = observation.step, ratios
-        weighty = self._weighty(ratios, WEIGHT_NORMS.of(observation.values))
+        large = self._too_large(ratios, WEIGHT_NORMS.of(observation.values), context)
         for layer in ratios:
-            ails = layer in weighty and ratios[layer] > self.thresholds.high
-            self._large.note(layer, ails=ails, step=self._step)
+            self._large.note(layer, ails=layer in large, step=self._step)
         yield from self._large.verdicts(UPDATE_RATIOS.name, self._describe_large)
         yield from self._judge_small(observation, lr, context)
 
@@ -120,6 +124,25 @@ class UpdateRatio(Rule):
             ails = lags and (layer not in gradients or has_gradient(layer, gradients))
             self._lagging.note(layer, ails=ails, step=self._step)
         yield from self._lagging.verdicts(UPDATE_RATIOS.name, self._describe_lag)
+
+    def _too_large(
+        self, ratios: Mapping[str, float], norms: Mapping[str, float], context: Context
+    ) -> set[str]:
+        """The layers with large updates that do no good, or all of them if most are so."""
+        limits = self.thresholds
+        for layer, norm in norms.items():
+            self._first_norms.setdefault(layer, norm)
+        weighty = self._weighty(ratios, norms)
+        large = {layer for layer in weighty if ratios[layer] > limits.high}
+        if 2 * len(large) > len(weighty):
+            return large
+        if has_learned(context.curves.get("loss")):
+            return set()
+        return {
+            layer
+            for layer in large
+            if layer not in norms or norms[layer] < limits.grown * self._first_norms[layer]
+        }
 
     def _weighty(self, ratios: Mapping[str, float], norms: Mapping[str, float]) -> set[str]:
         """The layers whose norm is large enough to measure an update by."""

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from epochal.format import format_number
 from epochal.health.causes import OF_INSTABILITY
-from epochal.health.layer_series import WEIGHT_NORMS, has_free_metrics, named
+from epochal.health.curve import Curve
+from epochal.health.layer_series import WEIGHT_NORMS, bias_of, has_free_metrics, named
+from epochal.health.learning import has_fallen_since
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.streak_counter import StreakCounter
@@ -50,8 +52,11 @@ class WeightNorm(Rule):
     meaning = "The weights grow or shrink steadily."
     healthy = "Norms stop changing."
     reports = {
+        "info": "The norm doubles without slowing down while the loss stands.",
         "warning": (
-            "The norm doubles without slowing down. Or it is a quarter of its peak and still falls."
+            "It grows 4 times so, or the loss rises meanwhile. While the loss falls, it takes 8 "
+            "times, and a weight without a bias beside it may grow. Or the norm is a quarter of "
+            "its peak and still falls."
         ),
     }
     what_to_try = "Change the learning rate or the weight decay. Do not decay biases and norms."
@@ -66,6 +71,8 @@ class WeightNorm(Rule):
         window: int = 6
         # Doubling within a window, without slowing down, is not.
         growth: float = 2.0
+        # On a plateau some optimizers double weights that no decay holds, without harm.
+        grave: float = 4.0
         # So many times that, while the loss falls.
         learning: float = 4.0
         # While the rate still rises, weights leave their initial size faster and faster.
@@ -87,7 +94,8 @@ class WeightNorm(Rule):
         self._moves: dict[str, _Move] = {}
         self._peaks: dict[str, float] = {}
         self._peak_lr = 0.0
-        self._slack = 1.0
+        self._loss: Curve | None = None
+        self._falls = self._stands = False
         self._step = 0
         self._largest: dict[int, float] = {}
 
@@ -96,8 +104,9 @@ class WeightNorm(Rule):
         if observation.step is None or not has_free_metrics(observation):
             return
         # Weights that grow while the loss falls learn.
-        falls = context.phase in ("", "warm-up", "converging") and "loss" in context.curves
-        self._slack = self.thresholds.learning if falls else 1.0
+        self._loss = context.curves.get("loss")
+        self._falls = context.phase in ("", "warm-up", "converging") and self._loss is not None
+        self._stands = context.phase == "plateau"
         lr = observation.roles.get("lr", context.last.get("lr", 0.0))
         warms_up, self._peak_lr = lr > self._peak_lr > 0, max(lr, self._peak_lr)
         norms = {
@@ -109,7 +118,9 @@ class WeightNorm(Rule):
         self._step = observation.step
         self._note_largest(observation.step, max(norms.values(), default=0.0))
         for name, norm in (*norms.items(), *whole.items()):
-            self._judge(name, norm, is_whole=name in whole, warms_up=warms_up)
+            beside = bias_of(name)
+            has_scale = name in whole or (beside != name and beside in norms)
+            self._judge(name, norm, has_scale=has_scale, is_whole=name in whole, warms_up=warms_up)
         yield from self._growing.verdicts(str, self._describe_growth)
         yield from self._fading.verdicts(str, self._describe_fall)
 
@@ -132,7 +143,9 @@ class WeightNorm(Rule):
         largest = self._largest.get(step, self._largest[self._step])
         return self.thresholds.from_share * largest
 
-    def _judge(self, name: str, norm: float, *, is_whole: bool, warms_up: bool) -> None:
+    def _judge(
+        self, name: str, norm: float, *, has_scale: bool, is_whole: bool, warms_up: bool
+    ) -> None:
         limits = self.thresholds
         past = self._pasts.setdefault(name, StridedPast(limits.window))
         peak = self._peaks[name] = max(self._peaks.get(name, 0.0), norm)
@@ -142,7 +155,11 @@ class WeightNorm(Rule):
             values = [value for _, value in points]
             self._found.pop((name, pace), None)
             bar = 0.0 if is_whole else self._bar(step)
-            if before > bar and _keeps_growing(values, factor * self._slack):
+            learns = self._falls or has_fallen_since(self._loss, step)
+            # Tables of vectors start at any size, and grow to what they are needed for.
+            limit = factor * (limits.learning if learns else 1.0)
+            may_grow = learns and not has_scale
+            if before > bar and not may_grow and _keeps_growing(values, limit):
                 self._found[name, pace] = "growing"
                 self._moves[name] = _Move(step, before, norm)
             elif bar < peak and norm <= limits.fall * peak and _keeps_falling(values):
@@ -154,9 +171,11 @@ class WeightNorm(Rule):
 
     def _describe_growth(self, names: Sequence[str]) -> Verdict:
         move = self._moves[names[0]]
+        is_mild = self._stands and move.now < self.thresholds.grave * move.before
         return Verdict(
             names[0],
             active=True,
+            severity="info" if is_mild else "warning",
             sentence=f"The weights of {named(_layers(names))} grow without slowing down: norm "
             f"{format_number(move.before)} at step {move.step:,}, {format_number(move.now)} at "
             f"step {self._step:,}.",

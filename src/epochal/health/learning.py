@@ -1,0 +1,46 @@
+"""Whether a training learns, by its losses: growth that goes with learning is no fault."""
+
+from __future__ import annotations
+
+from epochal.health.context import Context
+from epochal.health.curve import Curve
+
+_POINTS = 20
+# Of the noise of single points: three standard errors of a difference of two such levels.
+_WIDTHS = 1.5
+_SHARE = 0.02
+# Of the start: what has fallen so far has learned most of what it will, or is on its way.
+_LEARNED = 0.2
+
+
+def has_learned(curve: Curve | None) -> bool:
+    """Whether a loss is a fifth below its start, and far beyond its noise."""
+    if curve is None or curve.start is None or curve.count < 2 * _POINTS:
+        return False
+    fell = curve.start - curve.recent_level(_POINTS)
+    return fell > max(_LEARNED * abs(curve.start), 5 * (curve.width or 0.0))
+
+
+def has_fallen_since(curve: Curve | None, step: int) -> bool:
+    """Whether a loss is below its level at a step, beyond its noise."""
+    if curve is None or curve.count < 2 * _POINTS:
+        return False
+    blocks = curve.blocks.all()
+    then = next((block.level for block in blocks if block.last >= step), None)
+    if then is None:
+        return False
+    now = curve.recent_level(_POINTS)
+    return then - now > max(_WIDTHS * curve.width_at(now), _SHARE * abs(then))
+
+
+def evaluation_gains(context: Context, step: int) -> bool:
+    """Whether the evaluation loss is lower than it ever was up to a step.
+
+    A training loss that rises meanwhile is of harder data, or of another objective.
+    """
+    curve = context.curves.get("eval_loss")
+    if curve is None or curve.axis != "step":
+        return False
+    before = [value for position, value in curve.points if position <= step]
+    since = [value for position, value in curve.points if position > step]
+    return bool(before) and len(since) > 1 and max(since[-2:]) < min(before)
