@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.page import CpuTimes, opened_browser, served
+from benchmarks.page import CpuTimes, opened_browser, rested_page, served
 from benchmarks.run_folders import write_many
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def measured(url: str, count: int, server: int) -> dict[str, Any]:
     with opened_browser() as browser:
         times = CpuTimes(server, browser)
         for number in range(ROUNDS):
-            page = browser.new_page(viewport={"width": 1360, "height": 860})
+            page = rested_page(browser, times, viewport={"width": 1360, "height": 860})
             page.set_default_timeout(60_000)
             answered: dict[str, float] = {}
 
@@ -73,7 +73,7 @@ def measured(url: str, count: int, server: int) -> dict[str, Any]:
             scroll(page)
             page.wait_for_timeout(1000)
             memory.append(heap_mb(page))
-            page.close()
+            page.context.close()
     return {
         "runs": count,
         "load": os.getloadavg()[0],

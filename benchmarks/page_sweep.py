@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.page import CpuTimes, opened_browser, served
+from benchmarks.page import CpuTimes, opened_browser, rested_page, served
 from benchmarks.sweep import write_sweep
 
 if TYPE_CHECKING:
@@ -77,14 +77,13 @@ def main() -> int:
 
 def one_round(browser: Browser, url: str, times: CpuTimes) -> dict[str, Any]:
     """Open the page as if in a browser of its own, and wait for its last chart."""
-    context = browser.new_context(viewport=WINDOW, bypass_csp=True)
-    page = context.new_page()
+    page = rested_page(browser, times, viewport=WINDOW, bypass_csp=True)
     page.set_default_timeout(120_000)
     times.restart()
     page.goto(url + ADDRESS, wait_until="commit")
     phases = page.evaluate(PHASES, CHARTS)
     server, of_browser = times.passed()
-    context.close()
+    page.context.close()
     return {**phases, "CPU of the server, s": server, "CPU of the browser, s": of_browser}
 
 

@@ -67,6 +67,15 @@ def test_a_list_of_thousands_is_filtered_ordered_and_grouped(
     assert re.sub(r"[\s,]", "", page.locator(".run-group").inner_text()).startswith("lr=0.00011050")
 
 
+def test_a_filter_by_last_points_ends_with_all_runs_that_match(
+    site: Site, open_page: OpenPage
+) -> None:
+    page = open_page(f"{site.url}#filter=summary.loss.mean@5%20%3C%201500&filter-as=query")
+    until(page, lambda: "of1500shown" in count(page))
+    until(page, lambda: page.locator(".runs-reading").count() == 0)
+    assert first(page) == "id-1499"
+
+
 def test_a_link_to_an_old_run_of_thousands_finds_it(site: Site, open_page: OpenPage) -> None:
     page = open_page(f"{site.url}#run=id-0007&panel=compare")
     until(page, lambda: "run-0007" in page.locator(".top-run").inner_text())

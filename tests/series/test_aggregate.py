@@ -82,3 +82,11 @@ def test_one_value_of_each_member_is_aggregated() -> None:
     assert (row["n"], row["nonfinite"], row["mean"], row["median"]) == (3, 1, 3.0, 2.0)
     assert row["std"] == pytest.approx(np.std([1, 2, 6], ddof=1))
     assert aggregate_values([]).row(0)["n"] == 0
+
+
+@pytest.mark.parametrize(
+    ("at", "stride"),
+    [([], 0.0), ([5], 0.0), ([0, 50, 100], 50.0), ([0, 1, 2, 9], 1.0), ([0, 1, 4], 2.0)],
+)
+def test_the_stride_is_the_median_distance(at: list[float], stride: float) -> None:
+    assert points(at, at).stride == stride

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.errors import RunNotFoundError
+from epochal.errors import RunNotFoundError, UsageError
 from epochal.server import rows
 from epochal.server.reader import Catalog, Reader, reading_failure
 from epochal.store.local.store import LocalStore
@@ -136,3 +136,17 @@ def test_a_change_is_searched_for_however_long_the_last_search_took(tmp_path: Pa
     Journal(tmp_path, "restored", id="id-restored").finish()
     assert catalog.refresh(is_due=True)
     assert catalog.find("id-restored") is not None
+
+
+def test_a_query_that_cannot_judge_every_run_yet_chooses_none_for_a_change(tmp_path: Path) -> None:
+    large = {"log": "text", "name": "t", "text": "x" * 1_000_000}
+    Journal(tmp_path).add(*[large] * 9).metrics(1, loss=0.5)  # too large to be read for a list
+    query = "not summary.loss > 50"
+    with LocalStore(tmp_path) as store:
+        catalog = Catalog(store)
+        catalog.refresh()
+        with pytest.raises(UsageError, match="1 of the runs have not been read"):
+            catalog.judged_runs(query)
+        while catalog.read_on():
+            pass
+        assert [run.id for run in catalog.judged_runs(query)] == ["id-x"]

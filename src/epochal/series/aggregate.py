@@ -35,7 +35,11 @@ class Points:
     @property
     def stride(self) -> float:
         """The usual distance between two points: the median; 0 for a single point."""
-        return float(np.median(np.diff(self.at))) if self.at.size > 1 else 0.0
+        if self.at.size < 2:
+            return 0.0
+        distances = np.diff(self.at)
+        shortest = distances.min()
+        return float(shortest if shortest == distances.max() else np.median(distances))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

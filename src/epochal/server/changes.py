@@ -254,7 +254,7 @@ def _views(catalog: Catalog, chosen: ChosenRuns) -> Sequence[tuple[str, RunView 
             catalog.refresh(is_due=True)  # perhaps it was created a moment ago
         return [(run_id, catalog.find(run_id)) for run_id in dict.fromkeys(chosen.runs)]
     catalog.refresh()
-    return [(view.id, view) for view in catalog.known_runs(chosen.query).runs]
+    return [(view.id, view) for view in catalog.judged_runs(chosen.query)]
 
 
 def _reason(error: OSError | EpochalError) -> str:

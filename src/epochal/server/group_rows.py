@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from epochal.errors import MetricNotFoundError
 from epochal.series.aggregate import STATISTICS
@@ -221,9 +222,13 @@ def curves_row(
     columns: Sequence[str] = STATISTICS,
 ) -> GroupCurves:
     """Curves as a wire type."""
-    smallest = min((float(v) for one in found for v in one.numbers.min if v == v), default=None)
-    largest = max((float(v) for one in found for v in one.numbers.max if v == v), default=None)
-    lowest, highest = possible_range(metric, smallest, largest)
+    least = [one.numbers.min[one.numbers.n > 0] for one in found]
+    most = [one.numbers.max[one.numbers.n > 0] for one in found]
+    lowest, highest = possible_range(
+        metric,
+        min((float(values.min()) for values in least if values.size), default=None),
+        max((float(values.max()) for values in most if values.size), default=None),
+    )
     return GroupCurves(
         metric,
         x,
@@ -246,7 +251,7 @@ def _curve(one: GroupSeries, columns: Sequence[str]) -> GroupCurve:
         n=numbers.n.tolist(),
         nonfinite=numbers.nonfinite.tolist(),
         ended=numbers.ended.tolist(),
-        columns={name: _finite_list(getattr(numbers, name).tolist()) for name in columns},
+        columns={name: _finite_list(getattr(numbers, name)) for name in columns},
         dropouts=[GroupDropOut(o.run, o.name, o.at, o.why, o.state) for o in one.dropouts],
         runs=[member.run.id for member in one.group.members],
     )
@@ -345,7 +350,7 @@ def importance_row(found: Importance) -> ImportanceTable:
             list(pair.keys),
             list(pair.rows),
             list(pair.columns),
-            [_finite_list(row) for row in pair.mean.tolist()],
+            [_finite_list(row) for row in pair.mean],
             pair.n.tolist(),
             pair.nonfinite.tolist(),
         ),
@@ -383,5 +388,8 @@ def _level(one: Level) -> ImportanceLevel:
     )
 
 
-def _finite_list(values: Sequence[float]) -> list[float | None]:
-    return [value if math.isfinite(value) else None for value in values]
+def _finite_list(values: NDArray[Any]) -> list[float | None]:
+    found: list[float | None] = values.tolist()
+    for place in np.flatnonzero(~np.isfinite(values)).tolist():
+        found[place] = None
+    return found

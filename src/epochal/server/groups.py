@@ -6,6 +6,8 @@ some at a time, so that a slow one delays no other request, and put together aft
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -14,6 +16,7 @@ from starlette.responses import Response
 
 from epochal.errors import EpochalError, RunNotFoundError, UsageError
 from epochal.series.aggregate import STATISTICS
+from epochal.series.series import Series
 from epochal.series.smooth import parse_smoothing
 from epochal.server.group_rows import (
     GroupCurves,
@@ -33,7 +36,7 @@ from epochal.server.params import (
     str_params,
 )
 from epochal.server.responses import json_response
-from epochal.server.state import server_state
+from epochal.server.state import ServerState, server_state
 from epochal.store.groups import (
     CHOICES,
     Choice,
@@ -56,6 +59,8 @@ T = TypeVar("T")
 MAX_RUNS = 5000
 # More lines than this say nothing in a chart.
 MAX_CURVES = 100
+_AGAIN_S = 0.2
+_LONGEST_WAIT_S = 60.0
 
 METRIC = required_param("metric", most=1)
 METRICS = required_param("metric", most=16)
@@ -86,9 +91,9 @@ async def group_curves(request: Request) -> Response:
     if unknown := [one for one in columns if one not in STATISTICS]:
         raise UsageError(f"column={unknown[0]!r} is not known: use {', '.join(STATISTICS)}.")
     keys = _keys(request)
-    read = await _read(request, lambda run: read_series(run, metric, asked_x, smoothing))
+    reader = server_state(request).reader
 
-    def put_together() -> GroupCurves:
+    def put_together(read: list[tuple[Member, Series | None]]) -> GroupCurves:
         grouping = group_members([member for member, _ in read], **keys)
         series = {member.run.id: one for member, one in read}
         x = common_axis(series.values(), asked_x) or asked_x or "step"
@@ -99,8 +104,10 @@ async def group_curves(request: Request) -> Response:
             found.append(group_series(group, inside, at=at, metric=metric, x=x))
         return curves_row(metric, x, grouping, found, columns)
 
-    reader = server_state(request).reader
-    return await json_response(request, await reader.call(put_together))
+    async with reader.turns.turn():
+        read = await _read(request, lambda run: read_series(run, metric, asked_x, smoothing))
+        curves = await reader.call(lambda: put_together(read))
+    return await json_response(request, curves)
 
 
 async def groups(request: Request) -> Response:
@@ -149,11 +156,16 @@ async def _read(request: Request, query: Callable[[RunView], T]) -> list[tuple[M
     state = server_state(request)
     reader = state.reader
 
-    def chosen() -> list[str]:
-        reader.catalog.refresh_list(is_followed=state.broadcaster.num_streams > 0)
-        return [run.id for run in reader.catalog.runs(text or None)]
+    async def chosen() -> list[str]:
+        until = time.monotonic() + _LONGEST_WAIT_S
+        async with reader.choosing:  # one at a time looks how far the background has read
+            while True:
+                found = await reader.query(lambda: _chosen(state, text, time.monotonic() > until))
+                if found is not None:
+                    return found
+                await asyncio.sleep(_AGAIN_S)
 
-    ids = list(run_ids) if run_ids and not text else await reader.query(chosen)
+    ids = list(run_ids) if run_ids and not text else await chosen()
     if run_ids and text:
         among = set(run_ids)
         ids = [one for one in ids if one in among]
@@ -166,6 +178,19 @@ async def _read(request: Request, query: Callable[[RunView], T]) -> list[tuple[M
     if not found:
         raise RunNotFoundError("there is no run to group.")
     return found
+
+
+def _chosen(state: ServerState, text: str | None, is_late: bool) -> list[str] | None:
+    """The ids of the runs that a query chooses.
+
+    None while some of them cannot be judged, because they are still read in the background.
+    """
+    catalog = state.reader.catalog
+    catalog.refresh_list(is_followed=state.broadcaster.num_streams > 0)
+    known = catalog.known_runs(text or None)
+    if known.unread and not is_late:
+        return None
+    return [run.id for run in (catalog.runs(text or None) if known.pending else known.runs)]
 
 
 async def read_runs(

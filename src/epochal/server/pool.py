@@ -1,4 +1,4 @@
-"""A thread pool whose threads do not keep the process from exiting.
+"""A thread pool whose threads do not keep the process from exiting, and turns of requests.
 
 The interpreter waits for the standard library's executors when it exits, so a SIGTERM would take as
 long as the read in progress. These threads are daemons and end with the process.
@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, wait
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from epochal.guard import settle
@@ -53,3 +54,34 @@ class ThreadPool:
                 settle(future, call)
             del future, call  # or the result is kept until the next call
             self._idle.release()
+
+
+class Turns:
+    """Requests take turns, so that the first is answered while the next is computed.
+
+    Threads that compute at the same time share one interpreter: all their answers would come at
+    the end. Whoever takes longer than ``longest_s`` goes on, and no longer delays the others.
+    """
+
+    def __init__(self, *, longest_s: float) -> None:
+        self._longest_s = longest_s
+        self._free = asyncio.Lock()
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait for a turn and have it."""
+        await self._free.acquire()
+        is_held = True
+
+        def give_back() -> None:
+            nonlocal is_held
+            if is_held:
+                is_held = False
+                self._free.release()
+
+        timer = asyncio.get_running_loop().call_later(self._longest_s, give_back)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            give_back()

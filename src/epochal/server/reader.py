@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary
 
 from epochal.errors import EpochalError, RunNotFoundError, UsageError
 from epochal.journal.layout import parse_part_name
-from epochal.server.pool import ThreadPool
+from epochal.server.pool import ThreadPool, Turns
 from epochal.store.answers import TrashedRun
 from epochal.store.projects import ProjectList
 from epochal.store.store import KnownRuns, RunView, Store, Trash
@@ -52,6 +52,7 @@ _RETRY_S = 0.05
 _TOGETHER = 64
 _TOGETHER_S = 0.1
 _TOGETHER_THREADS = 2
+_LONGEST_TURN_S = 0.3
 _CLOSE_TIMEOUT_S = 0.5
 # Errors of a failing or removed disk on an open file; they carry no file name.
 _DISK_ERRORS = frozenset(
@@ -75,6 +76,10 @@ class Reader:
         self.catalog = Catalog(store)
         self._runs = ThreadPool("epochal-run", RUN_THREADS)
         self._lists = ThreadPool("epochal-list", LIST_THREADS)
+        # Of requests about many runs, such as the charts of a sweep.
+        self.turns = Turns(longest_s=_LONGEST_TURN_S)
+        # Of requests that wait until their query can judge every run.
+        self.choosing = asyncio.Lock()
         self._run_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def query(self, query: Callable[[], T]) -> T:
@@ -254,6 +259,19 @@ class Catalog:
     ) -> KnownRuns:
         """The runs as far as they are known; the others are read in the background."""
         return self._store.known_runs(query, order=order, group=group, budget_s=LIST_BUDGET_S)
+
+    def judged_runs(self, query: str | None) -> Sequence[RunView]:
+        """The runs that a query chooses, where a change of them is to leave none out.
+
+        Raises ``UsageError`` while some have not been read as far as the query needs.
+        """
+        known = self.known_runs(query)
+        if known.unread:
+            raise UsageError(
+                f"{known.unread:,} of the runs have not been read as far as the query needs:"
+                " nothing was changed; try again in a moment."
+            )
+        return known.runs
 
     def projects(self) -> ProjectList:
         """The projects of the runs, as far as they are known."""

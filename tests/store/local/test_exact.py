@@ -10,6 +10,8 @@ import pytest
 
 import epochal
 from epochal.cli.main import main
+from epochal.series.series import Series
+from epochal.store.local.state import may_be_rounded
 from tests.store.journals import Journal
 from tests.store.sealing import seal
 
@@ -90,3 +92,23 @@ def test_a_frame_has_them_exactly(tmp_path: Path) -> None:
     frame = run.frame("n", "loss")
     assert isinstance(frame, pandas.DataFrame)
     assert frame["n"].tolist() == [BEYOND, 3]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1.0, float(BEYOND)], True),
+        ([-float(2**60)], True),
+        ([1.0, 2.0], False),
+        ([7.39, 5.18e21], False),  # a perplexity that exploded: its lines are not read again
+        ([0.5, float("inf")], False),
+        ([float("nan"), 1e300], False),
+        ([], False),
+    ],
+)
+def test_lines_are_read_again_only_where_all_values_are_whole(
+    values: list[float], expected: bool
+) -> None:
+    steps = np.arange(len(values))
+    series = Series("n", "step", 0, steps, steps.astype(float), np.array(values, dtype=float))
+    assert may_be_rounded(series) is expected

@@ -78,3 +78,59 @@ def test_all_runs_and_projects_are_counted_whatever_the_query(tmp_path: Path) ->
     Journal(tmp_path, "d", project="q").metrics(1, loss=0.5).finish()
     known = LocalStore(tmp_path).known_runs('name == "a"', budget_s=60)
     assert (len(known.runs), known.stored, known.projects) == (1, 4, ["p", "q"])
+
+
+def many(root: Path, count: int) -> None:
+    for at in range(count):
+        journal = Journal(root, f"r{at:03}", created=1000.0 + at)
+        journal.metrics(1, loss=9.0).metrics(2, loss=float(at)).finish()
+
+
+def read_all(store: LocalStore) -> None:
+    while store.read_on(60)[1]:
+        pass
+
+
+def test_a_list_does_not_wait_for_the_last_points_of_all_runs(tmp_path: Path) -> None:
+    many(tmp_path, 130)
+    with LocalStore(tmp_path) as store:
+        read_all(store)
+        query = "summary.loss.mean@1 < 20"
+        first = store.known_runs(query, budget_s=0)
+        # Of 100 runs they are read whatever the clock says, the newest first.
+        assert (len(first.runs), first.unread, first.pending) == (0, 30, 30)
+        assert store.known_runs(f"not ({query})", budget_s=0).unread == 0  # 30 more were read
+        assert [
+            run.info.name for run in store.known_runs(query, order="name", budget_s=0).runs
+        ] == [f"r{at:03}" for at in range(20)]
+
+
+def test_runs_that_were_not_judged_are_not_chosen_by_a_negation(tmp_path: Path) -> None:
+    many(tmp_path, 130)
+    with LocalStore(tmp_path) as store:
+        read_all(store)
+        known = store.known_runs("not summary.loss.mean@1 < 20", budget_s=0)
+        assert (len(known.runs), known.unread) == (100, 30)
+
+
+def test_last_points_that_a_query_left_are_read_in_the_background(tmp_path: Path) -> None:
+    many(tmp_path, 130)
+    with LocalStore(tmp_path) as store:
+        read_all(store)
+        assert store.known_runs(order="summary.loss.mean@1", budget_s=0).unread == 30
+        assert store.read_on(60) == (set(), 0)
+        known = store.known_runs(order="summary.loss.mean@1", budget_s=0)
+        assert known.pending == 0
+        assert [run.info.name for run in known.runs[:2]] == ["r000", "r001"]
+
+
+def test_a_run_that_was_not_read_is_not_judged_by_its_numbers(tmp_path: Path) -> None:
+    large = {"log": "text", "name": "t", "text": "x" * 1_000_000}
+    Journal(tmp_path).add(*[large] * 9).metrics(1, loss=0.5)
+    with LocalStore(tmp_path) as store:
+        assert store.known_runs('not name == "a"', budget_s=0).unread == 0
+        known = store.known_runs("not summary.loss > 50", budget_s=0)
+        assert (len(known.runs), known.pending, known.unread) == (0, 1, 1)
+        read_all(store)
+        whole = store.known_runs("not summary.loss > 50", budget_s=0)
+        assert (len(whole.runs), whole.pending, whole.unread) == (1, 0, 0)

@@ -73,6 +73,7 @@ function NoLines({ page }: { readonly page: Page }): JSX.Element {
   if (missing?.kind === "project") return <p class="runs-empty">There is no project “{missing.name}”. <button type="button" class="link" onClick={() => (view.project.value = null)}>All projects</button></p>;
   if (runs.filterProblem.value !== null) return <p class="runs-empty">The filter is not complete.</p>;
   if (!runs.isSettled.value) return <p class="runs-empty" aria-busy="true">Searching…</p>;
+  if (runs.numUnread.value > 0) return <p class="runs-empty" aria-busy="true">Reading {formatWhole(runs.numUnread.value)} runs for this filter…</p>;
   if (view.filter.value.trim() !== "") {
     return <p class="runs-empty">No run matches this filter. <button type="button" class="link" onClick={() => (view.filter.value = "")}>Clear it</button></p>;
   }
@@ -140,6 +141,7 @@ function RunTools({ page, onTrash }: { readonly page: Page; readonly onTrash: ()
   return (
     <div class="runs-tools">
       <span class="runs-count">{runs.isLoaded.value ? `${isCrowd(page) ? "all" : runs.shown.value.length} of ${formatWhole(runs.numFitting.value)} shown` : ""}</span>
+      {runs.numUnread.value > 0 && <span class="runs-reading" role="status" title="The server still reads runs for this filter; the list grows until it has read them all.">reading {formatWhole(runs.numUnread.value)} …</span>}
       <span class="card-space" />
       {(view.shown.value !== null || view.isCrowd.value) && <button type="button" class="button is-quiet" title="Show the newest runs" onClick={showNewest}>newest</button>}
       <Menu label="Order of runs" items={orders.map(([key, label]) => ({ label, isOn: order === key, run: () => (view.order.value = key) }))}>↕</Menu>

@@ -138,6 +138,9 @@ export function createPage(source: Source, view: View = createView()): Page {
     feed.subscribe({ positions, hasAllRanks: seriesCache.hasRanks.value, hasReadings });
   });
   effect(() => seriesCache.pause(isPaused.value));
+  // Read here, the details of runs are asked for before their rows are drawn, not afterwards.
+  const metrics = computed(() => metricsOf(runs.drawn.value.map(({ id }) => details.of(id).value)));
+  effect(() => void metrics.value);
 
   return {
     source, view, runs, selection, details, seriesCache, findings, marks, readings, notifier, toasts, now, isPaused,
@@ -146,7 +149,7 @@ export function createPage(source: Source, view: View = createView()): Page {
     coloring: signal<string | null>(null),
     sync: createSyncBus(),
     lazy: createLazyQueue(),
-    metrics: computed(() => metricsOf(runs.drawn.value.map(({ id }) => details.of(id).value))),
+    metrics,
     onUpdate(listener) {
       listeners.add(listener);
       return () => listeners.delete(listener);

@@ -1,6 +1,6 @@
 /** Hooks that fetch data for panels: the last response stays on screen while a newer one is fetched. */
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 
 import type { SeriesPart, Update } from "../source/source.ts";
 import { ENTRY_KINDS } from "../wire.ts";
@@ -85,7 +85,8 @@ export interface SeriesQueryResult {
 /** Series that are updated while they are on screen. */
 export function useSeriesQueries(page: Page, requests: readonly SeriesQueryOptions[]): readonly SeriesQueryResult[] {
   const key = JSON.stringify(requests);
-  useEffect(() => {
+  // Before the picture: the server reads while the browser paints.
+  useLayoutEffect(() => {
     for (const request of requests) page.seriesCache.open(request);
     return () => {
       for (const request of requests) page.seriesCache.close(request);

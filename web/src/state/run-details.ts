@@ -1,6 +1,6 @@
 /** What is known of single runs beside their row: configuration, metrics, roles. Asked for once, and again when it may have changed. */
 
-import { signal } from "@preact/signals";
+import { batch, signal } from "@preact/signals";
 import type { ReadonlySignal, Signal } from "@preact/signals";
 
 import type { Source } from "../source/source.ts";
@@ -19,6 +19,8 @@ export interface Details {
 }
 
 const AGAIN_MS = 1000;
+/** Answers about several runs come one after the other; panels are drawn once for all that come within this time. */
+const TOGETHER_MS = 40;
 /** Of metrics that were found, the last ones are kept: a long search must not fill the memory. */
 const MOST_FOUND = 4000;
 
@@ -47,16 +49,30 @@ interface CacheEntry {
 
 export function createDetails(source: Source, onProblem: (sentence: string) => void): Details {
   const all = new Map<string, CacheEntry>();
+  const arrived: CacheEntry[] = [];
+  let numAwaited = 0;
+  let waiting: ReturnType<typeof setTimeout> | undefined;
+  const show = (): void => {
+    clearTimeout(waiting);
+    waiting = undefined;
+    batch(() => {
+      for (const { detail, answer, found } of arrived.splice(0)) detail.value = answer === null ? null : withFound(answer, found);
+    });
+  };
   const ask = (run: string, entry: CacheEntry): void => {
     entry.isAsked = true;
     entry.isOutdated = false;
+    numAwaited++;
     source.get("run", run).then(
       (detail) => {
         entry.answer = detail;
-        entry.detail.value = withFound(detail, entry.found);
+        arrived.push(entry);
       },
       (error: unknown) => onProblem(error instanceof Error ? error.message : String(error)),
-    ).finally(() => setTimeout(() => {
+    ).then(() => {
+      if (--numAwaited === 0) show();
+      else waiting ??= setTimeout(show, TOGETHER_MS);
+    }).finally(() => setTimeout(() => {
       entry.isAsked = false;
       if (entry.isOutdated && all.get(run) === entry) ask(run, entry);
     }, AGAIN_MS));

@@ -22,6 +22,8 @@ export interface RunPages {
   readonly ids: ReadonlySignal<readonly (string | undefined)[]>;
   readonly groups: ReadonlySignal<readonly RunGroup[] | null>;
   readonly problem: ReadonlySignal<string | null>;
+  /** How many runs the server has not read yet as far as the list needs. */
+  readonly pending: ReadonlySignal<number>;
   /** Ask for the rows from an index up to another, unless they are there or on their way. */
   want(start: number, stop: number): void;
   /** Take an answer that came before the list was on: it is the beginning of this list. */
@@ -39,6 +41,7 @@ export function createRunPages(source: Source, request: ReadonlySignal<ListReque
   const ids = signal<readonly (string | undefined)[]>([]);
   const groups = signal<readonly RunGroup[] | null>(null);
   const problem = signal<string | null>(null);
+  const pending = signal(0);
   const asked = new Set<number>();
   let version = 0;
   /** The version whose rows are shown. */
@@ -64,6 +67,7 @@ export function createRunPages(source: Source, request: ReadonlySignal<ListReque
       if (isFirst) groups.value = list.groups ?? null;
       ids.value = next;
       total.value = list.total;
+      pending.value = list.pending ?? 0;
       problem.value = null;
     } catch (error) {
       if (mine !== version) return;
@@ -120,8 +124,9 @@ export function createRunPages(source: Source, request: ReadonlySignal<ListReque
     asked.add(0);
     ids.value = next;
     total.value = list.total;
+    pending.value = list.pending ?? 0;
   };
-  return { total, ids, groups, problem, want, seed, reload: () => void reload() };
+  return { total, ids, groups, problem, pending, want, seed, reload: () => void reload() };
 }
 
 /** A text of the query language. */

@@ -15,6 +15,7 @@ import { flatConfig } from "./config.ts";
 import { groupBy } from "./group-by.ts";
 import { byKeys, groupKeysOf, groupTitle, serverTitle } from "./group-keys.ts";
 import { chosenProjects } from "./projects.ts";
+import { createQueriedRuns, UNREAD_MS } from "./queried-runs.ts";
 import { createRunPages, fieldOf, quoted } from "./run-pages.ts";
 import type { ListRequest } from "./run-pages.ts";
 import type { View } from "./view.ts";
@@ -54,6 +55,8 @@ export interface Runs {
   readonly numHidden: ReadonlySignal<number>;
   /** False while a filter is being applied by the server. */
   readonly isSettled: ReadonlySignal<boolean>;
+  /** How many runs the server still reads: a filter could not judge them yet. */
+  readonly numUnread: ReadonlySignal<number>;
   /** What is wrong with the filter. */
   readonly filterProblem: ReadonlySignal<string | null>;
   readonly missing: ReadonlySignal<Missing | null>;
@@ -116,23 +119,11 @@ const FIRST_ROWS = 100;
 const NEWEST_FIRST = "-created";
 const BAD_REQUEST = 400;
 const PAGE_ROWS = 500;
-const QUERY_ROWS = 5000;
 const IDS_AT_ONCE = 25;
 export const HEADLINES: readonly string[] = ["role:loss", "role:eval_loss"];
 const RELOAD_MS = 5000;
 /** When charts have been drawn for the first time: what happened before the stream began is little and rare. */
 const JOINED_MS = 1500;
-
-/** The ids of all runs that a query selects, window by window. */
-async function matchingIds(source: Source, query: string): Promise<ReadonlySet<string>> {
-  const ids = new Set<string>();
-  for (let offset = 0, total = 1; offset < total; offset += QUERY_ROWS) {
-    const list = await source.runs({ query, offset, limit: QUERY_ROWS });
-    for (const { id } of list.rows) ids.add(id);
-    total = list.total;
-  }
-  return ids;
-}
 
 /** `onList` is told of rows that the server was asked for, before they replace those that are known. */
 export function createRuns(source: Source, view: View, onList: (rows: Iterable<RunRow>, before: (id: string) => RunRow | undefined) => void = () => undefined): Runs {
@@ -144,7 +135,6 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
   const isWhole = signal(true);
   const numStored = signal(0);
   const serverProjects = signal<readonly string[] | null>(null);
-  const queried = signal<{ readonly query: string; readonly ids: ReadonlySet<string> | null; readonly problem: string | null }>({ query: "", ids: null, problem: null });
   const unknown = signal<ReadonlySet<string>>(new Set());
   let numLoads = 0;
   let reloading: ReturnType<typeof setTimeout> | undefined;
@@ -206,7 +196,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     onList(list.rows, (id) => rows.peek().get(id));
     if (list.stored != null) numStored.value = list.stored;
     if (list.projects != null) serverProjects.value = list.projects;
-    if ((list.pending ?? 0) > 0) reloadSoon();
+    if ((list.pending ?? 0) > 0) reloadSoon(asked.peek() + columnQuery.peek() === "" ? RELOAD_MS : UNREAD_MS);
   };
   const reloadSoon = (ms = RELOAD_MS): void => {
     reloading ??= setTimeout(() => {
@@ -240,26 +230,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     ].filter((part) => part !== "").join(" and ");
   };
   const searchTexts = computed(() => all.value.map((row) => searchTextsOf(row).join(" ")).join("\n"));
-  effect(() => {
-    const query = asked.value;
-    if (query === "" || !isWhole.value) {
-      queried.value = { query, ids: null, problem: null };
-      return undefined;
-    }
-    // Asked when typing rests; a list that changes asks again.
-    void (view.filterMode.value === "query" ? rows.value.size : searchTexts.value);
-    const timer = setTimeout(() => {
-      matchingIds(source, query).then(
-        (ids) => {
-          queried.value = { query, ids, problem: null };
-        },
-        (error: unknown) => {
-          queried.value = { query, ids: queried.peek().ids, problem: error instanceof Error ? error.message : String(error) };
-        },
-      );
-    }, 250);
-    return () => clearTimeout(timer);
-  });
+  const queried = createQueriedRuns(source, computed(() => (isWhole.value ? asked.value : "")), computed(() => (view.filterMode.value === "query" ? rows.value.size : searchTexts.value)));
 
   const groupKeys = computed(() => groupKeysOf(view.groupBy.value, ofProject.value));
   const request = computed((): ListRequest => {
@@ -292,6 +263,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     return asked.value === "" ? compileFilter(view.filter.value.trim(), view.filterMode.value === "regex").error : queried.value.problem;
   });
   const isSettled = computed(() => (isWhole.value ? queried.value.query === asked.value : pages.total.value !== null));
+  const numUnread = computed(() => (isWhole.value ? queried.value.pending : pages.pending.value));
   const configKeys = computed(() => {
     const keys = new Set<string>();
     for (const row of ofProject.value) for (const [key] of flatConfig(row.config ?? {})) keys.add(key);
@@ -409,7 +381,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
   void load();
 
   return {
-    isLoaded, isComplete, problem, all, projects, fitting, numFitting, numHidden, isSettled, filterProblem, missing, groupKeys, groups, configKeys, shown, shownIds, drawn, focus, listQuery, lineAt, forget, columnQuery,
+    isLoaded, isComplete, problem, all, projects, fitting, numFitting, numHidden, numUnread, isSettled, filterProblem, missing, groupKeys, groups, configKeys, shown, shownIds, drawn, focus, listQuery, lineAt, forget, columnQuery,
     bigList: computed(() => (request.value.isOn ? { query: request.value.query, order: request.value.order } : null)),
     numAll: computed(() => (isWhole.value ? all.value.length : numStored.value)),
     numShared: computed(() => sharedStart(fitting.value.map(({ name }) => name))),

@@ -1,6 +1,6 @@
 /** Numbers of many runs at once, as the server computes them: which runs, by which keys, and hooks that fetch them. */
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { formatWhole } from "../chart/index.ts";
 import type { SweepRuns, SweepSource } from "../source/source.ts";
@@ -41,7 +41,8 @@ export function useSweep<Answer>(page: Page, key: string | null, ask: (source: S
   const areLive = page.runs.fitting.value.some((row) => !isEnded(row));
   const isWatching = useRef(areLive);
   isWatching.current = areLive;
-  useEffect(() => {
+  // Before the picture: the server computes while the browser paints.
+  useLayoutEffect(() => {
     if (key === null) return undefined;
     let isOver = false;
     let isFetching = false;
@@ -55,7 +56,9 @@ export function useSweep<Answer>(page: Page, key: string | null, ask: (source: S
       ).finally(() => (isFetching = false));
     };
     // A filter that is being typed need not ask at every letter.
-    const first = setTimeout(fetch, state.answer === null ? 0 : SETTLE_MS);
+    let first: ReturnType<typeof setTimeout> | undefined;
+    if (state.answer === null) fetch();
+    else first = setTimeout(fetch, SETTLE_MS);
     const stop = page.onUpdate((update) => {
       if (update.type === "runs" && (update.all || update.added.length + update.removed.length > 0)) isOutdated = true;
     });

@@ -1,7 +1,7 @@
 /** A place on the page for something that draws itself: made when it comes near the view, told of changes, taken away. */
 
 import type { JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 
 import type { LazyQueue } from "../chart/lazy.ts";
 
@@ -20,7 +20,8 @@ export function Mount<Handle extends { destroy(): void }>(props: MountProps<Hand
   const handle = useRef<Handle | null>(null);
   const latest = useRef(props);
   latest.current = props;
-  useEffect(() => {
+  // Part of the first picture, instead of a second one.
+  useLayoutEffect(() => {
     const start = (): void => {
       handle.current = latest.current.create(root.current!);
       latest.current.update(handle.current);

@@ -1,3 +1,4 @@
+import { effect } from "@preact/signals";
 import { expect, test } from "vitest";
 
 import { createDetails, isWide } from "../../src/state/run-details.ts";
@@ -33,4 +34,26 @@ test("metrics that are found are listed with those of the answer, each once", as
 test("a run whose answer lists all metrics is not wide, nor one of an older file", () => {
   expect(isWide({ metrics: [], num_metrics: 0, sections: {} } as unknown as RunDetail)).toBe(false);
   expect(isWide({ metrics: [] } as unknown as RunDetail)).toBe(false);
+});
+
+test("answers about several runs that come one after the other are told of once", async () => {
+  const answers = new Map<string, (detail: RunDetail) => void>();
+  const source = { get: (_endpoint: string, run: string) => new Promise((resolve) => answers.set(run, resolve)) } as unknown as Source;
+  const details = createDetails(source, () => undefined);
+  const told: number[] = [];
+  effect(() => void told.push(["a", "b", "c"].filter((run) => details.of(run).value !== null).length));
+  for (const answer of answers.values()) {
+    answer({ metrics: [row("loss")] } as unknown as RunDetail);
+    await Promise.resolve();
+  }
+  await expect.poll(() => told.at(-1)).toBe(3);
+  expect(told).toEqual([0, 3]);
+});
+
+test("a run that takes long does not hold back the others", async () => {
+  const source = { get: (_endpoint: string, run: string) => (run === "slow" ? new Promise(() => undefined) : Promise.resolve({ metrics: [row("loss")] })) } as unknown as Source;
+  const details = createDetails(source, () => undefined);
+  const [slow, quick] = [details.of("slow"), details.of("quick")];
+  await expect.poll(() => quick.value).not.toBe(null);
+  expect(slow.value).toBe(null);
 });

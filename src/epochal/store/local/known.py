@@ -9,7 +9,10 @@ from __future__ import annotations
 import heapq
 import math
 import os
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 
 from epochal.errors import FormatError, MetricNotFoundError
@@ -53,6 +56,49 @@ def _latest_creation(run: LocalRun) -> float:
         return math.inf
 
 
+TailKey = tuple[str, str, int]
+# Runs that a list could not judge; with the last points that it needs, where those are missing.
+Unread = dict["KnownRun", tuple[Metric, int] | None]
+
+# The last points of so many runs are read whatever the clock says: a short list is whole.
+_FEW = 100
+
+
+class _Judging(threading.local):
+    """The list that a thread makes: until when it reads points, and which runs it left."""
+
+    def __init__(self) -> None:
+        self.until = math.inf
+        self.num_read = 0
+        self.left: Unread | None = None
+
+    def may_read(self) -> bool:
+        self.num_read += 1
+        return self.num_read <= _FEW or time.monotonic() < self.until
+
+    def leave(self, run: KnownRun, tail: tuple[Metric, int] | None) -> None:
+        if self.left is not None:
+            self.left[run] = tail
+
+
+_judging = _Judging()
+
+
+@contextmanager
+def judging(*, budget_s: float) -> Iterator[Unread]:
+    """Have queries read last points for about so many seconds; the runs that could not be judged.
+
+    A statistic of the last points takes a look into the journal of every run. Of thousands of
+    runs, that is more than a list may take.
+    """
+    left: Unread = {}
+    _judging.until, _judging.num_read, _judging.left = time.monotonic() + budget_s, 0, left
+    try:
+        yield left
+    finally:
+        _judging.until, _judging.left = math.inf, None
+
+
 class KnownRun:
     """A run as queries see it while lists are made: only what is known of it, nothing is read."""
 
@@ -66,7 +112,7 @@ class KnownRun:
         self._search_text: str | None = None
         self._lowest: Mapping[str, float] | None = None
         self._member: ProjectMember | None = None
-        self._tails: dict[tuple[str, str, int], Summary] | None = None
+        self._tails: dict[TailKey, Summary | None] | None = None
 
     def is_of(self, row: Row | None) -> bool:
         """Whether this was made of a row as it is now."""
@@ -91,19 +137,41 @@ class KnownRun:
 
     def metric(self, name: str) -> Metric | None:
         """The metric that a name means; None where the run was not read yet."""
-        return None if self.row.is_partial else self.run.metric(name)
+        if self.row.is_partial:
+            _judging.leave(self, None)
+            return None
+        return self.run.metric(name)
 
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
         """What a metric amounts to; only asked for a metric that is known."""
         return self.run.summary(name, rank=rank, axis=axis)
 
     def tail_summary(self, metric: Metric, num_points: int) -> Summary:
-        """What the last points of a metric amount to; kept, because it is read from the points."""
+        """What the last points of a metric amount to; kept, because it is read from the points.
+
+        Raises ``MetricNotFoundError`` also where the time for reading points is over.
+        """
+        key = (metric.axis, metric.name, num_points)
+        if self._tails is None or key not in self._tails:
+            if not _judging.may_read():
+                _judging.leave(self, (metric, num_points))
+                raise MetricNotFoundError("the last points have not been read yet.")
+            self.read_tail(metric, num_points)
+        found = None if self._tails is None else self._tails[key]
+        if found is None:
+            raise MetricNotFoundError(f"{metric.name!r} cannot be read.")
+        return found
+
+    def read_tail(self, metric: Metric, num_points: int) -> None:
+        """Read the last points of a metric, unless that was done."""
         tails = self._tails = {} if self._tails is None else self._tails
         key = (metric.axis, metric.name, num_points)
-        if key not in tails:
+        if key in tails:
+            return
+        try:
             tails[key] = self.run.tail_summary(metric, num_points)
-        return tails[key]
+        except (MetricNotFoundError, FormatError):  # reported in the run's own row
+            tails[key] = None
 
     @property
     def member(self) -> ProjectMember:

@@ -501,7 +501,10 @@ def _weight(origin: Origin) -> tuple[bool, int]:
 def may_be_rounded(series: Series) -> bool:
     """Whether some of the values may have been whole numbers that a float cannot hold."""
     floats = series.floats
-    return bool(len(series)) and bool(max(floats.max(), -floats.min()) >= EXACT_UP_TO)
+    if not len(series) or not max(floats.max(), -floats.min()) >= EXACT_UP_TO:
+        return False
+    # One fraction says that they were floats: a loss that exploded is not read a second time.
+    return bool(np.all(floats == np.floor(floats)))
 
 
 def exact_values(

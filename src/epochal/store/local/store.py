@@ -24,7 +24,7 @@ from epochal.store.local.folder import FolderSource
 from epochal.store.local.foreign import ForeignPlaces, ForeignSource, place_of
 from epochal.store.local.index import Index
 from epochal.store.local.indexed import IndexedFolders, IndexWriter
-from epochal.store.local.known import KnownList, by_creation
+from epochal.store.local.known import KnownList, Unread, by_creation, judging
 from epochal.store.local.listing import Aside, asides_below, orphans_below, survey
 from epochal.store.local.load import check_place, load_foreign, load_run
 from epochal.store.local.run import LocalRun
@@ -80,6 +80,8 @@ class LocalStore:
         self._has_asides = False
         # What the last list was made of.
         self._known: KnownList | None = None
+        # Whose last points the last query that needed such did not read.
+        self._tails_left: Unread = {}
         # By place, when it is the turn of runs that are not listed yet.
         self._turns: dict[str, float] = {}
         self._index = Index(cache)
@@ -158,17 +160,23 @@ class LocalStore:
         group_by = None if group is None else parse_groups(group)
         listed, num_waiting = self._list_known(budget_s)
         known = listed.runs
-        if selects is not None:
-            known = self._held.guard.select(known, selects, lambda one: one.run.place)
-        if sort is not None:
-            known = sort(known)
-        groups = () if group_by is None else group_by(known)
+        with judging(budget_s=budget_s) as left:
+            if selects is not None:
+                known = self._held.guard.select(known, selects, lambda one: one.run.place)
+                known = [one for one in known if one not in left] if left else known
+            if sort is not None:
+                known = sort(known)
+            groups = () if group_by is None else group_by(known)
+        tails_left: Unread = {one: tail for one, tail in left.items() if tail is not None}
+        if tails_left:
+            self._tails_left = tails_left
         return KnownRuns(
             [one.run for one in known],
-            num_waiting + listed.pending,
+            num_waiting + listed.pending + len(tails_left),
             [(values, [one.run for one in some]) for values, some in groups],
             stored=len(listed.runs),
             projects=listed.project_names,
+            unread=len(left),
         )
 
     def projects(self, *, budget_s: float = 0.5) -> ProjectList:
@@ -230,7 +238,22 @@ class LocalStore:
                 break
             if run.is_known:
                 read.add(run.id)
-        return read, num_waiting + len(left) - len(read)
+        num_left = num_waiting + len(left) - len(read)
+        return read, num_left if only_small else num_left + self._read_tails(until)
+
+    def _read_tails(self, until: float) -> int:
+        """Read last points that a query needed, until a monotonic time; how many are left."""
+        wanted = self._tails_left
+        unread = dict(wanted)
+        for run, tail in wanted.items():
+            if time.monotonic() > until:
+                break
+            if tail is not None:
+                run.read_tail(*tail)
+            del unread[run]
+        if self._tails_left is wanted:  # another query may have needed others meanwhile
+            self._tails_left = unread
+        return len(unread)
 
     def run(self, key: str) -> LocalRun:
         """The run that an id, its start, a name, project/name or a folder's path stands for."""

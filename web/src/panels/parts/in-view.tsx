@@ -1,7 +1,7 @@
 /** Content that exists only while it is near the viewport, so that hundreds of charts cost no more than a screenful. */
 
 import type { ComponentChildren, JSX, RefObject } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import type { LazyQueue } from "../../chart/index.ts";
 
@@ -10,21 +10,39 @@ export interface InViewProps {
   readonly children: () => ComponentChildren;
 }
 
-/** Removed farther away than it is created, so that scrolling back and forth creates nothing twice. */
-const CREATE_MARGIN = "60% 0px";
-const REMOVE_MARGIN = "150% 0px";
+/** In shares of the window's height. Removed farther away than it is created, so that scrolling back and forth creates nothing twice. */
+const CREATE_MARGIN = 0.6;
+const REMOVE_MARGIN = 1.5;
+
+const places = new Map<Element, (isInView: boolean) => void>();
+let observers: readonly IntersectionObserver[] | null = null;
+
+/** One pair of observers for all places: each costs a pass over the layout. */
+function observe(place: Element, tell: (isInView: boolean) => void): () => void {
+  const watch = (margin: number, isFor: boolean): IntersectionObserver => new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) if (isIntersecting === isFor) places.get(target)?.(isFor);
+  }, { rootMargin: `${margin * 100}% 0px` });
+  observers ??= [watch(CREATE_MARGIN, true), watch(REMOVE_MARGIN, false)];
+  places.set(place, tell);
+  for (const observer of observers) observer.observe(place);
+  return () => {
+    places.delete(place);
+    for (const observer of observers ?? []) observer.unobserve(place);
+  };
+}
+
+function isNear(place: Element): boolean {
+  const { top, bottom } = place.getBoundingClientRect();
+  return bottom > -CREATE_MARGIN * innerHeight && top < (1 + CREATE_MARGIN) * innerHeight;
+}
 
 export function InView({ height, children }: InViewProps): JSX.Element {
   const place = useRef<HTMLDivElement>(null);
   const [isInView, setInView] = useState(false);
-  useEffect(() => {
-    const watch = (rootMargin: string, isFor: boolean): IntersectionObserver => {
-      const observer = new IntersectionObserver(([entry]) => entry?.isIntersecting === isFor && setInView(isFor), { rootMargin });
-      observer.observe(place.current!);
-      return observer;
-    };
-    const observers = [watch(CREATE_MARGIN, true), watch(REMOVE_MARGIN, false)];
-    return () => observers.forEach((observer) => observer.disconnect());
+  // What is in view from the start is created for the first picture: an observer tells of it two pictures later.
+  useLayoutEffect(() => {
+    if (isNear(place.current!)) setInView(true);
+    return observe(place.current!, setInView);
   }, []);
   return <div ref={place} style={{ height: `${height}px` }}>{isInView && children()}</div>;
 }
