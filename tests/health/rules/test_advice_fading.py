@@ -41,3 +41,9 @@ def test_gradients_that_settle_while_the_loss_falls_are_healthy() -> None:
 def test_a_plateau_with_gradients_as_before_is_left_alone() -> None:
     losses = [5.0 - 3 * n / 300 for n in range(300)] + [2.0] * 300
     assert opened(AdviceFading, run(losses, noisy(1.0, 0.1, 600))) == []
+
+
+def test_a_likelihood_that_has_converged_is_left_alone() -> None:
+    losses = [5.0 - 90 * n / 300 for n in range(300)] + [-85.0] * 300
+    norms = noisy(1.0, 0.1, 300) + noisy(0.2, 0.1, 300, seed=1)
+    assert opened(AdviceFading, run(losses, norms)) == []

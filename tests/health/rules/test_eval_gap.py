@@ -47,3 +47,9 @@ def test_the_sentence_names_the_evaluation_that_was_compared() -> None:
     records = in_order(steps(losses), evals([2.0, 4.0, 4.2], every=60))
     for found in opened(EvalGap, records):
         assert "from 4" in found.sentence
+
+
+def test_rare_samples_with_a_large_loss_are_no_gap() -> None:
+    losses = [1.0 if n % 12 == 0 else 0.1 * 0.99 ** (n // 4) for n in range(400)]
+    records = in_order(steps(losses), evals([0.16, 0.155, 0.15, 0.15, 0.15], every=80))
+    assert opened(EvalGap, records) == []

@@ -2,27 +2,33 @@ from epochal.health.rules.learns_average import LearnsAverage
 from tests.health.curve_records import evals, falling, flat, in_order, steps
 from tests.health.machine_records import opened
 
-STANDS = [2.2, 2.2, 2.19, 2.2, 2.2, 2.21, 2.2, 2.2, 2.2, 2.21]
+STANDS = [2.2, 2.2, 2.19, 2.2, 2.2, 2.21, 2.2, 2.2, 2.2, 2.21, 2.2, 2.2, 2.19, 2.2]
 
 
 def test_an_evaluation_that_stays_at_its_first_figure_is_a_warning() -> None:
-    records = in_order(steps(flat(500, 2.19)), evals(STANDS, every=50, accuracy=[0.16] * 10))
+    records = in_order(steps(flat(700, 2.19)), evals(STANDS, every=50, accuracy=[0.16] * 14))
     (found,) = opened(LearnsAverage, records, config={"num_classes": 10})
     assert "labels belong to their inputs" in found.advice
 
 
 def test_an_accuracy_above_chance_is_no_average() -> None:
-    records = in_order(steps(flat(500, 2.19)), evals(STANDS, every=50, accuracy=[0.5] * 10))
+    records = in_order(steps(flat(700, 2.19)), evals(STANDS, every=50, accuracy=[0.5] * 14))
     assert opened(LearnsAverage, records, config={"num_classes": 10}) == []
 
 
 def test_a_training_that_converged_is_fine() -> None:
-    losses = [5.0] * 10 + flat(490, 0.09)
-    records = in_order(steps(losses), evals([0.09, *[0.088] * 9], every=50))
+    losses = [5.0] * 10 + flat(690, 0.09)
+    records = in_order(steps(losses), evals([0.09, *[0.088] * 13], every=50))
     assert opened(LearnsAverage, records) == []
 
 
 def test_a_training_that_learns_is_fine() -> None:
-    losses = falling(500)
-    records = in_order(steps(losses), evals([losses[50 * n + 49] for n in range(10)], every=50))
+    losses = falling(700)
+    records = in_order(steps(losses), evals([losses[50 * n + 49] for n in range(14)], every=50))
+    assert opened(LearnsAverage, records) == []
+
+
+def test_a_product_of_small_factors_starts_late() -> None:
+    losses = [*flat(400, 0.7), *(0.7 - 0.001 * n for n in range(300))]
+    records = in_order(steps(losses), evals([losses[50 * n + 49] for n in range(14)], every=50))
     assert opened(LearnsAverage, records) == []

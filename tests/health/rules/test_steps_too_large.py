@@ -53,3 +53,15 @@ def test_tables_of_vectors_start_at_any_size() -> None:
         if "m" in record:
             record["m"] |= {"params/n.weight/norm": 8.0, "params/n.bias/norm": 0.0}
     assert opened(StepsTooLarge, tables) != []
+
+
+def test_a_training_that_learns_may_grow_its_weights_evenly() -> None:
+    growth = [1.0 + 0.1 * n for n in range(11)]
+    even = []
+    for n, record in enumerate(watched(growth)):
+        if "m" in record:
+            even += [
+                step(16 * (n // 2) - k, lr=0.01, loss=2.3 - 0.05 * n) for k in range(15, 0, -1)
+            ]
+        even.append(record | ({} if "m" in record else {"loss": 2.3 - 0.05 * n}))
+    assert opened(StepsTooLarge, even) == []

@@ -104,3 +104,10 @@ def test_a_rare_class_makes_a_high_accuracy_easy() -> None:
     config = {"num_classes": 2}
     assert opened(TooGood, [rare, *in_order(steps(losses), told)], config=config) == []
     assert len(opened(TooGood, [even, *in_order(steps(losses), told)], config=config)) == 1
+
+
+def test_one_answer_among_the_inputs_is_one_finding() -> None:
+    losses = [2.3 if n < 5 else 0.01 for n in range(200)]
+    told = evals([0.01, 0.008, 0.007], every=50, accuracy=[1.0, 1.0, 1.0])
+    found = opened(TooGood, in_order(steps(losses), told), config={"num_classes": 10})
+    assert len(found) == 1

@@ -55,23 +55,6 @@ def test_a_bias_whose_gradient_is_rounding_does_not_lag() -> None:
     assert len(opened(UpdateRatio, [record(n, 0.05) for n in range(20)])) == 1
 
 
-def test_a_young_table_of_a_model_that_learns_is_left_alone() -> None:
-    def records(losses: list[float]) -> list[Record]:
-        found: list[Record] = []
-        for n, loss in enumerate(losses):
-            found.append(step(n, lr=0.1, loss=loss))
-            norms = {"params/a.weight/norm": 5.0, "params/b.weight/norm": 5.0}
-            norms |= {"params/c.weight/norm": 2.0}
-            ratios = {"update_ratio/a.weight": 1e-3, "update_ratio/b.weight": 1e-3}
-            ratio = 0.2 if n >= 60 else 1e-3
-            found.append(metrics(n, {**norms, **ratios, "update_ratio/c.weight": ratio}))
-        return found
-
-    falls = [2.0 - n / 80 for n in range(100)]
-    assert opened(UpdateRatio, records(falls)) == []
-    assert len(opened(UpdateRatio, records([2.0] * 100))) == 1
-
-
 def test_a_layer_that_has_left_zero_is_left_alone() -> None:
     def record(number: int, norm: float) -> Record:
         norms = {"params/a.weight/norm": 5.0, "params/b.weight/norm": norm}

@@ -71,3 +71,10 @@ def test_growth_on_a_plateau_is_a_note_until_it_is_fourfold() -> None:
     norms = [10.0] * 30 + [10 * 1.02 ** (n - 29) for n in range(30, 60)]
     found = opened(WeightNorm, learning(norms, losses, bias=True))
     assert {one.severity for one in found} <= {"info"}
+
+
+def test_a_bias_that_doubles_on_a_plateau_is_left_alone() -> None:
+    records = learning([20.0] * 60, [*falling(600), *flat(600, 2.1)])
+    for n, record in enumerate(one for one in records if "m" in one):
+        record["m"]["params/a.bias/norm"] = 2.0 * (1.0 if n < 30 else 1.02 ** (n - 29))
+    assert opened(WeightNorm, records) == []

@@ -79,6 +79,9 @@ class AdviceFading(Rule):
         bar = limits.share * self._learned(context)
         if left > bar or context.is_game or not signals.rate_is_high(limits.lr_share):
             return
+        loss = context.curves.get("loss")
+        if loss is not None and loss.lowest < 0:
+            return  # of a loss without an end nobody knows how much there is left to learn
         yield Verdict(
             subject,
             active=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from statistics import fmean
 
 from epochal.format import format_number
 from epochal.health.causes import OF_EVALUATION, OF_STANDSTILL
@@ -16,6 +17,8 @@ from epochal.health.words import CURVE_KINDS, steps_of
 
 _EPOCH = "train/epoch"
 _TRAIN_POINTS = 15
+# Of the largest loss of single batches: rare ones like it are in the mean of an evaluation.
+_OF_TAIL = 0.1
 # Rules that already say which samples come again.
 _REPEATED = ("data-repeated", "data-one-class", "data-order")
 
@@ -83,12 +86,15 @@ class EvalGap(Rule):
         if not self._is_early():
             return ()
         position, value = evaluation.points[-1]
-        now = (position, train.recent_level(_TRAIN_POINTS), value)
+        # An evaluation is a mean: rare samples with a large loss are in it, not in a median.
+        level = max(train.recent_level(_TRAIN_POINTS), fmean(train.window(2 * _TRAIN_POINTS)))
+        now = (position, level, value)
         self._evals.append(now)
         if self._is_sorted(train.start):
             return (self._sorted(train, *now),)
+        is_sure = value - level > _OF_TAIL * train.tail_at(level)
         for earlier in self._evals[:-1]:
-            if self._stays(earlier, now):
+            if is_sure and self._stays(earlier, now):
                 return (self._gap(train, earlier, now),)
         return (Verdict(evaluation.name, False),)
 

@@ -32,10 +32,10 @@ class LearnsAverage(Rule):
     healthy = "The evaluation loss falls on after the first evaluation."
     reports = {
         "info": (
-            "After 8 evaluations the mean of four is not 1 % below that of the first four. The "
+            "After 12 evaluations the mean of four is not 1 % below that of the first four. The "
             "training loss is near it and above half of its start. The accuracy is near chance."
         ),
-        "warning": "The same after 12 evaluations.",
+        "warning": "The same after 16 evaluations.",
     }
     what_to_try = "Check that labels belong to their inputs, and look for a dead layer."
     silenced_by = ("nonfinite", "divergence")
@@ -54,9 +54,9 @@ class LearnsAverage(Rule):
     every_rank = False
 
     class Thresholds(RuleThresholds):
-        evals: int = 8
-        # Some models start so and learn late.
-        lasting: int = 12
+        # Some models start so and learn late, such as products of small factors.
+        evals: int = 12
+        lasting: int = 16
         fall: float = 0.01
         # The evaluation as a share of its first; the training loss of the evaluation's.
         rise: float = 1.15

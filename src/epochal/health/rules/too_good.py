@@ -81,14 +81,14 @@ class TooGood(Rule):
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._counts: Counter[str] = Counter()
-        self._labels: Counter[str] = Counter()  # of training samples
+        self._labels: Counter[str] = Counter()
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check the first evaluations."""
         verdicts: list[Verdict] = []
         if observation.kind in DATA_KINDS:
             window = window_of(observation)
-            if window is not None and window.is_training:
+            if window is not None:
                 self._labels.update(window.labels)
             return verdicts
         if context.is_resumed:
@@ -109,7 +109,11 @@ class TooGood(Rule):
                 accuracy = accuracy_of(value, num_classes(context.config))
                 verdict = self._accuracy(name, accuracy, steps)
             # Good later on neither opens a finding nor clears the one of an earlier evaluation.
-            if not verdict.active or self._is_early(name, steps, is_loss=name == loss_name):
+            is_early = self._is_early(name, steps, is_loss=name == loss_name)
+            # One answer among the inputs is one finding, whatever figure shows it.
+            is_said = any(rule == self.name and subject != name for rule, subject in context.open)
+            is_said = is_said or any(one.active for one in verdicts)
+            if not verdict.active or (is_early and not is_said):
                 verdicts.append(verdict)
         return verdicts
 

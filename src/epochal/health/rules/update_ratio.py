@@ -16,7 +16,6 @@ from epochal.health.layer_series import (
     holds_layers,
     named,
 )
-from epochal.health.learning import has_learned
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.streak_counter import StreakCounter
@@ -42,9 +41,8 @@ class UpdateRatio(Rule):
     healthy = "An update of about 0.001 of the weights' norm; 0.0001 to 0.03 is usual."
     reports = {
         "warning": (
-            "Above 0.1. If the loss has fallen by a fifth, or the layer has grown 3 times, in "
-            "most layers. Or below 0.00006 in the median layer while the rate is high. Or below "
-            "0.000002 in one layer."
+            "Above 0.1; if a layer has grown 3 times, in most layers. Or below 0.00006 in the "
+            "median layer while the rate is high. Or below 0.000002 in one layer."
         ),
     }
     what_to_try = "Change the learning rate. Check clipping and the scale of the loss."
@@ -94,7 +92,7 @@ class UpdateRatio(Rule):
         if not ratios:
             return
         self._step, self._ratios = observation.step, ratios
-        large = self._too_large(ratios, WEIGHT_NORMS.of(observation.values), context)
+        large = self._too_large(ratios, WEIGHT_NORMS.of(observation.values))
         for layer in ratios:
             self._large.note(layer, ails=layer in large, step=self._step)
         yield from self._large.verdicts(UPDATE_RATIOS.name, self._describe_large)
@@ -125,10 +123,8 @@ class UpdateRatio(Rule):
             self._lagging.note(layer, ails=ails, step=self._step)
         yield from self._lagging.verdicts(UPDATE_RATIOS.name, self._describe_lag)
 
-    def _too_large(
-        self, ratios: Mapping[str, float], norms: Mapping[str, float], context: Context
-    ) -> set[str]:
-        """The layers with large updates that do no good, or all of them if most are so."""
+    def _too_large(self, ratios: Mapping[str, float], norms: Mapping[str, float]) -> set[str]:
+        """The layers with large updates: not those that left a small start, unless most are so."""
         limits = self.thresholds
         for layer, norm in norms.items():
             self._first_norms.setdefault(layer, norm)
@@ -136,8 +132,6 @@ class UpdateRatio(Rule):
         large = {layer for layer in weighty if ratios[layer] > limits.high}
         if 2 * len(large) > len(weighty):
             return large
-        if has_learned(context.curves.get("loss")):
-            return set()
         return {
             layer
             for layer in large

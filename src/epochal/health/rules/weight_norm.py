@@ -39,6 +39,7 @@ class _Move:
     step: int
     before: float
     now: float
+    is_slow: bool = False  # over many watched steps
 
 
 class WeightNorm(Rule):
@@ -52,11 +53,12 @@ class WeightNorm(Rule):
     meaning = "The weights grow or shrink steadily."
     healthy = "Norms stop changing."
     reports = {
-        "info": "The norm doubles without slowing down while the loss stands.",
+        "info": "The norm doubles over 40 watched steps or more, while the loss stands.",
         "warning": (
-            "It grows 4 times so, or the loss rises meanwhile. While the loss falls, it takes 8 "
-            "times, and a weight without a bias beside it may grow. Or the norm is a quarter of "
-            "its peak and still falls."
+            "It doubles within 6 watched steps, or over more of them while the loss does not "
+            "stand, or it grows 4 times. While the loss falls, it takes 8 times, and a weight "
+            "without a bias beside it may grow slowly. Or the norm is a quarter of its peak and "
+            "still falls."
         ),
     }
     what_to_try = "Change the learning rate or the weight decay. Do not decay biases and norms."
@@ -73,6 +75,8 @@ class WeightNorm(Rule):
         growth: float = 2.0
         # On a plateau some optimizers double weights that no decay holds, without harm.
         grave: float = 4.0
+        # So many times that for biases, which start near zero.
+        bias: float = 2.0
         # So many times that, while the loss falls.
         learning: float = 4.0
         # While the rate still rises, weights leave their initial size faster and faster.
@@ -155,13 +159,14 @@ class WeightNorm(Rule):
             values = [value for _, value in points]
             self._found.pop((name, pace), None)
             bar = 0.0 if is_whole else self._bar(step)
-            learns = self._falls or has_fallen_since(self._loss, step)
-            # Tables of vectors start at any size, and grow to what they are needed for.
-            limit = factor * (limits.learning if learns else 1.0)
-            may_grow = learns and not has_scale
+            # Tables of vectors start at any size, and grow slowly to what they are needed for.
+            is_slow = pace > PACES[0]
+            learns = self._falls or (is_slow and has_fallen_since(self._loss, step))
+            limit = factor * (limits.learning if learns else limits.bias if "bias" in name else 1.0)
+            may_grow = is_slow and learns and not has_scale
             if before > bar and not may_grow and _keeps_growing(values, limit):
                 self._found[name, pace] = "growing"
-                self._moves[name] = _Move(step, before, norm)
+                self._moves[name] = _Move(step, before, norm, is_slow=is_slow)
             elif bar < peak and norm <= limits.fall * peak and _keeps_falling(values):
                 self._found[name, pace] = "fading"
                 self._moves[name] = _Move(step, peak, norm)
@@ -171,7 +176,8 @@ class WeightNorm(Rule):
 
     def _describe_growth(self, names: Sequence[str]) -> Verdict:
         move = self._moves[names[0]]
-        is_mild = self._stands and move.now < self.thresholds.grave * move.before
+        is_mild = move.now < self.thresholds.grave * move.before
+        is_mild = is_mild and self._stands and move.is_slow
         return Verdict(
             names[0],
             active=True,
