@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 import shutil
 import socket
@@ -54,6 +55,72 @@ def test_only_the_series_subscribed_to_come(tmp_path: Path, server: Server) -> N
         journal.add({"log": "gpu", "id": 0, "power": 5})
         found = [series["name"] for series in until(events, "records").data["points"]]
     assert found == ["loss", "gpu/0/power"]
+
+
+def wide(step: int, count: int) -> dict[str, Any]:
+    values = {f"layer.{number}/norm": step + 0.5 for number in range(count)}
+    return {"log": "metrics", "step": step, "m": {"loss": 0.5, **values}}
+
+
+def sent_of(server: Server, journal: Journal, record: dict[str, Any], **listen: Any) -> Event:
+    """What a stream is sent of one record."""
+    with server.listen(run=journal.id, **listen) as events:
+        until(events, "ready")
+        journal.add(record)
+        return until(events, "records")
+
+
+def test_a_step_of_a_wide_run_costs_a_stream_no_more_than_that_of_another(
+    tmp_path: Path, server: Server
+) -> None:
+    sizes = []
+    for name, count in (("a", 10_000), ("b", 50_000)):
+        journal = Journal(tmp_path, name).add(wide(1, count))
+        event = sent_of(server, journal, wide(2, count))
+        assert event.data["partial"]
+        assert [series["name"] for series in event.data["points"]] == ["loss"]
+        sizes.append(len(json.dumps(event.data)))
+    assert max(sizes) < 500
+
+
+def test_of_a_wide_run_the_series_that_are_named_are_sent(tmp_path: Path, server: Server) -> None:
+    journal = Journal(tmp_path).add(wide(1, 5000))
+    names = ["layer.7/norm", "nothing"]
+    event = sent_of(server, journal, wide(2, 5000), name=names)
+    assert points(event, "layer.7/norm") == {2: 2.5}
+    assert len(event.data["points"]) == 1
+    assert not event.data["partial"]
+    event = sent_of(server, journal, wide(3, 5000), name=["layer.49*", "loss"])
+    assert len(event.data["points"]) == 1 + 111
+    assert not event.data["partial"]
+    event = sent_of(server, journal, wide(4, 5000), name=["layer.*", "layer.7/norm"])
+    assert points(event, "layer.7/norm") == {4: 4.5}
+    assert event.data["partial"]
+
+
+def test_many_small_records_of_many_series_are_wide_too(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(updates, "MAX_SERIES", 3)
+    journal = Journal(tmp_path).metrics(1, loss=1.0)
+    with server.listen(run="id-x") as events:
+        until(events, "ready")
+        for step in (2, 3):
+            journal.metrics(step, a=1.0, b=2.0, loss=3.0)
+        few = until(events, "records")
+        journal.add(*({"log": "metrics", "step": 4, "m": {name: 1.0}} for name in "abcdef"))
+        many = until(events, "records")
+    assert not few.data["partial"]
+    assert many.data["partial"]
+
+
+def test_a_client_that_missed_very_many_numbers_is_reset(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(updates, "MAX_NUMBERS", 100)
+    journal = Journal(tmp_path).metrics(1, loss=1.0).add(wide(2, 60), wide(3, 60))
+    with server.listen(run=journal.id, since="id-x:loop.1.0.1") as events:
+        assert until(events, "reset").data["reason"] == "behind"
 
 
 def test_a_stream_resumes_without_a_duplicate_or_a_hole(tmp_path: Path, server: Server) -> None:

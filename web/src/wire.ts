@@ -240,11 +240,12 @@ export interface ReadyEvent {
   position: string;
 }
 
-/** `records`: what one run recorded since the previous event. */
+/** `records`: what one run recorded since the previous event. `partial`: there are points of more series than a stream sends at once. */
 export interface RecordsEvent {
   run: string;
   points: Points[];
   entries: EntryRow[];
+  partial: boolean;
 }
 
 /** One machine of a run at `t`: fields of `gpu` and `system` records, as last known. */

@@ -464,10 +464,10 @@ def _events(
 ) -> list[bytes]:
     if updates.reset is not None:
         return [_reset(run_id, cast(Reason, updates.reset), cursors)]
-    points, entries = updates.filtered(update_filter)
-    if not points and not entries:
+    points, entries, is_partial = updates.filtered(update_filter)
+    if not (points or entries or is_partial):
         return []
-    event = RecordsEvent(run_id, points, entries)
+    event = RecordsEvent(run_id, points, entries, is_partial)
     return [encode_event("records", event, position=format_cursors(cursors))]
 
 

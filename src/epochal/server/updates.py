@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 
 from epochal.journal.layout import rank_of_writer
-from epochal.records import DENSE_KINDS, Axis, Position, Record, axis_of, stored_numbers_of
+from epochal.records import (
+    DENSE_KINDS,
+    GUESSED_ROLE,
+    Axis,
+    Position,
+    Record,
+    axis_of,
+    stored_numbers_of,
+)
 from epochal.server.cursor import format_position, is_within
 from epochal.server.wire import AxisName, EntryRow, LiveEvent, LiveMachine, Nonfinite, Points
 from epochal.store.answers import Cursor, Entry, Machine
@@ -18,7 +26,10 @@ from epochal.store.store import RunView
 
 # A client further behind than this fetches the history again.
 MAX_RECORDS = 20_000
+MAX_NUMBERS = 2_000_000
 MAX_ENTRY_BYTES = 256 * 1024
+# Of more series at once only those are sent that a stream names, and those of a role.
+MAX_SERIES = 2000
 # Kinds of numbers only, and the header of each file: never entries.
 _NO_ENTRIES = DENSE_KINDS | {"run"}
 _CHILD = "child-"
@@ -64,18 +75,23 @@ class RunUpdates(msgspec.Struct):
     """All that a run recorded between two positions, before a filter is applied.
 
     ``reset`` is the reason why the client must fetch the history again; then nothing else is set.
+    ``wide`` are the records with their ranks where they are of too many series for all streams.
     """
 
     end: Cursor
     columns: dict[_Key, _Column] = {}
     entries: list[EntryRow] = []
     reset: str | None = None
+    wide: list[tuple[int, Record]] = []
 
-    def filtered(self, update_filter: UpdateFilter) -> tuple[list[Points], list[EntryRow]]:
-        """The points and entries that a filter accepts."""
+    def filtered(self, update_filter: UpdateFilter) -> tuple[list[Points], list[EntryRow], bool]:
+        """The points and entries that a filter accepts; True beside them if points are missing."""
+        columns, is_partial = self.columns, False
+        if self.wide:
+            columns, is_partial = _chosen_columns(self.wide, update_filter)
         points = [
             _points(key, column)
-            for key, column in self.columns.items()
+            for key, column in columns.items()
             if update_filter.accepts_name(key.name) and update_filter.accepts_rank(key.rank)
         ]
         entries = [
@@ -84,7 +100,7 @@ class RunUpdates(msgspec.Struct):
             if update_filter.accepts_rank(entry.rank)
             and (not update_filter.kinds or entry.kind in update_filter.kinds)
         ]
-        return points, entries
+        return points, entries, is_partial
 
 
 class WriterRanks:
@@ -150,16 +166,79 @@ def read_updates(run: RunView, run_id: str, since: Cursor, ranks: WriterRanks) -
         return RunUpdates(end, reset="unknown")
     if _resumed(since, end):
         return RunUpdates(end, reset="resumed")
-    found = list(islice(run.records(since), MAX_RECORDS + 1))
-    if len(found) > MAX_RECORDS:
-        return RunUpdates(end, reset="behind")
+    found: list[tuple[Position, Record]] = []
+    num_numbers = 0
+    for position, record in run.records(since):
+        found.append((position, record))
+        num_numbers += _num_metrics(record)
+        if len(found) > MAX_RECORDS or num_numbers > MAX_NUMBERS:
+            return RunUpdates(end, reset="behind")
     updates = RunUpdates(end)
-    for position, record in found:
-        rank = ranks.rank(run, run_id, position)
-        _add_points(updates.columns, record, rank)
+    with_ranks = [(ranks.rank(run, run_id, position), record) for position, record in found]
+    for (position, _), (rank, record) in zip(found, with_ranks, strict=True):
         if record["log"] not in _NO_ENTRIES:
             updates.entries.append(entry_row(Entry(position, rank, record), most=MAX_ENTRY_BYTES))
+    columns = _columns(with_ranks)
+    if columns is None:
+        updates.wide = with_ranks
+    else:
+        updates.columns = columns
     return updates
+
+
+def _num_metrics(record: Record) -> int:
+    metrics = record.get("m")
+    return len(metrics) if isinstance(metrics, Mapping) else 0
+
+
+def _columns(records: Iterable[tuple[int, Record]]) -> dict[_Key, _Column] | None:
+    """The points of records by series; None where there are too many series."""
+    columns: dict[_Key, _Column] = {}
+    names: set[str] = set()
+    for rank, record in records:
+        if _num_metrics(record) > MAX_SERIES:
+            return None
+        before = len(columns)
+        _add_points(columns, record, rank)
+        if len(columns) > before:
+            names.update(key.name for key in islice(columns, before, None))
+            if len(names) > MAX_SERIES:
+                return None
+    return columns
+
+
+def _chosen_columns(
+    records: Iterable[tuple[int, Record]], update_filter: UpdateFilter
+) -> tuple[dict[_Key, _Column], bool]:
+    """The points of wide records that a filter names; without names, those of a role.
+
+    True beside them if these are not all that the filter accepts.
+    """
+    exact = tuple(name for name in update_filter.names if not name.endswith("*"))
+    is_by_name = bool(update_filter.names)
+    if len(exact) < len(update_filter.names):
+        columns = _columns(
+            (rank, _with_metrics(record, update_filter.accepts_name)) for rank, record in records
+        )
+        if columns is not None:
+            return columns, False
+        is_by_name = False
+    wanted = exact if is_by_name else (*exact, *GUESSED_ROLE)
+    columns = {}
+    for rank, record in records:
+        metrics = record.get("m")
+        if isinstance(metrics, Mapping):
+            chosen = {name: metrics[name] for name in wanted if name in metrics}
+            record = {**record, "m": chosen}
+        _add_points(columns, record, rank)
+    return columns, not is_by_name
+
+
+def _with_metrics(record: Record, accepts: Callable[[str], bool]) -> Record:
+    metrics = record.get("m")
+    if not isinstance(metrics, Mapping):
+        return record
+    return {**record, "m": {name: value for name, value in metrics.items() if accepts(name)}}
 
 
 def entry_row(entry: Entry, *, most: int | None = None) -> EntryRow:

@@ -321,11 +321,15 @@ class ReadyEvent(msgspec.Struct, frozen=True):
 
 
 class RecordsEvent(msgspec.Struct, frozen=True):
-    """``records``: what one run recorded since the previous event."""
+    """``records``: what one run recorded since the previous event.
+
+    ``partial``: there are points of more series than a stream sends at once.
+    """
 
     run: str
     points: list[Points]
     entries: list[EntryRow]
+    partial: bool
 
 
 class LiveMachine(msgspec.Struct, frozen=True):

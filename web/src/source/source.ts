@@ -143,6 +143,8 @@ export interface RecordsUpdate {
   readonly to: string;
   readonly points: readonly Points[];
   readonly entries: readonly EntryRow[];
+  /** Whether there are new points of more series than a stream sends. */
+  readonly partial: boolean;
   /** Whether it tells of every rank, or of the first alone. */
   readonly hasAllRanks: boolean;
 }

@@ -155,6 +155,8 @@ export function createSeriesCache(source: Source, createdOf: (run: string) => nu
     let parts = entry.parts.value ?? [];
     // A stream that tells of rank 0 only leaves the others to be asked for: a run may have thousands.
     if (ranks === "all" && !update.hasAllRanks && parts.some(({ head }) => head.rank > 0)) return fetchSoon(entry);
+    // Of a wide run the stream leaves out most series: what is on screen is asked for.
+    if (update.partial && !update.points.some((points) => points.name === name)) return fetchSoon(entry);
     for (const points of update.points) {
       if (points.name !== name || (ranks !== "all" && points.rank !== 0) || (axis !== undefined && points.axis !== axis)) continue;
       const at = parts.findIndex(({ head }) => head.axis === points.axis && head.rank === points.rank);

@@ -12,7 +12,7 @@ function made(marks: Mark[]): { asked: string[]; source: Source } {
 
 function update(...kinds: string[]): Update {
   const entries = kinds.map((kind) => ({ kind }) as EntryRow);
-  return { type: "records", run: "a", from: null, to: "", points: [], entries, hasAllRanks: false };
+  return { type: "records", run: "a", from: null, to: "", points: [], entries, partial: false, hasAllRanks: false };
 }
 
 const EPOCH: Mark = { kind: "epoch", label: "epoch 1", at: { step: 9, wall: 1000 }, gpu: null };

@@ -31,7 +31,7 @@ function place(count: number): string {
 function update(from: number, to: number): RecordsUpdate {
   const x = Array.from({ length: to - from }, (_, index) => from + index);
   const points: Points = { name: "loss", axis: "step", rank: 0, x, t: x.map(() => null), value: x, nonfinite: {} };
-  return { type: "records", run: "a", from: place(from), to: place(to), points: [points], entries: [], hasAllRanks: false };
+  return { type: "records", run: "a", from: place(from), to: place(to), points: [points], entries: [], partial: false, hasAllRanks: false };
 }
 
 /** Rank 1 logs the same steps, each time a tenth more. */
@@ -223,4 +223,24 @@ test("a smoothing that looks ahead is asked for again", async () => {
   await late();
   expect(made.asked).toHaveLength(2);
   expect(query.parts.value![0]!.smoothed!.values).toHaveLength(22);
+});
+
+test("of a wide run only what is on screen is asked for", async () => {
+  const { asked, records, seriesCache, query } = opened(20);
+  await settle();
+  records.count = 22;
+  seriesCache.apply({ ...update(20, 22), points: [], partial: true });
+  await late();
+  expect(asked).toHaveLength(2);
+  expect(asked[1]!.names).toEqual(["loss"]);
+  expect(steps(query)).toHaveLength(22);
+});
+
+test("a series that a partial update has grows without a request", async () => {
+  const { asked, seriesCache, query } = opened(20);
+  await settle();
+  seriesCache.apply({ ...update(20, 22), partial: true });
+  await late();
+  expect(asked).toHaveLength(1);
+  expect(steps(query)).toHaveLength(22);
 });
