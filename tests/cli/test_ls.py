@@ -74,6 +74,16 @@ def test_a_run_with_errors_is_marked(root: Path, capsys: Capture) -> None:
     assert " — " in by_name["a"]
 
 
+def test_a_few_small_runs_are_read_whole_on_a_slow_machine(
+    root: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("epochal.cli.ls._WHOLE_S", -1.0)  # the time is up before the first run
+    assert main(["ls", "--dir", str(root)]) == 0
+    printed = capsys.readouterr()
+    assert "…" not in printed.out
+    assert "in part" not in printed.err
+
+
 def test_the_last_step_done_is_all_of_them(tmp_path: Path, capsys: Capture) -> None:
     Journal(tmp_path, "a", totals={"steps": 600}).metrics(599, loss=1.0).finish()
     Journal(tmp_path, "b", totals={"steps": 600}).metrics(850, loss=1.0).finish()

@@ -27,6 +27,7 @@ from epochal.cli.words import gravest_text, progress_text
 from epochal.errors import UsageError
 from epochal.format import UNKNOWN, format_number
 from epochal.store.answers import LIVE_STATES, RunInfo
+from epochal.store.local.run import LocalRun
 from epochal.store.local.store import LocalStore, open_store
 from epochal.store.lookup import is_address
 from epochal.store.projects import ProjectRow
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from epochal.store.store import RunView, Store
 
 _WHOLE_S = 1.0
+_FEW = 10
 # So many rows are printed first, and then twice as many each time, or those of some time.
 _AT_ONCE = 100
 _PATIENCE_S = 0.5
@@ -139,9 +141,11 @@ def _rows(args: argparse.Namespace, listed: Iterable[RunView]) -> Iterator[_Row]
     if args.limit is not None and args.limit <= 0:
         return
     for view in listed:
-        # Of thousands of runs that nobody has listed before, some are read in part.
-        is_whole = args.json or (args.hub is None and time.monotonic() < begun + _WHOLE_S)
-        info = view.info if is_whole else view.outline()
+        # Of thousands of runs that nobody has listed before, some are read in part: of the first
+        # few only those that are large, however slow the machine is.
+        is_small = count < _FEW and isinstance(view, LocalRun) and view.is_quickly_read
+        is_in_time = args.hub is None and time.monotonic() < begun + _WHOLE_S
+        info = view.info if args.json or is_small or is_in_time else view.outline()
         if not info.hidden or args.all:
             count += 1
             yield info, view.latest("loss")

@@ -391,6 +391,8 @@ def _of_same_keys(
     if model is not None and records is not None:
         yield model, places, records
         return
+    if model is None and _parsed(lines[places[0]]) is not None:
+        return  # lists and deeper objects: their lines are read one by one
     by_keys: dict[tuple[bytes, ...], list[int]] = {}
     for place in places:
         by_keys.setdefault(tuple(_KEY.findall(lines[place])), []).append(place)

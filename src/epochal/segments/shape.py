@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,6 +59,8 @@ _LINE_TYPES: Mapping[str, type] = {
     "z": type(None),
 }
 _IN_LINES = frozenset("o)") | frozenset(_LINE_TYPES)
+# Letters of the types that say all; int and list depend on the value.
+_CODES: Mapping[type, str] = {float: "f", bool: "b", str: "u", type(None): "z"}
 _FLOATS = {float}
 _INTS = {int}
 
@@ -131,6 +134,8 @@ def take_apart(record: Record) -> tuple[Shape, list[Any]] | None:
     if words is not _WORDS and not _are_words(words):
         return None
     kind = record["log"]
+    if words is _WORDS and dict not in set(map(type, record.values())):
+        return _take_plain(kind, record)
     names: list[str] = []
     codes: list[str] = []
     values: list[Any] = []
@@ -156,6 +161,44 @@ def take_apart(record: Record) -> tuple[Shape, list[Any]] | None:
     if said.keys() - nulls:
         return None
     return Shape(kind, tuple(names), "".join(codes)), values
+
+
+def _take_plain(kind: str, record: Record) -> tuple[Shape, list[Any]] | None:
+    """The same for a record without objects, by what records of its types have in common."""
+    names, values = tuple(record), list(record.values())
+    plan = _plan(names, tuple(map(type, values)))
+    codes = list(plan.codes)
+    for place in plan.open:
+        name, value = names[place], values[place]
+        if name == "t" and (code := _time_code(value)):
+            values[place] = round(value * 1000)
+        elif name == "step" and type(value) is int and -_INT64 <= value < _INT64:
+            code = "s"
+        elif type(value) is int and not -_INT64 <= value < _INT64:
+            return None
+        else:
+            code = _code(value)
+        codes[place] = code
+    kept = [value for value, code in zip(values, codes, strict=True) if code in VALUED]
+    return Shape(kind, names, "".join(codes)), kept
+
+
+class _Plan(NamedTuple):
+    """The letters that types say, and the places of values that say their letter themselves."""
+
+    codes: tuple[str, ...]
+    open: tuple[int, ...]
+
+
+@lru_cache(1024)
+def _plan(names: tuple[str, ...], types: tuple[type, ...]) -> _Plan:
+    codes = [
+        "k" if name == "log" else _CODES.get(kind, "j")
+        for name, kind in zip(names, types, strict=True)
+    ]
+    timed = {place for place, name in enumerate(names) if name == "t"}
+    said = {place for place, kind in enumerate(types) if kind in (int, list)}
+    return _Plan(tuple(codes), tuple(sorted(timed | said)))
 
 
 def _are_words(words: Any) -> bool:

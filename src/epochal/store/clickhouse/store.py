@@ -28,6 +28,7 @@ from epochal.store.clickhouse.tables import DELETED, LABELS
 from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.folder import FolderSource
 from epochal.store.local.run import LocalRun
+from epochal.store.local.run_files import patch_file
 from epochal.store.local.store import LocalStore
 from epochal.store.local.trash import FolderTrash
 from epochal.store.row import Row
@@ -253,9 +254,8 @@ class ClickHouseRun(LocalRun):
 
     def patch(self) -> bytes:
         """The changes that were not committed when the run started."""
-        git = self.facts.get("git")
-        file = git.get("patch") if isinstance(git, Mapping) else None
-        if isinstance(file, str):
+        file = patch_file(self.facts)
+        if file is not None:
             transfer.fetch_blob(self._copies.tables, self.own_id, RunFolder(self.path), file)
         return super().patch()
 

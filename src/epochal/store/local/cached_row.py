@@ -53,7 +53,7 @@ class CachedRow:
         "_reader",
         "_source",
         "_summaries",
-        "has_news",
+        "is_changed",
         "lock",
         "partial",
         "whole",
@@ -74,7 +74,7 @@ class CachedRow:
         self._ended: Status | None = None
         self._ended_row: Row | None = None
         # Set when the row has learnt something that the index does not know.
-        self.has_news = False
+        self.is_changed = False
         # With the count of changes it was read at.
         self._own_id: tuple[str, int] | None = None
         # How many records the last row counted, and when a row counted more than the one before.
@@ -132,11 +132,11 @@ class CachedRow:
         self._own_id = (row.id, self._reader.num_changes)
         self._held.row_changes.add()
 
-    def tell_news(self) -> None:
+    def note_change(self) -> None:
         """Have the index learn the row."""
         self._held.row_changes.add()
-        if not self.has_news:
-            self.has_news = True
+        if not self.is_changed:
+            self.is_changed = True
             self._held.on_news(self._source.place)
 
     def or_faulty(self, read: Callable[[], T], instead: Callable[[Row], T]) -> T:
@@ -159,7 +159,7 @@ class CachedRow:
         if self._num_records is not None and row.records > self._num_records:
             self._grew_at = time.time()
         self._num_records = row.records
-        self.tell_news()
+        self.note_change()
         return row
 
     def _make_small(self) -> Row | None:
@@ -205,7 +205,7 @@ class CachedRow:
         self._reader.look_once()
         outline = self._source.outline(self.own_id)
         if outline is not None:
-            self.tell_news()
+            self.note_change()
         return outline
 
     # -- identity ---------------------------------------------------------------------------------

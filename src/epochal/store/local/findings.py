@@ -17,7 +17,7 @@ import math
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from epochal.alarm import may_interrupt
 from epochal.errors import FormatError
@@ -31,7 +31,10 @@ from epochal.store.answers import Entry, Status, by_time
 from epochal.store.finding_counts import FindingCounts, count, latest_findings
 from epochal.store.local.columns import SeriesKey
 from epochal.store.local.part import Part
-from epochal.store.local.state import RunState
+from epochal.store.local.state import RunReader, RunState
+
+if TYPE_CHECKING:
+    from epochal.store.local.cached_row import CachedRow
 
 # About a second's reading: a server answers other questions as well.
 RECORDS_A_LOOK = 50_000
@@ -113,6 +116,36 @@ class Diagnosis:
         if isinstance(outcome.error, EXPECTED):
             raise outcome.error
         return outcome.value
+
+
+class RunFindings:
+    """The findings of one run, as its lists and queries ask for them; the caller holds its lock."""
+
+    __slots__ = ("_cached", "_diagnosis", "_reader")
+
+    def __init__(self, reader: RunReader, cached: CachedRow) -> None:
+        self._reader, self._cached = reader, cached
+        self._diagnosis = Diagnosis()
+
+    def entries(self, status: Status, *, most: int | None = None) -> list[Entry]:
+        """All findings by time; what the rules found here is counted in the row."""
+        diagnosis, rules = self._diagnosis, self._cached.rules
+        found = self._reader.ask(
+            lambda state: diagnosis.entries(state, status, rules=rules, most=most)
+        )
+        row = self._cached.row
+        if diagnosis.is_complete and status.state != "running":
+            # Lists count what was worked out: here, and by the index in other processes.
+            counted = count_entries(found, attempts=row.attempts)
+            if row.worked_out != counted:
+                row.worked_out = counted
+                self._cached.note_change()
+        return found
+
+    def errors(self, fault: Fault | None) -> list[Entry]:
+        """Faults of Epochal itself: recorded ones by time, then those met by rules and reading."""
+        met = (*self._diagnosis.guard.faults.values(), fault)
+        return [*self._reader.ask(recorded_errors), *met_errors(*met, now=time.time())]
 
 
 class _Attempt:

@@ -412,6 +412,12 @@ def asides_below(runs_root: Path) -> dict[Path, list[Aside]]:
     return found
 
 
+def asides_of(found: Set[str]) -> dict[str, Sequence[Aside]]:
+    """What was written aside for some runs, by their folders."""
+    roots = {Path(folder).parent for folder in {path.rpartition(os.sep)[0] for path in found}}
+    return {str(run): asides for root in roots for run, asides in asides_below(root).items()}
+
+
 def orphans_below(runs_root: Path) -> list[Path]:
     """The folders that ranks wrote aside for a run that does not exist."""
     try:

@@ -1,18 +1,24 @@
-"""The protocol of a part of a run: a growing journal, a sealed segment or an import."""
+"""The protocol of a part of a run, and what counts where several parts say the same.
+
+A part is a growing journal, a sealed segment or an import.
+"""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from epochal.errors import FormatError
 from epochal.journal.layout import LOOP, PartName, rank_of_writer
 from epochal.journal.line import nests_too_deeply
-from epochal.records import Axis, Position, Record
+from epochal.records import Axis, Position, Record, axis_of, numbers_of
 from epochal.segments.footer import PartSummary
-from epochal.series.series import Series
+from epochal.series.series import Series, merge
 from epochal.store.answers import Entry
 from epochal.store.local.columns import NO_STEP, Origin, SeriesKey, SeriesTable, whole_number
 
@@ -134,7 +140,7 @@ def _not_replaced(
     candidates: Iterable[_Candidate], *, axis: Axis, cuts: Mapping[int, int]
 ) -> list[_Candidate]:
     """The records that no newer attempt hides, and that nothing replaced at their step."""
-    chosen = sorted(candidates, key=lambda c: (not c.place.origin.is_child, c.place.origin.attempt))
+    chosen = sorted(candidates, key=lambda candidate: weight_of(candidate.place.origin))
     if axis not in ("step", "epoch"):
         return chosen
     last: dict[object, _Candidate] = {}
@@ -146,6 +152,65 @@ def _not_replaced(
             key = (place.origin.rank, place.label, place.at) if known else id(candidate)
             last[key] = candidate
     return list(last.values())
+
+
+def cuts_of(takeovers: Mapping[int, int], *, attempts: Iterable[int]) -> dict[int, int]:
+    """By attempt, the lowest step at which any newer attempt took over."""
+    cuts: dict[int, int] = {}
+    lowest: int | None = None
+    for attempt in sorted(attempts, reverse=True):
+        if lowest is not None:
+            cuts[attempt] = lowest
+        takeover = takeovers.get(attempt)
+        if takeover is not None:
+            lowest = takeover if lowest is None else min(lowest, takeover)
+    return cuts
+
+
+def weight_of(origin: Origin) -> tuple[bool, int]:
+    """Later ones win: children before rank 0 itself, older attempts before newer."""
+    return not origin.is_child, origin.attempt
+
+
+def exact_values(
+    parts: Sequence[Part], key: SeriesKey, rank: int, *, cuts: Mapping[int, int]
+) -> NDArray[np.int64] | NDArray[np.uint64] | None:
+    """The values of a series as 64-bit integers; None unless every one of them is such a number."""
+    pieces: list[tuple[int | None, Series]] = []
+    for part in sorted(parts, key=lambda part: weight_of(part.facts.origin)):
+        origin = part.facts.origin
+        piece = part.series(key) if origin.rank == rank else None
+        if piece is None:
+            continue
+        numbers = _numbers(part, key.name, key.axis)
+        if not _are_same(numbers, piece.floats):
+            return None
+        whole = replace(piece, values=np.array(numbers, dtype=object))
+        pieces.append((cuts.get(origin.attempt), whole))
+    merged = merge(pieces).values.tolist()
+    if min(merged) >= -(2**63) and max(merged) < 2**63:
+        return np.array(merged, dtype=np.int64)
+    if min(merged) >= 0 and max(merged) < 2**64:
+        return np.array(merged, dtype=np.uint64)
+    return None
+
+
+def _numbers(part: Part, name: str, axis: Axis) -> list[Any]:
+    return [
+        number
+        for _, record in part.records(first=0)
+        if axis_of(record) == axis
+        for found, number in numbers_of(record)
+        if found == name
+    ]
+
+
+def _are_same(numbers: list[Any], values: NDArray[np.float64]) -> bool:
+    """Whether all numbers are integers, and the column has their floats."""
+    return len(numbers) == values.size and all(
+        type(number) is int and float(number) == value
+        for number, value in zip(numbers, values.tolist(), strict=True)
+    )
 
 
 def label_of(record: Record) -> str:

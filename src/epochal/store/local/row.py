@@ -225,20 +225,35 @@ def identity_row(
     run_json: Mapping[str, Any], labels: Labels, *, own_id: str, place: str, updated: float | None
 ) -> Row:
     """The row of a run of which only run.json and labels are here."""
-    return _row(
-        names_of(run_json.get, labels, place),
+    return _partial_row(
         run_json,
+        labels,
+        own_id=own_id,
+        place=place,
         header=None,
         finish=None,
-        config={},
-        num_epochs=None,
-        labels=labels,
-        id=own_id,
         created=unix_time(run_json.get("created")) or updated or 0.0,
         updated=updated,
         attempts=0,
         step=None,
         epoch=None,
+        nonfinite=False,
+        written=updated,
+        has_companion=False,
+    )
+
+
+def _partial_row(
+    run_json: Mapping[str, Any], labels: Labels, *, own_id: str, place: str, **known: Any
+) -> Row:
+    """A row of what is ``known`` without reading the journal."""
+    return _row(
+        names_of(run_json.get, labels, place),
+        run_json,
+        config={},
+        num_epochs=None,
+        labels=labels,
+        id=own_id,
         records=0,
         damaged=0,
         problem=None,
@@ -246,11 +261,9 @@ def identity_row(
         vanished=None,
         found=None,
         fork=fork_of(run_json) if "fork" in run_json else None,
-        nonfinite=False,
         unwatched=0,
-        written=updated,
-        has_companion=False,
         is_partial=True,
+        **known,
     )
 
 
@@ -356,36 +369,24 @@ def outline_row(
     header, newest = ends
     values, reached = _last_values(newest), _reached(newest)
     loss = values.get("loss")
-    names = names_of(run_json.get, labels, place)
     finish = newest[0] if newest and newest[0]["log"] == "finish" else None
     times = [t for record in newest if math.isfinite(t := seconds(record))]
-    return _row(
-        names,
+    return _partial_row(
         run_json,
+        labels,
+        own_id=own_id,
+        place=place,
         header=header,
         finish=finish,
-        config={},
-        num_epochs=None,
-        labels=labels,
-        id=own_id,
         created=created,
         updated=max(times, default=None),
         attempts=main.attempt,
         step=reached["step"],
         epoch=reached["epoch"],
-        records=0,
-        damaged=0,
-        problem=None,
-        is_unreadable=False,
-        vanished=None,
-        found=None,
-        fork=fork_of(run_json) if "fork" in run_json else None,
         nonfinite=loss is not None and not math.isfinite(loss),
-        unwatched=0,
         written=listing.journal_written_s,
         has_companion=main.has_companion,
         latest=values,
-        is_partial=True,
     )
 
 

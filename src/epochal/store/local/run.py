@@ -31,15 +31,10 @@ from epochal.store.answers import (
 from epochal.store.finding_counts import FindingCounts
 from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.cached_row import CachedRow
-from epochal.store.local.findings import (
-    RECORDS_A_LOOK,
-    Diagnosis,
-    count_entries,
-    met_errors,
-    recorded_errors,
-)
+from epochal.store.local.findings import RECORDS_A_LOOK, RunFindings
 from epochal.store.local.fork import fork_of, keep_history
 from epochal.store.local.index import IndexEntry, Stamp
+from epochal.store.local.run_files import patch_file
 from epochal.store.local.source import RunSource
 from epochal.store.local.state import RunReader, locked
 from epochal.store.local.summaries import all_series
@@ -81,8 +76,8 @@ class LocalRun(RunView):
         self.copy = 1
 
     @cached_property
-    def _diagnosis(self) -> Diagnosis:
-        return Diagnosis()
+    def _findings(self) -> RunFindings:
+        return RunFindings(self._reader, self._cached)
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -141,7 +136,7 @@ class LocalRun(RunView):
     @locked
     def remembered(self) -> tuple[str, Stamp | None, Row]:
         """What the index keeps: signature, stamp and row; the run is settled."""
-        self._cached.has_news = False
+        self._cached.is_changed = False
         row = self.known_row
         stamp = self._reader.trust_unchanged(since_s=_SETTLED_S) if row.is_ended else None
         return self.signature, stamp, row
@@ -296,11 +291,9 @@ class LocalRun(RunView):
     def _diagnose_little(self, row: Row) -> None:
         """Run the rules over the few records that a killed companion did not read."""
         if row.found is not None and 0 < row.unwatched <= _FEW_RECORDS:
-            self._held.guard.run(self.place, self._diagnose_unwatched, row)
-
-    def _diagnose_unwatched(self, row: Row) -> None:
-        if row.is_partly_watched(self._cached.status_of(row)):
-            self.findings(most=None)
+            status = self._cached.status_of(row)
+            if row.is_partly_watched(status):
+                self._held.guard.run(self.place, self._findings.entries, status)
 
     @property
     @locked
@@ -416,7 +409,7 @@ class LocalRun(RunView):
         if found is None and (value is None or axis is not None):
             raise self._no_metric(name, rank, axis)
         if len(summaries.row.summaries) > num_kept:
-            self._cached.tell_news()
+            self._cached.note_change()
         if value is not None:
             return msgspec.structs.replace(found or NOTHING_LOGGED, last=value, last_step=None)
         assert found is not None
@@ -459,12 +452,9 @@ class LocalRun(RunView):
     @locked
     def patch(self) -> bytes:
         """The changes that were not committed, from the file that run.json names."""
-        git = self.facts.get("git")
-        file = git.get("patch") if isinstance(git, Mapping) else None
-        if not isinstance(file, str) or Path(file).name != file:
-            return b""
+        file = patch_file(self._cached.facts)
         try:
-            return self.source.blob(file)
+            return b"" if file is None else self.source.blob(file)
         except (UsageError, OSError):  # deleted since, or left out of a copy
             return b""
 
@@ -474,25 +464,12 @@ class LocalRun(RunView):
 
         One call reads at most ``most`` records for that, None reads all; the next call continues.
         """
-        status = self.status
-        found = self._reader.ask(
-            lambda state: self._diagnosis.entries(
-                state, status, rules=self._cached.rules, most=most
-            )
-        )
-        if self._diagnosis.is_complete and status.state != "running":
-            # Lists count what was worked out: here, and by the index in other processes.
-            counted = count_entries(found, attempts=self.row.attempts)
-            if self.row.worked_out != counted:
-                self.row.worked_out = counted
-                self._cached.tell_news()
-        return found
+        return self._findings.entries(self.status, most=most)
 
     @locked
     def internal_errors(self) -> list[Entry]:
         """Faults of Epochal itself: recorded ones by time, then those of reading the run here."""
-        met = (*self._diagnosis.guard.faults.values(), self._held.guard.faults.get(self.place))
-        return [*self._reader.ask(recorded_errors), *met_errors(*met, now=time.time())]
+        return self._findings.errors(self._held.guard.faults.get(self.place))
 
     @locked
     def machines(self) -> Sequence[Machine]:

@@ -132,6 +132,13 @@ class Identity:
         self.labels = read_labels(RunFolder(Path(self._place)))
 
 
+def patch_file(run_json: Mapping[str, Any]) -> str | None:
+    """The file with the changes that were not committed, as run.json names it."""
+    git = run_json.get("git")
+    file = git.get("patch") if isinstance(git, Mapping) else None
+    return file if isinstance(file, str) and Path(file).name == file else None
+
+
 def check_labels(labels: Labels, before: Labels) -> None:
     """Raise ``UsageError`` unless what differs from the labels before can be shown in one line."""
     if labels.name != before.name and labels.name is not None:

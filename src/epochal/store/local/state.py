@@ -16,22 +16,29 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from weakref import WeakValueDictionary, ref
 
 import numpy as np
-from numpy.typing import NDArray
 
 from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import LOOP
-from epochal.records import DENSE_KINDS, KINDS, Axis, Position, Record, axis_of, numbers_of
+from epochal.records import DENSE_KINDS, KINDS, Axis, Position, Record
 from epochal.series.series import Series, merge
 from epochal.store.answers import Cursor, Entry, Metric
-from epochal.store.local.columns import Block, Origin, SeriesKey
+from epochal.store.local.columns import Block, SeriesKey
 from epochal.store.local.index import Stamp
-from epochal.store.local.part import DELETED, Part, PartFacts, Place, StalePartError, entries_in
+from epochal.store.local.part import (
+    DELETED,
+    Part,
+    PartFacts,
+    Place,
+    StalePartError,
+    cuts_of,
+    entries_in,
+    exact_values,
+    weight_of,
+)
 from epochal.store.local.source import RunSource
 from epochal.store.local.tail import TailedPart
 from epochal.store.metrics import metrics_of
 
-# By attempt: from this step on a newer attempt logged again.
-Cuts = Mapping[int, int]
 EXACT_UP_TO = 2.0**53
 # Where a name is on several axes, the first of these is meant.
 AXES: tuple[Axis, ...] = ("step", "epoch", "time")
@@ -189,7 +196,7 @@ class RunState:
         """The pieces of a series as ``merge`` takes them, each read when it is asked for."""
         cuts = self.cuts(key.axis)
         parts = self._parts_of.get(rank, ())
-        for part in sorted(parts, key=lambda part: _weight(part.facts.origin)):
+        for part in sorted(parts, key=lambda part: weight_of(part.facts.origin)):
             piece = part.series(key)
             if piece is not None:
                 yield cuts.get(part.facts.origin.attempt), piece
@@ -244,7 +251,7 @@ class RunState:
     def _columns(self, key: SeriesKey, rank: int) -> list[tuple[Block, int]] | None:
         """The columns of a series, in order; None unless a block of each journal part has it."""
         found: list[tuple[Block, int]] = []
-        for part in sorted(self.parts_of(rank), key=lambda part: _weight(part.facts.origin)):
+        for part in sorted(self.parts_of(rank), key=lambda part: weight_of(part.facts.origin)):
             columns = part.columns(key) if isinstance(part, TailedPart) else None
             if columns is None or len(columns) > 1:
                 return None
@@ -480,24 +487,6 @@ class RunReader:
         return FormatError(f"the files in {self.source.path} change faster than they can be read.")
 
 
-def cuts_of(takeovers: Mapping[int, int], *, attempts: Iterable[int]) -> dict[int, int]:
-    """By attempt, the lowest step at which any newer attempt took over."""
-    cuts: dict[int, int] = {}
-    lowest: int | None = None
-    for attempt in sorted(attempts, reverse=True):
-        if lowest is not None:
-            cuts[attempt] = lowest
-        takeover = takeovers.get(attempt)
-        if takeover is not None:
-            lowest = takeover if lowest is None else min(lowest, takeover)
-    return cuts
-
-
-def _weight(origin: Origin) -> tuple[bool, int]:
-    """Later ones win: children before rank 0 itself, older attempts before newer."""
-    return not origin.is_child, origin.attempt
-
-
 def may_be_rounded(series: Series) -> bool:
     """Whether some of the values may have been whole numbers that a float cannot hold."""
     floats = series.floats
@@ -505,44 +494,3 @@ def may_be_rounded(series: Series) -> bool:
         return False
     # One fraction says that they were floats: a loss that exploded is not read a second time.
     return bool(np.all(floats == np.floor(floats)))
-
-
-def exact_values(
-    parts: Sequence[Part], key: SeriesKey, rank: int, *, cuts: Cuts
-) -> NDArray[np.int64] | NDArray[np.uint64] | None:
-    """The values of a series as 64-bit integers; None unless every one of them is such a number."""
-    pieces: list[tuple[int | None, Series]] = []
-    for part in sorted(parts, key=lambda part: _weight(part.facts.origin)):
-        origin = part.facts.origin
-        piece = part.series(key) if origin.rank == rank else None
-        if piece is None:
-            continue
-        numbers = _numbers(part, key.name, key.axis)
-        if not _are_same(numbers, piece.floats):
-            return None
-        whole = replace(piece, values=np.array(numbers, dtype=object))
-        pieces.append((cuts.get(origin.attempt), whole))
-    merged = merge(pieces).values.tolist()
-    if min(merged) >= -(2**63) and max(merged) < 2**63:
-        return np.array(merged, dtype=np.int64)
-    if min(merged) >= 0 and max(merged) < 2**64:
-        return np.array(merged, dtype=np.uint64)
-    return None
-
-
-def _numbers(part: Part, name: str, axis: Axis) -> list[Any]:
-    return [
-        number
-        for _, record in part.records(first=0)
-        if axis_of(record) == axis
-        for found, number in numbers_of(record)
-        if found == name
-    ]
-
-
-def _are_same(numbers: list[Any], values: NDArray[np.float64]) -> bool:
-    """Whether all numbers are integers, and the column has their floats."""
-    return len(numbers) == values.size and all(
-        type(number) is int and float(number) == value
-        for number, value in zip(numbers, values.tolist(), strict=True)
-    )

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import math
-import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -24,9 +21,10 @@ from epochal.store.local.folder import FolderSource
 from epochal.store.local.foreign import ForeignPlaces, ForeignSource, place_of
 from epochal.store.local.index import Index
 from epochal.store.local.indexed import IndexedFolders, IndexWriter
-from epochal.store.local.known import KnownList, Unread, by_creation, judging
-from epochal.store.local.listing import Aside, asides_below, orphans_below, survey
+from epochal.store.local.known import KnownList, Unread, by_creation, judging, without_collections
+from epochal.store.local.listing import Aside, asides_of, orphans_below, survey
 from epochal.store.local.load import check_place, load_foreign, load_run
+from epochal.store.local.row import changed_at
 from epochal.store.local.run import LocalRun
 from epochal.store.local.trash import FolderTrash, move_to_trash
 from epochal.store.lookup import choose
@@ -40,8 +38,6 @@ _NEWEST_FIRST = "-created"
 # So few runs have their ids read in a moment.
 _MANY = 100
 _created, _place = attrgetter("created"), attrgetter("place")
-# Fewer objects are not worth sparing the garbage collector.
-_MANY_OBJECTS = 1_000
 _SMALL_BYTES = 4 * 1024 * 1024
 
 
@@ -125,7 +121,7 @@ class LocalStore:
             raise UsageError(f"offset={offset} and limit={limit} must be 0 or more.")
         selects = None if query is None else parse_query(query)
         sort = None if order is None else parse_order(order)
-        with _without_collections(is_first=not self._looked):
+        with without_collections(is_first=not self._looked):
             with self._lock:
                 self._look_once()
                 found = list(self._runs.values())
@@ -367,7 +363,7 @@ class LocalStore:
 
     def _look_unless_done(self) -> None:
         if not self._looked:
-            with _without_collections(is_first=True):
+            with without_collections(is_first=True):
                 self._look()
 
     def _look(self) -> None:
@@ -381,7 +377,7 @@ class LocalStore:
         ours = {path for one in found for path in one.ours}
         ours.update(self._bounds.chosen(orphans))
         places = {path for one in found for path in one.others}
-        asides = _asides_of(ours)
+        asides = asides_of(ours)
         if self._looked and not (places or asides or self._has_asides) and before.keys() == ours:
             return  # no run came or went
         self._has_asides = bool(asides)
@@ -470,7 +466,7 @@ class LocalStore:
             return -math.inf
         turn = self._turns.get(run.place)
         if turn is None:
-            turn = self._turns[run.place] = _changed_first(run)
+            turn = self._turns[run.place] = -changed_at(Path(run.place))
         return turn
 
 
@@ -484,38 +480,6 @@ def _read(run: LocalRun, until: float, *, whole: bool) -> bool:
         finally:
             run.lock.release()
     return True
-
-
-@contextlib.contextmanager
-def _without_collections(*, is_first: bool) -> Iterator[None]:
-    """Keep the garbage collector from going through the rows of thousands of runs as they come.
-
-    Those of the first look stay, so they join its oldest generation at once: going through them as
-    new ones would take a quarter of the time of the look.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            if is_first and gc.get_count()[0] > _MANY_OBJECTS and not gc.get_freeze_count():
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
-
-
-def _asides_of(found: Set[str]) -> dict[str, Sequence[Aside]]:
-    """What was written aside for some runs, by their folders."""
-    roots = {Path(folder).parent for folder in {path.rpartition(os.sep)[0] for path in found}}
-    return {str(run): asides for root in roots for run, asides in asides_below(root).items()}
-
-
-def _changed_first(run: LocalRun) -> float:
-    try:
-        return -os.stat(run.place).st_mtime
-    except OSError:
-        return 0.0
 
 
 def _close(run: LocalRun) -> None:
