@@ -1,7 +1,4 @@
-"""A server and a browser for the measures of the page.
-
-The parts that ``page_list`` and ``page_sweep`` share.
-"""
+"""A server and a browser: what the measures of the page and the browser tests share."""
 
 from __future__ import annotations
 
@@ -21,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+# Without most of these, Chromium asks its maker's hosts for updates at every start.
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -71,15 +69,19 @@ def _wait_until_read(url: str) -> None:
     raise TimeoutError("the server has not read all runs.")
 
 
+def find_chromium() -> str | None:
+    """The path of Chromium, which ``CHROMIUM`` may name; None where there is none."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+
+
 @contextmanager
 def opened_browser() -> Iterator[Browser]:
-    """Chromium without a window; ``CHROMIUM`` names it."""
+    """Chromium without a window."""
     from playwright.sync_api import sync_playwright
 
-    names = ("chromium", "chromium-browser", "google-chrome")
-    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)))
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=list(FLAGS))
         yield browser
         browser.close()
 

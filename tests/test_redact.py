@@ -118,7 +118,7 @@ def test_what_cannot_be_a_pattern_is_refused(redact: Any) -> None:
 SCRIPT = """
 import epochal, sys
 with epochal.init("p", "r", dir=sys.argv[1], config={"password": "hunter22x", "lr": 0.1}) as run:
-    run.set_config({"api_key": "hunter22x-too"})
+    run.config.update({"api_key": "hunter22x-too"})
     run.log({"loss": 1.0})
     assert run.config["password"] == "hunter22x"
     assert run.config["api_key"] == "hunter22x-too"
@@ -158,7 +158,7 @@ def test_no_secret_reaches_the_run_folder_or_the_archive_and_one_notice_says_so(
 
 def test_redaction_can_be_turned_off(start_run: StartRun, tmp_path: Path) -> None:
     with start_run(config={"password": SECRET}, redact=False) as run:
-        run.set_config({"api_key": SECRET})
+        run.config.update({"api_key": SECRET})
     assert read_json(run.dir / "run.json")["config"] == {"password": SECRET}
     write_archive(run.dir, tmp_path / "run.html")
     assert SECRET in (tmp_path / "run.html").read_text()
@@ -199,7 +199,7 @@ def test_the_logger_of_one_file_records_the_command_redacted(
 
 def test_a_sink_gets_the_redacted_value(start_run: StartRun, tmp_path: Path) -> None:
     with start_run(config={"password": SECRET}) as run:
-        run.set_config({"api_key": SECRET})
+        run.config.update({"api_key": SECRET})
         run.log({"loss": 1.0}, step=1)
     main(["sync", str(run.dir), "--to", "json_log,plain_log,tensorboard"])
     assert SECRET not in everything_in(tmp_path)

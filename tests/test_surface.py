@@ -55,7 +55,7 @@ alert attempt config define dir event finish finished flush fork group id job_ty
 log_allocator
 log_dataset log_epoch log_eval log_experts log_gpu_model log_gpu_state log_graph log_histogram
 log_image log_moe_stats log_sol_estimate log_step log_text memory_guard message name on_finish
-owner phase project rank save_html section serve set_config state step summary write
+owner phase project rank save_html section serve state step summary write
 """.split()
 
 MONITOR = """

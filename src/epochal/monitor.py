@@ -227,7 +227,7 @@ class Monitor:
 
     def set_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Add hyperparameters or any other facts to the run's configuration."""
-        self.run.set_config(metadata)
+        self.run.config.update(metadata)
 
     def write_log(self, path: str | Path) -> None:
         """Write the epochs as a text log."""

@@ -13,6 +13,7 @@ from epochal.console.printer import Console
 from epochal.errors import UsageError
 from epochal.journal.array import ArrayFile, with_iso_time
 from epochal.journal.line import decode, encode_json, now
+from epochal.run.config import record_config
 from epochal.run.current import OPEN_RUNS
 from epochal.run.run import Run, recorder_of
 from epochal.run.start import init
@@ -123,7 +124,7 @@ class TrainingRunLogger:
 
     def log_options(self, options: dict[str, Any]) -> None:
         """Record options, one record each, and print them as a table."""
-        self.run.set_config(options, show=True)
+        record_config(recorder_of(self.run), options, show=True)
 
     def close(self) -> None:
         """Close the file, and finish the run if this logger started it."""

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from benchmarks.page import find_chromium, opened_browser
 from tests.e2e.browsing import DESKTOP, WAIT_MS, OpenPage, Serve, Site
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
-
-# Without these, Chromium asks its maker's hosts for updates at every start.
-_FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 
 
 @pytest.fixture
@@ -44,16 +32,11 @@ def serve() -> Iterator[Serve]:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    path = os.environ.get("CHROMIUM") or next(
-        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-    )
-    if path is None:
+    pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if find_chromium() is None:
         pytest.skip("no Chromium on this machine: install Debian's chromium or set CHROMIUM")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(_FLAGS))
+    with opened_browser() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -415,7 +415,7 @@ FIELDS: dict[str, tuple[str, Call]] = {
     "log_abs_maxes": ("abs-maxes", lambda run, v: run.log_abs_maxes(1, {"w": 2.0, "v": v})),
     "event": ("event", lambda run, v: run.event("saved", path=v, ok=1)),
     "message": ("message", lambda run, v: run.message(v)),
-    "set_config": ("option", lambda run, v: run.set_config({"a": v, "b": 1})),
+    "config.update": ("option", lambda run, v: run.config.update({"a": v, "b": 1})),
     "log_text step": ("text", lambda run, v: run.log_text("a", "b", v)),
     "log_histogram step": ("histogram", lambda run, v: run.log_histogram("a", [1.0], v)),
     "log_image step": ("blob", lambda run, v: run.log_image("a", b"GIF89a", v)),

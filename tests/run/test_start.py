@@ -209,7 +209,7 @@ def test_a_configuration_file_that_is_no_mapping_is_named(
 
 def test_settings_added_later_are_recorded_one_by_one(start_run: StartRun) -> None:
     run = start_run(config={"lr": 0.1})
-    run.set_config({"lr": 0.2, "seed": 3})
+    run.config.update({"lr": 0.2, "seed": 3})
     assert [(r["name"], r["value"]) for r in of_kind(run.dir, "option")] == [
         ("lr", 0.2),
         ("seed", 3),

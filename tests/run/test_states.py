@@ -49,7 +49,6 @@ RECORDING: dict[str, tuple[str, Callable[[Run], object]]] = {
     "message": ("message", lambda run: run.message("words")),
     "section": ("message", timed_section),
     "define": ("define", lambda run: run.define("loss", goal="min")),
-    "set_config": ("option", lambda run: run.set_config({"lr": 0.1})),
     "config": ("option", lambda run: run.config.update(lr=0.1)),
     "summary": ("summary", lambda run: run.summary.update(best=1)),
     "write": ("event", lambda run: run.write({"log": "event", "t": 1.0, "name": "own"})),
@@ -125,7 +124,7 @@ def test_the_first_step_of_a_resumed_run_says_where_it_continues(
     run.finish()
 
 
-@pytest.mark.parametrize("call", ["message", "event", "define", "set_config", "log_gpu_model"])
+@pytest.mark.parametrize("call", ["message", "event", "define", "config", "log_gpu_model"])
 def test_records_without_a_step_leave_a_run_resuming(
     call: str, in_state: Callable[[str], Run]
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 import epochal
 from epochal.errors import UsageError
+from epochal.run.config import record_config
 from epochal.run.run import Run, recorder_of
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
@@ -93,7 +94,7 @@ def test_options_are_recorded_one_by_one_and_shown_as_a_table(
     start_run: StartRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = start_run(console=True, config={"lr": 0.1})
-    run.set_config({"depth": 3, "lr": 0.2}, show=True)
+    record_config(recorder_of(run), {"depth": 3, "lr": 0.2}, show=True)
     assert [(one["name"], one["value"]) for one in records(run, "option")] == [
         ("depth", 3),
         ("lr", 0.2),

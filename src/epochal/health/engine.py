@@ -165,7 +165,7 @@ class Health:
                 call.member = rule
                 verdicts = question(rule)
                 if verdicts:
-                    self._hear(rule, verdicts, step=self.context.step, t=t, news=news)
+                    self._track(rule, verdicts, step=self.context.step, t=t, news=news)
 
         self._each(self._rules, visit)
 
@@ -195,7 +195,7 @@ class Health:
                 for verdict in rule.observe(observation, context):
                     # Most verdicts clear what was never seen.
                     if verdict.active or knows(rule, verdict.subject):
-                        self._hear(
+                        self._track(
                             rule, (verdict,), step=observation.step, t=observation.t, news=news
                         )
 
@@ -233,7 +233,7 @@ class Health:
             ]
         return found
 
-    def _hear(
+    def _track(
         self,
         rule: Rule,
         verdicts: Iterable[Verdict],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -83,14 +83,18 @@ def accuracy_of(value: float, classes: int | None) -> float | None:
 
 def num_classes(config: Mapping[str, Any]) -> int | None:
     """The number of classes in the configuration; None if it is not there."""
+    for value in configured(config, _CLASS_KEYS):
+        count = len(value) if isinstance(value, (list, tuple, dict)) else value
+        if isinstance(count, int) and not isinstance(count, bool) and count >= 2:
+            return count
+    return None
+
+
+def configured(config: Mapping[str, Any], keys: Collection[str]) -> Iterator[Any]:
+    """The values of some keys in a configuration: those of an object before those inside it."""
     for key, value in config.items():
-        if key.rsplit(".", 1)[-1].lower() in _CLASS_KEYS:
-            count = len(value) if isinstance(value, (list, tuple, dict)) else value
-            if isinstance(count, int) and not isinstance(count, bool) and count >= 2:
-                return count
+        if key.rsplit(".", 1)[-1].lower() in keys:
+            yield value
     for value in config.values():
         if isinstance(value, Mapping):
-            found = num_classes(value)
-            if found is not None:
-                return found
-    return None
+            yield from configured(value, keys)

@@ -26,18 +26,18 @@ _FAR = 1e300
 class RateLimiter:
     """Decides record by record; a stride at most doubles at a time, so that rules can follow."""
 
-    __slots__ = ("_lanes",)
+    __slots__ = ("_streams",)
 
     def __init__(self) -> None:
-        self._lanes: dict[Any, _Lane] = {}
+        self._streams: dict[Any, _Stream] = {}
 
     def accepted(self, records: Iterable[Record], rank: int) -> list[Record]:
         """The records that the rules see."""
         if isinstance(records, AlikeRecords) and records.kind in _DENSE:
             return self._accepted_alike(records, rank)
         seen: list[Record] = []
-        last_kind, last_names, lane = "", (), _Lane()
-        # Here every record of a flood comes by: no calls, and no look-up among records of one lane.
+        last_kind, last_names, stream = "", (), _Stream()
+        # Here every record of a flood comes by: no calls, and no look-up in one stream.
         for record in records:
             kind = str(record.get("log"))
             if kind not in _DENSE or "nonfinite" in record:
@@ -46,41 +46,41 @@ class RateLimiter:
             metrics = record.get("m")
             names = tuple(metrics) if isinstance(metrics, dict) else ()
             if names != last_names or kind != last_kind:
-                last_kind, last_names, lane = kind, names, self._lane(rank, kind, names)
+                last_kind, last_names, stream = kind, names, self._stream(rank, kind, names)
             t = record.get("t")
             second = int(t if type(t) is float and -_FAR < t < _FAR else finite(t) or 0.0)
-            if second != lane.second:
-                lane.turn(second)
-            lane.num_this_second += 1
-            if lane.num_this_second > lane.burst:
-                lane.scale(2 * lane.stride)
-            lane.index += 1
-            if lane.index % lane.stride == 0:
+            if second != stream.second:
+                stream.turn(second)
+            stream.num_this_second += 1
+            if stream.num_this_second > stream.burst:
+                stream.scale(2 * stream.stride)
+            stream.index += 1
+            if stream.index % stream.stride == 0:
                 seen.append(record)
         return seen
 
     def _accepted_alike(self, records: AlikeRecords, rank: int) -> list[Record]:
-        """The same for records of one lane, a second of them at a time."""
-        lane = self._lane(rank, records.kind, records.names)
+        """The same for records of one stream, a second of them at a time."""
+        stream = self._stream(rank, records.kind, records.names)
         seen: list[Record] = []
         start = 0
         for second, some in groupby(map(int, records.times)):
-            if second != lane.second:
-                lane.turn(second)
+            if second != stream.second:
+                stream.turn(second)
             end = start + len(list(some))
-            seen += [records[place] for place in lane.places(start, end)]
+            seen += [records[place] for place in stream.places(start, end)]
             start = end
         return seen
 
-    def _lane(self, rank: int, kind: str, names: tuple[str, ...]) -> _Lane:
+    def _stream(self, rank: int, kind: str, names: tuple[str, ...]) -> _Stream:
         key = (rank, kind, frozenset(names))  # whatever their order
-        lane = self._lanes.get(key)
-        if lane is None:
-            lane = self._lanes[key] = _Lane()
-        return lane
+        stream = self._streams.get(key)
+        if stream is None:
+            stream = self._streams[key] = _Stream()
+        return stream
 
 
-class _Lane:
+class _Stream:
     """Records of one rank, kind and set of names."""
 
     __slots__ = ("burst", "index", "num_this_second", "second", "stride")

@@ -56,7 +56,7 @@ class EpochalTracker(GeneralTracker):  # type: ignore[misc]
     @callback
     def store_init_configuration(self, values: Mapping[str, Any]) -> None:
         """Add to the configuration."""
-        self._open().set_config(values)
+        self._open().config.update(values)
 
     @on_main_process  # type: ignore[untyped-decorator]
     @callback

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
 from collections.abc import Callable, Mapping
 from importlib import import_module, metadata
@@ -11,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from epochal.console.messages import error
-from epochal.errors import EpochalError, MissingPackageError, UsageError
+from epochal.errors import EpochalError, MissingPackageError
 from epochal.guard import Guard, guarded
 from epochal.journal.layout import is_run_folder
 from epochal.journal.line import now
@@ -72,19 +70,11 @@ def open_run(options: Mapping[str, Any], **defaults: Any) -> Run:
 
     A framework has its own progress bar, so only notices are printed unless an option says more.
     """
-    unknown = sorted(set(options) - _init_options())
-    if unknown:
-        raise UsageError(f"epochal.init() has no option {unknown[0]!r}.")
     asked = {"console": False, **defaults, **options}
     config = asked.get("config")
     if isinstance(config, Mapping) and isinstance(defaults.get("config"), Mapping):
         asked["config"] = {**defaults["config"], **config}
     return init(**{name: value for name, value in asked.items() if value is not None})
-
-
-@functools.cache
-def _init_options() -> frozenset[str]:
-    return frozenset(inspect.signature(init).parameters)
 
 
 def reopen_run(run: Run, options: Mapping[str, Any]) -> Run:

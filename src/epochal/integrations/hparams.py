@@ -37,7 +37,7 @@ def write_hparams(
     step: int,
 ) -> None:
     """Add hyperparameters to a run's configuration, and the metrics that they led to."""
-    run.set_config(hparams)
+    run.config.update(hparams)
     if domains:
         run.event("hparams-domains", domains=plain_json(domains))
     if metrics:

@@ -119,7 +119,7 @@ class EpochalLogger(Logger):  # type: ignore[misc]
         """Add hyperparameters to the configuration."""
         values = vars(params) if isinstance(params, Namespace) else dict(params or {})
         if values:
-            self._open().set_config(values)
+            self._open().config.update(values)
 
     @rank_zero_only  # type: ignore[untyped-decorator]
     @callback

@@ -51,7 +51,7 @@ class EpochalOutput(KVWriter):  # type: ignore[misc]
             elif isinstance(value, np.ScalarType):
                 numbers[name] = value
             elif isinstance(value, HParam):
-                self.run.set_config(value.hparam_dict)
+                self.run.config.update(value.hparam_dict)
                 numbers.update(value.metric_dict)
             elif isinstance(value, Figure):
                 pixels = figure_pixels(value.figure, close=value.close)

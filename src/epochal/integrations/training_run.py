@@ -36,7 +36,7 @@ class TrainingRun:
         if self.run is None:
             self.run = self._own = open_run(self._options, config=config, **defaults)
         elif config:
-            self.run.set_config({**config, **(self._options.get("config") or {})})
+            self.run.config.update({**config, **(self._options.get("config") or {})})
         return self.run
 
     def opened(self, **defaults: Any) -> Run:

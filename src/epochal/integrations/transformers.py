@@ -88,7 +88,7 @@ class EpochalCallback(TrainerCallback):  # type: ignore[misc]
             self.run = self._start(args, state, model)
         if not self._has_config:
             self._has_config = True
-            self.run.set_config(_config_of(args, model))
+            self.run.config.update(_config_of(args, model))
         state.stateful_callbacks[_STATE_KEY] = {
             "args": {},
             "attributes": {},

@@ -78,7 +78,7 @@ def record_config(recorder: Recorder, values: Mapping[str, Any], *, show: bool =
     """Write one ``option`` record per entry, without secrets; ``show`` prints them as a table."""
     given = plain_json(values)
     if not isinstance(given, dict):
-        raise ValueTypeError("set_config takes a mapping of names to values.")
+        raise ValueTypeError("the configuration is a mapping of names to values.")
     recorded = _write_options(recorder, given)
     recorder.config._take(given)
     if show and recorder.rank == 0:

@@ -24,7 +24,7 @@ from epochal.errors import ValueTypeError
 from epochal.journal.line import MetricsRecord, encode_lines, now
 from epochal.records import Record
 from epochal.run import samples, typed
-from epochal.run.config import RunConfig, record_config
+from epochal.run.config import RunConfig
 from epochal.run.memory_guard import explain_out_of_memory, memory_guard
 from epochal.run.phases import Phase, timed_section
 from epochal.run.recorder import Recorder, RunState
@@ -460,13 +460,6 @@ class Run:
         ``name`` may be a pattern: ``define("val/*", x="epoch")``.
         """
         self.write(typed.define_record(now(), name=name, unit=unit, goal=goal, x=x, role=role))
-
-    def set_config(self, values: Mapping[str, Any], *, show: bool = False) -> None:
-        """Add to the configuration after the start; one ``option`` record per key.
-
-        ``show`` prints the values as a table.
-        """
-        record_config(self._recorder, values, show=show)
 
     def write(self, record: Record, *, silent: bool = False) -> None:
         """Append one complete record of any kind, and print what belongs to its kind.

@@ -25,7 +25,10 @@ class ThreadPool:
     def __init__(self, name: str, most: int) -> None:
         self._name = name
         self._most = most
-        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
+        # None ends a thread.
+        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = (
+            queue.SimpleQueue()
+        )
         self._idle = threading.Semaphore(0)
         self._num_threads = 0
         self._unfinished: set[Future[Any]] = set()
@@ -43,16 +46,21 @@ class ThreadPool:
         return await asyncio.wrap_future(future)
 
     def close(self, *, timeout_s: float) -> bool:
-        """Cancel waiting calls; False when a running one has not ended in this time."""
+        """Cancel waiting calls and end the threads; no call may follow.
+
+        False when a running call has not ended in this time: its thread ends after it.
+        """
         running = [future for future in list(self._unfinished) if not future.cancel()]
+        for _ in range(self._num_threads):
+            self._calls.put(None)
         return not wait(running, timeout=timeout_s).not_done
 
     def _work(self) -> None:
-        while True:
-            future, call = self._calls.get()
+        while (work := self._calls.get()) is not None:
+            future, call = work
             if future.set_running_or_notify_cancel():
                 settle(future, call)
-            del future, call  # or the result is kept until the next call
+            del work, future, call  # or the result is kept until the next call
             self._idle.release()
 
 

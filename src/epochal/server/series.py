@@ -6,7 +6,6 @@ layout to the byte and a worked example.
 
 from __future__ import annotations
 
-import asyncio
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import get_args
@@ -101,7 +100,8 @@ async def series(request: Request) -> Response:
         raise UsageError(f"more than {MAX_SERIES} series in one request: request fewer at once.")
     reader = server_state(request).reader
 
-    def blocks_of(run_id: str, run: RunView) -> _RunBlocks:
+    def blocks_of(run: RunView) -> _RunBlocks:
+        run_id = run.id
         blocks: dict[str, list[SeriesBlock]] = {}
         missing: dict[str, list[wire.Missing]] = {}
         for name in names:
@@ -117,25 +117,30 @@ async def series(request: Request) -> Response:
                 else:
                     one = series_block(run_id, found, slicing, lo=lo, hi=hi)
                     blocks.setdefault(name, []).append(one)
-        return _RunBlocks(_position(run_id, run), blocks, missing)
+        return _RunBlocks(_position(run), blocks, missing)
 
-    async def query_all(query: Callable[[str, RunView], _RunBlocks]) -> dict[str, _RunBlocks]:
-        async def query_one(run_id: str) -> _RunBlocks:
+    async def query_all(query: Callable[[RunView], _RunBlocks]) -> dict[str, _RunBlocks]:
+        def query_one(run: RunView) -> _RunBlocks | EpochalError:
             try:
-                return await reader.query_run(run_id, lambda run: query(run_id, run))
+                return query(run)
             except EpochalError as error:
-                missing = {name: [wire.Missing(run_id, name, 0, str(error))] for name in names}
-                return _RunBlocks(None, missing=missing)
+                return error
 
-        found = await asyncio.gather(*map(query_one, run_ids))
-        return dict(zip(run_ids, found, strict=True))
+        found: dict[str, _RunBlocks] = {}
+        results = await reader.query_runs(run_ids, query_one)
+        for run_id, one in zip(run_ids, results, strict=True):
+            if isinstance(one, EpochalError):
+                missing = {name: [wire.Missing(run_id, name, 0, str(one))] for name in names}
+                one = _RunBlocks(None, missing=missing)
+            found[run_id] = one
+        return found
 
     def tag_of(found: Mapping[str, _RunBlocks]) -> str:
         return etag_of(request.url.query.encode(), msgspec.json.encode(_positions(found)))
 
     if "if-none-match" in request.headers:
         # Points are read only where the client does not have them.
-        tag = tag_of(await query_all(lambda run_id, run: _RunBlocks(_position(run_id, run))))
+        tag = tag_of(await query_all(lambda run: _RunBlocks(_position(run))))
         if matches_etag(request, tag):
             return await body_response(request, b"", media_type=wire.SERIES_MEDIA_TYPE, tag=tag)
     found = await query_all(blocks_of)
@@ -154,8 +159,8 @@ async def series(request: Request) -> Response:
     )
 
 
-def _position(run_id: str, run: RunView) -> str:
-    return format_cursors({run_id: run.end()})
+def _position(run: RunView) -> str:
+    return format_cursors({run.id: run.end()})
 
 
 def _positions(found: Mapping[str, _RunBlocks]) -> dict[str, str]:

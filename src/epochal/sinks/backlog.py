@@ -47,7 +47,7 @@ class Backlog:
         self._folder = folder
         self._wants = wants
         self.places: RecordIndex = dict(places)
-        self._lanes: dict[str, _Lane] = {}
+        self._writers: dict[str, _WriterBacklog] = {}
 
     def take(self, *, limit: int, until: Mapping[str, Place] | None = None) -> list[Item]:
         """The next records, at most ``limit``; with ``until`` none at or after those places."""
@@ -61,16 +61,16 @@ class Backlog:
         self._look()
         taken: list[Piece] = []
         waiting: list[tuple[float, str]] = []
-        for writer, lane in self._lanes.items():
-            self._queue(waiting, lane, writer, until)
+        for writer, backlog in self._writers.items():
+            self._queue(waiting, backlog, writer, until)
         while waiting and limit:
             _, writer = heapq.heappop(waiting)
-            lane = self._lanes[writer]
-            piece = lane.pop(limit, waiting[0] if waiting else None)
+            backlog = self._writers[writer]
+            piece = backlog.pop(limit, waiting[0] if waiting else None)
             taken.append(piece)
             limit -= len(piece)
-            self.places[writer] = lane.place
-            self._queue(waiting, lane, writer, until)
+            self.places[writer] = backlog.place
+            self._queue(waiting, backlog, writer, until)
         return taken
 
     def count(self) -> int:
@@ -82,18 +82,18 @@ class Backlog:
 
     def close(self) -> None:
         """Close the files that are open."""
-        for lane in self._lanes.values():
-            lane.close()
-        self._lanes.clear()
+        for backlog in self._writers.values():
+            backlog.close()
+        self._writers.clear()
 
     @staticmethod
     def _queue(
         waiting: list[tuple[float, str]],
-        lane: _Lane,
+        backlog: _WriterBacklog,
         writer: str,
         until: Mapping[str, Place] | None,
     ) -> None:
-        moment = lane.peek(None if until is None else until.get(writer, _START))
+        moment = backlog.peek(None if until is None else until.get(writer, _START))
         if moment is not None:
             heapq.heappush(waiting, (moment, writer))
 
@@ -102,10 +102,10 @@ class Backlog:
         for name in self._parts_ahead():
             ahead.setdefault(name.writer, []).append(name)
         for writer, parts in ahead.items():
-            if writer not in self._lanes:
+            if writer not in self._writers:
                 place = self.places.get(writer, _START)
-                self._lanes[writer] = _Lane(self._folder, writer, place)
-            self._lanes[writer].parts = parts
+                self._writers[writer] = _WriterBacklog(self._folder, writer, place)
+            self._writers[writer].parts = parts
 
     def _parts_ahead(self) -> list[PartName]:
         return [
@@ -159,7 +159,7 @@ class Piece:
         )
 
 
-class _Lane:
+class _WriterBacklog:
     """One writer's records, part after part; ``parts`` are those not yet behind."""
 
     def __init__(self, folder: RunFolder, writer: str, place: Place) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from epochal.format import format_number
 from epochal.health.context import Context
 from epochal.health.curve import Curve
+from epochal.health.evaluations import configured
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
@@ -95,12 +96,5 @@ class LossSummed(Rule):
 
 def batch_size(config: Mapping[str, Any]) -> int | None:
     """The batch size in the configuration, at any depth; None if it is not there."""
-    for key, value in config.items():
-        if key.rsplit(".", 1)[-1].lower() in _KEYS and isinstance(value, int):
-            return min(value, _MOST_SAMPLES)
-    for value in config.values():
-        if isinstance(value, Mapping):
-            found = batch_size(value)
-            if found is not None:
-                return found
-    return None
+    sizes = (value for value in configured(config, _KEYS) if isinstance(value, int))
+    return next((min(size, _MOST_SAMPLES) for size in sizes), None)

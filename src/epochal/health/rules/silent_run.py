@@ -78,7 +78,7 @@ class SilentRun(Rule):
             self._begin(has_ended=observation.kind == "finish")
             self._last = observation.t
         else:
-            self._hear(observation)
+            self._note_record(observation)
         return (Verdict("", active=False),) if (self.name, "") in context.open else ()
 
     def tick(self, now: float, context: Context) -> Iterable[Verdict]:
@@ -96,7 +96,7 @@ class SilentRun(Rule):
         self._last = None
         self._has_ended = has_ended
 
-    def _hear(self, observation: Observation) -> None:
+    def _note_record(self, observation: Observation) -> None:
         if self._last is not None and observation.t > self._last:
             gap_s = observation.t - self._last
             # Records of one moment (a step, its histograms) are one word.

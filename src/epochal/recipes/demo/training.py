@@ -166,7 +166,7 @@ class Trainer:
             self._sample(run, step=self.num_steps, length=4 * self.plan.sample_length)
 
     def _describe(self, run: Run) -> None:
-        run.set_config(
+        run.config.update(
             {
                 "parameters": self.model.num_parameters,
                 "lowest_possible_loss": round(demo_text.lowest_possible_loss(), 4),
