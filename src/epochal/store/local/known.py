@@ -294,3 +294,15 @@ def without_collections(*, is_first: bool) -> Iterator[None]:
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
+
+
+def read_row(run: LocalRun, until: float, *, whole: bool) -> bool:
+    """Have a row of a run; False when the time is up. One that is being read is passed over."""
+    if time.monotonic() > until:
+        return False
+    if run.lock.acquire(blocking=False):
+        try:
+            _ = run.row if whole else run.known_row
+        finally:
+            run.lock.release()
+    return True

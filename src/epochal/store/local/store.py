@@ -21,7 +21,14 @@ from epochal.store.local.folder import FolderSource
 from epochal.store.local.foreign import ForeignPlaces, ForeignSource, place_of
 from epochal.store.local.index import Index
 from epochal.store.local.indexed import IndexedFolders, IndexWriter
-from epochal.store.local.known import KnownList, Unread, by_creation, judging, without_collections
+from epochal.store.local.known import (
+    KnownList,
+    Unread,
+    by_creation,
+    judging,
+    read_row,
+    without_collections,
+)
 from epochal.store.local.listing import Aside, asides_of, orphans_below, survey
 from epochal.store.local.load import check_place, load_foreign, load_run
 from epochal.store.local.row import changed_at
@@ -205,7 +212,7 @@ class LocalStore:
         unread = [(place, run) for place, run in enumerate(listed) if not run.is_known]
         for place, run in unread:
             limit = until if place >= _MANY else math.inf
-            if not run.is_outlined and not _read(run, limit, whole=False):
+            if not run.is_outlined and not read_row(run, limit, whole=False):
                 break
         left_bytes = _SMALL_BYTES
         for place, run in unread:
@@ -213,7 +220,7 @@ class LocalStore:
                 continue
             left_bytes -= run.source.unsealed_bytes
             limit = math.inf if place < _MANY and left_bytes >= 0 else until
-            if not _read(run, limit, whole=True):
+            if not read_row(run, limit, whole=True):
                 break
 
     def read_on(self, budget_s: float, *, only_small: bool = False) -> tuple[Set[str], int]:
@@ -230,7 +237,7 @@ class LocalStore:
         for run in left:
             if only_small and not run.is_quickly_read:
                 continue
-            if not _read(run, until, whole=True):
+            if not read_row(run, until, whole=True):
                 break
             if run.is_known:
                 read.add(run.id)
@@ -468,18 +475,6 @@ class LocalStore:
         if turn is None:
             turn = self._turns[run.place] = -changed_at(Path(run.place))
         return turn
-
-
-def _read(run: LocalRun, until: float, *, whole: bool) -> bool:
-    """Have a row of a run; False when the time is up. One that is being read is passed over."""
-    if time.monotonic() > until:
-        return False
-    if run.lock.acquire(blocking=False):
-        try:
-            _ = run.row if whole else run.known_row
-        finally:
-            run.lock.release()
-    return True
 
 
 def _close(run: LocalRun) -> None:
