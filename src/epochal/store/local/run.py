@@ -185,6 +185,14 @@ class LocalRun(RunView):
         self._held.series.drop(self._key)
         self._held.loaded.forget(self)
 
+    def close_unless_read(self) -> None:
+        """Close a run that is no longer listed; one that is being read is left to its reader."""
+        if self.lock.acquire(blocking=False):
+            try:
+                self.close()
+            finally:
+                self.lock.release()
+
     # -- the run as a whole -----------------------------------------------------------------------
 
     @property

@@ -331,7 +331,7 @@ class LocalStore:
             self._folders.pop(str(path), None)
             self._tell_apart()
         if known is not None:
-            _close(known)
+            known.close_unless_read()
         return moved
 
     @property
@@ -393,7 +393,7 @@ class LocalStore:
             self._take_foreign(source, run, lock, before)
         gone = [place for place in before if place not in self._runs]
         for place in gone:
-            _close(before[place])
+            before[place].close_unless_read()
         if indexed is not None:
             self._looked = True
             indexed.recall_all(self._runs, self._held.guard)
@@ -443,7 +443,7 @@ class LocalStore:
         ours = {run.own_id for run in self._runs.values() if run.tracker is None}
         for run in foreign:
             if run.own_id in ours:
-                _close(self._runs.pop(run.place))
+                self._runs.pop(run.place).close_unless_read()
 
     def _tell_apart(self, until: float = math.inf) -> None:
         """Give each run an id of its own; one that has it already keeps it.
@@ -475,15 +475,6 @@ class LocalStore:
         if turn is None:
             turn = self._turns[run.place] = -changed_at(Path(run.place))
         return turn
-
-
-def _close(run: LocalRun) -> None:
-    """Close a run that is no longer listed; one that is being read is left to its reader."""
-    if run.lock.acquire(blocking=False):
-        try:
-            run.close()
-        finally:
-            run.lock.release()
 
 
 def open_store(
