@@ -52,7 +52,7 @@ _RETRY_S = 0.05
 _TOGETHER = 64
 _TOGETHER_S = 0.1
 _TOGETHER_THREADS = 2
-_LONGEST_TURN_S = 0.3
+_LONGEST_TURN_S = 1.0
 _CLOSE_TIMEOUT_S = 0.5
 # Errors of a failing or removed disk on an open file; they carry no file name.
 _DISK_ERRORS = frozenset(

@@ -87,7 +87,8 @@ async function json(address: string, init?: RequestInit): Promise<unknown> {
 }
 
 const QUIET_MS = 100;
-const MOST_QUIET_MS = 2000;
+/** A server that has read nothing yet takes seconds for the charts of a sweep; rules beside them take as much again. */
+const MOST_QUIET_MS = 10_000;
 let numUnderWay = 0;
 let lastEnd = 0;
 
