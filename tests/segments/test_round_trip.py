@@ -14,7 +14,7 @@ from epochal.journal.columnar import OrdinalRecord
 from epochal.journal.line import decode, encode, encode_json
 from epochal.journal.line_columns import Lines
 from epochal.records import KINDS, Record, axis_of, scalars_of
-from epochal.segments import plan, rebuild
+from epochal.segments import plan, read, rebuild, table
 from epochal.segments.read import Segment
 from tests.segments.parts import (
     FINISH,
@@ -182,3 +182,60 @@ def test_the_extremes_of_telemetry_have_columns_but_are_no_series(tmp_path: Path
     assert pq.read_table(report.path)["min.power"].drop_null().to_pylist() == [4, 4, 4]
     with Segment(report.path) as segment:
         assert segment.names() == ("gpu/0/power",)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(_records(), max_size=8), st.lists(st.dictionaries(_KEY, _SCALAR), max_size=6))
+def test_records_of_many_row_groups_come_back(
+    records: list[Record], objects: list[dict[str, Any]]
+) -> None:
+    records = records + [{**metrics(step), "m": values} for step, values in enumerate(objects)]
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        run_folder = finished_part(Path(folder), *records * 3)
+        with Segment(copied(run_folder, Path(folder) / "one").path) as whole:
+            names, extents = whole.names(), whole.extents()
+            series = {name: whole.series(name) for name in names}
+        patch.setattr(table, "_OWN_GROUP_ROWS", 2)
+        patch.setattr(table, "_GROUP_ROWS", 3)
+        patch.setattr(rebuild, "_WORTH_COLUMNS", 1)
+        with Segment(copied(run_folder, Path(folder) / "many").path) as segment:
+            written = journal_texts(run_folder)
+            assert texts(segment.records()) == written
+            assert texts(segment.records(first=3)) == written[3:]
+            assert texts(flattened(segment.lines(first=2))) == written[2:]
+            assert (segment.names(), segment.extents()) == (names, extents)
+            for name, points in series.items():
+                found = segment.series(name)
+                assert found.steps.tolist() == points.steps.tolist()
+                assert repr(found.values.tolist()) == repr(points.values.tolist())
+            of_kind = [text for text in written if text.startswith(b'{"log":"metrics"')]
+            ours = [t for t in texts(segment.entries("metrics")) if t.startswith(b'{"log":"m')]
+            assert ours == of_kind
+
+
+def test_a_reader_of_records_holds_one_row_group_of_a_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However large a part is: what is held of it does not grow with it."""
+    monkeypatch.setattr(table, "_OWN_GROUP_ROWS", 100)
+    monkeypatch.setattr(table, "_GROUP_ROWS", 100)
+    held: list[int] = []
+
+    class Counted(rebuild.Rebuilder):
+        def __init__(self, contents: Any, rows: Any, long: Any) -> None:
+            held.append(rows.num_rows)
+            super().__init__(contents, rows, long)
+
+    monkeypatch.setattr(read, "Rebuilder", Counted)
+    most = []
+    for size in (1_000, 4_000):
+        records = [metrics(step, loss=step / 3) for step in range(size)]
+        evals = [
+            {"log": "eval", "t": 1.5 + step, "step": step, "loss": 1.0} for step in range(size)
+        ]
+        mixed = [record for pair in zip(records, evals, strict=True) for record in pair]
+        with sealed(tmp_path / str(size), *mixed) as segment:
+            held.clear()
+            assert sum(1 for _ in segment.records()) == 2 * size + 2
+        most.append(max(held))
+    assert most[0] == most[1] <= 202

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property, partial
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple
@@ -37,13 +37,14 @@ from epochal.segments.points import (
     seconds_of,
     take,
 )
-from epochal.segments.rebuild import LONG_COLUMNS, Rebuilder, columns_for, plain_numbers
+from epochal.segments.rebuild import LONG_COLUMNS, LongValues, Rebuilder, columns_for, plain_numbers
 from epochal.segments.shape import Shape
 
 # Points in long form that are sorted by name once, and then held: 32 bytes each.
 MAX_LONG_POINTS = 4_000_000
 _LONG_SERIES = [c.ORDINAL, c.STEP, c.TIME, c.LONG_NAME, c.LONG_AXIS, c.LONG_VALUE]
 _AXES: tuple[Axis, ...] = ("step", "epoch", "time")
+_LAST = 2**62
 
 
 class SegmentTable(NamedTuple):
@@ -68,6 +69,10 @@ class Segment:
             self._file = pq.ParquetFile(path, page_checksum_verification=True)
             metadata = self._file.metadata.metadata or {}
         self._contents = decode_contents(metadata, file=str(path))
+        # Row groups of the same kinds, in file order, are read as one.
+        self._groups: dict[tuple[str, ...], list[int]] = {}
+        for number, kinds in enumerate(self._contents.groups):
+            self._groups.setdefault(kinds, []).append(number)
         self._by_name: dict[str, list[SeriesSources]] = {}
         for series in self._contents.series:
             self._by_name.setdefault(series.name, []).append(series)
@@ -118,12 +123,12 @@ class Segment:
     def extents(self) -> dict[str, Extent]:
         """How far the records of each kind reach."""
         found: dict[str, Extent] = {}
-        for group, kinds in enumerate(self._contents.groups):
+        for kinds, groups in self._groups.items():
             if len(kinds) == 1:  # the file's statistics say it
-                step, milliseconds = (self._largest(group, name) for name in (c.STEP, c.TIME))
+                step, milliseconds = (self._largest(groups, name) for name in (c.STEP, c.TIME))
                 found[kinds[0]] = _extent(step, milliseconds)
                 continue
-            table = self._table([group], [c.LOG, c.STEP, c.TIME])
+            table = self._table(groups, [c.LOG, c.STEP, c.TIME])
             # Kinds that share a group are few records.
             logs, *columns = (table.column(n).to_pylist() for n in (c.LOG, c.STEP, c.TIME))
             for kind in kinds:
@@ -141,15 +146,23 @@ class Segment:
                 found[kind] = _extent(step, milliseconds)
         return found
 
-    def _largest(self, group: int, name: str) -> int | None:
-        place = self._file.schema_arrow.get_field_index(name)
-        statistics = self._file.metadata.row_group(group).column(place).statistics
-        if statistics is not None and statistics.has_min_max:
-            return int(statistics.max)
-        column = self._table([group], [name]).column(name)
+    def _largest(self, groups: Sequence[int], name: str) -> int | None:
+        found = [self._bounds(group, name) for group in groups]
+        if all(bounds is not None for bounds in found):
+            return max(int(bounds[1]) for bounds in found if bounds is not None)
+        column = self._table(groups, [name]).column(name)
         if column.null_count == len(column):
             return None
         return int(plain_numbers(column, absent=NO_NUMBER).max())
+
+    def _bounds(self, group: int, name: str) -> tuple[Any, Any] | None:
+        """The lowest and the highest value of a column; None where the file does not say it."""
+        # Lists take one leaf each, so leaves and fields are numbered alike.
+        place = self._file.schema_arrow.get_field_index(name)
+        statistics = self._file.metadata.row_group(group).column(place).statistics
+        if statistics is None or not statistics.has_min_max:
+            return None
+        return statistics.min, statistics.max
 
     def kinds(self) -> Mapping[str, int]:
         """How many records there are of each kind."""
@@ -184,14 +197,14 @@ class Segment:
         Each file's region is read once, however many series there are. A series that is not among
         these is asked for by its name.
         """
-        holders = Counter(kind for kinds in self._contents.groups for kind in kinds)
-        for group, kinds in enumerate(self._contents.groups):
+        holders = Counter(kind for kinds in self._groups for kind in kinds)
+        for kinds in self._groups:
             for kind in kinds:
                 if holders[kind] == 1:
-                    yield from self._group_tables(group, kind)
+                    yield from self._group_tables(kinds, kind)
         yield from self._long_tables()
 
-    def _group_tables(self, group: int, kind: str) -> Iterator[SegmentTable]:
+    def _group_tables(self, kinds: tuple[str, ...], kind: str) -> Iterator[SegmentTable]:
         by_axis: dict[Axis, dict[str, str]] = {}
         for entry in self._contents.series:
             if entry.long or len(entry.sources) != 1 or entry.axis == "epoch":
@@ -201,8 +214,9 @@ class Segment:
                 column = self._contents.columns[source.path]
                 by_axis.setdefault(entry.axis, {})[entry.name] = column
         for axis, columns in by_axis.items():
-            table = self._table([group], [c.LOG, c.STEP, c.TIME, *columns.values()])
-            if len(self._contents.groups[group]) > 1:
+            names = [c.LOG, c.STEP, c.TIME, *columns.values()]
+            table = self._table(self._groups[kinds], names)
+            if len(kinds) > 1:
                 table = table.filter(compute().equal(table.column(c.LOG), kind))
             if axis == "step" and table.column(c.STEP).null_count:
                 continue
@@ -293,39 +307,40 @@ class Segment:
         wanted = {c.ORDINAL, c.TIME, along, name}
         if source.gpu is not None and ("id",) in self._contents.columns:
             wanted.add(self._contents.columns["id",])
-        for group, kinds in enumerate(self._contents.groups):
+        for kinds, groups in self._groups.items():
             if source.kind not in kinds:
                 continue
             if len(kinds) == 1 and source.gpu is None:
-                points = self._whole(group, name, along)
+                points = self._whole(groups, name, along)
                 if points is not None:
                     yield points
                     continue
             shared = {c.LOG} if len(kinds) > 1 else set()
-            table = self._table([group], sorted(wanted | shared))
+            table = self._table(groups, sorted(wanted | shared))
             table = rows_where(table, self._conditions(table, source, name))
             yield points_of(table, along=along, value=name, axis=axis)
 
-    def _whole(self, group: int, name: str, along: str) -> SegmentSeries | None:
-        """A column of a row group all of whose rows are points; None where some are not."""
-        column = self._table([group], [name]).column(name)
+    def _whole(self, groups: Sequence[int], name: str, along: str) -> SegmentSeries | None:
+        """A column of row groups all of whose rows are points; None where some are not."""
+        column = self._table(groups, [name]).column(name)
         if column.null_count or not is_number(column.type):
             return None
-        steps, times = self._along(group, along), self._along(group, c.TIME)
+        steps, times = self._along(groups, along), self._along(groups, c.TIME)
         if steps is None or times is None:
             return None
         values = column.to_numpy().astype(np.float64, copy=False)
-        return SegmentSeries(steps, times, values, lambda: self._ordinals(group))
+        return SegmentSeries(steps, times, values, lambda: self._ordinals(groups))
 
-    def _ordinals(self, group: int) -> NDArray[np.int64]:
-        found: NDArray[np.int64] = self._table([group], [c.ORDINAL]).column(c.ORDINAL).to_numpy()
+    def _ordinals(self, groups: Sequence[int]) -> NDArray[np.int64]:
+        found: NDArray[np.int64] = self._table(groups, [c.ORDINAL]).column(c.ORDINAL).to_numpy()
         return found
 
-    def _along(self, group: int, name: str) -> NDArray[Any] | None:
-        """Steps, epochs or times of a row group; None where a row has none."""
+    def _along(self, groups: Sequence[int], name: str) -> NDArray[Any] | None:
+        """Steps, epochs or times of row groups; None where a row has none."""
+        group = groups[0]
         found = self._shared.get((group, name))
         if found is None:
-            column = self._table([group], [name]).column(name)
+            column = self._table(groups, [name]).column(name)
             if column.null_count:
                 return None
             found = seconds_of(column) if name == c.TIME else column.to_numpy().astype(np.int64)
@@ -371,38 +386,47 @@ class Segment:
 
     def records(self, *, first: int = 0) -> Iterator[tuple[int, Record]]:
         """Every record from an ordinal on, as it was written, with its ordinal."""
-        rebuilder = self.rebuilder()
-        if rebuilder is not None:
-            yield from rebuilder.records(first=first)
+        for rebuilder, start, end in self._stretches(range(len(self._contents.groups)), first):
+            yield from rebuilder.records(first=start, end=end)
 
     def lines(self, *, first: int = 0) -> Iterator[Lines | OrdinalRecord]:
         """The same; many records of one shape in a row come as columns."""
-        rebuilder = self.rebuilder()
-        if rebuilder is not None:
-            yield from rebuilder.lines(first=first)
-
-    def rebuilder(self) -> Rebuilder | None:
-        """What makes records of all rows; None where there are none."""
-        groups = list(range(len(self._contents.groups)))
-        if not groups:
-            return None
-        return self._rebuilder(
-            self._table(groups, columns_for(self._contents, set(self._contents.kinds)))
-        )
+        for rebuilder, start, end in self._stretches(range(len(self._contents.groups)), first):
+            yield from rebuilder.lines(first=start, end=end)
 
     def entries(self, *kinds: str, name: str | None = None) -> Iterator[tuple[int, Record]]:
         """The records of some kinds, in file order; of one ``name`` when given."""
-        groups = [g for g, held in enumerate(self._contents.groups) if set(held) & set(kinds)]
+        wanted = set(kinds)
+        groups = [g for g, held in enumerate(self._contents.groups) if wanted & set(held)]
+        for rebuilder, start, end in self._stretches(groups, 0, wanted):
+            for ordinal, record in rebuilder.records(first=start, end=end, kinds=wanted):
+                if name is None or record.get("name") == name:
+                    yield ordinal, record
+
+    def rebuilder(self) -> Rebuilder | None:
+        """What makes records of all rows; None where there are none."""
+        groups = range(len(self._contents.groups))
         if not groups:
-            return
-        table = self._table(groups, columns_for(self._contents, set(kinds)))
-        rows = None
-        if not all(set(self._contents.groups[group]) <= set(kinds) for group in groups):
-            logs = table.column(c.LOG).to_pylist()
-            rows = np.array([row for row, log in enumerate(logs) if log in kinds], dtype=np.int64)
-        for ordinal, record in self._rebuilder(table).records(rows):
-            if name is None or record.get("name") == name:
-                yield ordinal, record
+            return None
+        table = self._table(groups, columns_for(self._contents, set(self._contents.kinds)))
+        return Rebuilder(self._contents, table, self._long_values())
+
+    def _stretches(
+        self, groups: Sequence[int], first: int, kinds: Set[str] | None = None
+    ) -> Iterator[tuple[Rebuilder, int, int]]:
+        """What makes the records of some row groups, from an ordinal on, a stretch at a time.
+
+        A stretch is from one ordinal to another; only the row groups that reach into it are read.
+        """
+        reach = {group: self._bounds(group, c.ORDINAL) or (0, _LAST) for group in groups}
+        starts = sorted({max(first, low) for low, high in reach.values() if high >= first})
+        names = columns_for(self._contents, kinds or set(self._contents.kinds))
+        long = self._long_values() if starts else None
+        tables: dict[int, pa.Table] = {}
+        for start, end in itertools.zip_longest(starts, starts[1:], fillvalue=_LAST + 1):
+            held = [g for g, (low, high) in reach.items() if low < end and high >= start]
+            tables = {g: tables[g] if g in tables else self._table([g], names) for g in held}
+            yield Rebuilder(self._contents, pa.concat_tables(tables.values()), long), start, end
 
     def damage(self) -> list[tuple[int, bytes]]:
         """What no reader hands out: the bytes, and the ordinal of the record they stand before."""
@@ -416,10 +440,10 @@ class Segment:
             )
         )
 
-    def _rebuilder(self, table: pa.Table) -> Rebuilder:
+    def _long_values(self) -> LongValues | None:
+        """The members of records that are in long form; None where there are none."""
         has_long = any("w" in shape.codes for shape in self._contents.shapes)
-        long = self._long_table(list(LONG_COLUMNS)) if has_long else None
-        return Rebuilder(self._contents, table, long)
+        return LongValues(self._long_table(list(LONG_COLUMNS))) if has_long else None
 
     # -- the file ---------------------------------------------------------------------------------
 
@@ -433,18 +457,12 @@ class Segment:
         return self._table([g for g in groups if self._may_hold(g, only)], names)
 
     def _may_hold(self, group: int, name: str | None) -> bool:
-        if name is None:
-            return True
-        place = self._file.schema_arrow.get_field_index(c.LONG_NAME)
-        # Lists take one leaf each, so leaves and fields are numbered alike.
-        statistics = self._file.metadata.row_group(group).column(place).statistics
-        if statistics is None or not statistics.has_min_max:
-            return True
-        return bool(statistics.min <= name <= statistics.max)
+        bounds = None if name is None else self._bounds(group, c.LONG_NAME)
+        return bounds is None or bool(bounds[0] <= name <= bounds[1])
 
-    def _table(self, groups: list[int], names: list[str]) -> pa.Table:
+    def _table(self, groups: Sequence[int], names: list[str]) -> pa.Table:
         with self._translated():
-            table = self._file.read_row_groups(groups, columns=names, use_threads=False)
+            table = self._file.read_row_groups(list(groups), columns=names, use_threads=False)
             return table.select(names)
 
     @contextlib.contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -63,33 +63,35 @@ def columns_for(contents: Contents, kinds: set[str]) -> list[str]:
 
 
 class Rebuilder:
-    """Makes records of rows; ``table`` holds their columns, ``long`` every long point."""
+    """Makes records of rows; ``table`` holds their columns, ``long`` what is in long form."""
 
-    def __init__(self, contents: Contents, table: pa.Table, long: pa.Table | None) -> None:
+    def __init__(self, contents: Contents, table: pa.Table, long: LongValues | None) -> None:
         self._contents = contents
         self._table = table.combine_chunks()
         self._numbers: dict[str, NDArray[Any]] = {}
         self._ordinals = self._plain(c.ORDINAL)
         self._shapes = self._plain(c.SHAPE, absent=-1)
-        self._long = _LongPoints(long) if long is not None else None
+        self._long = long
         self._line_shapes: dict[int, LineShape | None] = {}
 
     def records(
-        self, rows: NDArray[np.int64] | None = None, *, first: int = 0
+        self,
+        rows: NDArray[np.int64] | None = None,
+        *,
+        first: int = 0,
+        end: int | None = None,
+        kinds: Set[str] | None = None,
     ) -> Iterator[tuple[int, Record]]:
-        """The records of some rows, or of all from an ordinal on, in file order with ordinals."""
-        chosen = np.flatnonzero(self._ordinals >= first) if rows is None else rows
-        order = chosen[np.argsort(self._ordinals[chosen], kind="stable")]
-        for start in range(0, order.size, _WINDOW):
-            window = order[start : start + _WINDOW]
+        """The records of some rows, or of all between two ordinals, in file order with ordinals.
+
+        Of all, with ``kinds`` only those.
+        """
+        for window in self._windows(self._between(first, end, kinds) if rows is None else rows):
             yield from zip(self._ordinals[window].tolist(), self._made(window), strict=True)
 
-    def lines(self, *, first: int = 0) -> Iterator[Lines | OrdinalRecord]:
-        """The records from an ordinal on; many of one shape in a row come as columns."""
-        chosen = np.flatnonzero(self._ordinals >= first)
-        order = chosen[np.argsort(self._ordinals[chosen], kind="stable")]
-        for start in range(0, order.size, _WINDOW):
-            window = order[start : start + _WINDOW]
+    def lines(self, *, first: int = 0, end: int | None = None) -> Iterator[Lines | OrdinalRecord]:
+        """The records between two ordinals; many of one shape in a row come as columns."""
+        for window in self._windows(self._between(first, end, None)):
             changes = np.flatnonzero(np.diff(self._shapes[window])) + 1
             if changes.size * _WORTH_COLUMNS > window.size:
                 yield from self._alone(window)
@@ -102,6 +104,22 @@ class Rebuilder:
                 else:
                     ordinals = array("q", self._ordinals[rows].astype(np.int64).tobytes())
                     yield Lines(shape, ordinals, self._line_columns(number, rows))
+
+    def _between(self, first: int, end: int | None, kinds: Set[str] | None) -> NDArray[np.int64]:
+        chosen = self._ordinals >= first
+        if end is not None:
+            chosen &= self._ordinals < end
+        rows: NDArray[np.int64] = np.flatnonzero(chosen)
+        if kinds is not None:
+            logs = self._table.column(c.LOG).combine_chunks().dictionary_encode()
+            is_wanted = np.array([word in kinds for word in logs.dictionary.to_pylist()], np.bool_)
+            rows = rows[is_wanted[logs.indices.to_numpy()[rows]]]
+        return rows
+
+    def _windows(self, rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+        order = rows[np.argsort(self._ordinals[rows], kind="stable")]
+        for start in range(0, order.size, _WINDOW):
+            yield order[start : start + _WINDOW]
 
     def _alone(self, rows: NDArray[np.int64]) -> Iterator[OrdinalRecord]:
         return map(OrdinalRecord, self._ordinals[rows].tolist(), self._made(rows))
@@ -200,7 +218,7 @@ class Rebuilder:
         return column.take(pa.array(rows)).to_pylist()  # type: ignore[no-any-return]
 
 
-class _LongPoints:
+class LongValues:
     """Long points that are part of a record, found by its ordinal."""
 
     def __init__(self, table: pa.Table) -> None:

@@ -109,20 +109,20 @@ def _covers(target: Path, journal: Path, name: PartName) -> bool:
     """
     try:
         with Segment(target) as segment:
-            sealed = list(segment.records())
-            journal_bytes = segment.journal_bytes
+            records = segment.records()
+            for position, record in read_part(journal, name):
+                sealed = next(records, None)
+                if sealed is None:
+                    return False
+                if sealed != (position.ordinal, record):
+                    raise UsageError(
+                        f"{target} and {journal} hold different records: move one away."
+                    )
+            if next(records, None) is not None:
+                raise UsageError(f"{target} holds more records than {journal}: move one away.")
+            return segment.journal_bytes == journal.stat().st_size
     except FormatError:
         return False
-    written = 0
-    for position, record in read_part(journal, name):
-        if written == len(sealed):
-            return False
-        if sealed[written] != (position.ordinal, record):
-            raise UsageError(f"{target} and {journal} hold different records: move one away.")
-        written += 1
-    if written < len(sealed):
-        raise UsageError(f"{target} holds more records than {journal}: move one away.")
-    return journal_bytes == journal.stat().st_size
 
 
 def _report(target: Path, name: PartName) -> SealReport:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -27,6 +27,10 @@ from epochal.segments.shape import VALUED, Path, Shape
 # A kind with this many records gets row groups of its own; the others share one.
 _OWN_GROUP_ROWS = 4096
 _LONG_GROUP_ROWS = 1_000_000
+# A row group has at most so many rows, and fewer where they have many columns: readers of records
+# hold one of each kind.
+_GROUP_ROWS = 128 * 1024
+_GROUP_CELLS = 4_000_000
 # pyarrow's own to_pandas_dtype() imports pandas in some of its versions.
 _NUMPY_OF_ARROW = {
     pa.bool_(): np.bool_,
@@ -50,14 +54,15 @@ def write_segment(path: FilePath, found: Collected, plan: Plan, *, part: str) ->
         if pieces and c.has_few_values(np.concatenate(pieces))
     }
     rows += list(_document_rows(found))
-    groups = _groups(rows)
+    parted = [(kinds, _group_rows(rows, kinds)) for kinds in _groups(rows)]
+    groups = [kinds for kinds, at_once in parted for _ in range(_num_groups(rows, kinds, at_once))]
     contents = _contents(found, part, names, shapes, rows, groups)
     footer = make_footer(found, plan, rows, contents.series)
     schema = c.schema_of(names, types)
     with pq.ParquetWriter(path, schema, **c.writer_options(schema, few_valued)) as writer:
-        for kinds in groups:
+        for kinds, at_once in parted:
             members = [piece for piece in rows if piece.kind in kinds]
-            _write_group(writer, schema, _record_columns(members, names, types))
+            _write_group(writer, schema, _record_columns(members, names, types), at_once)
         for columns in _trailing_columns(found):
             _write_group(writer, schema, columns)
         # Metadata of the schema would be written twice, once of it in base64.
@@ -65,13 +70,18 @@ def write_segment(path: FilePath, found: Collected, plan: Plan, *, part: str) ->
 
 
 def _write_group(
-    writer: pq.ParquetWriter, schema: pa.Schema, given: Mapping[str, pa.Array]
+    writer: pq.ParquetWriter,
+    schema: pa.Schema,
+    given: Mapping[str, pa.Array],
+    at_once: int | None = None,
 ) -> None:
+    """Write rows as one row group, or as several of so many rows."""
     size = len(given[c.ORDINAL])
     # Columns without a value share one array of a type: there may be hundreds, and many rows.
     absent = {kind: pa.nulls(size, kind) for kind in {column.type for column in schema}}
     arrays = [given.get(column.name, absent[column.type]) for column in schema]
-    writer.write_table(pa.Table.from_arrays(arrays, schema=schema), row_group_size=max(size, 1))
+    table = pa.Table.from_arrays(arrays, schema=schema)
+    writer.write_table(table, row_group_size=at_once or max(size, 1))
 
 
 # -- records --------------------------------------------------------------------------------------
@@ -154,6 +164,17 @@ def _groups(rows: Iterable[Rows]) -> list[tuple[str, ...]]:
     ]
     shared = tuple(kind for kind, size in sizes.items() if size < _OWN_GROUP_ROWS)
     return [*own, shared] if shared else own
+
+
+def _group_rows(rows: Iterable[Rows], kinds: Collection[str]) -> int:
+    """How many rows of some kinds a row group has at most."""
+    paths = {path for piece in rows if piece.kind in kinds for path in piece.cells}
+    return max(_OWN_GROUP_ROWS, min(_GROUP_ROWS, _GROUP_CELLS // (len(paths) + 1)))
+
+
+def _num_groups(rows: Iterable[Rows], kinds: Collection[str], at_once: int) -> int:
+    size = sum(len(piece.ordinals) for piece in rows if piece.kind in kinds)
+    return -(-size // at_once)
 
 
 def _record_columns(
