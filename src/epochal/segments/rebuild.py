@@ -51,7 +51,7 @@ LONG_COLUMNS = (
 )
 
 
-def columns_for(contents: Contents, kinds: set[str]) -> list[str]:
+def columns_for(contents: Contents, kinds: Set[str]) -> list[str]:
     """The names of the columns that records of these kinds are made of."""
     used: dict[str, None] = dict.fromkeys((c.LOG, c.ORDINAL, c.STEP, c.TIME, c.SHAPE, c.DOCUMENT))
     for shape in contents.shapes:
