@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.sweep import write_sweep
 from tests.e2e.browsing import PHONE, TRY_MS, OpenPage, Serve, has_drawn, until
+from tests.store.journals import Journal
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -36,6 +37,11 @@ STATES = {
     "importance": "panel=compare&p-compare=importance",
     "why": "panel=compare&p-compare=why",
     "config of runs": "panel=compare&p-compare=config",
+    "grouped table": "panel=compare&group=lr,model",
+    "colours and limits": "panel=charts&color-by=lr&limits=train/loss:1..3&log-x=1&pin=eval/loss",
+    "one chart": "panel=charts&full=train/loss",
+    "heat map of ranks": "project=ranks&panel=charts&p-ranks=map",
+    "one run": "project=ranks&panel=compare&p-compare=scatter",
     "nothing fits": "panel=charts&filter=nothing-is-called-so",
     "wrong query": "panel=charts&filter=cofnig.lr+%3C+3&filter-as=query",
     "no such run": "panel=charts&run=gone",
@@ -47,6 +53,11 @@ STATES = {
 def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("sweep")
     write_sweep(root, steps=STEPS)
+    journal = Journal(root, "several", project="ranks")
+    for rank in range(3):
+        for step in range(STEPS):
+            journal.metrics(step, writer=f"rank-{rank:04d}" if rank else "loop", loss=1.0 + rank)
+    journal.finish()
     return root
 
 
@@ -104,6 +115,56 @@ def test_axe_finds_nothing_serious_in_any_state(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_dialogs_and_menus(
+    scheme: str, tmp_path: Path, axe: str, serve: Serve, open_page: OpenPage
+) -> None:
+    write_sweep(tmp_path, steps=STEPS, seeds=1)
+    page = open_page(f"{serve(tmp_path).url}#panel=compare", color_scheme=scheme, bypass_csp=True)
+    settled(page)
+    found = []
+
+    def check(name: str) -> None:
+        page.wait_for_timeout(TRY_MS)
+        found.extend(f"{name}: {one}" for one in grave_findings(page, axe))
+
+    page.get_by_role("button", name="Columns").first.click()
+    page.get_by_role("dialog", name="Columns").wait_for()
+    check("columns")
+    page.keyboard.press("Escape")
+    page.get_by_label("Select runs").check()
+    page.get_by_role("toolbar", name="Selected runs").wait_for()
+    page.locator(".run-select").nth(1).check()
+    check("selection")
+    for name in ("Tag", "Note"):
+        page.get_by_role("button", name=name, exact=True).click()
+        page.get_by_role("dialog", name=f"{name}").wait_for()
+        check(name)
+        page.keyboard.press("Escape")
+    page.get_by_role("button", name="Delete", exact=True).click()
+    page.get_by_role("button", name="Undo").wait_for()
+    check("undo")
+    page.keyboard.press("?")
+    page.get_by_role("dialog", name="Keyboard shortcuts").wait_for()
+    check("shortcuts")
+    page.keyboard.press("Escape")
+    page.locator(".run-name").first.click()
+    page.get_by_role("button", name="Actions for").first.click()
+    page.get_by_role("menuitem", name="Colour").click()
+    page.get_by_role("dialog").wait_for()
+    check("colour")
+    page.keyboard.press("Escape")
+    page.evaluate("() => (location.hash = 'panel=charts')")
+    settled(page)
+    page.get_by_role("button", name="Actions for train/loss").click()
+    check("menu of a chart")
+    page.get_by_role("menuitem", name="Limits of the axes").click()
+    page.get_by_role("dialog").wait_for()
+    check("limits")
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.slow
 def test_axe_finds_nothing_serious_without_runs_and_without_a_server(
     tmp_path: Path, axe: str, serve: Serve, open_page: OpenPage
 ) -> None:
@@ -148,7 +209,8 @@ def missed_by_tab(page: Page) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "state", ["table with filters", "parallel", "scatter", "groups", "importance"]
+    "state",
+    ["table with filters", "grouped table", "parallel", "scatter", "groups", "importance", "why"],
 )
 def test_keys_reach_every_control(
     state: str, sweep: Path, serve: Serve, open_page: OpenPage

@@ -139,7 +139,7 @@ def test_groups_are_drawn_as_their_mean(runs: Path, serve: Serve, open_page: Ope
     page.get_by_role("button", name="How groups are drawn").click()
     page.get_by_role("menuitemcheckbox", name="± standard deviation").click()
     wait_for_lines(page, "train/loss", 2)
-    assert "mean of 2" in page.locator(".chart-legend").inner_text()
+    assert "mean, 2 runs" in page.locator(".chart-legend").inner_text()
 
 
 def test_a_baseline_gives_differences(runs: Path, serve: Serve, open_page: OpenPage) -> None:

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
-import { formatWallClock, formatWhole } from "../chart/index.ts";
+import { formatNumberOf, formatWallClock, formatWhole } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
 import { MOST_SHOWN } from "../state/runs.ts";
 import { Dialog } from "../ui/dialog.tsx";
@@ -67,7 +67,7 @@ function TagDialog({ page, isOpen, onClose }: FormProps): JSX.Element {
     onClose();
   };
   return (
-    <Dialog title={`Tags of ${formatWhole(selection.count.value)} runs`} isOpen={isOpen} onClose={onClose}>
+    <Dialog title={`Tags of ${formatNumberOf(selection.count.value, "run")}`} isOpen={isOpen} onClose={onClose}>
       <form class="rename" onSubmit={(event) => {
         event.preventDefault();
         send(true);
@@ -87,7 +87,7 @@ function NoteDialog({ page, isOpen, onClose }: FormProps): JSX.Element {
   const [text, setText] = useState("");
   const { selection } = page;
   return (
-    <Dialog title={`Note of ${formatWhole(selection.count.value)} runs`} isOpen={isOpen} onClose={onClose}>
+    <Dialog title={`Note of ${formatNumberOf(selection.count.value, "run")}`} isOpen={isOpen} onClose={onClose}>
       <form class="rename" onSubmit={(event) => {
         event.preventDefault();
         void selection.actions?.note(text);
@@ -105,7 +105,10 @@ export function TrashDialog({ page, isOpen, onClose }: FormProps): JSX.Element {
   const [found, setFound] = useState<readonly TrashedRun[] | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
   const look = (): void => {
-    page.source.changes?.trash().then(({ runs }) => setFound(runs), (error: unknown) => setProblem(error instanceof Error ? error.message : String(error)));
+    page.source.changes?.trash().then(({ runs }) => {
+      setFound(runs);
+      setProblem(null);
+    }, (error: unknown) => setProblem(error instanceof Error ? error.message : String(error)));
   };
   useEffect(() => {
     if (isOpen) look();
@@ -114,7 +117,7 @@ export function TrashDialog({ page, isOpen, onClose }: FormProps): JSX.Element {
   return (
     <Dialog title="Trash" isOpen={isOpen} onClose={onClose}>
       {problem !== null && <p class="problem" role="alert">{problem}</p>}
-      {found === null ? <p class="card-note" aria-busy="true">Looking…</p> : found.length === 0 ? <p class="card-note">The trash is empty.</p> : (
+      {found === null ? problem === null && <p class="card-note" aria-busy="true">Looking…</p> : found.length === 0 ? <p class="card-note">The trash is empty.</p> : (
         <>
           <p class="card-note">Nothing is erased by itself; “epochal trash empty” erases.</p>
           <ul class="trash">

@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 
-import { formatDelta, formatNumber, slotCss } from "../chart/index.ts";
+import { formatDelta, formatNumber, formatNumberOf, slotCss } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
 import { headline, isEnded } from "../state/runs.ts";
 import { Menu } from "../ui/menu.tsx";
@@ -74,7 +74,7 @@ export function isFarAboveLowest(row: Row): boolean {
 const LEAST_POINTS = 20;
 
 function counted(count: number, noun: string): string {
-  return count === 0 ? "" : `${count} ${noun}${count === 1 ? "" : "s"}`;
+  return count === 0 ? "" : formatNumberOf(count, noun);
 }
 
 function Value({ row, baseline }: { readonly row: Row; readonly baseline: Row | null }): JSX.Element {

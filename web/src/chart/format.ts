@@ -77,6 +77,11 @@ export function formatWhole(value: number): string {
   return decimals === undefined ? groupBy : `${groupBy}.${decimals}`;
 }
 
+/** Write how many there are of something: `1 run`, `1,201 runs`. */
+export function formatNumberOf(count: number, noun: string): string {
+  return `${formatWhole(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
 /** Write Unix seconds as local date and time: `2026-11-15 02:29:23`. */
 export function formatWallClock(unixS: number): string {
   if (!Number.isFinite(unixS) || Math.abs(unixS) > 8.64e12) return UNKNOWN;

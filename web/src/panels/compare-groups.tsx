@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 
-import { formatNumber, formatWhole } from "../chart/index.ts";
+import { formatNumber, formatNumberOf, formatWhole } from "../chart/index.ts";
 import { csvField } from "../chart/line/exports.ts";
 import { shortNumber } from "../state/config.ts";
 import { groupName } from "../state/group-keys.ts";
@@ -69,7 +69,7 @@ function Groups({ page, answer, problem, isWaiting, metric }: GroupsProps): JSX.
     <div class="groups-view" aria-busy={isWaiting}>
       <p class="groups-verdict" role="status">{table.verdict}</p>
       {isDrawn && <Section title={table.metric} note={noteOf(page)}><MetricChart page={page} metric={known} height={CHART_HEIGHT} mostInLegend={12} /></Section>}
-      <Section title={`Groups by ${answer.keys.join(", ") || "nothing"}`} note={runCount(answer.runs)}
+      <Section title={`Groups by ${answer.keys.join(", ") || "nothing"}`} note={formatNumberOf(answer.runs, "run")}
         tools={<button type="button" class="button is-quiet" onClick={() => saveCsv(answer, table)}>CSV</button>}>
         <RowTable page={page} answer={answer} table={table} />
       </Section>
@@ -199,10 +199,6 @@ function saveCsv(answer: GroupTables, table: GroupTable): void {
     table.metric, ...row.values.map(exactText), row.members.length, row.n, row.nonfinite, row.unfinished, row.missing, ...numbers.map((name) => row[name] ?? ""),
   ]);
   download(`${table.metric.replaceAll("/", "_")}-groups.csv`, [head, ...lines].map((line) => line.map((cell) => csvField(String(cell))).join(",")).join("\r\n") + "\r\n", "text/csv;charset=utf-8");
-}
-
-export function runCount(count: number): string {
-  return `${formatWhole(count)} ${count === 1 ? "run" : "runs"}`;
 }
 
 function number(value: number | null): string {

@@ -2,13 +2,13 @@
 
 import type { JSX } from "preact";
 
-import { createHeatmap, formatNumber } from "../chart/index.ts";
+import { createHeatmap, formatNumber, formatNumberOf } from "../chart/index.ts";
 import type { HeatmapOptions } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
 import { readingText, sweepRuns, useSweep } from "../state/sweep.ts";
 import { Mount } from "../ui/mount.tsx";
 import type { ImportanceLevel, ImportancePair, ImportanceRow, ImportanceTable } from "../wire.ts";
-import { MetricSelect, runCount, useMetric } from "./compare-groups.tsx";
+import { MetricSelect, useMetric } from "./compare-groups.tsx";
 import { Section } from "./parts/section.tsx";
 import "./compare-groups.css";
 
@@ -72,7 +72,7 @@ function Ranking({ page, found, isWaiting, onPair }: RankingProps): JSX.Element 
 }
 
 function runsText({ runs, nonfinite, left_out: leftOut }: ImportanceTable): string {
-  return [runCount(runs), ...(nonfinite > 0 ? [`${nonfinite} ended as nan and count as the worst`] : []), ...(leftOut > 0 ? [`${leftOut} unfinished left out`] : [])].join("; ");
+  return [formatNumberOf(runs, "run"), ...(nonfinite > 0 ? [`${nonfinite} ended as nan and count as the worst`] : []), ...(leftOut > 0 ? [`${leftOut} unfinished left out`] : [])].join("; ");
 }
 
 function RankTable({ found, chosen, onChoose }: { readonly found: ImportanceTable; readonly chosen: string; readonly onChoose: (key: string) => void }): JSX.Element {
@@ -199,7 +199,7 @@ export function pairOptions(metric: string, { rows, columns, keys, mean, n, nonf
     hasNumbers: true,
     rowNote: (row, column) => {
       const at = row * columns.length + column;
-      return counts[at]! + bad[at]! === 0 ? "" : `${runCount(counts[at]!)}${bad[at]! > 0 ? `, and ${bad[at]} that ended as nan` : ""}`;
+      return counts[at]! + bad[at]! === 0 ? "" : `${formatNumberOf(counts[at]!, "run")}${bad[at]! > 0 ? `, and ${bad[at]} that ended as nan` : ""}`;
     },
   };
 }

@@ -34,7 +34,7 @@ test("the mean of ranks lies in the range that all of them cover, slices include
 test("a group is one line with its spread", () => {
   const parts = new Map([["a", [part("a", [1, 2])]], ["b", [part("b", [3, 6])]]]);
   const [line] = linesOf({ ...NAMES, parts, groups: [{ title: "lr = 1", runs: ["a", "b"] }] });
-  expect(line).toMatchObject({ label: "lr = 1 · mean of 2", data: { y: Float64Array.of(2, 4) }, spread: { low: Float64Array.of(1, 2), high: Float64Array.of(3, 6) } });
+  expect(line).toMatchObject({ label: "lr = 1 · mean, 2 runs", data: { y: Float64Array.of(2, 4) }, spread: { low: Float64Array.of(1, 2), high: Float64Array.of(3, 6) } });
 });
 
 test.each([

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 
-import { createLineChart, smoothingText } from "../../chart/index.ts";
+import { createLineChart, formatNumberOf, smoothingText } from "../../chart/index.ts";
 import type { LineOptions, Mark, Series } from "../../chart/index.ts";
 import { csvField } from "../../chart/line/exports.ts";
 import { nearestIndex } from "../../chart/series.ts";
@@ -129,7 +129,7 @@ export function groupLines(found: GroupCurves | null, centre: Centre, spread: Sp
   return found.curves.map((curve): Series => {
     const y = column(curve, centre);
     const edges = EDGES[spread].map((name) => column(curve, name));
-    const line = { id: groupId(curve.label), label: `${curve.label} · ${centre} of ${curve.members}`, slot: slot(curve.runs[0] ?? ""), data: { kind: "raw" as const, x: Float64Array.from(curve.at), y } };
+    const line = { id: groupId(curve.label), label: `${curve.label} · ${centre}, ${formatNumberOf(curve.members, "run")}`, slot: slot(curve.runs[0] ?? ""), data: { kind: "raw" as const, x: Float64Array.from(curve.at), y } };
     const noteOf = (index: number): string => countText(curve.n[index] ?? 0, curve.members);
     if (edges.length === 0) return { ...line, noteOf };
     const clipped = (value: number): number => Math.min(highest, Math.max(lowest, value));

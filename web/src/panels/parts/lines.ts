@@ -1,6 +1,6 @@
 /** From series of runs to the lines of a chart: labels, colours, ranks, and groups drawn as their mean. */
 
-import { aggregate, besideSlot, overlaid } from "../../chart/index.ts";
+import { aggregate, besideSlot, formatNumberOf, overlaid } from "../../chart/index.ts";
 import type { AxisFormat, Series, SpreadKind } from "../../chart/index.ts";
 import { prepare } from "../../chart/series.ts";
 import type { SeriesPart } from "../../source/source.ts";
@@ -69,14 +69,14 @@ function meanLine(group: LineGroup, parts: LineRequest["parts"], { slot, spread,
   });
   if (members.length === 0) return [];
   const { x, mean, low, high, count, isInterpolated } = aggregate(members, spread, isMedian);
-  const label = `${group.title} · ${isMedian ? "median" : "mean"} of ${members.length}${isInterpolated ? ", interpolated" : ""}`;
+  const label = `${group.title} · ${isMedian ? "median" : "mean"}, ${formatNumberOf(members.length, "run")}${isInterpolated ? ", interpolated" : ""}`;
   const noteOf = (index: number): string => countText(count[index] ?? 0, group.runs.length);
   return [{ id: groupId(group.title), label, slot, data: { kind: "raw", x, y: mean }, spread: { low, high }, noteOf }];
 }
 
 /** How many members of a group a value is of. */
 export function countText(n: number, members: number): string {
-  return n === members ? `${n} runs` : `${n} of ${members}`;
+  return n === members ? formatNumberOf(n, "run") : `${n} of ${members}`;
 }
 
 /** How the values of a metric are written, by its unit and, where it has none, by its name. */

@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 
-import { formatWallClock, formatWhole } from "../../chart/index.ts";
+import { formatNumberOf, formatWallClock, formatWhole } from "../../chart/index.ts";
 
 type Facts = Readonly<Record<string, unknown>>;
 
@@ -48,7 +48,7 @@ function textOf(value: unknown): string | null {
 }
 
 function numberOf(value: unknown, noun: string): string | null {
-  return typeof value === "number" ? `${formatWhole(value)} ${noun}${value === 1 ? "" : "s"}` : null;
+  return typeof value === "number" ? formatNumberOf(value, noun) : null;
 }
 
 function joined(parts: readonly (string | null)[]): string {
