@@ -3,19 +3,27 @@
 ``python -m benchmarks.hub.ingest --shippers 480 --companions 20 --seconds 120`` prints points per
 second end to end and the CPU and memory of the hub. Shippers are our shipping code in this process,
 each with a connection of its own. Companions are those of small trainings in processes of their
-own.
+own. Some event streams of the hub's page are read: how old is a value when it comes?
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import http.client
+import json
+import math
 import os
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import urlencode, urlsplit
 
 import psutil
 
@@ -28,6 +36,9 @@ from epochal.shipping.shipper import Shipper
 from epochal.store.local.store import LocalStore
 
 METRICS = 10
+_NUM_WATCHERS = 10
+# Trainings and their companions start within about so long.
+_STARTED_S = 40.0
 TRAINING = """
 import sys, time
 import epochal
@@ -94,6 +105,18 @@ def start_trainings(
     ]
 
 
+def started(client: HubClient, num: int) -> list[str]:
+    """The ids of the runs of the trainings, once the hub has all of them."""
+    while num:
+        rows = client.get_json("/api/runs?limit=1000")["rows"]
+        found = [str(row["id"]) for row in rows if str(row["name"]).startswith("training")]
+        if len(found) == num:
+            time.sleep(2.0)
+            return found
+        time.sleep(0.5)
+    return []
+
+
 def compare_trainings(here: Path, there: Path) -> str:
     """How many steps of the trainings the hub has, once it has all or a minute has passed."""
     until_s = time.monotonic() + 60
@@ -102,6 +125,49 @@ def compare_trainings(here: Path, there: Path) -> str:
         if stored == sent or time.monotonic() > until_s:
             return f"companions: {stored:,} of {sent:,} steps of trainings are on the hub"
         time.sleep(1.0)
+
+
+class Watcher(threading.Thread):
+    """Reads the event stream of a run, and notes how old each of its values is when it comes.
+
+    ``written_s`` has the time at which each step was written; without it, records say that.
+    """
+
+    def __init__(
+        self, url: str, token: str, run_id: str, written_s: list[float] | None = None
+    ) -> None:
+        super().__init__(daemon=True)
+        self._written_s = written_s
+        self.ages_s: list[float] = []
+        parts = urlsplit(url)
+        self._connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+        query = urlencode({"run": run_id, "name": "train/metric_0"})
+        headers = {"authorization": f"Bearer {token}"}
+        self._connection.request("GET", f"/api/events?{query}", headers=headers)
+        self._response = self._connection.getresponse()
+
+    def run(self) -> None:
+        """Read until it is closed."""
+        event = b""
+        with contextlib.suppress(OSError, AttributeError, ValueError, http.client.HTTPException):
+            while line := self._response.readline():
+                name, _, value = line.strip().partition(b": ")
+                if name == b"event":
+                    event = value
+                elif name == b"data" and event == b"records":
+                    now_s, written_s = time.time(), self._written_s
+                    for points in json.loads(value)["points"]:
+                        times_s = points["t"]
+                        if written_s is not None:
+                            times_s = [written_s[int(step)] for step in points["x"]]
+                        self.ages_s += [now_s - time_s for time_s in times_s]
+
+    def close(self) -> None:
+        """Read no more."""
+        with contextlib.suppress(OSError):
+            self._connection.sock.shutdown(socket.SHUT_RDWR)
+        self.join(5.0)
+        self._connection.close()
 
 
 def _num_steps(root: Path) -> int:
@@ -117,7 +183,7 @@ def measure_live(
     *,
     num_shippers: int,
     seconds: float,
-    num_threads: int = 8,
+    num_threads: int = 24,
     registered_s: float = 5.0,
 ) -> str:
     """Many runs of ten steps a second, each with a connection of its own.
@@ -129,6 +195,7 @@ def measure_live(
     clients = [HubClient(url, token) for _ in folders]
     shippers = [Shipper(folder, client) for folder, client in zip(folders, clients, strict=True)]
     num_errors, stop = 0, threading.Event()
+    reasons: Counter[str] = Counter()
 
     def send(own: list[Shipper]) -> None:
         nonlocal num_errors
@@ -137,8 +204,9 @@ def measure_live(
             for shipper in own:
                 try:
                     shipper.ship()
-                except HubError:
+                except HubError as error:
                     num_errors += 1
+                    reasons[str(error)[-80:]] += 1
                     shipper.forget()
             stop.wait(max(0.0, began_s + 1.0 - time.monotonic()))
 
@@ -148,17 +216,27 @@ def measure_live(
     for thread in threads:
         thread.start()
     time.sleep(registered_s)
+    written_s: list[float] = []
+    some = folders[:: max(1, num_shippers // _NUM_WATCHERS)]
+    watchers = [Watcher(url, token, folder.path.name, written_s) for folder in some]
+    for watcher in watchers:
+        watcher.start()
     before, began_s, steps = _cpu(hub), time.monotonic(), 0
+    longest_s = 0.0
     memory = [hub.memory_info().rss]
     while time.monotonic() - began_s < seconds:
         for _ in range(10):
             data = line(steps)
             steps += 1
+            written_s.append(time.time())
             for file in files:
                 file.write(data)
         if time.monotonic() - began_s > seconds * len(memory) / 6:
             memory.append(hub.memory_info().rss)
         time.sleep(max(0.0, began_s + steps / 10 - time.monotonic()))
+        have = min(shipper.num_lines for shipper in shippers)
+        if have < steps:
+            longest_s = max(longest_s, time.time() - written_s[have])
     wrote_s = time.monotonic()
     while sum(shipper.num_lines for shipper in shippers) < steps * num_shippers:
         if time.monotonic() - wrote_s > 60:
@@ -170,16 +248,34 @@ def measure_live(
     for thread in threads:
         thread.join()
     sent = sum(shipper.num_lines for shipper in shippers)
+    for watcher in watchers:
+        watcher.close()
     for file in files:
         file.close()
     for client in clients:
         client.close()
     return (
         f"live: {num_shippers} runs x 10 steps/s, {sent:,} of {steps * num_shippers:,} lines"
-        f" acknowledged, the last {late_s:.1f} s after it was written, {num_errors} errors;"
+        f" acknowledged, the last {late_s:.1f} s after it was written, the oldest that was not yet"
+        f" {longest_s:.1f} s old, {num_errors} errors"
+        f" {dict(reasons.most_common(3)) or ''}; {ages(watchers)};"
         f" hub {used / took:.2f} cores, MiB after each sixth of the time:"
         f" {', '.join(f'{one / 2**20:.0f}' for one in memory)}"
     )
+
+
+def ages(watchers: Sequence[Watcher]) -> str:
+    """How old the values were that came."""
+    found = sorted(age_s for watcher in watchers for age_s in watcher.ages_s)
+    return (
+        f"{len(found):,} values on {len(watchers)} event streams: median"
+        f" {_quantile(found, 0.5):.2f} s old, 99 % {_quantile(found, 0.99):.2f}, oldest"
+        f" {_quantile(found, 1.0):.2f}"
+    )
+
+
+def _quantile(ordered: list[float], share: float) -> float:
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else math.nan
 
 
 def _cpu(process: psutil.Process) -> float:
@@ -209,17 +305,23 @@ def main() -> int:
             runs = Path(place) / "runs"
             print(measure_stream(process, client, runs, args.lines), flush=True)
             trainings = start_trainings(
-                url, token, runs, num=args.companions, seconds=args.seconds + 10
+                url, token, runs, num=args.companions, seconds=args.seconds + _STARTED_S
             )
+            watchers = [Watcher(url, token, run_id) for run_id in started(client, args.companions)]
+            for watcher in watchers:
+                watcher.start()
             print(
                 measure_live(
                     process, url, token, runs, num_shippers=args.shippers, seconds=args.seconds
                 ),
                 flush=True,
             )
+            for watcher in watchers:
+                watcher.close()
             for one in trainings:
                 one.wait()
             if trainings:
+                print(f"trainings: {ages(watchers)}", flush=True)
                 print(compare_trainings(runs, root))
         finally:
             client.close()

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from benchmarks.hub.faults import Wire
 from epochal.cli.main import main
 from epochal.hub.budget import size_of
 from epochal.hub.cluster import Cluster
@@ -19,14 +20,14 @@ from epochal.shipping.offering import PartCounts
 from epochal.store.answers import Labels, RunInfo
 from epochal.store.clickhouse import copies as copies_module
 from epochal.store.clickhouse import schema
-from epochal.store.clickhouse.connection import Address
+from epochal.store.clickhouse.connection import Address, parse_address
 from epochal.store.clickhouse.copies import Copies
 from epochal.store.clickhouse.store import ClickHouseStore
 from epochal.store.clickhouse.tables import Tables
 from epochal.store.clickhouse.transfer import send_run
 from epochal.store.clickhouse.upstream import ClickHouseUpstream
 from epochal.store.local.store import LocalStore
-from tests.hub.clickhouse import ENGINES, new_database
+from tests.hub.clickhouse import ENGINES, new_database, running_shards
 from tests.hub.test_inbox import IDENTITY, STEM, lines
 from tests.store.journals import Journal
 
@@ -312,3 +313,25 @@ def test_what_a_hub_with_a_wrong_clock_stores_shows_at_the_next_look(
         copies.fetch_changed()
         store.refresh()
         assert {run.info.name for run in store.runs()} == {"run0", "again"}
+
+
+def test_rows_are_derived_as_soon_as_the_cluster_is_back(tmp_path: Path) -> None:
+    database = new_database("two shards").database
+    shards = running_shards()
+    wires = [Wire(port) for port in shards.http_ports]
+    address = parse_address(shards.address(database, ports=[wire.port for wire in wires]))
+    record(tmp_path / "runs")
+    with contextlib.closing(Tables(address, every_s=0.0)) as tables:
+        send(tables, tmp_path / "runs")
+        copies, store = empty_hub(tables, tmp_path / "hub")
+        with store:
+            for run in store.runs():
+                copies.want_row(run.own_id)
+            for wire in wires:
+                wire.cut()
+            assert store.derive_rows() == 0
+            for wire in wires:
+                wire.is_cut = False
+            assert store.derive_rows() == 3
+    for wire in wires:
+        wire.close()

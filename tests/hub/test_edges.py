@@ -119,8 +119,9 @@ def test_a_run_arrives_whole_over_a_network_that_was_cut(
 
 
 def test_a_connection_that_drops_every_few_thousand_bytes_still_delivers(
-    hub: HubProcess, tmp_path: Path
+    hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # no repository: changes that are not committed would be a blob
     folder = record(tmp_path / "runs", steps=300)
     drops = Wire(hub.port, most_bytes=6000)
     try:

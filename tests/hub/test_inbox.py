@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import resource
+import sqlite3
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -148,6 +152,31 @@ def test_a_whole_budget_is_measured(tmp_path: Path, ledger: Ledger) -> None:
     budget = Budget(tmp_path, ledger, most=5_100_000)
     with pytest.raises(FullError, match="the hub stores"):
         budget.charge("one", "p", 200_000)
+
+
+def test_nobody_waits_while_the_sizes_of_others_are_stored(tmp_path: Path, ledger: Ledger) -> None:
+    now = [0.0]
+    for number in range(3):
+        ledger.claim(f"run{number}", "p", "someone")
+    budget = Budget(tmp_path, ledger, reserve=0, clock=lambda: now[0])
+    for number in range(3):
+        budget.charge(f"run{number}", "p", 100)
+    with contextlib.closing(
+        sqlite3.connect(tmp_path / ".hub/hub.sqlite", isolation_level=None)
+    ) as other:
+        other.execute("begin immediate")  # another process writes: the ledger waits for it
+        now[0] = 60.0
+        storing = threading.Thread(target=budget.charge, args=("run0", "p", 1))
+        storing.start()
+        while not budget._storing.locked():
+            time.sleep(0.01)
+        budget.charge("run1", "p", 10)
+        assert storing.is_alive()
+        other.execute("commit")
+        storing.join()
+    assert ledger.bytes_by_writer() == {"someone": 301}
+    budget.close()
+    assert ledger.bytes_by_writer() == {"someone": 311}
 
 
 @pytest.mark.parametrize(

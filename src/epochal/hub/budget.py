@@ -6,12 +6,13 @@ here.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from epochal.format import format_bytes
@@ -46,6 +47,7 @@ class Budget:
         self._clock = clock
         self._free = free
         self._lock = threading.Lock()
+        self._storing = threading.Lock()
         self._measured_s = -math.inf
         self._stored_s = clock()
         self._used = 0
@@ -67,21 +69,23 @@ class Budget:
             self._by_writer[writer] = had + num_bytes
             self._used += num_bytes
             self._unstored[run_id] = self._unstored.get(run_id, 0) + num_bytes
-            if self._clock() - self._stored_s >= _STORE_EVERY_S:
-                self._store()
+            is_due = self._clock() - self._stored_s >= _STORE_EVERY_S
+            if is_due:
+                self._stored_s = self._clock()
+        if is_due:  # it waits for the disk: nobody else does
+            self._store()
 
     def release(self, run_ids: Iterable[str]) -> None:
         """Give the bytes of runs that are no longer stored back to their writers."""
+        self._store()
         with self._lock:
-            self._store()
             self._ledger.clear_bytes(run_ids)
             self._by_writer = self._ledger.bytes_by_writer()
             self._measured_s = -math.inf
 
     def close(self) -> None:
         """Store what was counted."""
-        with self._lock:
-            self._store()
+        self._store()
 
     def _check_disk(self, num_bytes: int) -> None:
         if self._free(self._root) - num_bytes < self._reserve:
@@ -103,11 +107,21 @@ class Budget:
         return self._writers[run_id]
 
     def _store(self) -> None:
-        while self._unstored:
-            run_id, num_bytes = next(iter(self._unstored.items()))
-            self._ledger.add_bytes(run_id, num_bytes)
-            del self._unstored[run_id]
-        self._stored_s = self._clock()
+        with self._storing:
+            with self._lock:
+                counted, self._unstored = self._unstored, {}
+            if not counted:
+                return
+            with contextlib.ExitStack() as undo:
+                undo.callback(self._count_again, counted)
+                self._ledger.add_bytes(counted)
+                undo.pop_all()
+
+    def _count_again(self, counted: Mapping[str, int]) -> None:
+        """Keep what could not be stored."""
+        with self._lock:
+            for run_id, num_bytes in counted.items():
+                self._unstored[run_id] = self._unstored.get(run_id, 0) + num_bytes
 
 
 def size_of(root: Path) -> int:

@@ -150,7 +150,9 @@ class Cluster:
     def _derive(self) -> bool:
         """Derive rows that all hubs need, while the cluster is there."""
         if self._deriving is not None and "" not in self.copies.problems:
-            self._deriving.derive_rows(budget_s=_DERIVE_S)
+            # An error of the cluster is told by the look; the rows are due until they are stored.
+            with contextlib.suppress(ClickHouseError):
+                self._deriving.derive_rows(budget_s=_DERIVE_S)
         return True
 
     def make_room(self) -> int:

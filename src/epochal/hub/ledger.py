@@ -14,7 +14,7 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -171,9 +171,11 @@ class Ledger:
         """Note who sends a run; the first one stays."""
         self._change(CLAIM_RUN, run_id, project, writer)
 
-    def add_bytes(self, run_id: str, num_bytes: int) -> None:
-        """Count what was stored for a run."""
-        self._change_here("update runs set bytes = bytes + ? where id=?", num_bytes, run_id)
+    def add_bytes(self, by_run: Mapping[str, int]) -> None:
+        """Count what was stored for runs: all of them at once, which is one sync of the disk."""
+        statement = "update runs set bytes = bytes + ? where id=?"
+        with self._lock, self._transaction():
+            self._db.executemany(statement, [(num, run_id) for run_id, num in by_run.items()])
 
     def bytes_by_writer(self) -> dict[str, int]:
         """How much each writer has sent."""
@@ -185,8 +187,10 @@ class Ledger:
 
     def clear_bytes(self, run_ids: Iterable[str]) -> None:
         """Count nothing of runs that are no longer stored."""
-        for run_id in run_ids:
-            self._change_here("update runs set bytes = 0 where id=?", run_id)
+        with self._lock, self._transaction():
+            self._db.executemany(
+                "update runs set bytes = 0 where id=?", [(run_id,) for run_id in run_ids]
+            )
 
     def note_removed(self, run_id: str) -> None:
         """Note that a run was deleted here, so that its sender does not bring it back."""
@@ -270,6 +274,16 @@ class Ledger:
         """Run a statement; the number of rows that it changed."""
         with self._lock, contextlib.closing(self._db.cursor()) as cursor:
             return cursor.execute(statement, values).rowcount
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Change everything within it, or nothing; the lock is held."""
+        self._db.execute("begin immediate")
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._db.execute, "rollback")
+            yield
+            undo.pop_all()
+        self._db.execute("commit")
 
 
 def _digest(token: str) -> bytes:

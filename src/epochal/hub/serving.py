@@ -30,6 +30,8 @@ from epochal.serving import ServerAddress, export_formats
 if TYPE_CHECKING:
     from epochal.hub.cluster import Cluster
 
+# Requests that wait at once for the disk: it writes what many wait for together.
+_THREADS = 32
 OpenStore = Callable[[Sequence[Path], Ledger], HubStore]
 
 
@@ -112,7 +114,7 @@ def serve_hub(
         open_store=open_store,
         proxy=proxy,
         allow_control=allow_control,
-        threads=None if cluster is None else cluster.num_threads,
+        threads=_THREADS if cluster is None else cluster.num_threads,
         clock=clock,
     )
     keeping = Retention(

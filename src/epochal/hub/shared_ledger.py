@@ -12,7 +12,7 @@ import contextlib
 import secrets
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -121,15 +121,6 @@ class SharedLedger(Ledger):
         if stored is not None and stored != kept:
             with self._lock:
                 self._db.execute("insert or replace into kept values (?,?)", (_LINKS, stored))
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._db.execute("begin immediate")
-        with contextlib.ExitStack() as undo:
-            undo.callback(self._db.execute, "rollback")
-            yield
-            undo.pop_all()
-        self._db.execute("commit")
 
 
 _KEPT = "select value from kept where name=?"

@@ -30,6 +30,7 @@ _DATABASE = "epochal"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _CODE = re.compile(rb"Code: (\d+)")
 _REASON = re.compile(r"Exception: (.*?)(?:, e\.what\(\)| \(version |$)")
+_ROWS = "{rows}"
 _NO_SPACE = 243
 _AWAY = (209, 210, 279)
 _NO_ACCESS = (192, 193, 194, 497, 516)
@@ -46,6 +47,11 @@ class ClickHouseError(EpochalError, OSError):
         super().__init__(sentence)
         self.code = code
         self.is_final = is_final
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether a server or a disk is in the way, not the statement."""
+        return self.code in (_NO_SPACE, *_AWAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +132,17 @@ def _without_password(text: str) -> str:
     return re.sub(r"(//[^/@:]*):[^/@]*@", r"\1:…@", text)
 
 
+@dataclass(frozen=True, slots=True)
+class Via:
+    """What becomes of rows that are inserted: columns of a table, from a query over the rows.
+
+    ``query`` has ``{rows}`` in the place of the table that it reads.
+    """
+
+    columns: Sequence[str]
+    query: str
+
+
 class Server(Protocol):
     """One server, or several that answer alike; threads may share it."""
 
@@ -134,7 +151,9 @@ class Server(Protocol):
     def query(self, statement: str, **settings: Any) -> bytes:
         """The answer to a statement, in the format that it names."""
 
-    def insert(self, table: str, columns: Mapping[str, str], rows: bytes) -> None:
+    def insert(
+        self, table: str, columns: Mapping[str, str], rows: bytes, *, via: Via | None = None
+    ) -> None:
         """Insert rows in the format RowBinary; returns when they are stored."""
 
     def close(self) -> None:
@@ -164,9 +183,15 @@ class HttpServer:
         """The answer to a statement, in the format that it names."""
         return self._send(statement.encode(), {"wait_end_of_query": 1, **settings})
 
-    def insert(self, table: str, columns: Mapping[str, str], rows: bytes) -> None:
+    def insert(
+        self, table: str, columns: Mapping[str, str], rows: bytes, *, via: Via | None = None
+    ) -> None:
         """Insert rows in the format RowBinary; returns when every shard has stored its rows."""
-        statement = f"INSERT INTO {table} ({', '.join(columns)}) FORMAT RowBinary"
+        if via is None:
+            statement = f"INSERT INTO {table} ({', '.join(columns)}) FORMAT RowBinary"
+        else:
+            query = via.query.replace(_ROWS, f"input('{_structure(columns)}')")
+            statement = f"INSERT INTO {table} ({', '.join(via.columns)}) {query} FORMAT RowBinary"
         self._send(rows, {"query": statement, "insert_distributed_sync": 1})
 
     def close(self) -> None:
@@ -284,15 +309,15 @@ class ChdbServer:
         body, _, form = statement.rpartition(" FORMAT ")
         return self._ask(body, form) if body else self._ask(statement, "Null")
 
-    def insert(self, table: str, columns: Mapping[str, str], rows: bytes) -> None:
+    def insert(
+        self, table: str, columns: Mapping[str, str], rows: bytes, *, via: Via | None = None
+    ) -> None:
         """Insert rows in the format RowBinary: it reads them from a file."""
-        names = ", ".join(columns)
-        structure = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+        via = via or Via(tuple(columns), f"SELECT {', '.join(columns)} FROM {_ROWS}")
         with _temporary(rows) as path:
-            self.query(
-                f"INSERT INTO {table} ({names})"
-                f" SELECT {names} FROM file('{path}', 'RowBinary', '{structure}')"
-            )
+            file = f"file('{path}', 'RowBinary', '{_structure(columns)}')"
+            query = via.query.replace(_ROWS, file)
+            self.query(f"INSERT INTO {table} ({', '.join(via.columns)}) {query}")
 
     def close(self) -> None:
         """End the engine, unless others in this process use it."""
@@ -311,6 +336,10 @@ class ChdbServer:
             except RuntimeError as error:
                 raise _error(str(error).encode(), f"chdb://{self._folder}") from error
         return found or b""
+
+
+def _structure(columns: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
 
 
 @contextlib.contextmanager

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from epochal.store.clickhouse import numbers
 from epochal.store.clickhouse.connection import (
     Address,
     ClickHouseError,
@@ -21,6 +22,8 @@ from epochal.store.clickhouse.connection import (
 # Codecs and LowCardinality, fsync after an insert, and TTL came after 18.16.
 _CODECS = (20, 1)
 _FSYNC = (21, 1)
+# Long numbers apart from the text: tried with 26.
+_NUMBERS = (24, 8)
 _SCHEMA = "schema"
 _PATH = "/clickhouse/tables/{shard}/epochal"
 
@@ -48,6 +51,13 @@ LINES = Table(
     by_month="received",
     # Higher levels make noisy numbers larger: they find short matches in place of digits.
     codecs={"ordinal": "DoubleDelta, ZSTD(1)", "line": "ZSTD(1)"},
+)
+# The same where the server takes lines apart.
+LINES_APART = replace(
+    LINES,
+    columns={"run": "String", "part": "String", "ordinal": "UInt64", **numbers.COLUMNS},
+    more=f", line String ALIAS {numbers.LINE}{LINES.more}",
+    codecs={"ordinal": "DoubleDelta, ZSTD(1)", **numbers.CODECS},
 )
 # How many lines of each part there are: derived from ``lines`` by a view.
 PARTS = Table(
@@ -107,7 +117,8 @@ RUNS = Table(
     codecs={"config": "ZSTD(3)", "last": "ZSTD(3)", "row": "ZSTD(3)"},
 )
 # The tables that each version has more than the one before; a new column would be a statement.
-_STEPS: tuple[tuple[Table, ...], ...] = ((LINES, PARTS, FACTS, FILES, LIVE, CHANGES), (RUNS,))
+# The third may have lines apart, which a hub of the second could not insert.
+_STEPS: tuple[tuple[Table, ...], ...] = ((LINES, PARTS, FACTS, FILES, LIVE, CHANGES), (RUNS,), ())
 TABLES = tuple(table for tables in _STEPS for table in tables)
 VERSION = len(_STEPS)
 
@@ -146,7 +157,9 @@ def _set_up_at(address: Address, server: Server) -> bool:
         return False
     replicated = _is_replicated(server)
     for number in range(known + 1, VERSION + 1):
-        for table in _STEPS[number - 1]:
+        for step in _STEPS[number - 1]:
+            is_apart = step is LINES and server.version >= _NUMBERS
+            table = LINES_APART if is_apart else step
             for statement in _made(table, address, server, is_replicated=replicated):
                 server.query(statement)
         if number == 1:
@@ -227,6 +240,15 @@ def counted_parts(lines: str) -> str:
         "SELECT run, part, max(ordinal) + 1 AS lines, max(received) AS changed"
         f" FROM {lines} GROUP BY run, part"
     )
+
+
+def has_lines_apart(address: Address, server: Server) -> bool:
+    """Whether the lines are stored as text with gaps and numbers."""
+    answer = server.query(
+        f"SELECT count() FROM system.columns WHERE database = {literal(address.database)}"
+        f" AND table = {literal(LINES.name)} AND name = 'numbers' FORMAT TabSeparatedRaw"
+    )
+    return int(answer) > 0
 
 
 def _is_replicated(server: Server) -> bool:

@@ -21,6 +21,7 @@ from epochal.series.series import Series
 from epochal.shipping.offering import labels_of
 from epochal.store.answers import Cursor, Entry, LabelsEdit, TrashedRun
 from epochal.store.clickhouse import transfer
+from epochal.store.clickhouse.connection import ClickHouseError
 from epochal.store.clickhouse.copies import ERASED, Copies
 from epochal.store.clickhouse.known import DerivedRow
 from epochal.store.clickhouse.source import CopySource
@@ -117,6 +118,8 @@ class ClickHouseStore(LocalStore):
             if time.monotonic() > until:
                 break
             one = self._held.guard.run(f"row of {run_id}", self._derive, run_id)
+            if isinstance(one, ClickHouseError):
+                break  # the cluster is away: the next call goes on here
             if one is None:
                 self._copies.put_off(run_id)
             else:
@@ -124,12 +127,18 @@ class ClickHouseStore(LocalStore):
         self._copies.put_rows(derived)
         return len(derived)
 
-    def _derive(self, run_id: str) -> DerivedRow | None:
-        """The row of a run, derived from its lines; None where it cannot be read."""
+    def _derive(self, run_id: str) -> DerivedRow | ClickHouseError | None:
+        """The row of a run, derived from its lines; None where it cannot be read.
+
+        An error of the cluster is returned: it is no fault of the run.
+        """
         place = self._copies.place_of(run_id)
         if place is None:
             return None
-        self._copies.hold(run_id)
+        try:
+            self._copies.hold(run_id)
+        except ClickHouseError as error:
+            return error
         run, started_s = self._run_at(str(place)), time.monotonic()
         with run.lock:
             with self._copies.lock(run_id):  # the folder has all lines of the basis, or more

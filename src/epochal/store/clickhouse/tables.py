@@ -16,7 +16,15 @@ from epochal.errors import FormatError, UsageError
 from epochal.store.clickhouse.batches import INSERT_EVERY_S, Batches
 from epochal.store.clickhouse.blobs import PIECE_BYTES, Blobs, open_blobs
 from epochal.store.clickhouse.clock import ClusterClock
-from epochal.store.clickhouse.connection import Address, HttpServer, Server, connect, literal
+from epochal.store.clickhouse.connection import (
+    Address,
+    ClickHouseError,
+    HttpServer,
+    Server,
+    connect,
+    literal,
+)
+from epochal.store.clickhouse.numbers import LINE, TAKEN_APART, WHOLE
 from epochal.store.clickhouse.schema import (
     CHANGES,
     FACTS,
@@ -28,6 +36,7 @@ from epochal.store.clickhouse.schema import (
     TABLES,
     Table,
     counted_parts,
+    has_lines_apart,
     set_up,
     stored,
 )
@@ -116,6 +125,8 @@ class Tables:
             undo.callback(self.close)
             self.clock = ClusterClock(self._time, clock)
             set_up(address, self._server)
+            self._is_apart = has_lines_apart(address, self._server)
+            self._via = TAKEN_APART if self._is_apart else None
             self._place_blobs(blobs)
             undo.pop_all()
 
@@ -160,7 +171,8 @@ class Tables:
         while first < end:
             until = min(first + _WINDOW, end)
             block = self.ask(
-                f"SELECT line FROM {self.name(LINES)} WHERE run = {literal(run_id)}"
+                f"SELECT {LINE if self._is_apart else 'line'} FROM {self.name(LINES)}"
+                f" WHERE run = {literal(run_id)}"
                 f" AND part = {literal(part)} AND ordinal >= {first} AND ordinal < {until}"
                 " ORDER BY ordinal LIMIT 1 BY ordinal FORMAT TabSeparatedRaw"
             )
@@ -352,7 +364,14 @@ class Tables:
         self._batches.put(table, run_id, rows)
 
     def _insert(self, table: Table, rows: bytes) -> None:
-        self._server.insert(self.name(table), table.columns, rows)
+        via = self._via if table is LINES else None
+        try:
+            self._server.insert(self.name(table), table.columns, rows, via=via)
+        except ClickHouseError as error:
+            if via is not TAKEN_APART or not error.code or error.is_passing:
+                raise
+            self._server.insert(self.name(table), table.columns, rows, via=WHOLE)
+            self._via = WHOLE
 
     def _time(self) -> float:
         return float(self.ask("SELECT toUnixTimestamp(now()) FORMAT TabSeparatedRaw"))
