@@ -65,3 +65,11 @@ def test_a_term_that_grows_is_no_divergence_while_the_evaluation_gains() -> None
     assert opened(Divergence, records) == []
     loses = [5.0 - 0.2 * n if n < 8 else 3.6 + 0.2 * n for n in range(16)]
     assert opened(Divergence, in_order(steps(losses), evals(loses, every=50))) != []
+
+
+def test_a_loss_that_is_lost_in_the_first_steps_is_not_resumed() -> None:
+    losses = [3.0 - 0.05 * n for n in range(20)] + [2.0 * 1.02**n for n in range(280)]
+    found = opened(Divergence, steps(losses))[-1]
+    assert "zero_grad" in found.advice
+    late = [*falling(600), *(2.5 * 1.02 ** min(n, 80) for n in range(200))]
+    assert "resume from a checkpoint" in opened(Divergence, steps(late))[-1].advice

@@ -65,3 +65,22 @@ def test_the_moving_targets_of_a_game_make_a_note() -> None:
         record["m"] = {**record.get("m", {}), "episode/return": 1.0}
     found = opened(LossSpike, records)
     assert [finding.severity for finding in found] == ["info"]
+
+
+def test_spikes_where_epochs_begin_are_an_order_of_the_data() -> None:
+    losses = flat(1000, 0.5)
+    for epoch in range(1, 4):
+        for n in range(250 * epoch, 250 * epoch + 4):
+            losses[n] = 30.0 + epoch * 30
+    records = steps(losses, epoch=[n / 250 for n in range(1000)])
+    *_, last = opened(LossSpike, records)
+    assert "Shuffle" in last.advice
+    elsewhere = steps(losses, epoch=[(n + 100) / 250 for n in range(1000)])
+    assert "Shuffle" not in opened(LossSpike, elsewhere)[-1].advice
+
+
+def test_batches_that_were_known_by_heart_and_then_are_not_have_an_order() -> None:
+    losses = [max(1e-4, 2.3 * 0.9**n) for n in range(100)] + flat(20, 15.0)
+    assert "shuffle" in opened(LossSpike, steps(losses))[-1].advice
+    usual = falling(100) + flat(20, 15.0)
+    assert "shuffle" not in opened(LossSpike, steps(usual))[-1].advice

@@ -139,3 +139,9 @@ def test_natural_skew_is_left_alone() -> None:
 
 def test_routers_may_start_unevenly() -> None:
     assert opened(MoeImbalance, moe([7.0] * 8 + noisy(1.5, 0.05, 200)), config=EIGHT) == []
+
+
+def test_of_few_experts_half_may_be_idle() -> None:
+    assert opened(MoeImbalance, moe(noisy(2.0, 0.02, 60), use=0.5), config=EIGHT) == []
+    few = opened(MoeImbalance, moe(noisy(2.1, 0.02, 60), use=0.4), config=EIGHT)
+    assert [one.severity for one in few] == ["warning"]

@@ -36,3 +36,9 @@ def test_a_norm_that_leaps_is_a_second_witness() -> None:
     norms = [1 + 9 * min(1, n / 10) for n in range(200)]
     assert opened(NoWarmup, steps(losses, lr=1e-2, norm=norms)) != []
     assert opened(NoWarmup, steps(losses, lr=1e-2, norm=1.0)) == []
+
+
+def test_a_loss_that_is_lost_at_once_may_have_another_cause() -> None:
+    lost = [2.0, 2.0, 2.1, *(2.0 * 1.5**n for n in range(30))]
+    (found,) = opened(NoWarmup, steps(lost, lr=0.1))
+    assert "zero_grad" in found.advice

@@ -16,6 +16,7 @@ from epochal.health.rule import Rule, Verdict
 from epochal.health.setback import Setback, SetbackThresholds
 from epochal.health.words import CURVE_KINDS, steps_of, times
 
+_EARLY = 40  # steps after the first points, by which hardly a checkpoint is worth to resume from
 RATE_AFTER = "rate_after"  # evidence of a loss that was lost to a jump of the rate
 
 
@@ -107,7 +108,14 @@ class Divergence(Rule):
         if curve.start is not None and best > curve.start - curve.least_change(curve.start) / 2:
             return (
                 "The loss has never fallen. Check its sign first: a negated loss rises from the "
-                "first step on. If the sign is right, start again with a lower learning rate."
+                "first step on. Check that optimizer.zero_grad() is called in each step. If both "
+                "are right, start again with a lower learning rate."
+            )
+        is_early = len(curve.blocks) > 0 and self._rise.best_at < curve.blocks[0].last + _EARLY
+        if is_early and curve.start is not None and self._rise.level > curve.start:
+            return (
+                "All that was gained at first is lost. Check that optimizer.zero_grad() is called "
+                "in each step; then start again with half the learning rate, or less."
             )
         return (
             "Stop, and resume from a checkpoint before the rise with half the learning rate or "

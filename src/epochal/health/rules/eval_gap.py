@@ -142,7 +142,7 @@ class EvalGap(Rule):
             advice=(
                 "Check its mode: train() before training, eval() before evaluation. BatchNorm must "
                 "update its running statistics (momentum above 0). Prepare the data of both in the "
-                "same way, and check that batches differ."
+                "same way, shuffle that of the training, and check that batches differ."
             ),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from epochal.format import format_number
@@ -11,6 +12,10 @@ from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import CURVE_KINDS, times
+
+_EPOCH = "train/epoch"
+_AT_TURN = 3  # points
+_KNOWN = 0.05  # of the first loss
 
 
 class LossSpike(Rule):
@@ -47,14 +52,36 @@ class LossSpike(Rule):
 
     thresholds: Thresholds
 
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._epoch = 0
+        self._since_turn = _AT_TURN + 1  # points since an epoch began, after the first one
+        self._turns: set[int] = set()  # epochs that began with a spike
+
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check the newest loss against the values before it."""
         curve = context.updated_curves.get("loss")
-        if curve is None or curve.distance is None:
+        if curve is None:
+            return ()
+        self._follow_epochs(observation)
+        if curve.distance is None:
             return ()
         if not curve.stands_out:
             return (Verdict(curve.name, False),)
+        if self._since_turn <= _AT_TURN:
+            self._turns.add(self._epoch)
         return (self._verdict(curve, context),)
+
+    def forget_from(self, step: int, context: Context) -> None:
+        """An epoch that is begun again counts again."""
+        self._epoch, self._since_turn = 0, _AT_TURN + 1
+        self._turns.clear()
+
+    def _follow_epochs(self, observation: Observation) -> None:
+        self._since_turn += 1
+        epoch = observation.values.get(_EPOCH)
+        if epoch is not None and math.isfinite(epoch) and math.floor(epoch) > self._epoch:
+            self._epoch, self._since_turn = math.floor(epoch), 0
 
     def _verdict(self, curve: Curve, context: Context) -> Verdict:
         thresholds = self.thresholds
@@ -84,10 +111,25 @@ class LossSpike(Rule):
             "warning" if is_lasting and not context.is_game else "info",
             sentence,
             evidence={"value": value, "level": level, "width": width, "lasting": lasting},
-            advice=(
+            advice=self._advice(curve, value, is_lasting=is_lasting),
+        )
+
+    def _advice(self, curve: Curve, value: float, *, is_lasting: bool) -> str:
+        if len(self._turns) > 1 and self._epoch in self._turns:
+            return (
+                f"It comes as an epoch begins, {len(self._turns)} times by now: the samples have "
+                "an order, such as one class after the other. Shuffle them anew in each epoch."
+            )
+        start, level = curve.start, curve.level or 0.0
+        if start is not None and curve.lowest >= 0 and level < _KNOWN * start < start < value:
+            return (
+                "The batches before were known by heart, and these are worse than at the start: "
+                "if samples come one class after the other, shuffle them. Otherwise lower the "
+                "learning rate, or clip gradients lower."
+            )
+        if is_lasting:
+            return (
                 "Look at the batches of these steps; if spikes repeat, clip gradients lower or "
                 "lower the learning rate."
-                if is_lasting
-                else "One unusual batch does this; look at its data if it repeats."
-            ),
-        )
+            )
+        return "One unusual batch does this; look at its data if it repeats."

@@ -57,12 +57,12 @@ class MoeImbalance(Rule):
         "warning": (
             "The imbalance reaches the lower of 0.8 × experts / top-k (at least 3) and 2.5 × "
             "top-k (at least 10). Or it is 1.8 times its usual value, or rises steadily by half. "
-            "Or utilisation is below 0.8 (0.6 of 8 experts or fewer). Or the balancing loss is "
+            "Or utilisation is below 0.8 (0.5 of 8 experts or fewer). Or the balancing loss is "
             "three times its minimum while the load shows nothing."
         ),
         "error": (
             "The imbalance reaches 0.95 of experts / top-k, or twice the limit for many experts. "
-            "Or utilisation is below 0.5."
+            "Or utilisation is below 0.5 (0.3 of 8 experts or fewer)."
         ),
     }
     what_to_try = "Add a balancing loss or bias, or noise; lower the learning rate of the router."
@@ -83,7 +83,9 @@ class MoeImbalance(Rule):
         # anew.
         release_share: float = 0.9
         utilization: float = 0.8
-        utilization_few: float = 0.6
+        # Of few experts a router may leave half idle while the loss falls.
+        utilization_few: float = 0.5
+        utilization_few_grave: float = 0.3
         window: int = 50
         # Nearly twice what it was within a few records, or half as much again in a steady climb.
         doubling: float = 1.8
@@ -257,10 +259,11 @@ class MoeImbalance(Rule):
         least = limits.utilization_few if most is not None and most <= limits.few else None
         if use >= (limits.utilization if least is None else least) or is_even:
             return Verdict(_UTILIZATION, active=False)
+        grave = limits.utilization_grave if least is None else limits.utilization_few_grave
         return Verdict(
             _UTILIZATION,
             active=True,
-            severity="error" if use < limits.utilization_grave else "warning",
+            severity="error" if use < grave else "warning",
             sentence=f"{100 * (1 - use):.0f} % of the experts get no tokens.",
             evidence={"utilization": use, "healthy_from": limits.utilization},
             advice=_ADVICE,

@@ -17,6 +17,15 @@ from epochal.health.words import CURVE_KINDS, steps_of
 
 # Points: the very start, a level that one batch cannot make, and one that a handful cannot.
 _FIRST, _NEWEST = 3, (5, 15)
+_LOST = 10.0  # times the first loss: more than a shock
+_ADVICE = (
+    "Let the rate rise linearly over the first 1 to 5 % of the steps, or start with a tenth of it."
+)
+_ADVICE_LOST = (
+    "Start again with a rate 10 times lower that warms up over the first 1 to 5 % of the steps. "
+    "If the loss explodes again, check that optimizer.zero_grad() is called in each step, and the "
+    "sign of the loss."
+)
 _APART = 10  # points between two values, to see noise that changes slowly
 
 
@@ -113,10 +122,7 @@ class NoWarmup(Rule):
             f"{curve.at(position)}.",
             steps=steps_of(curve, begin, position),
             evidence={"rate": rate, "first": first, "now": now},
-            advice=(
-                "Let the rate rise linearly over the first 1 to 5 % of the steps, or start with a "
-                "tenth of it."
-            ),
+            advice=_ADVICE_LOST if now > _LOST * first else _ADVICE,
         )
 
 
