@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import torch
 from torch import nn
@@ -65,6 +67,7 @@ def test_nothing_is_allocated_and_nothing_waits(start_run: StartRun) -> None:
 def test_a_real_out_of_memory_error_is_explained_without_allocating(start_run: StartRun) -> None:
     run = start_run()
     model, optimizer = trained()
+    gc.collect()  # what earlier tests left must not be freed in between
     before = torch.cuda.memory_allocated()
     with (
         pytest.raises(torch.OutOfMemoryError),
