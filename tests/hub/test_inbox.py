@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epochal.hub.budget import Budget
-from epochal.hub.inbox import ConflictError, FullError, Inbox, UnknownRunError
+from epochal.hub.budget import Budget, FullError
+from epochal.hub.inbox import ConflictError, Inbox, UnknownRunError
 from epochal.hub.ledger import Ledger
 from epochal.journal.layout import json_bytes
 from epochal.shipping.labels import merged_labels

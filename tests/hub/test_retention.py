@@ -14,8 +14,7 @@ import pytest
 
 import epochal
 from epochal.errors import UsageError
-from epochal.hub.budget import Budget
-from epochal.hub.inbox import FullError
+from epochal.hub.budget import Budget, FullError
 from epochal.hub.ledger import Ledger
 from epochal.hub.retention_rules import RetentionRule, read_rules
 from epochal.journal.layout import RunFolder, write_json

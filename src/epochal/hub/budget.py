@@ -15,14 +15,18 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from epochal.errors import EpochalError
 from epochal.format import format_bytes
-from epochal.hub.inbox import FullError
 from epochal.hub.ledger import Ledger
 
 # Kept free for what else the machine does, and for the hub's own files.
 RESERVE_BYTES = 256 << 20
 _MEASURE_EVERY_S = 600.0
 _STORE_EVERY_S = 5.0
+
+
+class FullError(EpochalError):
+    """A budget of bytes is spent: the shipper keeps its records and tries later."""
 
 
 class Budget:

@@ -16,10 +16,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from epochal.errors import FormatError, UsageError
+from epochal.hub.budget import FullError
 from epochal.hub.control import HubControls
 from epochal.hub.inbox import (
     ConflictError,
-    FullError,
     Inbox,
     RemovedError,
     UnknownRunError,

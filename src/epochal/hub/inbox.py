@@ -36,7 +36,14 @@ from epochal.journal.layout import (
 )
 from epochal.shipping.labels import merged_labels
 from epochal.shipping.offering import PartCounts, labels_of, named_part, piece_of, state_of
-from epochal.shipping.protocol import FileKind, RunState, is_file_name, is_run_id, last_line_crc
+from epochal.shipping.protocol import (
+    FileKind,
+    RunState,
+    is_file_name,
+    is_run_id,
+    last_line_crc,
+    lines_after,
+)
 from epochal.shipping.shipper import file_digest
 
 _MAX_NAME = 200
@@ -57,10 +64,6 @@ class UnknownRunError(EpochalError, LookupError):
 
 class RemovedError(EpochalError):
     """The run was deleted here: its sender keeps it, and sends no more."""
-
-
-class FullError(EpochalError):
-    """A budget of bytes is spent: the shipper keeps its records and tries later."""
 
 
 @dataclass(slots=True)
@@ -228,7 +231,7 @@ class Inbox:
                 part = self._part(run, name)
             if first > part.lines:
                 return part.lines
-            new = _after(lines, part.lines - first)
+            new = lines_after(lines, part.lines - first)
             if not new:
                 return part.lines
             self._charge(run.id, run.project, len(new))
@@ -491,16 +494,6 @@ def _counted(path: Path) -> _Part:
     if end < size:
         os.truncate(path, end)
     return _Part(path, lines, end, crc)
-
-
-def _after(lines: bytes, num_known: int) -> bytes:
-    """Lines without the first so many."""
-    start = 0
-    for _ in range(num_known):
-        start = lines.find(b"\n", start) + 1
-        if not start:
-            return b""
-    return lines[start:]
 
 
 _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)

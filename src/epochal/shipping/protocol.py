@@ -123,6 +123,16 @@ def last_line_crc(lines: bytes) -> int:
     return zlib.crc32(lines[start:])
 
 
+def lines_after(lines: bytes, num_known: int) -> bytes:
+    """A block of whole lines without the first so many."""
+    start = 0
+    for _ in range(num_known):
+        start = lines.find(b"\n", start) + 1
+        if not start:
+            return b""
+    return lines[start:]
+
+
 def compress(lines: bytes, *, may_zstd: bool = True) -> tuple[str, bytes]:
     """The name of an encoding, and lines in it: zstd where the package is there, else gzip."""
     if may_zstd:

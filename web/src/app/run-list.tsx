@@ -6,7 +6,7 @@ import { useCallback, useState } from "preact/hooks";
 import { formatWhole, slotCss } from "../chart/index.ts";
 import { groupName } from "../state/group-keys.ts";
 import type { Page } from "../state/page.ts";
-import { HEADLINES } from "../state/runs.ts";
+import { HEADLINES } from "../state/run-rows.ts";
 import type { RunLine } from "../state/runs.ts";
 import { Dialog } from "../ui/dialog.tsx";
 import { Menu } from "../ui/menu.tsx";

@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 
 import { formatDelta, formatNumber, formatNumberOf, slotCss } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
-import { headline, isEnded } from "../state/runs.ts";
+import { headline, isEnded } from "../state/run-rows.ts";
 import { Menu } from "../ui/menu.tsx";
 import type { MenuItem } from "../ui/menu.tsx";
 import { MiddleText } from "../ui/middle-text.tsx";

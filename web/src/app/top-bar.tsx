@@ -8,7 +8,7 @@ import { progressOf } from "../state/progress.ts";
 import type { Progress } from "../state/progress.ts";
 import type { Page } from "../state/page.ts";
 import { chosenProjects } from "../state/projects.ts";
-import { isEnded } from "../state/runs.ts";
+import { isEnded } from "../state/run-rows.ts";
 import { Menu } from "../ui/menu.tsx";
 import { phaseMeaning, phaseTone } from "../panels/parts/phases.ts";
 import type { RunRow } from "../wire.ts";

@@ -3,7 +3,8 @@
 import { useEffect, useState } from "preact/hooks";
 
 import type { Page } from "../state/page.ts";
-import { isEnded, MOST_ROWS } from "../state/runs.ts";
+import { isEnded } from "../state/run-rows.ts";
+import { MOST_ROWS } from "../state/runs.ts";
 import type { Summary } from "../wire.ts";
 import type { Summaries } from "./compare-columns.ts";
 

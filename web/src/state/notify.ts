@@ -5,7 +5,7 @@ import type { ReadonlySignal } from "@preact/signals";
 
 import type { Update } from "../source/source.ts";
 import type { RunRow } from "../wire.ts";
-import { isEnded } from "./runs.ts";
+import { isEnded } from "./run-rows.ts";
 
 export interface Notifier {
   readonly isOn: ReadonlySignal<boolean>;

@@ -1,7 +1,7 @@
 /** How far a run is, how long it has taken, and how long it will take. */
 
 import type { RunRow } from "../wire.ts";
-import { isEnded } from "./runs.ts";
+import { isEnded } from "./run-rows.ts";
 
 export interface Progress {
   /** From 0 to 1; null when the end is not known. */

@@ -2,7 +2,7 @@
 
 import type { ProjectRow, RunRow } from "../wire.ts";
 import { groupBy } from "./group-by.ts";
-import { headline } from "./runs.ts";
+import { headline } from "./run-rows.ts";
 
 /** The chosen projects; null for all. A name with a comma in it is one project. */
 export function chosenProjects(choice: string | null, known: readonly string[]): readonly string[] | null {

@@ -8,7 +8,7 @@ import { SourceError } from "../source/source.ts";
 import type { RunsRequest, Update, Source } from "../source/source.ts";
 import { compileFilter, patternQuery, wordsQuery } from "../ui/filter.ts";
 import { sharedStart } from "../ui/middle-text.tsx";
-import type { RunList, RunRow, Summary } from "../wire.ts";
+import type { RunList, RunRow } from "../wire.ts";
 import { chosenSlots, coloringBy } from "./colors.ts";
 import type { Coloring } from "./colors.ts";
 import { flatConfig } from "./config.ts";
@@ -18,6 +18,7 @@ import { chosenProjects } from "./projects.ts";
 import { createQueriedRuns, UNREAD_MS } from "./queried-runs.ts";
 import { createRunPages, fieldOf, quoted } from "./run-pages.ts";
 import type { ListRequest } from "./run-pages.ts";
+import { HEADLINES, headlinesOf, nonfiniteWord, ordered, projectsQuery, searchTextsOf, serverOrder } from "./run-rows.ts";
 import type { View } from "./view.ts";
 
 export interface RunGroup {
@@ -120,7 +121,6 @@ const NEWEST_FIRST = "-created";
 const BAD_REQUEST = 400;
 const PAGE_ROWS = 500;
 const IDS_AT_ONCE = 25;
-export const HEADLINES: readonly string[] = ["role:loss", "role:eval_loss"];
 const RELOAD_MS = 5000;
 /** When charts have been drawn for the first time: what happened before the stream began is little and rare. */
 const JOINED_MS = 1500;
@@ -448,65 +448,4 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
       merge([{ ...row, summary: { [role]: { ...before, last: Number.isFinite(last) ? last : null, last_nonfinite: nonfiniteWord(last) } } }]);
     },
   };
-}
-
-function projectsQuery(chosen: readonly string[] | null): string {
-  if (chosen === null) return "";
-  return chosen.length === 1 ? `project == ${quoted(chosen[0]!)}` : `project in [${chosen.map(quoted).join(", ")}]`;
-}
-
-/** The server's word for an order of the list: roles are found by their names there. */
-function serverOrder(order: string): string {
-  return order.replace(/^(-?)role:(\w+)$/, "$1summary.$2.last");
-}
-
-/** The value that stands for a run in a list, and what it is. */
-export function headline(row: RunRow): { readonly role: string; readonly summary: Summary } | null {
-  for (const role of HEADLINES) {
-    const summary = row.summary[role];
-    if (summary !== undefined) return { role: role.replace("role:", "").replace("_", " "), summary };
-  }
-  return null;
-}
-
-export function isEnded({ status }: RunRow): boolean {
-  return !["waiting", "running", "silent"].includes(status.state);
-}
-
-function headlinesOf(detail: { readonly roles: Readonly<Record<string, string>>; readonly metrics: readonly { readonly name: string; readonly summary: Summary | null }[] }): Record<string, Summary> {
-  const found: Record<string, Summary> = {};
-  for (const headlineRole of HEADLINES) {
-    const name = detail.roles[headlineRole.replace("role:", "")];
-    const summary = detail.metrics.find((metric) => metric.name === name)?.summary;
-    if (summary != null) found[headlineRole] = summary;
-  }
-  return found;
-}
-
-/** What the search box looks through; the field `text` of the server's queries. */
-function searchTextsOf(row: RunRow): readonly string[] {
-  return [row.name, row.id, ...row.tags, row.status.state];
-}
-
-function ordered(rows: readonly RunRow[], order: string): readonly RunRow[] {
-  const isDown = order.startsWith("-");
-  const key = order.replace(/^-/, "");
-  const valueOf = (row: RunRow): number | string | null => {
-    if (key === "name") return row.name;
-    if (key === "created") return row.created;
-    if (key === "updated") return row.updated;
-    return row.summary[key]?.last ?? null;
-  };
-  return [...rows].sort((one, other) => {
-    const [a, b] = [valueOf(one), valueOf(other)];
-    // What is not known comes last, whichever way around.
-    if (a === null || b === null) return Number(a === null) - Number(b === null);
-    const sign = a < b ? -1 : a > b ? 1 : 0;
-    return isDown ? -sign : sign;
-  });
-}
-
-function nonfiniteWord(value: number): Summary["last_nonfinite"] {
-  if (Number.isFinite(value)) return null;
-  return Number.isNaN(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }

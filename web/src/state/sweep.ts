@@ -5,7 +5,7 @@ import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { formatWhole } from "../chart/index.ts";
 import type { SweepRuns, SweepSource } from "../source/source.ts";
 import type { Page } from "./page.ts";
-import { isEnded } from "./runs.ts";
+import { isEnded } from "./run-rows.ts";
 
 export interface Sweep<Answer> {
   /** Null until the first answer; the last one stays while another is fetched. */

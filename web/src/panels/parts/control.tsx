@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
 import type { Page } from "../../state/page.ts";
-import { isEnded } from "../../state/runs.ts";
+import { isEnded } from "../../state/run-rows.ts";
 import type { Control, ControlRequest, RunRow } from "../../wire.ts";
 
 type Action = ControlRequest["action"];

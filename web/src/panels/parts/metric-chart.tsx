@@ -12,7 +12,7 @@ import type { Finding } from "../../state/findings.ts";
 import type { Metric } from "../../state/metrics.ts";
 import type { Page } from "../../state/page.ts";
 import { isCrowd } from "../../state/crowd.ts";
-import { isEnded } from "../../state/runs.ts";
+import { isEnded } from "../../state/run-rows.ts";
 import { isXKind } from "../../state/view.ts";
 import type { View, Zoom } from "../../state/view.ts";
 import { limitsOf } from "../../state/y-limits.ts";

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 
 import type { Page } from "../../state/page.ts";
-import { isEnded } from "../../state/runs.ts";
+import { isEnded } from "../../state/run-rows.ts";
 import { Empty } from "../../ui/empty.tsx";
 
 export function NoMetrics({ page }: { readonly page: Page }): JSX.Element {
