@@ -134,3 +134,15 @@ def test_a_run_that_was_not_read_is_not_judged_by_its_numbers(tmp_path: Path) ->
         read_all(store)
         whole = store.known_runs("not summary.loss > 50", budget_s=0)
         assert (len(whole.runs), whole.pending, whole.unread) == (1, 0, 0)
+
+
+def test_a_filter_by_a_summary_of_the_index_lists_no_folder(tmp_path: Path) -> None:
+    root, cache = tmp_path / "runs", tmp_path / "cache"
+    three(root)
+    query = "summary.loss.last < 2.5"
+    with LocalStore(root, cache=cache) as store:
+        assert names(store, query) == ["c", "b"]
+    with LocalStore(root, cache=cache) as store:
+        known = store.known_runs(query, budget_s=60)
+        assert len(known.runs) == 2
+        assert all(run.source.signature is None for run in store.runs())

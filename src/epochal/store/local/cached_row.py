@@ -112,8 +112,10 @@ class CachedRow:
         """The summaries of the whole row."""
         row = self.row if self.whole is None else self.whole
         if self._summaries is None or self._summaries.row is not row:
-            size = self._source.unsealed_bytes
-            self._summaries = RowSummaries(row, is_quickly_read=0 < size <= _QUICK_BYTES)
+            source = self._source
+            self._summaries = RowSummaries(
+                row, is_quickly_read=lambda: 0 < source.unsealed_bytes <= _QUICK_BYTES
+            )
         return self._summaries
 
     def drop(self) -> None:

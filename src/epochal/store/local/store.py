@@ -226,6 +226,11 @@ class LocalStore:
     def read_on(self, budget_s: float, *, only_small: bool = False) -> tuple[Set[str], int]:
         """Read whole rows for so many seconds; which runs were read, and how many are left."""
         until = time.monotonic() + budget_s
+        known, by_id = self._known, self._by_id
+        is_listed = known is not None and known.is_current(by_id) and len(by_id) == len(self._runs)
+        if known is not None and is_listed and not known.pending:
+            # Every row is known: what follows would look at thousands of runs for nothing.
+            return set(), 0 if only_small else self._read_tails(until)
         with self._lock:
             self._look_once(until=until)
             self._tell_apart(until=until)

@@ -36,12 +36,13 @@ Ask = Callable[[Callable[[RunState], Summaries]], Summaries]
 class RowSummaries:
     """The summaries of one row; those that were asked for are kept in it.
 
-    ``is_quickly_read``: the parts that are not sealed are small, however many series they have.
+    ``is_quickly_read`` says whether the parts that are not sealed are small, however many series
+    they have. It lists the run's folder, so it is called only where something has to be read.
     """
 
-    def __init__(self, row: Row, *, is_quickly_read: bool = False) -> None:
+    def __init__(self, row: Row, *, is_quickly_read: Callable[[], bool] = lambda: False) -> None:
         self.row = row
-        self._reads = is_quickly_read or row.is_small
+        self._is_quickly_read = is_quickly_read
         self._known: dict[tuple[str, Axis | None, int], Summary] = {}
         self._resolved: dict[str, Metric | None] = {}
 
@@ -90,7 +91,8 @@ class RowSummaries:
         """
         first = {m.role: (m.name, m.axis) for m in reversed(self.row.metrics) if m.role is not None}
         roles = {key: role for role, key in first.items()}
-        for (key, rank), summary in ask(whole_tables if self._reads else kept_alone).items():
+        reads = self.row.is_small or self._is_quickly_read()
+        for (key, rank), summary in ask(whole_tables if reads else kept_alone).items():
             self.row.keep(key.name, key.axis, rank, summary)
             role = roles.get(key) if rank == 0 else None
             if role is not None:
