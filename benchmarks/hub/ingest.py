@@ -183,7 +183,7 @@ def measure_live(
     *,
     num_shippers: int,
     seconds: float,
-    num_threads: int = 24,
+    num_threads: int = 120,
     registered_s: float = 5.0,
 ) -> str:
     """Many runs of ten steps a second, each with a connection of its own.

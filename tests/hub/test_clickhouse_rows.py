@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -333,5 +334,23 @@ def test_rows_are_derived_as_soon_as_the_cluster_is_back(tmp_path: Path) -> None
             for wire in wires:
                 wire.is_cut = False
             assert store.derive_rows() == 3
+    for wire in wires:
+        wire.close()
+
+
+def test_connections_that_the_server_has_closed_are_no_fault() -> None:
+    database = new_database("two shards").database
+    shards = running_shards()
+    wires = [Wire(port) for port in shards.http_ports]
+    address = parse_address(shards.address(database, ports=[wire.port for wire in wires]))
+    with contextlib.closing(Tables(address, every_s=0.0)) as tables:
+        with ThreadPoolExecutor(12) as pool:  # so many connections wait afterwards
+            list(pool.map(tables.ask, ["SELECT sleep(0.5)"] * 12))
+        for wire in wires:
+            wire.cut()
+            wire.is_cut = False
+        assert tables.ask("SELECT 7 FORMAT TabSeparatedRaw") == b"7\n"
+        wires[0].cut()  # one host is away: the other answers
+        assert tables.ask("SELECT 7 FORMAT TabSeparatedRaw") == b"7\n"
     for wire in wires:
         wire.close()

@@ -204,9 +204,11 @@ class HttpServer:
     def _send(self, body: bytes, settings: Mapping[str, Any]) -> bytes:
         target = f"/?{urlencode(settings)}"
         fault: ClickHouseError | None = None
-        # A connection that waited may have been closed at the other end: that is no fault.
-        for _ in range(2 * len(self._hosts)):
-            number, connection, is_new = self._connection()
+        # A connection that waited may have been closed at the other end: that is no fault, and the
+        # others that waited were closed with it. Then each host is tried once.
+        may_reuse = True
+        for _ in range(1 + len(self._hosts)):
+            number, connection, is_new = self._connection(may_reuse=may_reuse)
             try:
                 connection.request("POST", target, body=body, headers=self._headers)
                 response = connection.getresponse()
@@ -219,6 +221,9 @@ class HttpServer:
                         f"cannot reach ClickHouse at {host}:{port}: {_reason(error)}."
                     )
                     self._chosen = (number + 1) % len(self._hosts)
+                else:
+                    self.close()
+                may_reuse = False
                 continue
             with self._lock:
                 self._idle.append((number, connection))
@@ -227,9 +232,9 @@ class HttpServer:
             return answer
         raise fault or ClickHouseError(f"{self._address} closes every connection.")
 
-    def _connection(self) -> tuple[int, http.client.HTTPConnection, bool]:
+    def _connection(self, *, may_reuse: bool) -> tuple[int, http.client.HTTPConnection, bool]:
         with self._lock:
-            if self._idle:
+            if self._idle and may_reuse:
                 return (*self._idle.pop(), False)
             number = self._chosen
         host, port = self._hosts[number]
