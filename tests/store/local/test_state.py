@@ -11,8 +11,10 @@ from epochal.journal.layout import PartName, RunFolder
 from epochal.series.series import Series
 from epochal.store.local.columns import SeriesKey, SpillFile
 from epochal.store.local.state import RunState
+from epochal.store.local.store import LocalStore
 from epochal.store.local.tail import TailedPart
 from tests.segments.parts import HEADER, lines, metrics, write_part
+from tests.store.journals import Journal
 
 
 @pytest.fixture
@@ -100,3 +102,25 @@ def test_a_series_that_grew_is_read_whole(tmp_path: Path) -> None:
     part.poll()
     assert len(ask(state, "accuracy")) == 20
     assert len(loss) == 10
+
+
+def test_metrics_are_made_anew_only_where_they_changed(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).metrics(1, loss=1.0, a=2.0)
+    with LocalStore(tmp_path) as store:
+        first = store.run("x").metrics()
+        for step, change in enumerate(("step", "metric", "definition"), 2):
+            if change == "step":
+                journal.metrics(step, loss=1.0, a=2.0)
+            elif change == "metric":
+                journal.metrics(step, b=1.0)
+            else:
+                journal.add({"log": "define", "name": "a", "unit": "ms"})
+            store.refresh()
+            found = store.run("x").metrics()
+            assert (list(found) == list(first)) == (change == "step")
+            first = found
+        assert [(metric.name, metric.unit) for metric in first] == [
+            ("loss", None),
+            ("a", "ms"),
+            ("b", None),
+        ]

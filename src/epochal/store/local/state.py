@@ -50,11 +50,20 @@ T = TypeVar("T")
 L = TypeVar("L", bound="Lockable")
 
 
+# The series with their ranks, the definitions, and the metrics that were made of them.
+_KnownMetrics = tuple[Mapping[SeriesKey, set[int]], Mapping[str, Mapping[str, Any]], list[Metric]]
+
+
 class RunState:
     """The parts of a run as one; a new one is made when any of them has grown."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[Part], *, before: RunState | None = None) -> None:
         self.parts = sorted(parts, key=lambda part: part.name)
+        # A hundred thousand metrics are the same ones after a step.
+        self._metrics_before = (
+            None if before is None else before._known_metrics or before._metrics_before
+        )
+        self._known_metrics: _KnownMetrics | None = None
         self._facts: list[PartFacts] = [
             part.facts for part in self.parts if part.facts.header is not None
         ]
@@ -265,7 +274,19 @@ class RunState:
     @cached_property
     def metrics(self) -> list[Metric]:
         """Every series there is, with its meaning, in order of first appearance."""
-        return metrics_of(self.ranks, self._definitions())
+        before, self._metrics_before = self._metrics_before, None
+        definitions = self._definitions()
+        if (
+            before is not None
+            and before[1] == definitions
+            and before[0] == self.ranks
+            and list(before[0]) == list(self.ranks)
+        ):
+            metrics = before[2]
+        else:
+            metrics = metrics_of(self.ranks, definitions)
+        self._known_metrics = (self.ranks, definitions, metrics)
+        return metrics
 
     def _definitions(self) -> dict[str, dict[str, Any]]:
         merged: dict[str, dict[str, Any]] = {}
@@ -429,7 +450,7 @@ class RunReader:
     def _load(self) -> RunState:
         self.look_once()
         if self.source.poll() or self.state is None:
-            self.state = RunState(self.source.parts)
+            self.state = RunState(self.source.parts, before=self.state)
             owner = self._owner()
             if owner is not None:
                 owner.on_read()
