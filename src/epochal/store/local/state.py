@@ -60,7 +60,7 @@ class RunState:
     def __init__(self, parts: Sequence[Part], *, before: RunState | None = None) -> None:
         self.parts = sorted(parts, key=lambda part: part.name)
         # A hundred thousand metrics are the same ones after a step.
-        self._metrics_before = (
+        self._metrics_before: _KnownMetrics | None = (
             None if before is None else before._known_metrics or before._metrics_before
         )
         self._known_metrics: _KnownMetrics | None = None
