@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useCallback, useState } from "preact/hooks";
 
-import { formatWhole, slotCss } from "../chart/index.ts";
+import { formatWhole, slotSample } from "../chart/index.ts";
 import { groupName } from "../state/group-keys.ts";
 import type { Page } from "../state/page.ts";
 import { HEADLINES } from "../state/run-rows.ts";
@@ -100,7 +100,7 @@ function LineOf({ page, line, onRename }: LineProps): JSX.Element {
   const { groupKeys } = page.runs;
   return (
     <div class="run-group">
-      {line.rows?.[0] !== undefined && page.view.spread.value !== "none" && <i class="run-group-line" style={{ background: slotCss(page.runs.slot(line.rows[0].id)) }} />}
+      {line.rows?.[0] !== undefined && page.view.spread.value !== "none" && <i class="run-group-line" style={{ background: slotSample(page.runs.slot(line.rows[0].id)) }} />}
       {groupKeys.value.length === 1 && <span class="run-group-key">{groupKeys.value[0]} =</span>}
       <b title={line.title}>{line.title}</b>
       <span class="card-note">{formatWhole(line.count)}</span>

@@ -23,7 +23,7 @@ export { createLineChart } from "./line/chart.ts";
 export type { LineChart } from "./line/chart.ts";
 export { LINE_DEFAULTS, NO_LIMITS } from "./line/options.ts";
 export type { Emphasis, Limit, LineOptions, Mark, MarkKind, Stretch, YLimits } from "./line/options.ts";
-export { assignSlots, besideSlot, ownSlot, PALETTE, rangeSlot, slotCss, slotDash } from "./palette.ts";
+export { assignSlots, besideSlot, ownSlot, PALETTE, rangeSlot, slotCss, slotDash, slotSample } from "./palette.ts";
 export { createParallel } from "./parallel.ts";
 export type { ParallelItem, ParallelOptions } from "./parallel.ts";
 export { createRidge } from "./ridge.ts";

@@ -70,6 +70,13 @@ export function slotCss(slot: number): string {
   return `light-dark(${shade.light}, ${shade.dark})`;
 }
 
+/** A sample of a line for style sheets: with gaps where the line is dashed. */
+export function slotSample(slot: number): string {
+  const color = slotCss(slot);
+  const [on, off] = slotDash(slot);
+  return on === undefined || off === undefined ? color : `repeating-linear-gradient(90deg, ${color} 0 ${on / 1.5}px, transparent 0 ${(on + off) / 1.5}px)`;
+}
+
 export function slotDash(slot: number): readonly number[] {
   return slot >= OWN_COLORS ? [] : DASHES[Math.floor(slot / PALETTE.length) % DASHES.length]!;
 }

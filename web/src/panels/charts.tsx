@@ -4,7 +4,7 @@ import { computed } from "@preact/signals";
 import type { JSX } from "preact";
 import { useMemo, useRef } from "preact/hooks";
 
-import { formatWhole, slotCss } from "../chart/index.ts";
+import { formatWhole, slotSample } from "../chart/index.ts";
 import { configText } from "../state/config.ts";
 import { sectionsOf } from "../state/metrics.ts";
 import type { Metric } from "../state/metrics.ts";
@@ -122,7 +122,7 @@ function ColorKeys({ page }: { readonly page: Page }): JSX.Element | null {
   return (
     <div class="color-keys" role="group" aria-label={`Colours by ${view.colorBy.value}`}>
       <span>{view.colorBy.value}{coloring.isRange ? ", from low to high" : ""}</span>
-      {coloring.keys.map(({ text, slot, count }) => <span key={text}><i style={{ background: slotCss(slot) }} />{text === "" ? "none" : text}<small>{coloring.isRange ? "" : ` ${count}`}</small></span>)}
+      {coloring.keys.map(({ text, slot, count }) => <span key={text}><i style={{ background: slotSample(slot) }} />{text === "" ? "none" : text}<small>{coloring.isRange ? "" : ` ${count}`}</small></span>)}
     </div>
   );
 }
@@ -133,7 +133,7 @@ function GroupColors({ page: { runs } }: { readonly page: Page }): JSX.Element |
   if (groups.length < 2 || groups.length > MOST_GROUPS) return null;
   return (
     <div class="color-keys" role="group" aria-label="Colours of groups">
-      {groups.map(({ title, rows }) => <span key={title}><i style={{ background: slotCss(runs.slot(rows[0]!.id)) }} />{title}<small> {formatWhole(rows.length)}</small></span>)}
+      {groups.map(({ title, rows }) => <span key={title}><i style={{ background: slotSample(runs.slot(rows[0]!.id)) }} />{title}<small> {formatWhole(rows.length)}</small></span>)}
     </div>
   );
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { assignSlots, PALETTE, slotDash } from "../../src/chart/palette.ts";
+import { assignSlots, PALETTE, slotDash, slotSample } from "../../src/chart/palette.ts";
 
 type Rgb = readonly [number, number, number];
 
@@ -67,6 +67,13 @@ test("further ids repeat colours with a dash", () => {
   const slots = assignSlots(Array.from({ length: 30 }, (_, index) => `run-${index}`));
   expect(new Set(slots.values()).size).toBe(30);
   expect([...slots.values()].filter((slot) => slotDash(slot).length > 0)).toHaveLength(18);
+});
+
+test("a sample of a dashed line has gaps, so that colours that come again can be told apart", () => {
+  const samples = Array.from({ length: 36 }, (_, slot) => slotSample(slot));
+  expect(new Set(samples).size).toBe(36);
+  expect(samples[0]).not.toContain("gradient");
+  expect(samples[12]).toContain("transparent");
 });
 
 test("an id alone always has the same slot, and keeps what it had", () => {
