@@ -175,5 +175,5 @@ def test_groups_of_the_table_fold(sweep: Path, serve: Serve, open_page: OpenPage
     until(page, lambda: page.locator(".compare-space .compare-row").count() == 14)
     page.get_by_label("Groups only").check()
     until(page, lambda: page.locator(".compare-space .compare-row").count() == 2)
-    page.get_by_role("button", name="lr = 0.00003").click()
+    page.get_by_role("button", name="lr = 3e-5").click()
     until(page, lambda: page.locator(".compare-space .compare-row").count() == 8)
