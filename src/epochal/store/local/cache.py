@@ -1,6 +1,7 @@
 """What a store keeps so that it is not read twice: series and journals in memory, copies on disk.
 
-Runs are read by several threads: each class in this file holds a short lock of its own.
+Runs are read by several threads: each class in this file holds a short lock of its own, and methods
+of runs hold that of the run (``locked``).
 
 Copies on disk are segments of large unsealed parts. They are in the user's cache folder, never in a
 run's own. Each is named after size and time of the journal part it was made of, so that one of an
@@ -11,6 +12,7 @@ in a process of its own, because that takes seconds and would hold up every answ
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import shutil
@@ -22,7 +24,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from epochal.errors import EpochalError
 from epochal.guard import Guard
@@ -33,6 +35,10 @@ from epochal.series.series import Series
 from epochal.store.local.columns import SeriesKey
 from epochal.store.local.listing import FoundPart
 from epochal.store.local.sealed import OpenSegments
+
+P = ParamSpec("P")
+T = TypeVar("T")
+L = TypeVar("L", bound="Lockable")
 
 SERIES_BYTES = 512 * 1024 * 1024
 JOURNAL_BYTES = 512 * 1024 * 1024
@@ -48,6 +54,23 @@ LARGE_BYTES = 8 * 1024 * 1024
 QUIET_S = 60.0
 # Copies that nobody asked for in this time are deleted when another is made.
 KEEP_S = 30 * 86400.0
+
+
+class Lockable(Protocol):
+    """An object with a lock of its own."""
+
+    lock: threading.RLock
+
+
+def locked(method: Callable[Concatenate[L, P], T]) -> Callable[Concatenate[L, P], T]:
+    """A method that holds its object's lock while it runs."""
+
+    @functools.wraps(method)
+    def call(owner: L, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with owner.lock:
+            return method(owner, *args, **kwargs)
+
+    return call
 
 
 class Releasable(Protocol):

@@ -13,7 +13,7 @@ import msgspec
 from epochal.health.rule_settings import RuleSettings, recorded_rules
 from epochal.records import Record
 from epochal.store.answers import Labels, RunInfo, Status
-from epochal.store.local.cache import MemoryBudget
+from epochal.store.local.cache import MemoryBudget, locked
 from epochal.store.local.columns import unix_time
 from epochal.store.local.folder import FolderSource
 from epochal.store.local.row import (
@@ -26,7 +26,7 @@ from epochal.store.local.row import (
     small_row,
 )
 from epochal.store.local.source import RunSource
-from epochal.store.local.state import RunReader, RunState, locked
+from epochal.store.local.state import RunReader, RunState
 from epochal.store.local.summaries import RowSummaries
 from epochal.store.row import Row
 from epochal.store.status import GONE, UNREADABLE

@@ -29,14 +29,14 @@ from epochal.store.answers import (
     Status,
 )
 from epochal.store.finding_counts import FindingCounts
-from epochal.store.local.cache import MemoryBudget
+from epochal.store.local.cache import MemoryBudget, locked
 from epochal.store.local.cached_row import CachedRow
 from epochal.store.local.findings import RECORDS_A_LOOK, RunFindings
 from epochal.store.local.fork import fork_of, keep_history
 from epochal.store.local.index import IndexEntry, Stamp
 from epochal.store.local.run_files import patch_file
 from epochal.store.local.source import RunSource
-from epochal.store.local.state import RunReader, locked
+from epochal.store.local.state import RunReader
 from epochal.store.local.summaries import all_series
 from epochal.store.metrics import no_metric, set_number
 from epochal.store.row import Row

@@ -6,13 +6,12 @@ it anew when a part has changed: files grow, are sealed or become shorter while 
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary, ref
 
 import numpy as np
@@ -45,9 +44,7 @@ AXES: tuple[Axis, ...] = ("step", "epoch", "time")
 # A query is repeated each time that another part was sealed meanwhile.
 _MAX_MOVES = 100
 
-P = ParamSpec("P")
 T = TypeVar("T")
-L = TypeVar("L", bound="Lockable")
 
 
 # The series with their ranks, the definitions, and the metrics that were made of them.
@@ -344,23 +341,6 @@ def _noting_order(
             ends += [int(steps[0]), int(steps[-1])] if len(piece) > 1 else [int(steps[0])]
             ends += [] if ascends else [ends[-1]]
         yield cut, piece
-
-
-class Lockable(Protocol):
-    """An object with a lock of its own."""
-
-    lock: threading.RLock
-
-
-def locked(method: Callable[Concatenate[L, P], T]) -> Callable[Concatenate[L, P], T]:
-    """A method that holds its object's lock while it runs."""
-
-    @functools.wraps(method)
-    def call(owner: L, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        with owner.lock:
-            return method(owner, *args, **kwargs)
-
-    return call
 
 
 class ReaderOwner(Protocol):
