@@ -222,6 +222,7 @@ def measure_live(
     for watcher in watchers:
         watcher.start()
     before, began_s, steps = _cpu(hub), time.monotonic(), 0
+    own_s, idle_s = time.process_time(), psutil.cpu_times().idle
     longest_s = 0.0
     memory = [hub.memory_info().rss]
     while time.monotonic() - began_s < seconds:
@@ -244,6 +245,7 @@ def measure_live(
         time.sleep(0.2)
     late_s = time.monotonic() - wrote_s
     used, took = _cpu(hub) - before, time.monotonic() - began_s
+    own_s, idle_s = time.process_time() - own_s, psutil.cpu_times().idle - idle_s
     stop.set()
     for thread in threads:
         thread.join()
@@ -259,7 +261,8 @@ def measure_live(
         f" acknowledged, the last {late_s:.1f} s after it was written, the oldest that was not yet"
         f" {longest_s:.1f} s old, {num_errors} errors"
         f" {dict(reasons.most_common(3)) or ''}; {ages(watchers)};"
-        f" hub {used / took:.2f} cores, MiB after each sixth of the time:"
+        f" hub {used / took:.2f} cores, this process {own_s / took:.2f}, idle {idle_s / took:.2f};"
+        f" MiB of the hub after each sixth of the time:"
         f" {', '.join(f'{one / 2**20:.0f}' for one in memory)}"
     )
 
