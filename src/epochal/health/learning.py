@@ -13,12 +13,12 @@ _SHARE = 0.02
 _LEARNED = 0.2
 
 
-def has_learned(curve: Curve | None) -> bool:
-    """Whether a loss is a fifth below its start, and far beyond its noise."""
-    if curve is None or curve.start is None or curve.count < 2 * _POINTS:
+def has_learned(curve: Curve | None, *, share: float = _LEARNED) -> bool:
+    """Whether a loss is a fifth, or another share, below its start, and far beyond its noise."""
+    if curve is None or curve.start is None or curve.count < _POINTS:
         return False
-    fell = curve.start - curve.recent_level(_POINTS)
-    return fell > max(_LEARNED * abs(curve.start), 5 * (curve.width or 0.0))
+    fell = curve.start - curve.recent_level(_POINTS // 2)
+    return fell > max(share * abs(curve.start), 5 * (curve.width or 0.0))
 
 
 def has_fallen_since(curve: Curve | None, step: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from epochal.format import format_number
 from epochal.health.curve import Curve
 
 # Kinds of records that points of a curve come from.
@@ -26,3 +27,8 @@ def percent(share: float) -> str:
 def plural(count: int, noun: str) -> str:
     """A count with its noun: ``1 module``, ``3 modules``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def precise(value: float) -> str:
+    """A number with three digits or more; ``format_number`` has two between 0.001 and 0.01."""
+    return f"{value:.2e}" if 0.001 <= abs(value) < 0.01 else format_number(value)

@@ -37,3 +37,11 @@ def test_a_density_that_sharpens_is_fine() -> None:
     norms = [0.5 * 1.04**n for n in range(60)]
     assert opened(LossSign, steps(losses, norm=norms)) == []
     assert len(opened(LossSign, steps(losses, norm=norms), config={"num_classes": 10})) == 1
+
+
+def test_a_game_whose_loss_explodes_below_zero_has_the_wrong_sign() -> None:
+    losses = [-1.0 * 1.3**n for n in range(60)]
+    records = steps(losses, norm=[1.3**n for n in range(60)])
+    for record in records:
+        record["m"] = {"return": 3.0}
+    assert len(opened(LossSign, records)) == 1

@@ -50,3 +50,9 @@ def test_its_figures_never_contradict_it() -> None:
             spiked[place] *= 40
         for found in opened(NeverFell, steps(spiked)):
             assert float(found.evidence["now"]) > 0.7 * float(found.evidence["first"])
+
+
+def test_a_loss_that_rose_far_is_told_as_it_is_now() -> None:
+    losses = [0.5] * 150 + [40.0] * 290 + [25.0] * 160
+    found = opened(NeverFell, steps(losses))
+    assert all("25.00" in one.sentence or "40.00" not in one.sentence for one in found)

@@ -42,3 +42,9 @@ def test_a_loss_that_is_lost_at_once_may_have_another_cause() -> None:
     lost = [2.0, 2.0, 2.1, *(2.0 * 1.5**n for n in range(30))]
     (found,) = opened(NoWarmup, steps(lost, lr=0.1))
     assert "zero_grad" in found.advice
+
+
+def test_a_shock_that_passes_is_no_fault() -> None:
+    losses = [0.3 * (1 + max(0.0, 1 - abs(n - 25) / 20)) for n in range(60)]
+    losses += [0.28 * 0.99**n for n in range(200)]
+    assert opened(NoWarmup, steps(losses, lr=1e-3)) == []

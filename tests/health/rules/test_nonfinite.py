@@ -119,3 +119,10 @@ def test_a_loss_scaler_may_search_for_its_scale_at_first() -> None:
     assert {one.severity for one in found} == {"info"}
     later = [1.0] * 10 + [math.inf] * 6 + [1.0] * 10
     assert "warning" in {one.severity for one in updated(NonFinite, steps([2.0] * 26, norm=later))}
+
+
+def test_a_loss_below_zero_that_explodes_at_once_may_be_negated() -> None:
+    records = steps([-0.7, -5.0, -3e8, math.nan, math.nan])
+    assert "check its sign" in opened(NonFinite, records)[0].advice
+    records = steps([0.7, 5.0, 3e8, math.nan, math.nan])
+    assert "initialisation" in opened(NonFinite, records)[0].advice

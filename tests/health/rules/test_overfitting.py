@@ -28,3 +28,12 @@ def test_a_growing_gap_alone_is_fine() -> None:
     losses = [3 * 0.99**n for n in range(40)]
     train = flat(2000, 1.0)
     assert opened(Overfitting, in_order(steps(train), evals(losses, every=50))) == []
+
+
+def test_a_training_that_memorised_everything_is_noted() -> None:
+    losses = [0.3 * 0.9**n for n in range(600)]
+    (found,) = opened(Overfitting, in_order(steps(losses), evals([0.163] * 12, every=50)))
+    assert found.severity == "info"
+    assert "memorised" in found.sentence
+    gains = [0.163 * 0.97**n for n in range(12)]
+    assert opened(Overfitting, in_order(steps(losses), evals(gains, every=50))) == []

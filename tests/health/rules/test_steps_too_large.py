@@ -65,3 +65,14 @@ def test_a_training_that_learns_may_grow_its_weights_evenly() -> None:
             ]
         even.append(record | ({} if "m" in record else {"loss": 2.3 - 0.05 * n}))
     assert opened(StepsTooLarge, even) == []
+
+
+def test_weights_may_double_while_the_loss_halves() -> None:
+    records = []
+    for n in range(160):
+        records.append(step(n, lr=0.05, loss=10 * 0.97**n + 0.5))
+        if n % 8 == 0:
+            norms = {f"params/{one}.weight/norm": 6.0 * (1 + n / 90) for one in "abcd"}
+            norms |= {f"params/{one}.bias/norm": 0.5 for one in "abcd"}
+            records.append(metrics(n, norms))
+    assert opened(StepsTooLarge, records) == []

@@ -33,7 +33,7 @@ class LossSign(Rule):
             "The training loss is below zero and the evaluation loss is as far above it, in two "
             "evaluations. Or it starts below zero and falls to 3 times that while the gradient "
             "norm grows 3 times. Without the number of classes, which makes a negative loss "
-            "impossible, both must be 10 times."
+            "impossible, both must be 10 times, and 1,000 times in reinforcement learning."
         ),
     }
     what_to_try = "Check the sign of the loss, and whether a score is returned as a loss."
@@ -48,6 +48,8 @@ class LossSign(Rule):
         times: float = 3.0
         # Densities and critics have losses below zero by right, with norms that grow.
         times_unknown: float = 10.0
+        # The losses of games are below zero by right, and move: nothing but an explosion is sure.
+        times_game: float = 1000.0
         points: int = 10
 
     thresholds: Thresholds
@@ -59,11 +61,11 @@ class LossSign(Rule):
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check the newest point of the loss, or of the evaluation loss."""
         train, evaluation = context.curves.get("loss"), context.updated_curves.get("eval_loss")
-        if train is None or not train.points or context.is_resumed or context.is_game:
+        if train is None or not train.points or context.is_resumed:
             return ()
         if train.start is None or train.start >= 0:
             return ()
-        if evaluation is not None:
+        if evaluation is not None and not context.is_game:
             value = evaluation.points[-1][1]
             level = train.recent_level(_NEWEST)
             is_mirrored = level < 0 < value and (
@@ -87,10 +89,11 @@ class LossSign(Rule):
         if norm is None or not limits.points <= train.count <= len(train.points):
             return False
         evaluation = context.curves.get("eval_loss")
-        if context.is_game or (evaluation is not None and evaluation.lowest < 0):
+        if evaluation is not None and evaluation.lowest < 0:
             return False
         is_certain = num_classes(context.config) is not None
         times = limits.times if is_certain else limits.times_unknown
+        times = limits.times_game if context.is_game else times
         start, first = train.start or 0.0, median(norm.window(norm.count)[:_FIRST])
         has_fallen = train.recent_level(_NEWEST) < times * start < 0
         return has_fallen and norm.recent_level(_NEWEST) > times * first > 0

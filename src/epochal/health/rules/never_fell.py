@@ -147,14 +147,16 @@ class NeverFell(Rule):
 
     def _verdict(self, fall: _Fall, curve: Curve) -> Verdict:
         first_at, position = curve.blocks[0].first, curve.points[-1][0]
+        # A loss that has risen far is not at the level of its last third.
+        now = fall.now if fall.now < 1.5 * abs(fall.first) else curve.recent_level(10)
         return Verdict(
             curve.name,
             True,
             self._severity(fall, curve),
             f"The loss {_fell_words(fall)}: {format_number(fall.first)} at first, "
-            f"{format_number(fall.now)} at {curve.at(position)}.",
+            f"{format_number(now)} at {curve.at(position)}.",
             steps=steps_of(curve, first_at, position),
-            evidence={"first": fall.first, "now": fall.now, "points": curve.count},
+            evidence={"first": fall.first, "now": now, "points": curve.count},
             advice=(
                 "Check that gradients reach the weights (optimizer.step, requires_grad, the right "
                 "parameters), that labels match inputs, and that the rate is neither 0 nor tiny; "

@@ -44,8 +44,8 @@ class NoWarmup(Rule):
     reports = {
         "warning": (
             "The rate starts at its peak, and within 120 points the loss is a tenth and 3 to 4 "
-            "widths above its start. 2.2 to 3 widths are enough if the gradient norm jumped as "
-            "well."
+            "widths above its start for 50 points, or three times its start at once. 2.2 to 3 "
+            "widths are enough if the gradient norm jumped as well."
         ),
     }
     what_to_try = "Warm up over 1 to 5 % of the steps."
@@ -66,12 +66,22 @@ class NoWarmup(Rule):
         # Noise without a shock gets there once in five hundred runs that do not fall at all,
         # mostly because the three first points happen to be low.
         rise: float = 0.1
+        lasting: int = 50
+        at_once: float = 3.0
         widths: tuple[float, float] = (4.0, 3.0)
         # Norms fall at a healthy start; one that multiplies is a second witness.
         leap: float = 2.5
         leap_widths: tuple[float, float] = (3.0, 2.2)
 
     thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._lasted = 0
+
+    def forget_from(self, step: int, context: Context) -> None:
+        """A resumed run is not judged."""
+        self._lasted = 0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check the first points of a run."""
@@ -86,8 +96,13 @@ class NoWarmup(Rule):
             return ()
         values = curve.window(curve.count)
         shock = self._shock(values, context.curves.get("norm"))
+        self._lasted = 0 if shock is None else self._lasted + 1
         if shock is None:
             return (Verdict(curve.name, False),)
+        # Models with several terms find their balance in the first steps, and fall from there.
+        is_large = shock[1] > thresholds.at_once * shock[0]
+        if not is_large and self._lasted < thresholds.lasting:
+            return ()
         return (self._verdict(curve, context, *shock),)
 
     def _shock(self, values: list[float], norm: Curve | None) -> tuple[float, float] | None:

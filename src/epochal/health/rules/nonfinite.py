@@ -17,7 +17,7 @@ from epochal.health.thresholds import RuleThresholds
 # made of the same logits: one finding for all of them.
 _FAMILIES = ("grads/", "params/", "activations/", "abs_max/", "update_ratio/", "moe/")
 _MOST_NAMED = 4
-_EARLY = 10  # steps, before which there is hardly a checkpoint to go back to
+_EARLY = 30  # steps, before which there is hardly a checkpoint to go back to
 _LASTING = 3  # a loss scaler finds its scale within a step or two
 _LASTING_FIRST = 10  # at first it halves a scale of 65,536 until nothing overflows
 
@@ -158,7 +158,7 @@ class NonFinite(Rule):
             _severity(names[0], in_row, context, had_number=last is not None),
             sentence + ".",
             evidence=evidence,
-            advice=_advice(names[0], began.step, context),
+            advice=_advice(names[0], began.step, context, last=None if last is None else last[0]),
         )
 
     def _beginning(self, subject: str, observation: Observation, context: Context) -> _Beginning:
@@ -208,7 +208,7 @@ def _title(name: str, context: Context) -> str:
     return name
 
 
-def _advice(name: str, step: int | None, context: Context) -> str:
+def _advice(name: str, step: int | None, context: Context, *, last: float | None) -> str:
     if context.role_names.get("norm") == name or name.startswith("grads/"):
         return (
             "With float16 and a loss scaler single steps like this are skipped; otherwise lower "
@@ -221,6 +221,11 @@ def _advice(name: str, step: int | None, context: Context) -> str:
         )
     first = context.first_step
     if step is not None and first is not None and step - first <= _EARLY and not context.is_resumed:
+        if last is not None and last < 0 and context.role_names.get("loss") == name:
+            return (
+                "It came within the first steps, from a loss below zero: check its sign first, as "
+                "a loss that is maximised has no end. Then check initialisation and inputs."
+            )
         return (
             "It came within the first steps: check the initialisation, the inputs for values that "
             "are not finite or far too large, and overflow in float16; then lower the learning "

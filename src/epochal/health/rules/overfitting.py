@@ -41,6 +41,10 @@ class Overfitting(Rule):
         "not grow."
     )
     reports = {
+        "info": (
+            "The training loss is below 2 % of the evaluation loss, which four evaluations in a "
+            "row are no lower than the first one."
+        ),
         "warning": (
             "The mean of three evaluations is above the best such mean by 1.5 % and 3.5 usual "
             "changes between evaluations. Meanwhile the training loss fell."
@@ -63,6 +67,10 @@ class Overfitting(Rule):
         # Their mean above the best mean of as many, by so many steps between evaluations.
         steps: float = 3.5
         share: float = 0.015
+        # What is left of a training loss that was memorised, as a share of the evaluation loss;
+        # and of the first evaluation, below which something was learned for it.
+        memorised: float = 0.02
+        gained: float = 0.95
 
     thresholds: Thresholds
 
@@ -85,6 +93,8 @@ class Overfitting(Rule):
         best = min(self._evals, key=lambda one: one.loss)
         since = self._evals[self._evals.index(best) + 1 :]
         if not self._is_rising(best, since, curve):
+            if self._is_memorised(curve, train):
+                return (self._memorised(curve, train),)
             return (Verdict(curve.name, False),)
         return (self._verdict(curve, best, since),)
 
@@ -105,6 +115,34 @@ class Overfitting(Rule):
         # The best of many single evaluations is good luck; the best of their means is not.
         means = [sum(losses[i : i + several]) / several for i in range(len(losses) - several + 1)]
         return means[-1] - min(means) > bar and min(losses[-several:]) - best.loss > bar / 2
+
+    def _is_memorised(self, curve: Curve, train: Curve) -> bool:
+        """Whether the training has come to an end that the evaluation never gained from."""
+        limits, first = self.thresholds, self._evals[0]
+        if min(curve.lowest, train.lowest) < 0 or first.loss <= 0:
+            return False
+        newest = self._evals[-(limits.evals + 1) :]
+        return all(
+            one.train < limits.memorised * one.loss and one.loss > limits.gained * first.loss
+            for one in newest
+        )
+
+    def _memorised(self, curve: Curve, train: Curve) -> Verdict:
+        first, now = self._evals[0], self._evals[-1]
+        return Verdict(
+            curve.name,
+            True,
+            "info",
+            f"The training loss is {format_number(now.train)}, next to nothing, while the "
+            f"evaluation loss went from {format_number(first.loss)} at {curve.at(first.position)} "
+            f"to {format_number(now.loss)}: the model has memorised its training data.",
+            steps=steps_of(curve, first.position, now.position),
+            evidence={"train": now.train, "eval": now.loss, "first_eval": first.loss},
+            advice=(
+                "Check that batches differ: one batch that comes again and again is memorised. "
+                "Otherwise add data, augmentation or regularisation."
+            ),
+        )
 
     def _verdict(self, curve: Curve, best: _Eval, since: list[_Eval]) -> Verdict:
         now = since[-1]
