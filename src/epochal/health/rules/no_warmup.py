@@ -43,8 +43,8 @@ class NoWarmup(Rule):
     )
     reports = {
         "warning": (
-            "The rate starts at its peak, and within 120 points the loss is a tenth and 3 to 4 "
-            "widths above its start for 50 points, or three times its start at once. 2.2 to 3 "
+            "The rate starts at its peak. Within 120 points the loss is a tenth and 3 to 4 widths "
+            "above its start for 50 points. Three times its start is enough at once. 2.2 to 3 "
             "widths are enough if the gradient norm jumped as well."
         ),
     }

@@ -32,9 +32,9 @@ class StepsTooLarge(Rule):
     reports = {
         "warning": (
             "The norm of the median weight grows 1.33 times in the first 40 steps, or 1.8 times "
-            "in the first 160 (2 and 3.2 times if the loss has fallen by 40 %). Three layers or "
-            "more are watched. Without biases, as before a normalisation, or with biases that "
-            "start at 0, it takes 2.3 and 6.5 times."
+            "in the first 160. If the loss has fallen by 40 %, it takes 2 and 3.2 times. Three "
+            "layers or more are watched. Without biases, as before a normalisation, or with "
+            "biases that start at 0, it takes 2.3 and 6.5 times."
         ),
     }
     what_to_try = "Divide the learning rate by 3 to 10. Check the scale of the loss."
