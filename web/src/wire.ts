@@ -92,7 +92,7 @@ export interface Spread {
   max: number;
 }
 
-/** One window of the list of runs; `total` counts all runs that match the query. `pending` counts the runs that have not been read whole: rows of some are `partial`, others are not listed yet. `groups`, `stored` and `projects` are null unless they were requested. `stored` counts all runs, whatever the query. `projects` names their projects. */
+/** One window of the list of runs; `total` counts all runs that match the query. `pending` counts the runs that have not been read whole, or not as far as the query needs: rows of some are `partial`, others are not listed yet. `groups`, `stored` and `projects` are null unless they were requested. `stored` counts all runs, whatever the query. `projects` names their projects. */
 export interface RunList {
   rows: RunRow[];
   total: number;

@@ -128,9 +128,10 @@ class Spread(msgspec.Struct, frozen=True):
 class RunList(msgspec.Struct, frozen=True):
     """One window of the list of runs; ``total`` counts all runs that match the query.
 
-    ``pending`` counts the runs that have not been read whole: rows of some are ``partial``, others
-    are not listed yet. ``groups``, ``stored`` and ``projects`` are null unless they were requested.
-    ``stored`` counts all runs, whatever the query. ``projects`` names their projects.
+    ``pending`` counts the runs that have not been read whole, or not as far as the query needs:
+    rows of some are ``partial``, others are not listed yet. ``groups``, ``stored`` and ``projects``
+    are null unless they were requested. ``stored`` counts all runs, whatever the query.
+    ``projects`` names their projects.
     """
 
     rows: list[RunRow]
