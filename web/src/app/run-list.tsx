@@ -35,6 +35,7 @@ export function RunList({ page }: { readonly page: Page }): JSX.Element {
     <div class="runs">
       <RunFilter page={page} />
       <RunTools page={page} onTrash={() => setTrashOpen(true)} />
+      {runs.numUnread.value > 0 && count > 0 && <p class="runs-reading" role="status">Reading {formatWhole(runs.numUnread.value)} more runs; the list grows meanwhile.</p>}
       <BulkBar page={page} />
       <div class="runs-list">
         {count === 0
@@ -141,7 +142,6 @@ function RunTools({ page, onTrash }: { readonly page: Page; readonly onTrash: ()
   return (
     <div class="runs-tools">
       <span class="runs-count">{runs.isLoaded.value ? `${isCrowd(page) ? "all" : runs.shown.value.length} of ${formatWhole(runs.numFitting.value)} shown` : ""}</span>
-      {runs.numUnread.value > 0 && <span class="runs-reading" role="status" title="The server still reads runs for this filter; the list grows until it has read them all.">reading {formatWhole(runs.numUnread.value)} …</span>}
       <span class="card-space" />
       {(view.shown.value !== null || view.isCrowd.value) && <button type="button" class="button is-quiet" title="Show the newest runs" onClick={showNewest}>newest</button>}
       <Menu label="Order of runs" items={orders.map(([key, label]) => ({ label, isOn: order === key, run: () => (view.order.value = key) }))}>↕</Menu>
