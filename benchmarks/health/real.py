@@ -245,7 +245,7 @@ TRAININGS: Mapping[str, Callable[[Run], None]] = {
     "reader-unwarmed": lambda run: read_letters(run, replace(_WARMED, warmup=0)),
     "classes": classify,
     "input": lambda run: wait_for_input(run, wait_s=0.0),
-    "input-slow": lambda run: wait_for_input(run, wait_s=0.03),
+    "input-slow": lambda run: wait_for_input(run, wait_s=0.1),
     "classes-leak": lambda run: classify(run, leak=True),
     "line": fit_line,
     "line-slow": lambda run: fit_line(run, rate=0.02),
