@@ -16,6 +16,7 @@ from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import CURVE_KINDS, times
 
 _LEAST_BLOCKS = 5
+_BLOCKS_AGO, _SUDDEN = 5, 0.1  # a fall to a tenth within so many blocks has another reason
 
 
 class GradientVanishing(Rule):
@@ -62,8 +63,10 @@ class GradientVanishing(Rule):
         now = curve.recent_level(10)
         learned = self._learned(context.curves.get("loss"))
         is_small = now <= self.thresholds.share * usual * learned
-        # Gradients of a whole dataset go to nothing where its loss is lowest.
-        if not is_small or has_learned(context.curves.get("loss")):
+        # Gradients of a whole dataset go to nothing where its loss is lowest, step by step.
+        is_sudden = now < _SUDDEN * curve.blocks[-_BLOCKS_AGO].level
+        lasts = context.is_open(self.name, curve.name) or is_sudden
+        if not is_small or (not lasts and has_learned(context.curves.get("loss"))):
             return (Verdict(curve.name, False),)
         position = curve.points[-1][0]
         ratio = usual / now if now > 0 else math.inf
