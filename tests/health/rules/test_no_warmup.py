@@ -47,4 +47,5 @@ def test_a_loss_that_is_lost_at_once_may_have_another_cause() -> None:
 def test_a_shock_that_passes_is_no_fault() -> None:
     losses = [0.3 * (1 + max(0.0, 1 - abs(n - 25) / 20)) for n in range(60)]
     losses += [0.28 * 0.99**n for n in range(200)]
-    assert opened(NoWarmup, steps(losses, lr=1e-3)) == []
+    shrinking = [0.4 * 0.97**n for n in range(260)]
+    assert opened(NoWarmup, steps(losses, lr=1e-3, norm=shrinking)) == []

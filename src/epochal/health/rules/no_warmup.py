@@ -44,8 +44,8 @@ class NoWarmup(Rule):
     reports = {
         "warning": (
             "The rate starts at its peak. Within 120 points the loss is a tenth and 3 to 4 widths "
-            "above its start for 50 points. Three times its start is enough at once. 2.2 to 3 "
-            "widths are enough if the gradient norm jumped as well."
+            "above its start. If the gradient norm has not doubled, it takes 50 points, or 3 times "
+            "the start. 2.2 to 3 widths are enough if the norm jumped as well."
         ),
     }
     what_to_try = "Warm up over 1 to 5 % of the steps."
@@ -99,9 +99,12 @@ class NoWarmup(Rule):
         self._lasted = 0 if shock is None else self._lasted + 1
         if shock is None:
             return (Verdict(curve.name, False),)
-        # Models with several terms find their balance in the first steps, and fall from there.
+        # Models with several terms find their balance in the first steps, and fall from there:
+        # their gradients do not double meanwhile.
         is_large = shock[1] > thresholds.at_once * shock[0]
-        if not is_large and self._lasted < thresholds.lasting:
+        norm = context.curves.get("norm")
+        is_calm = norm is not None and not _has_leapt(norm, _NEWEST[0], 2.0)
+        if is_calm and not is_large and self._lasted < thresholds.lasting:
             return ()
         return (self._verdict(curve, context, *shock),)
 
