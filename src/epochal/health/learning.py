@@ -42,5 +42,7 @@ def evaluation_gains(context: Context, step: int) -> bool:
     if curve is None or curve.axis != "step":
         return False
     before = [value for position, value in curve.points if position <= step]
-    since = [value for position, value in curve.points if position > step]
+    # Without the first third: soon after its best level a loss has not risen yet.
+    middle = step + ((context.step or step) - step) / 3
+    since = [value for position, value in curve.points if position > middle]
     return bool(before) and len(since) > 1 and max(since[-2:]) < min(before)
