@@ -106,7 +106,7 @@ def test_axe_finds_nothing_serious_in_any_state(
     if width == "phone":
         options |= {"viewport": PHONE, "has_touch": True, "is_mobile": True}
     page = open_page(serve(sweep).url, **options)
-    found = []
+    found: list[str] = []
     for name, state in STATES.items():
         page.evaluate("hash => (location.hash = hash)", state)
         settled(page)
@@ -122,7 +122,7 @@ def test_axe_finds_nothing_serious_in_dialogs_and_menus(
     write_sweep(tmp_path, steps=STEPS, seeds=1)
     page = open_page(f"{serve(tmp_path).url}#panel=compare", color_scheme=scheme, bypass_csp=True)
     settled(page)
-    found = []
+    found: list[str] = []
 
     def check(name: str) -> None:
         page.wait_for_timeout(TRY_MS)

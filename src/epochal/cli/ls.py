@@ -109,7 +109,7 @@ def _list_projects(args: argparse.Namespace, store: Store, where: str, query: st
             f"{row.runs:,}",
             _count(row, LIVE_STATES),
             _count(row, _FAILED),
-            f"{row.errors} errors, {row.warnings} warnings",
+            f"{row.errors} error{_s(row.errors)}, {row.warnings} warning{_s(row.warnings)}",
             UNKNOWN
             if row.best is None
             else f"{format_number(row.best.value)} {row.best.role.replace('_', ' ')}",
@@ -305,3 +305,7 @@ def _nothing(where: str, query: str | None) -> str:
         f"No runs in {where} yet. 'epochal demo' records one; in a training, epochal.init() does."
         " Another folder is named with --dir."
     )
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
