@@ -32,7 +32,7 @@ def bench_on(kind: str, optimizer: str, device: str, *, steps: int) -> Bench:
         return prepare(quick, optimizer, 0, device=device)
 
 
-@pytest.mark.parametrize("kind", (name for name in KINDS if name not in NO_MODEL))
+@pytest.mark.parametrize("kind", [name for name in KINDS if name not in NO_MODEL])
 def test_a_step_makes_no_tensor_on_another_device(kind: str) -> None:
     """Without a GPU: tensors of the device `meta` do not mix with those of the CPU."""
     bench = bench_on(kind, KINDS[kind].optimizers[0].name, "meta", steps=2)
