@@ -53,7 +53,7 @@ _CHUNK_BYTES = 4096
 
 
 class Waker:
-    """Waits on descriptors; a knock carries no meaning but "look now"."""
+    """Waits on descriptors; a byte that arrives means "look now" and nothing else."""
 
     def __init__(self, parent: int | None, *, wake_fd: int | None = None) -> None:
         self._selector = selectors.DefaultSelector()
