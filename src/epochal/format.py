@@ -109,6 +109,11 @@ def format_reached(step: int | None, epoch: int | None) -> str:
     return "" if epoch is None else f"epoch {epoch:,}"
 
 
+def plural(count: int, noun: str) -> str:
+    """A count with its noun: ``1 module``, ``3 modules``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def format_tps(tokens_per_second: float) -> str:
     """Write tokens per second for a step line, six characters wide: ``125.3k``, ``950.0 ``.
 

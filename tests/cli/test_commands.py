@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -104,6 +105,13 @@ def test_tail_tells_what_people_mean_unless_all_is_asked_for(
     lines = [line.split("  ", 1)[1] for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == "[telemetry-h]  system  system/ram_used=1.4 GiB  system/threads=12"
     assert lines[3] == "[findings]  finish  finished"
+
+
+def test_tail_tells_a_time_as_a_clock(tmp_path: Path, capsys: Capture) -> None:
+    asked = {"log": "event", "name": "control-request", "action": "stop", "asked": 1794824228.5}
+    Journal(tmp_path).add(asked)
+    main(["tail", "x", "-n", "1", "--dir", str(tmp_path)])
+    assert re.search(r"control-request action stop asked \d\d:\d\d:\d\d$", capsys.readouterr().out)
 
 
 def test_tail_follows_until_the_run_has_ended(tmp_path: Path, capsys: Capture) -> None:

@@ -152,7 +152,7 @@ def test_a_training_with_checkpoints_saves_and_goes_on(
     monkeypatch.setenv("EPOCHAL_CONTROL", "1")
     runs = tmp_path / "runs"
     with shipped_training(controlling, runs, monkeypatch, SAVES) as process:
-        asked = ["stop", "run", "--checkpoint", "--hub", controlling.url, "--wait", "60"]
+        asked = ["stop", "run", "--checkpoint", "--wait", "60", "--hub"]  # of EPOCHAL_HUB
         assert main(asked) == 0
         wait_until(lambda: bool(events(runs, "checkpoint")))
         assert process.poll() is None

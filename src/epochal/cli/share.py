@@ -9,6 +9,7 @@ from pathlib import Path
 from epochal.cli.command import check_own, runs_of
 from epochal.cli.output import remark, say
 from epochal.errors import UsageError
+from epochal.format import plural
 
 _DAY_S = 86_400.0
 
@@ -47,6 +48,6 @@ def run(args: argparse.Namespace) -> int:
     for view in views:
         check_own(view)
     token = links.make([view.id for view in views], until=time.time() + args.days * _DAY_S)
-    remark(f"Whoever has this link can see {len(views)} runs for {args.days:g} days:")
+    remark(f"Whoever has this link can see {plural(len(views), 'run')} for {args.days:g} days:")
     say(f"{args.url.rstrip('/')}/?token={token}")
     return 0

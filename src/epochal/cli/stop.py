@@ -54,8 +54,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         how.add_argument(*names, dest="action", action="store_const", const=action, help=words)
     parser.add_argument(
         "--hub",
+        nargs="?",
+        const="",
         metavar="URL",
-        help="ask through this hub, from any machine; needs a token with the role write",
+        help="ask through this hub, from any machine; needs a token with the role write"
+        " (without URL: the setting hub.url)",
     )
     parser.add_argument(
         "--wait",

@@ -28,6 +28,8 @@ _FAILURES = frozenset(
     "exception vanished records-lost values-lost blob-lost sinks-failed companion-lost"
     " companion-failed alert-failed out-of-memory".split()
 )
+# Fields of events that are times, in Unix seconds.
+_TIMES = frozenset({"asked", "at"})
 _NOT_WORDS = frozenset("log t step epoch name rank traceback node m nonfinite".split())
 
 
@@ -103,7 +105,10 @@ def _event_words(record: Record) -> Iterator[str]:
 def _fact(name: str, key: str, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return ""
-    text = _short(value) if isinstance(value, str) else f"{value:g}"
+    if isinstance(value, str):
+        text = _short(value)
+    else:
+        text = _clock(value) if key in _TIMES else f"{value:g}"
     if key == "was":
         return f"(was {text})"
     if key in _TEXTS or key in name:

@@ -24,11 +24,6 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %" if abs(share) < 0.0995 else f"{100 * share:.0f} %"
 
 
-def plural(count: int, noun: str) -> str:
-    """A count with its noun: ``1 module``, ``3 modules``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def precise(value: float) -> str:
     """A number with three digits or more; ``format_number`` has two between 0.001 and 0.01."""
     return f"{value:.2e}" if 0.001 <= abs(value) < 0.01 else format_number(value)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from epochal.errors import EpochalError
-from epochal.format import format_bytes
+from epochal.format import format_bytes, plural
 from epochal.hub.budget import Budget, size_of
 from epochal.hub.ledger import Ledger
 from epochal.hub.retention_rules import RetentionRules
@@ -174,6 +174,5 @@ class Retention:
 def _named(names: Sequence[str], size: int) -> str:
     more = len(names) - _MOST_NAMED
     rest = f" and {more:,} more" if more > 0 else ""
-    plural = "" if len(names) == 1 else "s"
     listed = ", ".join(names[:_MOST_NAMED])
-    return f"{len(names):,} run{plural} ({format_bytes(size)}): {listed}{rest}"
+    return f"{plural(len(names), 'run')} ({format_bytes(size)}): {listed}{rest}"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from epochal.format import plural
 from epochal.health.context import Context
 from epochal.health.evaluations import is_evaluation, is_quality
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import percent, plural
+from epochal.health.words import percent
 from epochal.records import finite
 
 EVENT = "evaluation-passes"
