@@ -31,14 +31,9 @@ __all__ = [
 __getattr__ = on_first_use(
     __name__,
     {
-        "Calibration": "calibration",
-        "CountedFlops": "count",
-        "Flops": "formulas",
-        "SpeedOfLight": "estimate",
-        "Trained": "formulas",
-        "calibrate": "calibration",
-        "count_flops": "count",
-        "flops_per_token": "formulas",
-        "speed_of_light": "estimate",
+        "calibration": ["Calibration", "calibrate"],
+        "count": ["CountedFlops", "count_flops"],
+        "estimate": ["SpeedOfLight", "speed_of_light"],
+        "formulas": ["Flops", "Trained", "flops_per_token"],
     },
 )

@@ -14,14 +14,8 @@ from epochal.torch.flops import calibration
 from epochal.torch.flops.calibration import Calibration
 from epochal.torch.flops.count import count_flops, output_layer
 from epochal.torch.flops.formulas import Flops, Recompute, Trained, flops_per_token
-from epochal.torch.flops.peaks import (
-    DTYPES,
-    Peak,
-    chosen_device,
-    device_peak,
-    device_title,
-    dtype_name,
-)
+from epochal.torch.flops.peak_table import DTYPES
+from epochal.torch.flops.peaks import Peak, chosen_device, device_peak, device_title, dtype_name
 from epochal.torch.flops.transformer_shape import is_shaped
 
 # Eight-bit and four-bit recipes keep scores and output layer in 16 bits.

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 
 from epochal.errors import UsageError
-from epochal.torch.flops.peak_table import ROWS, Line, Row
+from epochal.torch.flops.peak_table import DTYPES, ROWS, Line, Row
 
-DTYPES = ("fp32", "tf32", "bf16", "fp16", "fp8", "fp4")
 _LONG_NAMES = {
     "bfloat16": "bf16",
     "float16": "fp16",
