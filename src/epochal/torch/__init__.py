@@ -8,272 +8,71 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from epochal import __all__ as root_names
 from epochal.torch import checkpoint, control, data, draw, flops, graph, init, memory, moe, schedule
 from epochal.torch.lazy import on_first_use
 
 if TYPE_CHECKING:
-    from epochal.torch.checkpoint import (
-        CheckpointInfo,
-        CheckpointNotFoundError,
-        LoadReport,
-        MigrateReport,
-        ModelSnapshot,
-        Restored,
-        checkpoint_config,
-        checkpoint_info,
-        checkpoint_keys,
-        checkpoint_version,
-        load_checkpoint,
-        load_checkpoint_file,
-        load_state,
-        load_subgraph_checkpoint,
-        migrate_checkpoint,
-        save_checkpoint,
-        save_state,
-        snapshot_cpu,
-    )
-    from epochal.torch.clip import ClipStats, clip_grad_norm, clip_grad_value
-    from epochal.torch.cudagraphs import CaptureMode, CudaGraph, cuda_graph_capture
-    from epochal.torch.draw import Picture, picture_of
-    from epochal.torch.flops import (
-        Calibration,
-        CountedFlops,
-        Flops,
-        SpeedOfLight,
-        Trained,
-        calibrate,
-        count_flops,
-        flops_per_token,
-    )
-    from epochal.torch.freezing import freeze, is_frozen, unfreeze
-    from epochal.torch.graph import (
-        MergeOp,
-        ModuleProfile,
-        Profile,
-        Reduce,
-        ScalarSum,
-        profile_module,
-    )
-    from epochal.torch.init import (
-        kaiming_normal,
-        kaiming_uniform,
-        normal,
-        orthogonal,
-        set_data,
-        trunc_normal,
-        uniform,
-        uniform_bias,
-        xavier_normal,
-        xavier_uniform,
-    )
-    from epochal.torch.memory import (
-        LeakReport,
-        MemoryReport,
-        MemorySegments,
-        MemoryWatch,
-        cuda_active_bytes,
-        cuda_allocated_bytes,
-        cuda_empty_cache,
-        cuda_peak_active_bytes,
-        cuda_peak_reserved_bytes,
-        cuda_reset_peak_stats,
-        cuda_spill_bytes,
-        leak_report,
-        live_tensor_count,
-        malloc_trim,
-        mark_tensors,
-        memory_report,
-        memory_segments,
-        rss_kb,
-    )
-    from epochal.torch.mixed_precision import GradScaler, autocast, autocast_dtype
-    from epochal.torch.moe import MoeAccumulator, MoeStats, MoeWatch, moe_stats
-    from epochal.torch.optimizer import set_lr
-    from epochal.torch.rng import Rng
-    from epochal.torch.schedule import (
-        WSD,
-        ConstantLR,
-        Cooldown,
-        CosineScheduler,
-        CyclicLR,
-        ExponentialLR,
-        GroupRates,
-        InverseSqrt,
-        LinearLR,
-        MultiStepLR,
-        OneCycleLR,
-        PermanentReduction,
-        PlateauScheduler,
-        ScaledLR,
-        Scheduler,
-        SequentialLR,
-        StepDecay,
-        TemporaryOverride,
-        TokenBudget,
-        WarmupScheduler,
-        draw_schedule,
-        format_schedule,
-        parse_schedule,
-        token_budget,
-    )
-    from epochal.torch.seed import cuda_manual_seed_all, deterministic, manual_seed, seed_everything
-    from epochal.torch.structure import structural_hash
-    from epochal.torch.worker import CpuWorker
+    from epochal.torch.checkpoint import *
+    from epochal.torch.clip import ClipStats as ClipStats
+    from epochal.torch.clip import clip_grad_norm as clip_grad_norm
+    from epochal.torch.clip import clip_grad_value as clip_grad_value
+    from epochal.torch.control import *
+    from epochal.torch.cudagraphs import CaptureMode as CaptureMode
+    from epochal.torch.cudagraphs import CudaGraph as CudaGraph
+    from epochal.torch.cudagraphs import cuda_graph_capture as cuda_graph_capture
+    from epochal.torch.data import *
+    from epochal.torch.draw import *
+    from epochal.torch.flops import *
+    from epochal.torch.freezing import freeze as freeze
+    from epochal.torch.freezing import is_frozen as is_frozen
+    from epochal.torch.freezing import unfreeze as unfreeze
+    from epochal.torch.graph import *
+    from epochal.torch.init import *
+    from epochal.torch.memory import *
+    from epochal.torch.mixed_precision import GradScaler as GradScaler
+    from epochal.torch.mixed_precision import autocast as autocast
+    from epochal.torch.mixed_precision import autocast_dtype as autocast_dtype
+    from epochal.torch.moe import *
+    from epochal.torch.optimizer import set_lr as set_lr
+    from epochal.torch.rng import Rng as Rng
+    from epochal.torch.schedule import *
+    from epochal.torch.seed import cuda_manual_seed_all as cuda_manual_seed_all
+    from epochal.torch.seed import deterministic as deterministic
+    from epochal.torch.seed import manual_seed as manual_seed
+    from epochal.torch.seed import seed_everything as seed_everything
+    from epochal.torch.structure import structural_hash as structural_hash
+    from epochal.torch.worker import CpuWorker as CpuWorker
 
-__all__ = [
-    "WSD",
-    "Calibration",
-    "CaptureMode",
-    "CheckpointInfo",
-    "CheckpointNotFoundError",
-    "ClipStats",
-    "ConstantLR",
-    "Cooldown",
-    "CosineScheduler",
-    "CountedFlops",
-    "CpuWorker",
-    "CudaGraph",
-    "CyclicLR",
-    "ExponentialLR",
-    "Flops",
-    "GradScaler",
-    "GroupRates",
-    "InverseSqrt",
-    "LeakReport",
-    "LinearLR",
-    "LoadReport",
-    "MemoryReport",
-    "MemorySegments",
-    "MemoryWatch",
-    "MergeOp",
-    "MigrateReport",
-    "ModelSnapshot",
-    "ModuleProfile",
-    "MoeAccumulator",
-    "MoeStats",
-    "MoeWatch",
-    "MultiStepLR",
-    "OneCycleLR",
-    "PermanentReduction",
-    "Picture",
-    "PlateauScheduler",
-    "Profile",
-    "Reduce",
-    "Restored",
-    "Rng",
-    "ScalarSum",
-    "ScaledLR",
-    "Scheduler",
-    "SequentialLR",
-    "SpeedOfLight",
-    "StepDecay",
-    "TemporaryOverride",
-    "TokenBudget",
-    "Trained",
-    "WarmupScheduler",
-    "autocast",
-    "autocast_dtype",
-    "calibrate",
-    "checkpoint_config",
-    "checkpoint_info",
-    "checkpoint_keys",
-    "checkpoint_version",
-    "clip_grad_norm",
-    "clip_grad_value",
-    "count_flops",
-    "cuda_active_bytes",
-    "cuda_allocated_bytes",
-    "cuda_empty_cache",
-    "cuda_graph_capture",
-    "cuda_manual_seed_all",
-    "cuda_peak_active_bytes",
-    "cuda_peak_reserved_bytes",
-    "cuda_reset_peak_stats",
-    "cuda_spill_bytes",
-    "deterministic",
-    "draw_schedule",
-    "flops_per_token",
-    "format_schedule",
-    "freeze",
-    "is_frozen",
-    "kaiming_normal",
-    "kaiming_uniform",
-    "leak_report",
-    "live_tensor_count",
-    "load_checkpoint",
-    "load_checkpoint_file",
-    "load_state",
-    "load_subgraph_checkpoint",
-    "malloc_trim",
-    "manual_seed",
-    "mark_tensors",
-    "memory_report",
-    "memory_segments",
-    "migrate_checkpoint",
-    "moe_stats",
-    "normal",
-    "orthogonal",
-    "parse_schedule",
-    "picture_of",
-    "profile_module",
-    "rss_kb",
-    "save_checkpoint",
-    "save_state",
-    "seed_everything",
-    "set_data",
-    "set_lr",
-    "snapshot_cpu",
-    "structural_hash",
-    "token_budget",
-    "trunc_normal",
-    "unfreeze",
-    "uniform",
-    "uniform_bias",
-    "xavier_normal",
-    "xavier_uniform",
-]
-
-_PACKAGES = {
-    "checkpoint": checkpoint,
-    "control": control,
-    "data": data,
-    "draw": draw,
-    "flops": flops,
-    "graph": graph,
-    "init": init,
-    "memory": memory,
-    "moe": moe,
-    "schedule": schedule,
+# What each package and module has for users.
+_NAMES = {
+    "checkpoint": checkpoint.__all__,
+    "control": control.__all__,
+    "data": data.__all__,
+    "draw": draw.__all__,
+    "flops": flops.__all__,
+    "graph": graph.__all__,
+    "init": init.__all__,
+    "memory": memory.__all__,
+    "moe": moe.__all__,
+    "schedule": schedule.__all__,
+    "clip": ["ClipStats", "clip_grad_norm", "clip_grad_value"],
+    "cudagraphs": ["CaptureMode", "CudaGraph", "cuda_graph_capture"],
+    "freezing": ["freeze", "is_frozen", "unfreeze"],
+    "mixed_precision": ["GradScaler", "autocast", "autocast_dtype"],
+    "optimizer": ["set_lr"],
+    "rng": ["Rng"],
+    "seed": ["cuda_manual_seed_all", "deterministic", "manual_seed", "seed_everything"],
+    "structure": ["structural_hash"],
+    "worker": ["CpuWorker"],
+    "watching": ["watch"],
 }
 
-__getattr__ = on_first_use(
-    __name__,
-    {
-        **{name: home for home, package in _PACKAGES.items() for name in package.__all__},
-        "CaptureMode": "cudagraphs",
-        "ClipStats": "clip",
-        "CpuWorker": "worker",
-        "CudaGraph": "cudagraphs",
-        "GradScaler": "mixed_precision",
-        "Rng": "rng",
-        "autocast": "mixed_precision",
-        "autocast_dtype": "mixed_precision",
-        "clip_grad_norm": "clip",
-        "clip_grad_value": "clip",
-        "cuda_graph_capture": "cudagraphs",
-        "cuda_manual_seed_all": "seed",
-        "deterministic": "seed",
-        "freeze": "freezing",
-        "is_frozen": "freezing",
-        "manual_seed": "seed",
-        "seed_everything": "seed",
-        "set_lr": "optimizer",
-        "structural_hash": "structure",
-        "unfreeze": "freezing",
-        "watch": "watching",
-    },
-)
+# What is public in `epochal` has that place only.
+__all__ = sorted({name for names in _NAMES.values() for name in names} - set(root_names))
+
+__getattr__ = on_first_use(__name__, _NAMES)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

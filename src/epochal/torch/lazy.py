@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
 
-def on_first_use(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of `package`; `homes` gives the submodule of each name."""
+def on_first_use(package: str, names: Mapping[str, Iterable[str]]) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of `package`; `names` lists what each submodule defines."""
+    homes = {name: module for module, defined in names.items() for name in defined}
 
     def __getattr__(name: str) -> Any:  # noqa: N807 (it becomes the one of the package)
         home = homes.get(name)

@@ -18,7 +18,7 @@ __all__ = [
 __getattr__ = on_first_use(
     __name__,
     {
-        "EarlyStopping": "early_stopping",
-        "LossGuard": "loss_guard",
+        "early_stopping": ["EarlyStopping"],
+        "loss_guard": ["LossGuard"],
     },
 )

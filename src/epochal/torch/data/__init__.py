@@ -11,4 +11,4 @@ if TYPE_CHECKING:
 
 __all__ = ["watch_data"]
 
-__getattr__ = on_first_use(__name__, {"watch_data": "watch"})
+__getattr__ = on_first_use(__name__, {"watch": __all__})

@@ -19,8 +19,8 @@ __all__ = [
 __getattr__ = on_first_use(
     __name__,
     {
-        "Picture": "picture",
-        "picture_of": "module_picture",
+        "module_picture": ["picture_of"],
+        "picture": ["Picture"],
     },
 )
 

@@ -29,13 +29,12 @@ __all__ = [
 __getattr__ = on_first_use(
     __name__,
     {
-        "FlowBuilder": "builder",
-        "Graph": "graph",
-        "MergeOp": "node_modules",
-        "ModuleProfile": "module_profile",
-        "Profile": "profile_report",
-        "Reduce": "metrics",
-        "ScalarSum": "recorded",
-        "profile_module": "module_profile",
+        "builder": ["FlowBuilder"],
+        "graph": ["Graph"],
+        "metrics": ["Reduce"],
+        "module_profile": ["ModuleProfile", "profile_module"],
+        "node_modules": ["MergeOp"],
+        "profile_report": ["Profile"],
+        "recorded": ["ScalarSum"],
     },
 )

@@ -33,4 +33,4 @@ __all__ = [
     "xavier_uniform",
 ]
 
-__getattr__ = on_first_use(__name__, dict.fromkeys(__all__, "weights"))
+__getattr__ = on_first_use(__name__, {"weights": __all__})

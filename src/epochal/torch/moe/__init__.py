@@ -25,10 +25,7 @@ __all__ = [
 __getattr__ = on_first_use(
     __name__,
     {
-        "MoeAccumulator": "stats",
-        "MoeStats": "stats",
-        "MoeWatch": "watch",
-        "moe_stats": "stats",
-        "watch_moe": "watch",
+        "stats": ["MoeAccumulator", "MoeStats", "moe_stats"],
+        "watch": ["MoeWatch", "watch_moe"],
     },
 )
