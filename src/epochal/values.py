@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any, Protocol, SupportsFloat, TypeAlias
+from typing import Any, Literal, Protocol, SupportsFloat, TypeAlias
 
 import msgspec
 
@@ -196,7 +196,7 @@ def plain_int(value: Any, *, name: str) -> int:
     return int(number)
 
 
-def nonfinite_word(value: float) -> str | None:
+def nonfinite_word(value: float) -> Literal["nan", "inf", "-inf"] | None:
     """``nan``, ``inf`` or ``-inf`` for a value JSON cannot hold, else None."""
     if math.isfinite(value):
         return None
@@ -230,6 +230,15 @@ def as_pairs(metrics: Any, *, argument: str) -> dict[str, Any]:
             raise ValueTypeError(f"{argument} must hold (name, value) pairs; {item!r} is not one.")
         pairs[item[0]] = item[1]
     return pairs
+
+
+def flat_items(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a nested mapping under dotted names; an empty mapping is a value."""
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from flat_items(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def plain_json(value: Any) -> Any:

@@ -19,6 +19,7 @@ from epochal.series.series import Series
 from epochal.store.answers import Entry, Metric, RunInfo
 from epochal.store.metrics import in_order
 from epochal.store.store import RunView
+from epochal.values import flat_items
 
 _LONGEST_NAME = 48
 _MANY_SERIES = 200
@@ -138,17 +139,9 @@ def _own_cost(view: RunView) -> float | None:
 
 
 def _config(config: Mapping[str, Any]) -> str:
-    rows = [(one_line(name), one_line(str(value))) for name, value in sorted(_flat(config, ""))]
+    rows = [(one_line(name), one_line(str(value))) for name, value in sorted(flat_items(config))]
     width = max((len(name) for name, _ in rows), default=0)
     return "\n".join(f"  {name:<{width}}  {value}" for name, value in rows)
-
-
-def _flat(config: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, value in config.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def _metrics(view: RunView) -> str:

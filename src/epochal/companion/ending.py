@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from epochal.companion.sealing import WORTH_SEALING_BYTES, Sealing
+from epochal.companion.sealing import WORTH_SEALING_BYTES, Sealing, part_bytes
 from epochal.guard import Guard, describe
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import decode
@@ -114,7 +114,7 @@ class SealingJob:
             part.stem
             for part in self._folder.parts()
             if part.attempt == self._attempt
-            and _size(self._folder.part_path(part)) >= WORTH_SEALING_BYTES
+            and part_bytes(self._folder, part) >= WORTH_SEALING_BYTES
         }
 
 
@@ -139,10 +139,3 @@ def _end_of(path: Path) -> bytes:
             return file.read(_END_BYTES)
     except FileNotFoundError:
         return b""
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0

@@ -56,7 +56,7 @@ class Sealing:
         if not parts:
             return False
         for part in parts:
-            self._sizes[part] = _size(self._folder.part_path(part))
+            self._sizes[part] = part_bytes(self._folder, part)
         self._process = subprocess.Popen(
             [
                 *(sys.executable, "-W", "ignore", "-m", "epochal.companion.sealing"),
@@ -86,13 +86,14 @@ class Sealing:
         self._process = None
 
     def _is_worth_it(self, part: PartName) -> bool:
-        size = _size(self._folder.part_path(part))
+        size = part_bytes(self._folder, part)
         return size >= WORTH_SEALING_BYTES and self._sizes.get(part) != size
 
 
-def _size(path: Path) -> int:
+def part_bytes(folder: RunFolder, part: PartName) -> int:
+    """The size of a part that is not sealed; 0 for one that is."""
     try:
-        return path.stat().st_size
+        return folder.part_path(part).stat().st_size
     except FileNotFoundError:
         return 0
 

@@ -9,6 +9,7 @@ import msgspec
 from epochal.console.stream import printable
 from epochal.format import format_bytes, format_count
 from epochal.records import ALLOCATOR_PLACES
+from epochal.values import flat_items
 
 LONGEST_VALUE = 200
 _MIB = 2**20
@@ -156,7 +157,7 @@ def gpu_model_block(
 
 def options_block(options: Mapping[str, object]) -> str:
     """A table of hyperparameters; nested mappings are named with dots."""
-    rows = [(printable(name), _value(value)) for name, value in _flat(options, "")]
+    rows = [(printable(name), _value(value)) for name, value in flat_items(options)]
     width = max((len(name) for name, _ in rows), default=0)
     return "\n".join(["[Options]", *(f"  {name:<{width}} : {value}" for name, value in rows)])
 
@@ -206,14 +207,6 @@ def _files(files: Sequence[DataFile]) -> Iterator[str]:
 
 def _cuda_version(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
-
-
-def _flat(options: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
-    for name, value in options.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def _value(value: object) -> str:

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from epochal.server.group_rows import importance_row, tables_row
-from epochal.store.comparison import flat_config
 from epochal.store.groups import (
     Group,
     Member,
@@ -25,6 +24,7 @@ from epochal.store.groups import (
 )
 from epochal.store.importance import importance_of
 from epochal.store.store import RunView
+from epochal.values import flat_items
 
 _MOST_METRICS = 6
 _MOST_KEYS = 8
@@ -44,7 +44,7 @@ def pack_sweep(
     """
     found = [(run, member_of(run)) for run in runs]
     members = [
-        Member(run, member.info, dict(flat_config(redact(run)))) for run, member in found if member
+        Member(run, member.info, dict(flat_items(redact(run)))) for run, member in found if member
     ]
     metrics = default_metrics(members)[:_MOST_METRICS] if len(members) > 1 else []
     if not metrics:

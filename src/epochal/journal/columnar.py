@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Union
 
 import msgspec
 
-from epochal.journal.line import decode, decode_json, encode_lines
+from epochal.journal.line import decode, decode_whole, encode_lines
 from epochal.journal.line_columns import (
     MAX_DECODERS,
     Column,
@@ -391,7 +391,7 @@ def _of_same_keys(
     if model is not None and records is not None:
         yield model, places, records
         return
-    if model is None and _parsed(lines[places[0]]) is not None:
+    if model is None and decode_whole(lines[places[0]]) is not None:
         return  # lists and deeper objects: their lines are read one by one
     by_keys: dict[tuple[bytes, ...], list[int]] = {}
     for place in places:
@@ -406,13 +406,13 @@ def _of_same_keys(
 
 def _rewritten(lines: list[bytes]) -> bytes | None:
     """The records of lines as this package writes them: others may have spaces, or 1.50."""
-    records = list(map(_parsed, lines))
+    records = list(map(decode_whole, lines))
     return None if None in records else encode_lines(records)
 
 
 def model_of(line: bytes) -> LineModel | None:
     """The model of lines with the keys of this one; None where columns would not do for them."""
-    record = _parsed(line)
+    record = decode_whole(line)
     if record is None:
         return None
     keys: list[tuple[str, tuple[str, ...] | None]] = []
@@ -432,7 +432,7 @@ def model_of(line: bytes) -> LineModel | None:
 
 def _typed_model_of(line: bytes) -> LineModel | None:
     """The same with the types of its values."""
-    record, model = _parsed(line), model_of(line)
+    record, model = decode_whole(line), model_of(line)
     if record is None or model is None:
         return None
     fields = (value for name, value in record.items() if name != "log")
@@ -467,7 +467,7 @@ def _number(
         if is_grouped:
             work.ordinal += 1
         elif line:  # an empty one is the newline a writer puts after a torn record
-            whole = _parsed(line)
+            whole = decode_whole(line)
             record = decode(line) if whole is None else whole
             work.lines.append(Line(work.ordinal, start, end, record, whole is not None))
             work.ordinal += record is not None
@@ -478,11 +478,3 @@ def _number(
 
 def _joined(lines: list[bytes], places: list[int]) -> bytes:
     return b"\n".join([*take(lines, places), b""])
-
-
-def _parsed(line: bytes) -> Record | None:
-    try:
-        record = decode_json(line)
-    except (ValueError, RecursionError):
-        return None
-    return record if type(record) is dict and type(record.get("log")) is str else None

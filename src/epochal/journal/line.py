@@ -98,19 +98,20 @@ def decode(line: bytes) -> Record | None:
     If a record was appended to a torn write, one line has the bytes of two records. The later one
     is complete, so it is found by its start.
     """
-    record = _parse(line)
+    record = decode_whole(line)
     if record is not None:
         return record
     for start in _RECORD_START.finditer(line, 1):
-        record = _parse(line[start.start() :])
+        record = decode_whole(line[start.start() :])
         if record is not None:
             return record
     return None
 
 
-def _parse(line: bytes) -> Record | None:
+def decode_whole(line: bytes) -> Record | None:
+    """The record that is all of a line; None for anything else."""
     try:
-        record = _decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        record = decode_json(line)
+    except (ValueError, RecursionError):
         return None
-    return record if isinstance(record, dict) and isinstance(record.get("log"), str) else None
+    return record if type(record) is dict and type(record.get("log")) is str else None

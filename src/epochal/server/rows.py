@@ -12,11 +12,11 @@ from epochal.errors import FormatError, UsageError
 from epochal.records import ROLES
 from epochal.server import wire
 from epochal.server.cursor import format_cursors
-from epochal.server.updates import nonfinite_name
 from epochal.store.answers import Labels, Metric, RunInfo
 from epochal.store.metrics import section_of
 from epochal.store.progress import expected_end
 from epochal.store.store import RunView
+from epochal.values import nonfinite_word
 
 _ROLE = "role:"
 # So many a page draws, sorts and searches without a delay.
@@ -161,7 +161,7 @@ def summary_row(run: RunView, metric: Metric, *, rank: int, tail: int = 0) -> wi
         count=summary.count,
         nonfinite=summary.nonfinite,
         last=finite(summary.last),
-        last_nonfinite=None if summary.last is None else nonfinite_name(summary.last),
+        last_nonfinite=None if summary.last is None else nonfinite_word(summary.last),
         last_x=finite(summary.last_step),
         min=summary.min,
         min_x=finite(summary.min_step),
@@ -223,7 +223,7 @@ def _latest_summary(run: RunView, name: str) -> wire.Summary | None:
         count=0,
         nonfinite=0,
         last=finite(value),
-        last_nonfinite=nonfinite_name(value),
+        last_nonfinite=nonfinite_word(value),
         last_x=None,
         min=None,
         min_x=None,

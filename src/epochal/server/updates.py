@@ -23,6 +23,7 @@ from epochal.server.cursor import format_position, is_within
 from epochal.server.wire import AxisName, EntryRow, LiveEvent, LiveMachine, Nonfinite, Points
 from epochal.store.answers import Cursor, Entry, Machine
 from epochal.store.store import RunView
+from epochal.values import nonfinite_word
 
 # A client further behind than this fetches the history again.
 MAX_RECORDS = 20_000
@@ -258,15 +259,6 @@ def entry_row(entry: Entry, *, most: int | None = None) -> EntryRow:
     )
 
 
-def nonfinite_name(value: float) -> Nonfinite | None:
-    """The name of a number that JSON cannot represent; None for other numbers."""
-    if math.isfinite(value):
-        return None
-    if math.isnan(value):
-        return "nan"
-    return "inf" if value > 0 else "-inf"
-
-
 def _resumed(since: Cursor, end: Cursor) -> bool:
     """Whether a newer attempt has begun: it may hide what older ones logged."""
     newest = max((position.attempt for position in since.values()), default=1)
@@ -300,7 +292,7 @@ def _place(record: Record, axis: Axis, t: float) -> float | None:
 def _points(key: _Key, column: _Column) -> Points:
     words: dict[str, Nonfinite] = {}
     for index, value in enumerate(column.value):
-        word = nonfinite_name(value)
+        word = nonfinite_word(value)
         if word is not None:
             words[str(index)] = word
     return Points(

@@ -15,6 +15,7 @@ from epochal.series.trend import Goal
 from epochal.store.answers import Metric
 from epochal.store.metrics import in_order, no_metric
 from epochal.store.store import RunView
+from epochal.values import flat_items
 
 # The value of an entry that a run does not have; None may be a value of it.
 MISSING = "—"
@@ -78,7 +79,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
 def compare(runs: Sequence[RunView], *, names: Sequence[str] = ()) -> Comparison:
     """Compare runs by their configs and by all metrics, or by those that are named."""
-    configs = [dict(flat_config(run.config)) for run in runs]
+    configs = [dict(flat_items(run.config)) for run in runs]
     keys = dict.fromkeys(key for config in configs for key in config)
     config = {key: tuple(own.get(key, MISSING) for own in configs) for key in keys}
     return Comparison(config, tuple(_metrics(runs, names)))
@@ -131,15 +132,6 @@ def _ended_badly(summary: Summary, goal: Goal | None) -> bool:
         return False
     gained, lost = abs(summary.first - best[1]), abs(summary.last - best[1])
     return lost > max(gained / 2, _NOISE * abs(best[1]))
-
-
-def flat_config(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The entries of a config with dotted keys."""
-    for name, value in config.items():
-        if isinstance(value, Mapping) and value:
-            yield from flat_config(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def _same(left: Any, right: Any) -> bool:

@@ -27,9 +27,9 @@ from epochal.series.series import Series, X
 from epochal.series.smooth import Smoothing
 from epochal.series.trend import Goal
 from epochal.store.answers import Metric, RunInfo, State
-from epochal.store.comparison import flat_config
 from epochal.store.metrics import in_order
 from epochal.store.store import RunView
+from epochal.values import flat_items
 
 Choice = Literal["last", "best", "min", "max", "mean"]
 CHOICES: tuple[Choice, ...] = ("last", "best", "min", "max", "mean")
@@ -145,7 +145,7 @@ def member_of(run: RunView) -> Member | None:
     info = run.info
     if info.hidden or info.status.state == "unreadable":
         return None
-    return Member(run, info, dict(flat_config(info.config)))
+    return Member(run, info, dict(flat_items(info.config)))
 
 
 def group_members(

@@ -22,11 +22,11 @@ from epochal.series.aggregate import Points
 from epochal.series.series import Series, X
 from epochal.series.trend import Goal
 from epochal.store.answers import Entry, Metric, RunInfo
-from epochal.store.comparison import flat_config
 from epochal.store.data_facts import SplitFacts, split_facts
 from epochal.store.groups import points_of, read_series
 from epochal.store.metrics import in_order, resolve
 from epochal.store.store import RunView
+from epochal.values import flat_items
 
 # fmt: off
 Area = Literal[
@@ -121,7 +121,7 @@ def _facts(run: RunView) -> dict[Area, dict[str, Any]]:
     told = run.facts
     packages = told.get("packages")
     return {
-        "config": dict(flat_config(run.config)),
+        "config": dict(flat_items(run.config)),
         "code": _code(run, told.get("git")),
         "command": _command(told.get("command")),
         "data": _data(run),

@@ -21,7 +21,7 @@ import numpy as np
 
 from epochal.journal.columnar import KnownShapes
 from epochal.journal.layout import FINDINGS, LOOP, TELEMETRY, PartName
-from epochal.journal.line import decode_json
+from epochal.journal.line import decode_whole
 from epochal.journal.line_columns import FieldPath, LineShape
 from epochal.journal.reader import is_newer
 from epochal.journal.regular_file import open_regular
@@ -180,7 +180,7 @@ def _read_part(name: PartName, path: str, size: int, shapes: KnownShapes) -> Sma
     if text is None:
         return None
     first, last = text.find(b"\n") + 1, text.rfind(b"\n", 0, -1) + 1
-    header, finish = _record(text[: first - 1]), _record(text[last:-1])
+    header, finish = decode_whole(text[: first - 1]), decode_whole(text[last:-1])
     if header is None or finish is None or first > last or is_newer(header):
         return None
     if header["log"] != "run" or finish["log"] != "finish":
@@ -226,7 +226,7 @@ def _content(
         if line.startswith(_DENSE):
             dense.append(line)
             continue
-        record = _record(line)
+        record = decode_whole(line)
         if record is None or record["log"] in DENSE_KINDS:
             return None, None
         others.append((ordinal, record))
@@ -285,15 +285,6 @@ def _note(facts: PartFacts, records: list[tuple[int, Record]]) -> bool:
             except (AttributeError, TypeError, ValueError, OverflowError):
                 return False
     return True
-
-
-def _record(line: bytes) -> Record | None:
-    """The record of a line; None for one that is not whole."""
-    try:
-        record = decode_json(line)
-    except (ValueError, RecursionError):
-        return None
-    return record if type(record) is dict and type(record.get("log")) is str else None
 
 
 def _text(path: str, size: int) -> bytes | None:
