@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import shutil
 import sqlite3
 import struct
-import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,15 +15,16 @@ import pytest
 from epochal.imports.copying import copy_run
 from epochal.imports.gathered import Gathered
 from epochal.imports.registry import own_formats
+from tests.doubles.lines_run import lines_run
 from tests.imports.event_files import field, leveldb, scalar, write_events
 from tests.imports.samples import MLFLOW, TRACKIO, opened
 
 pytestmark = pytest.mark.slow
 
 _STEPS = 4
-_FEW, _MANY = 1_000, 4_000
-# Four times the metrics may take eight times as long: the square would take sixteen times.
-_MOST = 8
+_FEW, _MANY = 500, 2_000
+# Four times the metrics may run five times the lines: the square would run sixteen times.
+_MOST = 5
 
 
 def _names(count: int) -> list[str]:
@@ -148,22 +148,16 @@ def _read_in_place(path: Path, count: int) -> None:
     assert found >= count
 
 
-def _cpu_s(work: Callable[[Path, int], None], path: Path, count: int) -> float:
-    gc.collect()
-    before = time.process_time()
-    work(path, count)
-    return time.process_time() - before
-
-
 @pytest.mark.parametrize("work", [_copied, _read_in_place])
 @pytest.mark.parametrize("name", WIDE)
 def test_the_cost_grows_with_the_number_of_metrics(
     tmp_path: Path, name: str, work: Callable[[Path, int], None]
 ) -> None:
-    costs: list[float] = []
+    lines: list[int] = []
     for number, count in enumerate((_FEW, _FEW, _MANY)):
         folder = tmp_path / str(number)
         folder.mkdir()
-        costs.append(_cpu_s(work, WIDE[name](folder, count), count))
-    _, few, many = costs  # the first one also loaded what is needed
+        path = WIDE[name](folder, count)
+        lines.append(lines_run(partial(work, path, count)))
+    _, few, many = lines  # the first one also loaded what is needed
     assert many <= _MOST * few

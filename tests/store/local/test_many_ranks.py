@@ -16,8 +16,8 @@ from epochal.segments.seal import seal_part
 from epochal.store.local import columns
 from epochal.store.local.load import load_run
 from epochal.store.local.store import LocalStore
+from tests.doubles.lines_run import lines_run
 from tests.store.journals import Journal, settle
-from tests.store.local.test_summaries import lines_run
 
 
 def ranks(root: Path, count: int) -> Journal:

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -19,6 +15,7 @@ from epochal.store.local.run import LocalRun
 from epochal.store.local.state import AXES
 from epochal.store.local.store import LocalStore
 from epochal.store.local.summaries import whole_tables
+from tests.doubles.lines_run import lines_run
 from tests.store.journals import Journal
 from tests.store.sealing import seal_all
 
@@ -90,24 +87,6 @@ def test_series_in_one_table_are_worked_out_together(tmp_path: Path) -> None:
     together = {key.name for key, _ in run._reader.ask(whole_tables)}
     assert {"acc", "odd", "late", "val"} <= together
     assert not {"loss", "back"} & together
-
-
-def lines_run(work: Callable[[], Any]) -> int:
-    """How many lines of Python a call runs: a measure of work that no clock disturbs."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, arg: Any) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 def summarise_all(root: Path) -> None:
