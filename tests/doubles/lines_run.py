@@ -25,5 +25,5 @@ def lines_run(work: Callable[[], object]) -> int:
         work()
     finally:
         sys.settrace(before)
-        threading.settrace(before_in_threads)  # type: ignore[arg-type]
+        threading.settrace(before_in_threads)
     return count
