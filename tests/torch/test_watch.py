@@ -183,6 +183,13 @@ def test_data_parallel_adds_nothing_to_names() -> None:
     assert names[0] == "0.weight"
 
 
+def test_an_optimizer_in_place_of_the_run_is_refused_with_a_sentence() -> None:
+    model = small_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(UsageError, match=r"watch\(\): run= is .* not a SGD"):
+        watch(model, optimizer)  # type: ignore[arg-type]
+
+
 def test_every_must_be_at_least_one(start_run: StartRun) -> None:
     with pytest.raises(UsageError, match="every=0"):
         watch(small_model(), start_run(), every=0)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from typing import TypeVar
 
 from epochal.console.messages import error
 from epochal.errors import UsageError
@@ -19,6 +20,8 @@ from epochal.run.accepted import ValuePolicy
 from epochal.run.run import Run, recorder_of
 from epochal.settings import announce_run, read_variable, withdraw_run
 from epochal.values import Metrics
+
+T = TypeVar("T")
 
 
 class OpenRuns:
@@ -89,6 +92,18 @@ def current_run() -> Run:
     run = OPEN_RUNS.newest
     if run is None:
         raise UsageError("there is no current run: call epochal.init() first.")
+    return run
+
+
+def given_or_current(run: T | None, caller: str) -> T | Run:
+    """The run that ``caller`` was given, the current one for None; anything else is refused."""
+    if run is None:
+        return current_run()
+    if not callable(getattr(run, "on_finish", None)):
+        raise UsageError(
+            f"{caller}: run= is what epochal.init() returned, not a {type(run).__name__}."
+            " Without it the current run is taken."
+        )
     return run
 
 

@@ -31,6 +31,7 @@ from torch.optim.optimizer import (
 from epochal.errors import UsageError
 from epochal.journal.line import now
 from epochal.records import Record
+from epochal.run.current import given_or_current
 from epochal.torch.evaluation_mode import EvaluationModes
 from epochal.torch.guarded import guarded_hook
 from epochal.torch.measure import Reduced, Rows, local, reduce_tensors
@@ -332,13 +333,9 @@ def watch(
     """
     if every < 1:
         raise UsageError(f"every={every} must be 1 or more steps.")
-    if run is None:
-        from epochal.run.current import current_run
-
-        run = current_run()
     return Watch(
         model,
-        run,
+        given_or_current(run, "watch()"),
         every=every,
         histograms=histograms,
         gradients=gradients,

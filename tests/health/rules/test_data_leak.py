@@ -1,6 +1,8 @@
+from typing import Any
+
 from epochal.health.rules.data_leak import DataLeak
 from tests.health.data_records import digest, epoch
-from tests.health.machine_records import opened
+from tests.health.machine_records import opened, updated
 
 
 def test_evaluation_samples_of_the_training_are_found_and_named() -> None:
@@ -58,3 +60,14 @@ def test_a_few_copies_in_the_training_explain_no_leak() -> None:
     train = epoch(1, range(400), hashes=[digest([n % 380]) for n in range(400)])
     (found,) = opened(DataLeak, [train, epoch(1, range(100), name="eval")])
     assert found.severity == "error"
+
+
+def test_sets_that_were_thinned_out_do_not_end_a_leak() -> None:
+    def thinned(number: int) -> dict[str, Any]:
+        few = epoch(number, range(100))
+        few["hashes"] = [one for one in few["hashes"] if one % 32 == 0]
+        return few | {"hash_bits": 5, "hash_indices": [None] * len(few["hashes"]), "dataset": "x"}
+
+    whole = [epoch(1, range(100)), epoch(1, range(100), name="eval")]
+    said = updated(DataLeak, [*whole, *map(thinned, range(2, 12))])
+    assert [finding.state for finding in said] == ["open"]

@@ -123,9 +123,9 @@ class DataLeak(Rule):
             training, other = name, window.name
             if window.is_training:
                 training, other = window.name, name
-            yield self._verdict(training, other, place)
+            yield from self._verdicts(training, other, place)
 
-    def _verdict(self, training: str, other: str, place: str) -> Verdict:
+    def _verdicts(self, training: str, other: str, place: str) -> Iterator[Verdict]:
         is_index = place != _CONTENT
         subject = f"data/{other}" if not is_index else f"data/{other}, by index"
         common, total = self._sets[other, place].common(
@@ -133,11 +133,15 @@ class DataLeak(Rule):
         )
         share = len(common) / total if total else 0.0
         limits = self.thresholds
-        if total < limits.least or len(common) < limits.common or share < limits.share:
-            return Verdict(subject, active=False)
+        if total < limits.least:
+            return  # sets are thinned out as they grow: what is left does not disprove a leak
+        if len(common) < limits.common or share < limits.share:
+            yield Verdict(subject, active=False)
+            return
         chance = 0.0 if is_index else self._copies[training].chance()
         if chance and share <= chance + limits.beyond:
-            return Verdict(subject, active=False)
+            yield Verdict(subject, active=False)
+            return
         indices = common
         if not is_index:
             indices = [self._indices[one] for one in common if one in self._indices]
@@ -149,7 +153,7 @@ class DataLeak(Rule):
         if indices:
             evidence["indices"] = shown(sorted(indices))
         how = "by their index" if is_index else "by their content"
-        return Verdict(
+        yield Verdict(
             subject,
             active=True,
             severity="error" if share >= limits.error_share else "warning",

@@ -24,7 +24,7 @@ from epochal.errors import UsageError
 from epochal.guard import Fault, attempt
 from epochal.journal.line import encode, now
 from epochal.records import Record
-from epochal.run.current import guard_of
+from epochal.run.current import given_or_current, guard_of
 from epochal.torch.data.batch_facts import BatchFacts
 from epochal.torch.data.collate import MEMBER, BatchReader, BatchWithFacts, WatchedCollate
 from epochal.torch.data.previous_attempt import previous_attempt_fields
@@ -453,10 +453,7 @@ def watch_data(
     if not hasattr(loader, "__iter__"):
         kind = type(loader).__name__
         raise UsageError(f"watch_data() takes a data loader or another iterable, not {kind}.")
-    if run is None:
-        from epochal.run.current import current_run
-
-        run = current_run()
+    run = given_or_current(run, "watch_data()")
     unwatched = getattr(type(loader), "_unwatched_class", None)
     if unwatched is not None:
         loader.__class__ = unwatched  # the last call counts

@@ -14,6 +14,7 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from epochal.errors import UsageError
+from epochal.run.current import given_or_current
 from epochal.torch.guarded import guarded_hook
 from epochal.torch.memory.segments import devices_of, memory_segments
 from epochal.torch.names import named_parameters
@@ -97,8 +98,4 @@ def watch_memory(
     """
     if every < 1:
         raise UsageError(f"every={every} must be 1 or more steps.")
-    if run is None:
-        from epochal.run.current import current_run
-
-        run = current_run()
-    return MemoryWatch(model, run, every=every)
+    return MemoryWatch(model, given_or_current(run, "watch_memory()"), every=every)

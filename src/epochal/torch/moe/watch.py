@@ -20,6 +20,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from epochal.errors import UsageError
 from epochal.journal.line import now
+from epochal.run.current import given_or_current
 from epochal.torch.compiled import exclude_from_compile
 from epochal.torch.guarded import guarded_hook
 from epochal.torch.host_copy import HostCopy, copied_to_host
@@ -375,14 +376,10 @@ def watch_moe(
         if number < 1:
             raise UsageError(f"{name}={number} must be 1 or more steps.")
     found = find_routers(model, names=routers, top_k=top_k)
-    if run is None:
-        from epochal.run.current import current_run
-
-        run = current_run()
     config = getattr(unwrapped(model), "config", None)
     return MoeWatch(
         model,
-        run,
+        given_or_current(run, "watch_moe()"),
         found,
         every=every,
         experts_every=experts_every,
