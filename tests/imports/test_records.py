@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from epochal.imports.copying import metrics_of
 from epochal.imports.foreign import Batch, Points
 from epochal.imports.gathered import GatheredAttempt
-from epochal.imports.run_copy import metrics_of
 
 
 def batch(rows: list[tuple[str, int, float, float]], *records: dict[str, object]) -> Batch:

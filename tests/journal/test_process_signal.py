@@ -9,7 +9,7 @@ import pytest
 
 from epochal.errors import UsageError
 from epochal.journal.process import is_suspended, process_identity
-from epochal.journal.process_signal import ProcessOutOfReachError, send_signal
+from epochal.journal.process_action import ProcessOutOfReachError, send_signal
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are a Unix thing")
 

@@ -1,6 +1,6 @@
 import xml.etree.ElementTree as ElementTree
 
-from epochal.sinks.pie import pie_svg
+from epochal.sinks.members.wandb import pie_svg
 
 
 def shapes(svg: str) -> list[str]:

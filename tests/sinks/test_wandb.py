@@ -12,7 +12,7 @@ from tests.sinks.trackers import ask, python_with, send
 SERIES = """
 import json, pathlib, sys
 from wandb.proto import wandb_internal_pb2
-from epochal.imports.leveldb_log import LogFile
+from epochal.imports.wandb_log import LogFile
 rows = {}
 for path in sorted(pathlib.Path(sys.argv[1]).glob("wandb/offline-run-*/*.wandb")):
     for _, data in LogFile(path).read():
@@ -42,7 +42,7 @@ MEMBER = Member(
 RECORDS = """
 import json, pathlib, sys
 from wandb.proto import wandb_internal_pb2
-from epochal.imports.leveldb_log import LogFile
+from epochal.imports.wandb_log import LogFile
 (path,) = pathlib.Path(sys.argv[1]).glob("wandb/offline-run-*/*.wandb")
 rows, config, run, code = [], {}, None, None
 for _, data in LogFile(path).read():
@@ -113,7 +113,7 @@ def test_times_are_those_of_the_records(
 SAID = """
 import json, pathlib, sys
 from wandb.proto import wandb_internal_pb2
-from epochal.imports.leveldb_log import LogFile
+from epochal.imports.wandb_log import LogFile
 (path,) = pathlib.Path(sys.argv[1]).glob("wandb/offline-run-*/*.wandb")
 summary, metrics, alerts, run = {}, {}, [], None
 for _, data in LogFile(path).read():

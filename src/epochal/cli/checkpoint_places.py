@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from epochal.cli.options import options_of
+from epochal.cli.command import options_of
 from epochal.store.local.run import LocalRun
 from epochal.torch.checkpoint.manifest import FOLDER, Manifest, list_manifests, pointed
 

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from epochal.errors import EpochalError, UsageError
 from epochal.journal.layout import RunFolder
 from epochal.settings import cache_folder, read_settings
+from epochal.settings.kinds import read_age, read_size
 
 if TYPE_CHECKING:
     from epochal.health.rule_settings import RuleSettings
@@ -191,3 +192,37 @@ def check_own(view: LocalRun) -> None:
             f"{view.brief().name!r} lies in files of {view.tracker}, which are only read:"
             f" 'epochal import {view.path}' makes a run of ours of it."
         )
+
+
+def age(text: str) -> float:
+    """Seconds of an age such as ``30d``, ``12h`` or ``2w``."""
+    return _argument(text, read_age)
+
+
+def size(text: str) -> float:
+    """Bytes of a size such as ``50GB`` or ``800MiB``."""
+    return _argument(text, read_size)
+
+
+def _argument(text: str, read: Callable[[str], float]) -> float:
+    try:
+        return read(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} {error}") from error
+
+
+def flag_name(word: str) -> str:
+    """The name of an option, as a variable would be written."""
+    return word.lstrip("-").partition("=")[0].replace("-", "_")
+
+
+def options_of(words: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Options with the words that follow them, in order; none for a switch."""
+    found: list[tuple[str, list[str]]] = []
+    for word in words:
+        if word.startswith("--"):
+            _, has_value, value = word.partition("=")
+            found.append((flag_name(word), [value] if has_value else []))
+        elif found:
+            found[-1][1].append(word)
+    return found

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from epochal.cli.checkpoint_places import newest_checkpoint, places_of
-from epochal.cli.options import flag_name, options_of
+from epochal.cli.command import flag_name, options_of
 from epochal.errors import EpochalError
 from epochal.journal.layout import slugify
 from epochal.redact import REDACTED

@@ -7,7 +7,7 @@ import ipaddress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epochal.cli.amounts import age, size
+from epochal.cli.command import age, size
 from epochal.cli.output import remark, say
 from epochal.errors import UsageError
 from epochal.settings import read_settings

@@ -6,8 +6,7 @@ import argparse
 import time
 from collections.abc import Sequence
 
-from epochal.cli.amounts import age, size
-from epochal.cli.command import add_json, store_of
+from epochal.cli.command import add_json, age, size, store_of
 from epochal.cli.disk_usage import DiskUsage, disk_usage
 from epochal.cli.output import remark, say, say_json
 from epochal.cli.table import table, terminal_columns

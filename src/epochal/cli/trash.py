@@ -6,8 +6,7 @@ import argparse
 import time
 from pathlib import Path
 
-from epochal.cli.amounts import age
-from epochal.cli.command import add_json, runs_dir, store_of
+from epochal.cli.command import add_json, age, runs_dir, store_of
 from epochal.cli.disk_usage import folder_bytes
 from epochal.cli.output import agreed, remark, say, say_json
 from epochal.cli.table import table, terminal_columns

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from numbers import Number
 from pathlib import Path
 from typing import Any
 
 from epochal.errors import UsageError
 from epochal.integrations.file_writer import write_blob
-from epochal.integrations.shared_runs import SHARED_RUNS
 from epochal.journal.layout import is_run_folder
 from epochal.run.accepted import CallValues
 from epochal.run.run import Run, recorder_of
+from epochal.run.start import init_in
 from epochal.values import element_count, plain_json
 
 # How many equal bins the default histogram has.
@@ -231,3 +234,51 @@ def _read(value: Any) -> Any:
         return value
     number = value.item()
     return number if type(number) in (float, int) else float(number)
+
+
+@dataclass(slots=True)
+class _Held:
+    run: Run
+    holders: weakref.WeakSet[object] = field(default_factory=weakref.WeakSet)
+
+
+class SharedRuns:
+    """The runs that writers hold; a run is finished when its last holder lets go of it."""
+
+    def __init__(self) -> None:
+        self._held: dict[Path, _Held] = {}
+        self._lock = threading.RLock()
+
+    def hold(self, folder: Path, holder: object, *, resume_step: int | None = None) -> Run:
+        """The open run of a folder, or a new attempt of it.
+
+        ``resume_step`` begins a new attempt in any case and hides steps from there on.
+        """
+        with self._lock:
+            held = self._held.get(folder)
+            if held is not None and resume_step is not None:
+                held.run.finish(reason=f"another writer takes over at step {resume_step}")
+            if held is None:
+                held = self._held[folder] = _Held(init_in(folder, resume_step=resume_step))
+            elif held.run.finished:
+                held.run = init_in(folder, resume_step=resume_step)
+            held.holders.add(holder)
+            return held.run
+
+    def release(self, folder: Path, holder: object, error: BaseException | None = None) -> None:
+        """Let go of a folder's run; ``error`` is what ends its last holder, if anything does."""
+        with self._lock:
+            held = self._held.get(folder)
+            if held is None:
+                return
+            held.holders.discard(holder)
+            if held.holders:
+                return
+            del self._held[folder]
+        if error is None:
+            held.run.finish()
+        else:
+            held.run.__exit__(type(error), error, error.__traceback__)
+
+
+SHARED_RUNS = SharedRuns()

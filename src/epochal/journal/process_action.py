@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from epochal.errors import EpochalError, FormatError
+from epochal.errors import EpochalError, FormatError, UsageError
 from epochal.journal.layout import LOOP, PartName, RunFolder, rank_of_writer, read_json, write_json
 from epochal.journal.process import is_suspended, liveness, process_identity
-from epochal.journal.process_signal import ProcessOutOfReachError, send_signal
 
 ProcessAction = Literal["stop", "interrupt", "kill", "suspend", "continue", "checkpoint"]
 # Clusters send it ahead of the end of a job: ``Checkpoints`` saves and goes on.
@@ -156,3 +158,57 @@ def _send(name: str, process: Mapping[str, Any], action: ProcessAction, *, was_a
         if not is_fulfilled:
             raise ProcessOutOfReachError(f"{name} cannot be reached: {error}") from error
     return int(process["pid"])
+
+
+class ProcessOutOfReachError(EpochalError):
+    """A process that cannot be signalled from here; the message has the reason."""
+
+
+def send_signal(identity: Mapping[str, Any], name: str) -> None:
+    """Send a signal, by name, to a living process of this machine and user.
+
+    Raises ``ProcessOutOfReachError`` for one that has ended, is on another machine or belongs to
+    another user, ``UsageError`` for a signal that this system does not have. If the kernel supports
+    it, a descriptor refers to the process during the check, so a reused pid never gets the signal.
+    """
+    number = getattr(signal, name, None)
+    if number is None:
+        raise UsageError(f"{name} does not exist on this system.")
+    pid = identity.get("pid")
+    if not isinstance(pid, int) or pid <= 0:
+        raise ProcessOutOfReachError("its record names no process.")
+    try:
+        held = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+    except ProcessLookupError:
+        held = None  # gone, which is said below
+    except OSError:
+        held = None  # an old kernel, or one that forbids it: the check alone must do
+    with contextlib.ExitStack() as stack:
+        if held is not None:
+            stack.callback(os.close, held)
+        check_reach(identity)
+        try:
+            if held is not None and hasattr(signal, "pidfd_send_signal"):
+                signal.pidfd_send_signal(held, number)
+            else:
+                os.kill(pid, number)
+        except ProcessLookupError:
+            raise ProcessOutOfReachError(f"process {pid} has ended.") from None
+        except PermissionError:
+            raise ProcessOutOfReachError(
+                f"process {pid} belongs to another user: only they, or an administrator, may."
+            ) from None
+
+
+def check_reach(identity: Mapping[str, Any]) -> None:
+    """Raise ``ProcessOutOfReachError`` unless the process exists and is visible from here."""
+    pid, host = identity.get("pid"), identity.get("host")
+    seen = liveness(identity)
+    if seen == "dead":
+        raise ProcessOutOfReachError(f"process {pid} has ended.")
+    if seen == "unknown" and host != socket.gethostname():
+        raise ProcessOutOfReachError(
+            f"process {pid} is on the machine {host!r}, and this is {socket.gethostname()!r}."
+        )
+    if seen == "unknown":
+        raise ProcessOutOfReachError(f"process {pid} is in another container of this machine.")

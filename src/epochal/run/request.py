@@ -62,21 +62,21 @@ def checked_request(
     *,
     project: str | None,
     name: str | None,
-    folder: str | Path | None,
-    config: Any,
-    entries: Mapping[str, Any],
-    reporting: Mapping[str, Any],
-    tags: Iterable[str],
-    notes: str | None,
+    console: Console,
+    redactor: Redactor,
+    resume: Any,
+    resume_step: int | None = None,
+    folder: str | Path | None = None,
+    config: Any = None,
+    entries: Mapping[str, Any] | None = None,
+    reporting: Mapping[str, Any] | None = None,
+    tags: Iterable[str] = (),
+    notes: str | None = None,
     group: str | None = None,
     job_type: str | None = None,
     owner: str | None = None,
     fork_from: str | None = None,
-    resume: Any,
-    resume_step: int | None,
-    totals: Totals,
-    console: Console,
-    redactor: Redactor,
+    totals: Totals | None = None,
     run_id: str | None = None,
 ) -> Request:
     """Return the request; raise for the first argument that is not valid."""
@@ -86,7 +86,7 @@ def checked_request(
         raise ValueTypeError(f"notes must be a text, not {type(notes).__name__}.")
     if not isinstance(tags, Iterable):
         raise ValueTypeError(f"tags must be a list of texts, not {type(tags).__name__}.")
-    file_options, file_config = split_options(entries)
+    file_options, file_config = split_options(entries or {})
     given = [tags] if isinstance(tags, str) else [str(tag) for tag in tags]
     return Request(
         root=Path(settings.dir if folder is None else folder).expanduser().absolute(),
@@ -94,7 +94,9 @@ def checked_request(
         name=name or settings.name or time.strftime("%Y%m%d-%H%M%S"),
         named=bool(name or settings.name),
         config=_merged_config(config, file_config),
-        reporting=options_from({**located_options(settings.sinks), **file_options, **reporting}),
+        reporting=options_from(
+            {**located_options(settings.sinks), **file_options, **(reporting or {})}
+        ),
         tags=list(dict.fromkeys([*settings.tags, *given])),
         notes=notes,
         group=group,
@@ -103,7 +105,7 @@ def checked_request(
         fork_from=fork_from,
         resume=_resume_mode(settings.resume if resume is None else resume),
         resume_step=None if resume_step is None else plain_int(resume_step, name="resume_step"),
-        totals=totals,
+        totals=totals or Totals(),
         console=console,
         redactor=redactor,
         rules=_checked_rules(settings),

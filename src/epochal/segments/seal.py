@@ -2,6 +2,10 @@
 
 The segment is written under a name no reader looks at, read back and compared with what was read
 from the journal, brought to the disk, and renamed; only then does the journal part go.
+
+What was read is exact: lines that became columns at once gave back their very bytes when they were
+encoded again, and records that were taken apart one by one were put together again. So it is enough
+that the file gives back the columns, every bit of every number, and every record exactly once.
 """
 
 from __future__ import annotations
@@ -11,17 +15,22 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from epochal.atomic_file import replaced_file, sync_folder
 from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import PartName, RunFolder
+from epochal.journal.line import encode_json, encode_lines
 from epochal.journal.reader import read_part
-from epochal.segments.collect import collect
+from epochal.segments.collect import Collected, collect
 from epochal.segments.finished import is_sealable
-from epochal.segments.plan import make_plan
+from epochal.segments.plan import Piece, Plan, make_plan
 from epochal.segments.read import Segment
+from epochal.segments.rebuild import Rebuilder
 from epochal.segments.table import write_segment
-from epochal.segments.verify import verify
 
 _ABANDONED_S = 3600.0
 
@@ -136,3 +145,61 @@ def _report(target: Path, name: PartName) -> SealReport:
             journal_bytes=segment.journal_bytes,
             segment_bytes=target.stat().st_size,
         )
+
+
+def verify(path: Path, journal: Path, found: Collected, plan: Plan) -> None:
+    """Raise FormatError, naming the journal part, unless a segment gives back all of it."""
+    with Segment(path) as segment:
+        if segment.damage() != found.damage:
+            raise FormatError(f"{journal} was not sealed: its damaged lines came out wrong.")
+        rebuilder = segment.rebuilder()
+        seen = [] if rebuilder is None else _compared(rebuilder, segment, found, plan, journal)
+    ordinals = np.sort(np.concatenate(seen)) if seen else np.zeros(0, dtype=np.int64)
+    if not np.array_equal(ordinals, np.arange(found.num_records)):
+        raise FormatError(f"{journal} was not sealed: records are missing, or there are too many.")
+
+
+def _compared(
+    rebuilder: Rebuilder, segment: Segment, found: Collected, plan: Plan, journal: Path
+) -> list[NDArray[np.int64]]:
+    """The ordinals of the records that are as they should be."""
+    numbers = {shape: number for number, shape in enumerate(segment.shapes)}
+    seen: list[NDArray[np.int64]] = []
+    for piece in plan.pieces:
+        if not _is_same(rebuilder, numbers.get(piece.shape, -1), piece):
+            raise FormatError(
+                f"{journal} was not sealed: records of kind {piece.shape.kind!r} came out wrong."
+            )
+        seen.append(piece.ordinals)
+    rows = rebuilder.rows_of(None)
+    expected = sorted((document.ordinal, document.text) for document in found.documents)
+    ordinals = rebuilder.ordinals(rows)
+    if list(zip(ordinals.tolist(), rebuilder.documents(rows), strict=True)) != expected:
+        raise FormatError(f"{journal} was not sealed: records kept as JSON came out wrong.")
+    return [*seen, ordinals]
+
+
+def _is_same(rebuilder: Rebuilder, number: int, piece: Piece) -> bool:
+    """Whether the rows of a piece hold its values; several pieces can share a shape."""
+    rows = rebuilder.rows_of(number)
+    order = np.argsort(piece.ordinals, kind="stable")
+    ordinals = piece.ordinals[order]
+    rows = rows[np.isin(rebuilder.ordinals(rows), ordinals)]
+    if not np.array_equal(rebuilder.ordinals(rows), ordinals):
+        return False
+    if "w" in piece.shape.codes:  # some of its values are in long form
+        expected = piece.bucket.records()
+        made = [record for _, record in rebuilder.records(rows)]
+        return encode_lines(made) == encode_lines([expected[place] for place in order.tolist()])
+    return all(
+        _are_same(read, given, order)
+        for read, given in zip(rebuilder.cells(number, rows), piece.cells, strict=True)
+    )
+
+
+def _are_same(
+    read: NDArray[Any] | list[Any], given: NDArray[Any] | list[Any], order: NDArray[np.intp]
+) -> bool:
+    if isinstance(given, list) or isinstance(read, list):
+        return encode_json(list(read)) == encode_json([given[place] for place in order.tolist()])
+    return read.dtype == given.dtype and read.tobytes() == given[order].tobytes()

@@ -27,7 +27,6 @@ from epochal.server import (
     handlers,
     marks,
     mirroring,
-    projects,
     prometheus,
     run_metrics,
     series,
@@ -139,7 +138,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "projects",
         "/api/projects",
         ProjectList,
-        projects.projects,
+        handlers.projects,
         "every project: counts, live and failed runs, best value, last activity",
     ),
     Endpoint(

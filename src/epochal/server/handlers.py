@@ -18,6 +18,7 @@ from epochal.server.params import (
 from epochal.server.responses import body_response, json_response, run_response
 from epochal.server.rows import group_row, run_detail, run_row
 from epochal.server.state import server_state
+from epochal.store.projects import ProjectList
 from epochal.store.store import RunView
 from epochal.version import __version__
 
@@ -101,3 +102,15 @@ async def run(request: Request) -> Response:
 async def config(request: Request) -> Response:
     """``/api/runs/{id}/config``: the config of a run."""
     return await run_response(request, lambda view: dict(view.config))
+
+
+async def projects(request: Request) -> Response:
+    """``/api/projects``: every project in one row."""
+    state = server_state(request)
+    catalog = state.reader.catalog
+
+    def query() -> ProjectList:
+        catalog.refresh_list(is_followed=state.broadcaster.num_streams > 0)
+        return catalog.projects()
+
+    return await json_response(request, await state.reader.query(query))

@@ -15,7 +15,7 @@ from typing import Any
 
 from epochal.errors import FormatError
 from epochal.imports import protobuf
-from epochal.imports import wandb_record as wb
+from epochal.imports import wandb_log as wb
 from epochal.imports.foreign import (
     Batch,
     Extent,
@@ -25,9 +25,9 @@ from epochal.imports.foreign import (
     file_signature,
     stable_id,
 )
-from epochal.imports.leveldb_log import FILE_HEADER_BYTES, MAGIC, LogFile
 from epochal.imports.protobuf import Field, WireError
 from epochal.imports.values import Sorted, plain_number, sort_values, tamed, unix_seconds
+from epochal.imports.wandb_log import FILE_HEADER_BYTES, MAGIC, LogFile
 from epochal.imports.wandb_media import media_records
 from epochal.journal.layout import read_json
 from epochal.journal.regular_file import read_regular, regular_only

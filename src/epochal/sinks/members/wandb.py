@@ -10,18 +10,25 @@ from __future__ import annotations
 import base64
 import html
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from epochal.format import format_bytes
 from epochal.sinks.keys import allocator_prefix, keyed_scalars, segments_of
-from epochal.sinks.pie import pie_svg
 from epochal.sinks.sink import Entry, Sink, SinkContext, SinkOptions, option, require
 
 STEP = "trainer/global_step"
 _EPOCH = "epoch"
 _ALERT_LEVELS = {"warning": "WARN", "warn": "WARN", "error": "ERROR"}
+# The allocator's memory as a pie chart, in pixels.
+_SIZE, _RADIUS, _LINE = 240, 110, 22
+_COLOURS = (
+    *("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2"),
+    *("#edc948", "#b07aa1", "#9c755f", "#ff9da7", "#bab0ac"),
+)
 # Telemetry, console output and the machine's description are in the run already.
 _QUIET = {
     "silent": True,
@@ -208,3 +215,50 @@ def _settings(wandb: Any) -> Any:
     """Settings that keep W&B from recording and printing on its own, as far as it knows them."""
     known = getattr(wandb.Settings, "model_fields", _QUIET)
     return wandb.Settings(**{name: value for name, value in _QUIET.items() if name in known})
+
+
+def pie_svg(title: str, sizes: Mapping[str, float]) -> str:
+    """A slice for each size in bytes that is not 0, the largest first, with a legend."""
+    shown = sorted(((s, n) for n, s in sizes.items() if s > 0), reverse=True)
+    height = max(_SIZE, _LINE * (len(shown) + 1)) + _LINE
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_SIZE * 2} {height}"'
+        ' font-family="sans-serif" font-size="13">'
+        f'<text x="8" y="16" font-weight="bold">{html.escape(title)}</text>'
+        f"{''.join(_slices(shown))}{''.join(_legend(shown))}</svg>"
+    )
+
+
+def _slices(shown: list[tuple[float, str]]) -> Iterator[str]:
+    total = math.fsum(size for size, _ in shown)
+    x, y = _SIZE / 2, _SIZE / 2 + _LINE
+    begin = 0.0
+    for index, (size, name) in enumerate(shown):
+        end = begin + size / total
+        words = f"<title>{html.escape(name)}: {format_bytes(size)}</title>"
+        if len(shown) == 1:
+            yield f'<circle cx="{x}" cy="{y}" r="{_RADIUS}" fill="{_colour(0)}">{words}</circle>'
+            return
+        points = [_edge(x, y, share) for share in (begin, end)]
+        large = int(end - begin > 0.5)
+        yield (
+            f'<path d="M{x} {y}L{points[0]}A{_RADIUS} {_RADIUS} 0 {large} 1 {points[1]}Z"'
+            f' fill="{_colour(index)}">{words}</path>'
+        )
+        begin = end
+
+
+def _legend(shown: list[tuple[float, str]]) -> Iterator[str]:
+    for index, (size, name) in enumerate(shown):
+        y = _LINE * (index + 2)
+        yield f'<rect x="{_SIZE}" y="{y - 11}" width="12" height="12" fill="{_colour(index)}"/>'
+        yield f'<text x="{_SIZE + 18}" y="{y}">{html.escape(name)} {format_bytes(size)}</text>'
+
+
+def _edge(x: float, y: float, share: float) -> str:
+    angle = math.tau * share
+    return f"{x + _RADIUS * math.sin(angle):.2f} {y - _RADIUS * math.cos(angle):.2f}"
+
+
+def _colour(index: int) -> str:
+    return _COLOURS[index % len(_COLOURS)]

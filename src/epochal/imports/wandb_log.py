@@ -1,0 +1,181 @@
+"""Reads a W&B log: its records, and which of their fields mean what.
+
+The file is a log in the format of LevelDB: records in chunks, chunks in blocks of 32 KiB. A chunk
+is ``checksum (4 bytes) | length (2) | type (1) | data``; a record is one full chunk or a first, any
+number of middle and a last one. The checksum is the plain CRC-32 of type and data. The file begins
+with seven bytes of its own, which the first block counts as part of it.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from epochal.imports import protobuf
+from epochal.imports.problems import Problems
+from epochal.imports.protobuf import BYTES, FIXED64, VARINT, Field
+from epochal.imports.values import json_value
+from epochal.journal.regular_file import regular_only
+
+MAGIC = b":W&B"
+FILE_HEADER_BYTES = 7
+_BLOCK = 32768
+_HEADER = struct.Struct("<IHB")
+_FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+_READ_BYTES = 128 * _BLOCK
+# The field of a record that says what it is.
+HISTORY, SUMMARY, OUTPUT, CONFIG, STATS, ALERT, METRIC = 2, 3, 4, 5, 7, 10, 12
+OUTPUT_RAW, RUN, EXIT, PREEMPTING = 13, 17, 18, 23
+KINDS = (HISTORY, SUMMARY, OUTPUT, CONFIG, STATS, ALERT, METRIC, OUTPUT_RAW, RUN, EXIT, PREEMPTING)
+_VALUE_JSON, _KEY, _NESTED_KEY = 16, 1, 2
+
+
+def kind_of(data: bytes) -> Field | None:
+    """The payload of a record; None for kinds that are not imported."""
+    return next((f for f in protobuf.fields(data) if f.tag in KINDS and f.wire == BYTES), None)
+
+
+def parts_of(data: bytes, part: Field) -> dict[int, Field]:
+    """The fields of a message by number; of a repeated one the last."""
+    return {inner.tag: inner for inner in protobuf.fields(data, part.start, part.end)}
+
+
+def items_of(data: bytes, part: Field, *, tag: int) -> dict[str, Any]:
+    """The items in a repeated field of a message, nested as their keys are; sorted by name.
+
+    They are written in any order, which would make the same row look different every time. Bad
+    JSON is left as text.
+    """
+    found: dict[str, Any] = {}
+    items = [
+        _item(data, item)
+        for item in protobuf.fields(data, part.start, part.end)
+        if item.tag == tag and item.wire == BYTES
+    ]
+    for keys, value in sorted(items, key=lambda item: item[0]):
+        _put(found, keys or ("",), value)
+    return found
+
+
+def _put(found: dict[str, Any], keys: tuple[str, ...], value: Any) -> None:
+    for key in keys[:-1]:
+        inner = found.get(key)
+        if not isinstance(inner, dict):
+            inner = found[key] = {}
+        found = inner
+    found[keys[-1]] = value
+
+
+def text_at(data: bytes, parts: dict[int, Field], tag: int) -> str | None:
+    """A text field, None when it is missing or empty."""
+    part = parts.get(tag)
+    return protobuf.text(data, part) or None if part is not None and part.wire == BYTES else None
+
+
+def time_at(data: bytes, parts: dict[int, Field], tag: int) -> float | None:
+    """A time field in Unix seconds."""
+    part = parts.get(tag)
+    return protobuf.timestamp(data, part) if part is not None and part.wire == BYTES else None
+
+
+def _item(data: bytes, item: Field) -> tuple[tuple[str, ...], Any]:
+    keys: list[str] = []
+    value: Any = None
+    for field in protobuf.fields(data, item.start, item.end):
+        if field.tag in (_KEY, _NESTED_KEY) and field.wire == BYTES:
+            keys.append(protobuf.text(data, field))
+        elif field.wire == BYTES and field.tag in (8, _VALUE_JSON):
+            value = _json(data[field.start : field.end])
+        elif field.wire == BYTES and field.tag == 7:
+            value = protobuf.text(data, field)
+        elif field.wire == VARINT and field.tag == 4:
+            value = bool(field.number)
+        elif field.wire == VARINT and field.tag == 5:
+            value = (field.number >> 1) ^ -(field.number & 1)  # signs are folded into the last bit
+        elif field.wire == FIXED64 and field.tag == 6:
+            value = protobuf.double(data, field)
+    return tuple(keys), value
+
+
+def _json(text: bytes) -> Any:
+    try:
+        return json_value(text)
+    except (ValueError, RecursionError):
+        return text.decode("utf-8", "replace")
+
+
+class LogFile:
+    """One log; ``offset`` is where the next record begins."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.offset = FILE_HEADER_BYTES
+        self.problems = Problems(path)
+        # After damage, chunks of the record that was lost are passed over in silence.
+        self._is_lost = False
+
+    def read(self) -> Iterator[tuple[int, bytes]]:
+        """Every whole record since the last reading, each with the place it begins at.
+
+        A record cut at the end of the file is left for the next call. Raises ``OSError``.
+        """
+        with open(self.path, "rb", opener=regular_only) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size < self.offset and size >= FILE_HEADER_BYTES:
+                self.problems.say_shorter(self.offset)
+                self.offset = size
+            place, begun, parts = self.offset, self.offset, list[bytes]()
+            buffer, base = b"", place
+            while place < size:
+                room = _BLOCK - place % _BLOCK
+                if room < _HEADER.size:
+                    place += room
+                    continue
+                if place + min(room, size - place) > base + len(buffer):
+                    file.seek(place)
+                    buffer, base = file.read(_READ_BYTES), place
+                chunk = self._chunk(buffer, place - base, room, at_end=size - place)
+                if chunk is None:
+                    if place + room > size:
+                        return  # being written, or cut by the end of the process
+                    self._lose(place)
+                    parts, place = [], place + room
+                    self.offset = place
+                    continue
+                kind, data = chunk
+                if kind in (_FULL, _FIRST):
+                    begun, parts, self._is_lost = place, [], False
+                elif not parts:
+                    if not self._is_lost:
+                        self._lose(place)
+                    place += _HEADER.size + len(data)
+                    self.offset = place
+                    continue
+                parts.append(data)
+                place += _HEADER.size + len(data)
+                if kind in (_FULL, _LAST):
+                    self.offset = place
+                    yield begun, b"".join(parts)
+                    parts = []
+
+    def _chunk(
+        self, buffer: bytes, place: int, room: int, *, at_end: int
+    ) -> tuple[int, bytes] | None:
+        """The type and data of a chunk; None when it is cut or does not agree with its checksum."""
+        header = buffer[place : place + _HEADER.size]
+        if len(header) < _HEADER.size:
+            return None
+        check, length, kind = _HEADER.unpack(header)
+        if _HEADER.size + length > min(room, at_end) or not _FULL <= kind <= _LAST:
+            return None
+        start = place + _HEADER.size
+        checked = buffer[start - 1 : start + length]  # the type is part of it
+        return (kind, checked[1:]) if zlib.crc32(checked) == check else None
+
+    def _lose(self, place: int) -> None:
+        self._is_lost = True
+        self.problems.say_damage(place, "a chunk does not agree with itself")
