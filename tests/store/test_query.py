@@ -92,6 +92,8 @@ def test_queries_select(store: LocalStore, query: str, names: str) -> None:
         ("step > 1 && epoch > 1", "write 'and' instead", 9),
         ("  ", "the query is empty", 0),
         ("step > $", "no meaning for '$'", 7),
+        (r'name == "C:\"', r'expected a closing "; write \\ for a backslash', 8),
+        (r'name ~ "\\.\"(?<a>"', "a pattern cannot look ahead or behind", 13),
     ],
 )
 def test_a_mistake_is_shown_with_a_mark_under_it(query: str, sentence: str, column: int) -> None:
@@ -109,10 +111,27 @@ def test_long_and_deep_queries_are_refused() -> None:
         parse_query("(" * 60 + "step" + ")" * 60)
 
 
-def test_a_backslash_stands_for_itself_but_before_a_quote() -> None:
+def test_a_backslash_stands_for_itself_but_before_a_quote_or_another() -> None:
     assert q.parse(r"name ~ 'a\d\''") == q.Comparison(
         "~", q.Field(("name",), 0), q.Constant(r"a\d'", 7), 5
     )
+
+
+def test_two_backslashes_are_one_in_texts_and_names() -> None:
+    assert q.parse(r'config."a\\" == "C:\\"') == q.Comparison(
+        "==", q.Field(("config", "a\\"), 0), q.Constant("C:\\", 16), 13
+    )
+
+
+@given(st.text(max_size=40) | st.text("\\\"' a", max_size=12), st.sampled_from("\"'"))
+def test_any_text_can_be_quoted(text: str, quote: str) -> None:
+    escaped = text.replace("\\", "\\\\").replace(quote, "\\" + quote)
+    condition = q.parse(f"name == {quote}{escaped}{quote} and step")
+    assert isinstance(condition, q.Junction)
+    comparison = condition.operands[0]
+    assert isinstance(comparison, q.Comparison)
+    assert isinstance(comparison.right, q.Constant)
+    assert comparison.right.value == text
 
 
 @given(st.text(max_size=40))

@@ -1,4 +1,4 @@
-"""The query language for runs: text is parsed into a tree, and nothing in it is executed.
+r"""The query language for runs: text is parsed into a tree, and nothing in it is executed.
 
     query      = and { "or" and }                       config.lr < 3e-4 and status == "running"
     and        = not { "and" not }
@@ -8,7 +8,7 @@
     value      = number | text | "true" | "false" | "null" | list | field
     list       = "[" [ value { "," value } ] "]"
     field      = name { "." name }                      names may contain - and /; quote others
-    text       = in single or double quotes; a backslash escapes a quote only
+    text       = in single or double quotes; \" is a quote, \\ a backslash, any other \ itself
 
 A mistake raises ``UsageError``; it shows the query with a mark under the mistake.
 """
@@ -132,6 +132,14 @@ def parse_field(text: str) -> Field:
         fail("expected one field, such as summary.loss.last", text, tokens[0].column)
     assert isinstance(tokens[0].value, Field)
     return tokens[0].value
+
+
+def column_of_character(query: str, column: int, index: int) -> int:
+    """The column of a character of the text whose opening quote stands at a column."""
+    place = column + 1
+    for _ in range(index):
+        place = _unescaped(query, place, query[column]) + 1
+    return place
 
 
 def fail(sentence: str, text: str, column: int) -> NoReturn:
@@ -314,11 +322,17 @@ def _quoted(text: str, at: int) -> tuple[str, int]:
     while place < len(text):
         if text[place] == quote:
             return "".join(characters), place + 1
-        if text[place] == "\\" and text[place + 1 : place + 2] == quote:
-            place += 1
+        place = _unescaped(text, place, quote)
         characters.append(text[place])
         place += 1
-    return fail(f"expected a closing {quote}", text, at)
+    hint = r"; write \\ for a backslash" if text.rstrip().endswith("\\" + quote) else ""
+    return fail(f"expected a closing {quote}{hint}", text, at)
+
+
+def _unescaped(text: str, place: int, quote: str) -> int:
+    """Where the character is that stands at a place inside quotes: past an escaping backslash."""
+    escapes = text[place] == "\\" and text[place + 1 : place + 2] in ("\\", quote)
+    return place + 1 if escapes else place
 
 
 def _number(text: str) -> float | int:

@@ -3,7 +3,7 @@
 import { isNameOf, passes } from "../chart/index.ts";
 import type { Brush } from "../chart/index.ts";
 import { configValue } from "../state/config.ts";
-import { quoted } from "../state/run-pages.ts";
+import { quoted } from "../ui/filter.ts";
 import type { RunRow } from "../wire.ts";
 import { serverField } from "./compare-columns.ts";
 import type { Column, Statistic } from "./compare-columns.ts";

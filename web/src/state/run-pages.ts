@@ -4,6 +4,7 @@ import { computed, effect, signal } from "@preact/signals";
 import type { ReadonlySignal } from "@preact/signals";
 
 import type { Source } from "../source/source.ts";
+import { quoted } from "../ui/filter.ts";
 import type { RunGroup, RunList } from "../wire.ts";
 
 export interface ListRequest {
@@ -127,11 +128,6 @@ export function createRunPages(source: Source, request: ReadonlySignal<ListReque
     pending.value = list.pending ?? 0;
   };
   return { total, ids, groups, problem, pending, want, seed, reload: () => void reload() };
-}
-
-/** A text of the query language. */
-export function quoted(text: string): string {
-  return `"${text.replaceAll('"', '\\"')}"`;
 }
 
 /** A field of the query language, such as `config.optimizer.lr` or `summary."eval loss".last`. */

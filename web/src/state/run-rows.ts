@@ -1,7 +1,7 @@
 /** What rows of runs say: their headline and texts, their order, and how the server is asked for both. */
 
+import { quoted } from "../ui/filter.ts";
 import type { RunRow, Summary } from "../wire.ts";
-import { quoted } from "./run-pages.ts";
 
 /** The roles of which a row has the last value. */
 export const HEADLINES: readonly string[] = ["role:loss", "role:eval_loss"];

@@ -26,9 +26,12 @@ export function compileFilter(query: string, isRegex: boolean): Filter {
 
 /** The query that asks the server for the runs in which a regular expression is found, in the texts of the search box or in one field. */
 export function patternQuery(query: string, field = "text"): string {
-  // Inside quotes of a query a backslash before a quote is taken away, so neither stands there as itself.
-  const quoted = withAnyCase(query).replace(/\\[\\"]|"/g, (found) => (found === "\\\\" ? "\\x5c" : "\\x22"));
-  return `${field} ~ "${quoted}"`;
+  return `${field} ~ ${quoted(withAnyCase(query))}`;
+}
+
+/** A text of the query language. */
+export function quoted(text: string): string {
+  return `"${text.replace(/[\\"]/g, "\\$&")}"`;
 }
 
 /** The query that asks the server for the runs in which all words occur; empty without any. */

@@ -5,6 +5,7 @@ import { shortNumber } from "../../src/state/config.ts";
 import { groupKeysOf, groupTitle, serverTitle, varyingKeys } from "../../src/state/group-keys.ts";
 import { undoOf } from "../../src/state/selection.ts";
 import { completed, completionsOf } from "../../src/ui/completion.ts";
+import { excerptOf } from "../../src/app/run-filter.tsx";
 import { wordsQuery } from "../../src/ui/filter.ts";
 import { sharedStart } from "../../src/ui/middle-text.tsx";
 import type { RunRow } from "../../src/wire.ts";
@@ -37,8 +38,18 @@ test("fields are completed at the caret, those that begin with the word first", 
   expect(completed("lr < 1", 2, "config.lr")).toEqual({ text: "config.lr < 1", caret: 10 });
 });
 
+test("a mistake is shown with as much of the query around it as fits", () => {
+  expect(excerptOf("    step >", "          ^")).toBe("step >\n      ^");
+  const query = "config.lr < 3e-4 and summary.eval/loss.min < 2.9 and step > 3";
+  for (const at of [0, 10, 30, 50, 60]) {
+    const [text, mark] = excerptOf(`    ${query}`, `    ${" ".repeat(at)}^`).split("\n");
+    expect(text!.length).toBeLessThanOrEqual(34);
+    expect(text![mark!.length - 1]).toBe(query[at]);
+  }
+});
+
 test("words become a query in which every sign stands for itself", () => {
-  expect(wordsQuery("  lr3e-4  a.b ")).toBe('text ~ "(?i)lr3e-4" and text ~ "(?i)a\\x2eb"');
+  expect(wordsQuery("  lr3e-4  a.b ")).toBe('text ~ "(?i)lr3e-4" and text ~ "(?i)a\\\\x2eb"');
   expect(wordsQuery("")).toBe("");
 });
 
@@ -53,7 +64,7 @@ test("a column's filter is a query where the server chooses", () => {
   expect(columnQuery("summary.loss.last", "-1 .. 2")).toBe("(summary.loss.last >= -1 and summary.loss.last <= 2)");
   expect(columnQuery("config.lr", "=12")).toBe("config.lr == 12");
   expect(columnQuery("config.lr", "12")).toBe('(config.lr == 12 or config.lr ~ "(?i)12")');
-  expect(columnQuery("name", "!a.b")).toBe('not name ~ "(?i)a\\x2eb"');
+  expect(columnQuery("name", "!a.b")).toBe('not name ~ "(?i)a\\\\x2eb"');
   expect(serverField("metric:loss", "best", 10)).toBe("summary.loss.best@10");
   expect(serverField("last:eval/loss", "mean", 3)).toBe("summary.eval/loss.last@3");
 });

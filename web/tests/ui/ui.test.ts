@@ -32,7 +32,7 @@ test("a regular expression that does not compile filters nothing and says why", 
 test("a pattern goes to the server inside quotes as itself", () => {
   expect(patternQuery("a.b")).toBe('text ~ "(?i)a.b"');
   expect(patternQuery("(?i)a")).toBe('text ~ "(?i)a"');
-  expect(patternQuery('say "hi" \\" \\d\\\\')).toBe('text ~ "(?i)say \\x22hi\\x22 \\x22 \\d\\x5c"');
+  expect(patternQuery('say "hi" \\" \\d\\\\')).toBe('text ~ "(?i)say \\"hi\\" \\\\\\" \\\\d\\\\\\\\"');
 });
 
 test("keys move around a ring", () => {
