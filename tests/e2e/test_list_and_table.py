@@ -63,7 +63,7 @@ def test_many_runs_are_tagged_deleted_and_brought_back(
     boxes.nth(0).click()
     boxes.nth(3).click(modifiers=["Shift"])
     bar = page.get_by_role("toolbar", name="Selected runs")
-    assert bar.get_by_text("4 selected").is_visible()
+    bar.get_by_text("4 selected").wait_for()
     bar.get_by_role("button", name="Tag").click()
     page.get_by_label("Tags, with commas between").fill("good, late")
     page.get_by_role("button", name="Add", exact=True).click()

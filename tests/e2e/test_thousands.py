@@ -114,3 +114,43 @@ def test_all_of_thousands_are_tagged_by_the_query(
     page.get_by_role("button", name="Add", exact=True).click()
     page.get_by_text("50 runs tagged late").wait_for()
     assert len(LocalStore(tmp_path).runs('"late" in tags')) == 50
+
+
+def test_all_but_some_of_thousands_are_tagged_and_deleted(
+    site: Site, tmp_path: Path, open_page: OpenPage
+) -> None:
+    page = open_page(site.url)
+    until(page, lambda: "of2100shown" in count(page))
+    page.keyboard.press("a")
+    bar = page.get_by_role("toolbar", name="Selected runs")
+    bar.get_by_role("button", name="all 2,100").click()
+    bar.get_by_text("2,100 selected").wait_for()
+    page.get_by_label("Select run-2097").click()
+    bar.get_by_text("2,099 selected").wait_for()
+    # With Shift as far as the last one, over rows that have not come: run-2097 to run-0001.
+    rows = page.locator(".runs-list .list")
+    rows.evaluate("list => (list.scrollTop = list.scrollHeight)")
+    page.get_by_label("Select run-0001").click(modifiers=["Shift"])
+    bar.get_by_text("3 selected").wait_for()
+    page.get_by_label("Select run-0001").click()
+    bar.get_by_text("4 selected").wait_for()
+    bar.get_by_role("button", name="Tag").click()
+    page.get_by_label("Tags, with commas between").fill("few")
+    page.get_by_role("button", name="Add", exact=True).click()
+    page.get_by_text("4 runs tagged few").wait_for()
+    tagged = {run.id for run in LocalStore(tmp_path).runs('"few" in tags')}
+    assert tagged == {"id-2099", "id-2098", "id-0001", "id-0000"}
+    bar.get_by_role("button", name="Delete").click()
+    until(page, lambda: "of2096shown" in count(page))
+    assert not LocalStore(tmp_path).runs('"few" in tags')
+
+
+def test_another_filter_ends_a_selection_of_all(site: Site, open_page: OpenPage) -> None:
+    page = open_page(site.url)
+    until(page, lambda: "of2100shown" in count(page))
+    page.keyboard.press("a")
+    bar = page.get_by_role("toolbar", name="Selected runs")
+    bar.get_by_role("button", name="all 2,100").click()
+    bar.get_by_text("2,100 selected").wait_for()
+    page.get_by_label("Filter runs").fill("run-001")
+    bar.get_by_text("0 selected").wait_for()

@@ -57,6 +57,17 @@ def test_a_query_chooses_the_runs(tmp_path: Path, server: Server) -> None:
     assert {one["id"] for one in answer.json["changed"]} == {"id-b", "id-c"}
 
 
+def test_a_query_chooses_all_runs_but_those_excluded(tmp_path: Path, server: Server) -> None:
+    for name in "abcd":
+        Journal(tmp_path, name).metrics(1, a=1).finish()
+    body = {"query": "step >= 1", "exclude": ["id-b", "gone"]}
+    answer = server.patch("/api/labels", {**body, "change": {"add_tags": ["t"]}})
+    assert {one["id"] for one in answer.json["changed"]} == {"id-a", "id-c", "id-d"}
+    removed = post(server, "/api/trash", body).json["removed"]
+    assert {one["id"] for one in removed} == {"id-a", "id-c", "id-d"}
+    assert names(server) == {"b"}
+
+
 def test_a_deleted_run_comes_back_with_an_undo(tmp_path: Path, server: Server) -> None:
     Journal(tmp_path, "a").metrics(1, loss=2.0).finish()
     Journal(tmp_path, "b").finish()
@@ -84,6 +95,7 @@ def test_a_live_run_is_refused_and_the_others_go(tmp_path: Path, server: Server)
     [
         ("/api/trash", {}),
         ("/api/trash", {"runs": ["x"], "query": "step > 0"}),
+        ("/api/trash", {"runs": ["x"], "exclude": ["y"]}),
         ("/api/trash", {"folder": "/"}),
         ("/api/trash/restore", {"keys": 5}),
     ],

@@ -667,16 +667,18 @@ export interface LabelsChange {
   notes_before?: string | null;
 }
 
-/** The body of `POST /api/trash`: runs by id, or all that a query selects. */
+/** The body of `POST /api/trash`: runs by id, or all that a query selects but `exclude`. */
 export interface ChosenRuns {
   runs?: string[] | null;
   query?: string | null;
+  exclude?: string[];
 }
 
 /** The body of `PATCH /api/labels`: one change for all chosen runs, or `changes` by id. */
 export interface ManyLabelsChange {
   runs?: string[] | null;
   query?: string | null;
+  exclude?: string[];
   change?: LabelsChange | null;
   changes?: Record<string, LabelsChange> | null;
 }

@@ -50,10 +50,11 @@ class LabelsChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ChosenRuns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of ``POST /api/trash``: runs by id, or all that a query selects."""
+    """The body of ``POST /api/trash``: runs by id, or all that a query selects but ``exclude``."""
 
     runs: list[str] | None = None
     query: str | None = None
+    exclude: list[str] = []
 
 
 class ManyLabelsChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,6 +62,7 @@ class ManyLabelsChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     runs: list[str] | None = None
     query: str | None = None
+    exclude: list[str] = []
     change: LabelsChange | None = None
     changes: dict[str, LabelsChange] | None = None
 
@@ -164,7 +166,8 @@ async def change_many_labels(request: Request) -> Response:
         return LabelsBefore(view.id, before)
 
     def query() -> LabelsChanged:
-        given = ChosenRuns(list(own)) if own else ChosenRuns(change.runs, change.query)
+        chosen = ChosenRuns(change.runs, change.query, change.exclude)
+        given = ChosenRuns(list(own)) if own else chosen
         changed, refused = _each(catalog, given, relabel)
         catalog.refresh(is_due=True)
         return LabelsChanged(changed, refused)
@@ -249,12 +252,16 @@ def _each(
 def _views(catalog: Catalog, chosen: ChosenRuns) -> Sequence[tuple[str, RunView | None]]:
     if (chosen.runs is None) == (chosen.query is None):
         raise UsageError("the body needs one of 'runs' and 'query'.")
+    if chosen.exclude and chosen.query is None:
+        raise UsageError("'exclude' needs 'query'.")
     if chosen.runs is not None:
         if any(catalog.find(run_id) is None for run_id in chosen.runs):
             catalog.refresh(is_due=True)  # perhaps it was created a moment ago
         return [(run_id, catalog.find(run_id)) for run_id in dict.fromkeys(chosen.runs)]
     catalog.refresh()
-    return [(view.id, view) for view in catalog.judged_runs(chosen.query)]
+    excluded = frozenset(chosen.exclude)
+    views = catalog.judged_runs(chosen.query)
+    return [(view.id, view) for view in views if view.id not in excluded]
 
 
 def _reason(error: OSError | EpochalError) -> str:

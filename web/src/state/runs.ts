@@ -6,7 +6,7 @@ import type { ReadonlySignal, Signal } from "@preact/signals";
 import { assignSlots } from "../chart/index.ts";
 import { SourceError } from "../source/source.ts";
 import type { RunsRequest, Update, Source } from "../source/source.ts";
-import { compileFilter, patternQuery, wordsQuery } from "../ui/filter.ts";
+import { compileFilter, patternQuery, quoted, wordsQuery } from "../ui/filter.ts";
 import { sharedStart } from "../ui/middle-text.tsx";
 import type { RunList, RunRow } from "../wire.ts";
 import { chosenSlots, coloringBy } from "./colors.ts";
@@ -16,7 +16,7 @@ import { groupBy } from "./group-by.ts";
 import { byKeys, groupKeysOf, groupTitle, serverTitle } from "./group-keys.ts";
 import { chosenProjects } from "./projects.ts";
 import { createQueriedRuns, UNREAD_MS } from "./queried-runs.ts";
-import { createRunPages, fieldOf, quoted } from "./run-pages.ts";
+import { createRunPages, fieldOf } from "./run-pages.ts";
 import type { ListRequest } from "./run-pages.ts";
 import { HEADLINES, headlinesOf, nonfiniteWord, ordered, projectsQuery, searchTextsOf, serverOrder } from "./run-rows.ts";
 import type { View } from "./view.ts";
@@ -94,6 +94,8 @@ export interface Runs {
   soloOn(id: string): void;
   /** Show these in the charts; returns how many of them, because charts have a limit. */
   showOnly(ids: readonly string[]): number;
+  /** The runs of the list from one to another, both included; empty where one of them is not in the list. */
+  idsBetween(one: string, other: string): Promise<readonly string[]>;
   /** The query that selects the runs of the list, for the server. */
   listQuery(): string;
   /** A condition of the table's columns, where the server chooses the runs; empty for none. */
@@ -390,6 +392,22 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
       if (isWhole.peek()) return;
       const before = headings.peek().filter(({ at }) => at < start).length;
       pages.want(Math.max(0, start - before - 1), stop);
+    },
+    async idsBetween(one, other) {
+      const listed = isWhole.peek() ? fitting.peek().map(({ id }) => id) : pages.ids.peek();
+      const ends = [listed.indexOf(one), listed.indexOf(other)];
+      const [start, stop] = [Math.min(...ends), Math.max(...ends) + 1];
+      if (start < 0) return [];
+      const known = listed.slice(start, stop);
+      if (known.every((id) => id !== undefined)) return known;
+      const found: string[] = [];
+      const { query, order } = request.peek();
+      while (found.length < stop - start) {
+        const { rows: more } = await source.runs({ query, ...(order === "" ? {} : { order }), offset: start + found.length, limit: Math.min(PAGE_ROWS, stop - start - found.length) });
+        if (more.length === 0) break;
+        found.push(...more.map(({ id }) => id));
+      }
+      return found;
     },
     wantMany: () => pages.want(0, MOST_ROWS),
     baseline: computed(() => (view.baseline.value === null ? null : (rows.value.get(view.baseline.value) ?? null))),

@@ -1,6 +1,6 @@
 /** Runs that were ticked to be changed together, and those changes; each can be undone. */
 
-import { computed, signal } from "@preact/signals";
+import { batch, computed, effect, signal } from "@preact/signals";
 import type { ReadonlySignal, Signal } from "@preact/signals";
 
 import type { Source } from "../source/source.ts";
@@ -12,12 +12,11 @@ import type { View } from "./view.ts";
 export interface Selection {
   /** Whether rows of the list have boxes to tick. */
   readonly isOn: Signal<boolean>;
-  readonly ids: ReadonlySignal<ReadonlySet<string>>;
   readonly count: ReadonlySignal<number>;
   /** Null where nothing can be changed, as in a saved page. */
   readonly actions: SelectionActions | null;
   isSelected(id: string): boolean;
-  /** Tick or untick a run; with `isRange`, all from the last one that was ticked up to it. */
+  /** Tick or untick a run; with `isRange`, all from the last one that was ticked or unticked up to it, as that one. */
   toggle(id: string, isRange?: boolean): void;
   selectAll(): void;
   clear(): void;
@@ -44,45 +43,59 @@ interface Host {
 }
 
 export function createSelection(host: Host): Selection {
-  const { source, runs } = host;
+  const { source, runs, toasts } = host;
+  /** The runs that were ticked; where a query selects, those that were unticked. */
   const ids = signal<ReadonlySet<string>>(new Set());
   /** All that fit, when there are more than this page has rows of. */
   const query = signal<{ readonly text: string; readonly count: number } | null>(null);
   const isOn = signal(false);
   let last: string | null = null;
-  const isSelected = (id: string): boolean => query.value !== null || ids.value.has(id);
+  const isSelected = (id: string): boolean => ids.value.has(id) === (query.value === null);
+  const count = computed(() => (query.value === null ? ids.value.size : Math.max(0, query.value.count - ids.value.size)));
   const clear = (): void => {
     ids.value = new Set();
     query.value = null;
     last = null;
   };
-  const chosen = (): ChosenRuns => (query.peek() === null ? { runs: [...ids.peek()], query: null } : { runs: null, query: query.peek()!.text });
+  const chosen = (): ChosenRuns => (query.peek() === null ? { runs: [...ids.peek()], query: null } : { runs: null, query: query.peek()!.text, exclude: [...ids.peek()] });
+  /** Tick or untick runs; among those that a query selects, the unticked ones are named. */
+  const set = (which: Iterable<string>, isTicked: boolean): void => {
+    const next = new Set(ids.peek());
+    for (const id of which) {
+      if (isTicked === (query.peek() === null)) next.add(id);
+      else next.delete(id);
+    }
+    ids.value = next;
+  };
+  // Another filter lists other runs than those that "all" stood for.
+  effect(() => {
+    if (query.value !== null && query.value.text !== runs.listQuery()) clear();
+  });
   return {
-    isOn, ids, isSelected, clear,
-    count: computed(() => query.value?.count ?? ids.value.size),
+    isOn, isSelected, count, clear,
     toggle(id, isRange = false) {
-      const known = runs.fitting.peek().map((row) => row.id);
-      const next = new Set(query.peek() === null ? ids.peek() : known);
-      query.value = null;
-      const [from, to] = [last === null ? -1 : known.indexOf(last), known.indexOf(id)];
-      if (isRange && from >= 0 && to >= 0) for (const one of known.slice(Math.min(from, to), Math.max(from, to) + 1)) next.add(one);
-      else if (!next.delete(id)) next.add(id);
+      const isTicked = !isSelected(id);
+      const from = last;
       last = id;
-      ids.value = next;
+      set([id], isTicked);
+      if (!isRange || from === null) return;
+      void runs.idsBetween(from, id).then((between) => set(between, isTicked), (error: unknown) => toasts.show(error instanceof Error ? error.message : String(error), "critical"));
     },
     selectAll() {
       const known = runs.fitting.peek();
       const count = runs.numFitting.peek();
-      if (known.length === count) ids.value = new Set(known.map(({ id }) => id));
-      else query.value = { text: runs.listQuery(), count };
+      batch(() => {
+        const isHere = known.length === count;
+        ids.value = new Set(isHere ? known.map(({ id }) => id) : []);
+        query.value = isHere ? null : { text: runs.listQuery(), count };
+      });
     },
-    actions: source.changes === null ? null : createActions({ ...host, chosen, clear, count: () => query.peek()?.count ?? ids.peek().size }),
+    actions: source.changes === null ? null : createActions({ ...host, chosen, clear }),
   };
 }
 
 interface ActionsHost extends Host {
   readonly chosen: () => ChosenRuns;
-  readonly count: () => number;
   readonly clear: () => void;
 }
 
