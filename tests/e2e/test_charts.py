@@ -266,5 +266,10 @@ def test_runs_are_found_by_query(runs: Path, serve: Serve, open_page: OpenPage) 
     box.fill("config.optimizer.lr > 0.15")
     until(page, lambda: page.locator(".run").count() == 2)
     box.fill("config.optimizer.lr >")
-    page.locator(".search-error").wait_for()
+    problem = page.locator(".search-error")
+    problem.wait_for()
     assert page.locator(".run").count() == 2
+    place, first = problem.bounding_box(), page.locator(".run").first.bounding_box()
+    assert place is not None
+    assert first is not None
+    assert place["y"] + place["height"] <= first["y"]

@@ -5,6 +5,7 @@ import { useEffect, useId, useRef, useState } from "preact/hooks";
 
 import { formatWhole } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
+import { fieldOf } from "../state/run-pages.ts";
 import { completed, completionsOf } from "../ui/completion.ts";
 import { SearchBox } from "../ui/search-box.tsx";
 
@@ -13,6 +14,8 @@ const FIELDS = [
   "total_steps", "records", "damaged", "errors", "warnings", "open_errors", "open_warnings", "nonfinite",
 ];
 const MOST = 8;
+/** As much of a query as the narrowest list has room for. */
+const EXCERPT = 32;
 
 export function RunFilter({ page }: { readonly page: Page }): JSX.Element {
   const { view, runs, source } = page;
@@ -96,7 +99,18 @@ function QueryBox({ page, count, isFocused }: { readonly page: Page; readonly co
           ))}
         </div>
       )}
-      {problem !== null && !isOpen && <pre class="search-error" role="status">{problem}</pre>}
+      {problem !== null && !isOpen && <Problem text={problem} />}
+    </div>
+  );
+}
+
+/** A sentence and, under it, the place in the query that it is about. */
+function Problem({ text }: { readonly text: string }): JSX.Element {
+  const [sentence, shown, mark] = text.split("\n");
+  return (
+    <div class="search-error" role="status">
+      {sentence}
+      {shown !== undefined && mark !== undefined && <pre>{excerptOf(shown, mark)}</pre>}
     </div>
   );
 }
@@ -105,11 +119,17 @@ function fieldsOf({ runs, metrics }: Page): readonly string[] {
   const names = [...new Set(metrics.value.map(({ name }) => name))];
   return [
     ...FIELDS,
-    ...runs.configKeys.value.map((key) => `config.${key}`),
-    ...names.flatMap((name) => [`summary.${quotedName(name)}.last`, `summary.${quotedName(name)}.min`, `best.${quotedName(name)}`]),
+    ...runs.configKeys.value.map((key) => fieldOf("config", key)),
+    ...names.flatMap((name) => [fieldOf("summary", name, "last"), fieldOf("summary", name, "min"), fieldOf("best", name)]),
   ];
 }
 
-function quotedName(name: string): string {
-  return /^[\w/@:-]+$/.test(name) ? name : `"${name}"`;
+/** The part of a query around the mark under it, on two lines that do not wrap. */
+export function excerptOf(shown: string, mark: string): string {
+  const text = shown.trimStart();
+  const at = mark.indexOf("^") - (shown.length - text.length);
+  if (text.length <= EXCERPT) return `${text}\n${" ".repeat(Math.max(0, at))}^`;
+  const start = Math.min(Math.max(0, at - EXCERPT / 2), text.length - EXCERPT);
+  const [before, after] = [start === 0 ? "" : "…", start + EXCERPT >= text.length ? "" : "…"];
+  return `${before}${text.slice(start, start + EXCERPT)}${after}\n${" ".repeat(Math.max(0, before.length + at - start))}^`;
 }
