@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 
 _POINTS = 20
+_FEW = 4
 # Of the noise of single points: three standard errors of a difference of two such levels.
 _WIDTHS = 1.5
 _SHARE = 0.02
@@ -19,6 +22,22 @@ def has_learned(curve: Curve | None, *, share: float = _LEARNED) -> bool:
         return False
     fell = curve.start - curve.recent_level(_POINTS // 2)
     return fell > max(share * abs(curve.start), 5 * (curve.width or 0.0))
+
+
+def share_left(curve: Curve | None, first: int, last: int) -> float | None:
+    """The loss in the last quarter of a stretch over that in its second quarter.
+
+    The first quarter is left out: any loss falls from where it starts. None where the loss is not
+    above zero, or has too few points to tell.
+    """
+    if curve is None or curve.axis != "step" or curve.lowest <= 0:
+        return None
+    quarter = (last - first) / 4
+    early = [v for at, v in curve.points if first + quarter <= at < first + 2 * quarter]
+    late = [v for at, v in curve.points if first + 3 * quarter <= at <= last]
+    if min(len(early), len(late)) < _FEW:
+        return None
+    return median(late) / median(early)
 
 
 def has_fallen_since(curve: Curve | None, step: int) -> bool:

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 from epochal.health.rules.steps_too_large import StepsTooLarge
 from epochal.records import Record
 from tests.health.machine_records import metrics, opened, step
@@ -10,13 +12,15 @@ def watched(growth: list[float], *, with_bias: bool = True) -> list[Record]:
         norms = {f"params/{layer}.weight/norm": factor * 6.0 for layer in "abcd"}
         if with_bias:
             norms |= {f"params/{layer}.bias/norm": 0.5 for layer in "abcd"}
-        records += [metrics(16 * n, norms), step(16 * n, lr=0.03, loss=2.0)]
+        records += [metrics(16 * n, norms)]
+        records += [step(16 * n + k, lr=0.03, loss=2.0) for k in range(0, 16, 4)]
     return records
 
 
 def test_weights_that_double_at_once_are_a_warning() -> None:
-    (found,) = opened(StepsTooLarge, watched([1.0, 2.4, 2.6, 2.8]))
+    (found,) = opened(StepsTooLarge, watched([1.0, 2.4, 2.6, 2.8, 2.8, 2.8, 2.8, 2.8]))
     assert "the learning rate of 0.03" in found.sentence
+    assert "the loss is no lower than before" in found.sentence
 
 
 def test_weights_that_grow_slowly_are_fine() -> None:
@@ -30,23 +34,23 @@ def test_weights_before_a_normalisation_may_grow_more() -> None:
 
 
 def test_a_model_that_is_watched_late_is_not_judged() -> None:
-    late = watched([1.0, 2.4, 2.6])
+    late = watched([1.0, *[2.4] * 9])
     before = [step(n, loss=2.0) for n in range(-40, -20)]
     assert opened(StepsTooLarge, [*before, *late]) == []
 
 
 def test_weights_that_were_made_small_by_hand_may_grow_more() -> None:
-    small = watched([1.0, 1.2, 1.5, 1.8, 2.1])
+    small = watched([1.0, 1.2, 1.5, 1.8, 2.1, 2.1, 2.1, 2.1])
     for record in small:
         for name in record.get("m", {}):
             if name.endswith("bias/norm"):
                 record["m"][name] = 0.0
     assert opened(StepsTooLarge, small) == []
-    assert opened(StepsTooLarge, watched([1.0, 1.2, 1.5, 1.8, 2.1])) != []
+    assert opened(StepsTooLarge, watched([1.0, 1.2, 1.5, 1.8, 2.1, 2.1, 2.1, 2.1])) != []
 
 
 def test_tables_of_vectors_start_at_any_size() -> None:
-    growth = [1.0, 8.0, 20.0]
+    growth = [1.0, 8.0, *[20.0] * 6]
     tables = watched(growth, with_bias=False)
     assert opened(StepsTooLarge, tables) == []
     for record in tables:
@@ -55,24 +59,24 @@ def test_tables_of_vectors_start_at_any_size() -> None:
     assert opened(StepsTooLarge, tables) != []
 
 
-def test_a_training_that_learns_may_grow_its_weights_evenly() -> None:
-    growth = [1.0 + 0.1 * n for n in range(11)]
-    even = []
-    for n, record in enumerate(watched(growth)):
-        if "m" in record:
-            even += [
-                step(16 * (n // 2) - k, lr=0.01, loss=2.3 - 0.05 * n) for k in range(15, 0, -1)
-            ]
-        even.append(record | ({} if "m" in record else {"loss": 2.3 - 0.05 * n}))
-    assert opened(StepsTooLarge, even) == []
-
-
-def test_weights_may_double_while_the_loss_halves() -> None:
+def learning(losses: Callable[[int], float], growth: float) -> list[Record]:
+    """A watched model whose weights grow evenly in 160 steps, beside a loss of each step."""
     records = []
-    for n in range(160):
-        records.append(step(n, lr=0.05, loss=10 * 0.97**n + 0.5))
+    for n in range(161):
+        records.append(step(n, lr=0.05, loss=losses(n)))
         if n % 8 == 0:
-            norms = {f"params/{one}.weight/norm": 6.0 * (1 + n / 90) for one in "abcd"}
+            norm = 6.0 * (1 + (growth - 1) * n / 160)
+            norms = {f"params/{one}.weight/norm": norm for one in "abcd"}
             norms |= {f"params/{one}.bias/norm": 0.5 for one in "abcd"}
             records.append(metrics(n, norms))
-    assert opened(StepsTooLarge, records) == []
+    return records
+
+
+def test_weights_may_double_while_the_loss_falls() -> None:
+    assert opened(StepsTooLarge, learning(lambda n: 10 * 0.97**n + 0.5, 2.8)) == []
+    assert opened(StepsTooLarge, learning(lambda n: 2.3 - 0.006 * n, 2.0)) == []
+
+
+def test_a_loss_that_fell_at_once_and_stands_does_not_excuse_large_steps() -> None:
+    (found,) = opened(StepsTooLarge, learning(lambda n: 3.0 if n < 10 else 1.0 - n / 2000, 2.8))
+    assert "the loss is still 9" in found.sentence

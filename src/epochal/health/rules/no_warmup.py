@@ -44,8 +44,8 @@ class NoWarmup(Rule):
     reports = {
         "warning": (
             "The rate starts at its peak. Within 120 points the loss is a tenth and 3 to 4 widths "
-            "above its start. If the gradient norm has not doubled, it takes 50 points, or 3 times "
-            "the start. 2.2 to 3 widths are enough if the norm jumped as well."
+            "above its start. If the gradient norm has not doubled, it takes 50 points. 2.2 to 3 "
+            "widths are enough if the norm jumped as well."
         ),
     }
     what_to_try = "Warm up over 1 to 5 % of the steps."
@@ -66,8 +66,8 @@ class NoWarmup(Rule):
         # Noise without a shock gets there once in five hundred runs that do not fall at all,
         # mostly because the three first points happen to be low.
         rise: float = 0.1
+        # While gradients do not double, for so many points.
         lasting: int = 50
-        at_once: float = 3.0
         widths: tuple[float, float] = (4.0, 3.0)
         # Norms fall at a healthy start; one that multiplies is a second witness.
         leap: float = 2.5
@@ -101,10 +101,9 @@ class NoWarmup(Rule):
             return (Verdict(curve.name, False),)
         # Models with several terms find their balance in the first steps, and fall from there:
         # their gradients do not double meanwhile.
-        is_large = shock[1] > thresholds.at_once * shock[0]
         norm = context.curves.get("norm")
         is_calm = norm is not None and not _has_leapt(norm, _NEWEST[0], 2.0)
-        if is_calm and not is_large and self._lasted < thresholds.lasting:
+        if is_calm and self._lasted < thresholds.lasting:
             return ()
         return (self._verdict(curve, context, *shock),)
 

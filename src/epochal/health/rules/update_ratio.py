@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from epochal.format import format_number
@@ -30,9 +30,10 @@ _ALL = "update_ratio"
 class UpdateRatio(Rule):
     """The norm of an update over the norm of its weights, out of range for several watched steps.
 
-    Too large is checked for each layer. Too small is checked for the median of all layers while the
-    rate is near its peak, because updates at the end of a schedule are small on purpose. A single
-    layer is too small if the others change. ``dead-layer`` covers layers without a gradient.
+    Too large is checked for each layer. Too small is checked for the median weight while the rate
+    is near its peak, because updates at the end of a schedule are small on purpose. It is the mean
+    since the first step that counts: updates of plain gradients shrink as a training converges. A
+    single layer is too small if the others change. ``dead-layer`` covers layers without a gradient.
     """
 
     name = "update-ratio"
@@ -41,8 +42,9 @@ class UpdateRatio(Rule):
     healthy = "An update of about 0.001 of the weights' norm; 0.0001 to 0.03 is usual."
     reports = {
         "warning": (
-            "Above 0.1; if a layer has grown 3 times, in most layers. Or below 0.00006 in the "
-            "median layer while the rate is high. Or below 0.000002 in one layer."
+            "Above 0.1; if a layer has grown 3 times, in most layers. Or below 0.00005 in the "
+            "median weight, as a mean of the first steps while the rate is high, and below 0.00011 "
+            "after 400 steps. Or below 0.000002 in one layer."
         ),
     }
     what_to_try = "Change the learning rate. Check clipping and the scale of the loss."
@@ -55,7 +57,11 @@ class UpdateRatio(Rule):
     class Thresholds(RuleThresholds):
         # About 1e-3 is the textbook figure. Adam's first thousand steps reach several percent.
         high: float = 0.1
-        low: float = 6e-5
+        # The mean of the median weight: at most so many steps after the first one.
+        low: float = 5e-5
+        low_lasting: float = 1.1e-4
+        lasting_steps: int = 400
+        last_step: int = 1000
         # A single layer may lag far behind the others, with a rate that falls from layer to layer.
         layer_low: float = 2e-6
         # The first steps of a warm-up are small in every run.
@@ -74,7 +80,7 @@ class UpdateRatio(Rule):
         super().__init__(thresholds)
         needed = thresholds.samples
         self._large = StreakCounter(needed=needed)
-        self._small = StreakCounter(needed=needed)
+        self._medians: list[float] = []  # of the weights, at the peak of the rate
         self._lagging = StreakCounter(needed=needed)
         self._ratios: Mapping[str, float] = {}
         self._first_norms: dict[str, float] = {}
@@ -101,7 +107,7 @@ class UpdateRatio(Rule):
     def forget_from(self, step: int, context: Context) -> None:
         """Count again."""
         self._large.forget()
-        self._small.forget()
+        self._medians.clear()
         self._lagging.forget()
 
     def _judge_small(
@@ -109,19 +115,32 @@ class UpdateRatio(Rule):
     ) -> Iterable[Verdict]:
         limits = self.thresholds
         moving = {layer: ratio for layer, ratio in self._ratios.items() if ratio > 0}
-        begun = self._step - (context.first_step or 0) >= limits.skip_steps
-        if not moving or not begun:
+        if not moving:
             return
+        passed = self._step - (context.first_step or 0)
+        is_early = passed <= limits.last_step and not context.is_resumed
+        if is_early and self._is_near_peak(lr):
+            self._note_weights(moving, WEIGHT_NORMS.of(observation.values))
+        if passed < limits.skip_steps:
+            return
+        if is_early and len(self._medians) >= limits.samples:
+            bar = limits.low_lasting if passed >= limits.lasting_steps else limits.low
+            is_small = fmean(self._medians) < bar
+            yield self._describe_small(context) if is_small else Verdict(_ALL, active=False)
         self._usual = median(moving.values())
-        is_small = self._usual < limits.low
-        self._small.note(_ALL, ails=is_small and self._is_near_peak(lr), step=self._step)
-        yield from self._small.verdicts(str, self._describe_small)
         gradients = GRADIENT_NORMS.of(observation.values)
         for layer, ratio in moving.items():
-            lags = not is_small and ratio < limits.layer_low
+            lags = ratio < limits.layer_low and self._usual >= limits.low
             ails = lags and (layer not in gradients or has_gradient(layer, gradients))
             self._lagging.note(layer, ails=ails, step=self._step)
         yield from self._lagging.verdicts(UPDATE_RATIOS.name, self._describe_lag)
+
+    def _note_weights(self, moving: Mapping[str, float], norms: Mapping[str, float]) -> None:
+        """Keep the median of the weights: biases start near zero, where any step is large."""
+        weighty = self._weighty(moving, norms)
+        weights = [moving[one] for one in weighty if one.endswith("weight")]
+        if weights or weighty:
+            self._medians.append(median(weights or [moving[one] for one in weighty]))
 
     def _too_large(self, ratios: Mapping[str, float], norms: Mapping[str, float]) -> set[str]:
         """The layers with large updates: not those that left a small start, unless most are so."""
@@ -178,15 +197,16 @@ class UpdateRatio(Rule):
             "the way back (normalisation, residual paths, saturated activations).",
         )
 
-    def _describe_small(self, layers: Sequence[str]) -> Verdict:
-        since = self._small.since(layers[0])
+    def _describe_small(self, context: Context) -> Verdict:
+        first, mean = context.first_step or 0, fmean(self._medians)
         return Verdict(
             _ALL,
             active=True,
-            sentence=f"Steps hardly change the weights: the update is {format_number(self._usual)} "
-            f"of their norm in the median layer, since step {since:,}.",
-            steps=(since, self._step),
-            evidence={"ratio": self._usual, "usual": 1e-3, "since_step": since},
+            sentence=f"Steps hardly change the weights: from step {first:,} to step "
+            f"{self._step:,} an update is {format_number(mean)} of the median weight's norm "
+            "in the mean.",
+            steps=(first, self._step),
+            evidence={"ratio": mean, "usual": 1e-3, "samples": len(self._medians)},
             advice="Raise the learning rate (about 0.1 % of the norm a step is usual), or look for "
             "a loss or a gradient scaled down by mistake.",
         )

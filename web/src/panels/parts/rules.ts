@@ -177,7 +177,7 @@ export const RULES: Readonly<Record<string, RuleText>> = {
   },
   "steps-too-large": {
     "meaning": "The learning rate is far too high for the initial weights.",
-    "healthy": "Norms grow by less than a tenth in the first 40 steps, and by half in 160."
+    "healthy": "Norms grow by less than a third in the first 160 steps, or the loss falls meanwhile."
   },
   "update-ratio": {
     "meaning": "The steps are far too large or too small for the weights.",
