@@ -112,8 +112,6 @@ def ingest(args: argparse.Namespace, place: Path) -> None:
                         place / "runs",
                         num_shippers=args.shippers,
                         seconds=args.seconds,
-                        # Each waits for its rows; companions wait in processes of their own.
-                        num_threads=min(args.shippers, 125),
                         registered_s=30.0,
                     )
                 )

@@ -1,9 +1,10 @@
 """How much a hub takes in: one stream of lines as fast as it goes, and many live runs at once.
 
 ``python -m benchmarks.hub.ingest --shippers 480 --companions 20 --seconds 120`` prints points per
-second end to end and the CPU and memory of the hub. Shippers are our shipping code in this process,
-each with a connection of its own. Companions are those of small trainings in processes of their
-own. Some event streams of the hub's page are read: how old is a value when it comes?
+second end to end and the CPU and memory of the hub. Shippers are the shipping threads of companions
+in this process, each with a connection of its own. Companions are those of small trainings in
+processes of their own. Some event streams of the hub's page are read: how old is a value when it
+comes?
 """
 
 from __future__ import annotations
@@ -33,12 +34,14 @@ from epochal.hub.ledger import Ledger
 from epochal.journal.layout import RunFolder, write_json
 from epochal.shipping.client import HubClient, HubError
 from epochal.shipping.shipper import Shipper
+from epochal.shipping.worker import ShippingWorker
 from epochal.store.local.store import LocalStore
 
 METRICS = 10
 _NUM_WATCHERS = 10
 # Trainings and their companions start within about so long.
 _STARTED_S = 40.0
+_MEMORY_EVERY_S = 10.0
 TRAINING = """
 import sys, time
 import epochal
@@ -183,39 +186,25 @@ def measure_live(
     *,
     num_shippers: int,
     seconds: float,
-    num_threads: int = 120,
-    registered_s: float = 5.0,
+    registered_s: float = 10.0,
 ) -> str:
-    """Many runs of ten steps a second, each with a connection of its own.
+    """Many runs of ten steps a second, each shipped as a companion does: a thread, a connection.
 
-    ``num_threads`` send at once; they begin to write after ``registered_s`` seconds.
+    They start one after the other within ``registered_s`` seconds, then all begin to write.
     """
+    reasons: Counter[str] = Counter()
     folders = [new_run(root, index) for index in range(num_shippers)]
     files = [open(folder.journal / f"{STEM}.jsonl", "ab", buffering=0) for folder in folders]  # noqa: SIM115
-    clients = [HubClient(url, token) for _ in folders]
-    shippers = [Shipper(folder, client) for folder, client in zip(folders, clients, strict=True)]
-    num_errors, stop = 0, threading.Event()
-    reasons: Counter[str] = Counter()
-
-    def send(own: list[Shipper]) -> None:
-        nonlocal num_errors
-        while not stop.is_set():
-            began_s = time.monotonic()
-            for shipper in own:
-                try:
-                    shipper.ship()
-                except HubError as error:
-                    num_errors += 1
-                    reasons[str(error)[-80:]] += 1
-                    shipper.forget()
-            stop.wait(max(0.0, began_s + 1.0 - time.monotonic()))
-
-    threads = [
-        threading.Thread(target=send, args=(shippers[i::num_threads],)) for i in range(num_threads)
+    workers = [
+        ShippingWorker(
+            folder, HubClient(url, token), on_error=lambda one: reasons.update([one[-80:]])
+        )
+        for folder in folders
     ]
-    for thread in threads:
-        thread.start()
-    time.sleep(registered_s)
+    for worker in workers:
+        worker.start()
+        time.sleep(registered_s / num_shippers)
+    time.sleep(2.0)
     written_s: list[float] = []
     some = folders[:: max(1, num_shippers // _NUM_WATCHERS)]
     watchers = [Watcher(url, token, folder.path.name, written_s) for folder in some]
@@ -226,43 +215,41 @@ def measure_live(
     longest_s = 0.0
     memory = [hub.memory_info().rss]
     while time.monotonic() - began_s < seconds:
-        for _ in range(10):
-            data = line(steps)
-            steps += 1
-            written_s.append(time.time())
-            for file in files:
-                file.write(data)
-        if time.monotonic() - began_s > seconds * len(memory) / 6:
+        data = line(steps)
+        steps += 1
+        written_s.append(time.time())
+        for file in files:
+            file.write(data)
+        if time.monotonic() - began_s > _MEMORY_EVERY_S * len(memory):
             memory.append(hub.memory_info().rss)
         time.sleep(max(0.0, began_s + steps / 10 - time.monotonic()))
-        have = min(shipper.num_lines for shipper in shippers)
+        have = min(worker.num_lines for worker in workers)
         if have < steps:
             longest_s = max(longest_s, time.time() - written_s[have])
     wrote_s = time.monotonic()
-    while sum(shipper.num_lines for shipper in shippers) < steps * num_shippers:
+    while sum(worker.num_lines for worker in workers) < steps * num_shippers:
         if time.monotonic() - wrote_s > 60:
             break
         time.sleep(0.2)
     late_s = time.monotonic() - wrote_s
     used, took = _cpu(hub) - before, time.monotonic() - began_s
     own_s, idle_s = time.process_time() - own_s, psutil.cpu_times().idle - idle_s
-    stop.set()
-    for thread in threads:
-        thread.join()
-    sent = sum(shipper.num_lines for shipper in shippers)
+    for worker in workers:
+        worker.stop()
+    for worker in workers:
+        worker.join(60.0)
+    sent = sum(worker.num_lines for worker in workers)
     for watcher in watchers:
         watcher.close()
     for file in files:
         file.close()
-    for client in clients:
-        client.close()
     return (
-        f"live: {num_shippers} runs x 10 steps/s, {sent:,} of {steps * num_shippers:,} lines"
-        f" acknowledged, the last {late_s:.1f} s after it was written, the oldest that was not yet"
-        f" {longest_s:.1f} s old, {num_errors} errors"
+        f"live: {num_shippers} runs x {steps / took:.1f} steps/s, {sent:,} of"
+        f" {steps * num_shippers:,} lines acknowledged, the last {late_s:.1f} s after it was"
+        f" written, the oldest that was not yet {longest_s:.1f} s old, {reasons.total()} errors"
         f" {dict(reasons.most_common(3)) or ''}; {ages(watchers)};"
         f" hub {used / took:.2f} cores, this process {own_s / took:.2f}, idle {idle_s / took:.2f};"
-        f" MiB of the hub after each sixth of the time:"
+        f" MiB of the hub every {_MEMORY_EVERY_S:.0f} s:"
         f" {', '.join(f'{one / 2**20:.0f}' for one in memory)}"
     )
 

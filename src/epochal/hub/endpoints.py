@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar, cast
 
 import msgspec
@@ -29,6 +27,7 @@ from epochal.hub.ledger import Ledger
 from epochal.journal.layout import MAX_JSON_BYTES, slugify
 from epochal.server.access import Principal, Role, principal_of
 from epochal.server.control import ControlRefusedError
+from epochal.server.pool import ThreadPool
 from epochal.server.responses import error_response
 from epochal.shipping.protocol import (
     MAX_BODY_BYTES,
@@ -45,6 +44,9 @@ from epochal.shipping.protocol import (
 )
 from epochal.store.clickhouse.connection import ClickHouseError
 
+# Requests that wait at once for the disk: it writes what many wait for together.
+THREADS = 32
+_CLOSE_TIMEOUT_S = 5.0
 _RETRY_FULL_S = 60
 _RETRY_AWAY_S = 2
 Value = TypeVar("Value")
@@ -56,13 +58,17 @@ class Receiving:
     """The handlers; each checks who asks before anything is read or written."""
 
     def __init__(
-        self, inbox: Inbox, ledger: Ledger, controls: HubControls, *, threads: int | None = None
+        self, inbox: Inbox, ledger: Ledger, controls: HubControls, *, threads: int = THREADS
     ) -> None:
         self._inbox = inbox
         self._ledger = ledger
         self._controls = controls
         # Those who wait for a store elsewhere must not keep others waiting: more threads.
-        self._pool = None if threads is None else ThreadPoolExecutor(threads, "epochal-receive")
+        self._pool = ThreadPool("epochal-receive", threads)
+
+    def close(self) -> None:
+        """End the threads: no request follows."""
+        self._pool.close(timeout_s=_CLOSE_TIMEOUT_S)
 
     def routes(self) -> list[Route]:
         """The routes of the server that receives."""
@@ -224,8 +230,7 @@ class Receiving:
 
     async def _in_thread(self, call: Callable[P, Value], *args: P.args, **named: P.kwargs) -> Value:
         """What a call returns that waits for a disk or a server."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, functools.partial(call, *args, **named))
+        return await self._pool.call(functools.partial(call, *args, **named))
 
     async def _allowed(self, request: Request, role: Role) -> str:
         """The id of the run of a request, if who asks may do this with it."""

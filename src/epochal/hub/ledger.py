@@ -89,20 +89,23 @@ class Ledger:
         folder = root / FOLDER
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
+        # Of changes. Reads have a connection of their own: requests do not wait for the disk.
         self._lock = threading.Lock()
+        self._read_lock = threading.Lock()
         self._valid: tuple[float, list[tuple[Principal, bytes]]] = (-math.inf, [])
-        self._db = sqlite3.connect(
-            folder / "hub.sqlite", timeout=30.0, check_same_thread=False, isolation_level=None
-        )
+        self._db = _connect(folder / "hub.sqlite")
         self._db.execute("pragma journal_mode=wal")
         self._db.execute("pragma synchronous=full")
         self._db.executescript(_SCHEMA)
         if not any(row[1] == "taker" for row in self._db.execute("pragma table_info(requests)")):
             with contextlib.suppress(sqlite3.OperationalError):  # another process was faster
                 self._db.execute("alter table requests add column taker text")
+        self._reading = _connect(folder / "hub.sqlite")
 
     def close(self) -> None:
         """Close the file."""
+        with self._read_lock:
+            self._reading.close()
         with self._lock:
             self._db.close()
 
@@ -262,8 +265,8 @@ class Ledger:
         return [dict(zip(keys, row, strict=True)) for row in self._rows(query, limit)]
 
     def _rows(self, query: str, *values: Any) -> Iterator[Any]:
-        with self._lock:
-            rows = self._db.execute(query, values).fetchall()
+        with self._read_lock:
+            rows = self._reading.execute(query, values).fetchall()
         yield from rows
 
     def _change(self, operation: Operation, *values: Any) -> int:
@@ -284,6 +287,10 @@ class Ledger:
             yield
             undo.pop_all()
         self._db.execute("commit")
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=30.0, check_same_thread=False, isolation_level=None)
 
 
 def _digest(token: str) -> bytes:

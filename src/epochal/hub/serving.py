@@ -13,7 +13,7 @@ from epochal.hub.audit import AuditMiddleware
 from epochal.hub.budget import Budget
 from epochal.hub.by_principal import ByPrincipal
 from epochal.hub.control import HubControls
-from epochal.hub.endpoints import Receiving
+from epochal.hub.endpoints import THREADS, Receiving
 from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger
 from epochal.hub.limits import LimitMiddleware
@@ -30,8 +30,6 @@ from epochal.serving import ServerAddress, export_formats
 if TYPE_CHECKING:
     from epochal.hub.cluster import Cluster
 
-# Requests that wait at once for the disk: it writes what many wait for together.
-_THREADS = 32
 OpenStore = Callable[[Sequence[Path], Ledger], HubStore]
 
 
@@ -44,10 +42,10 @@ def create_hub(
     open_store: OpenStore = open_hub_store,
     proxy: TrustedProxy | None = None,
     allow_control: bool = False,
-    threads: int | None = None,
+    threads: int = THREADS,
     clock: Callable[[], float] = time.time,
 ) -> App:
-    """The application of a hub over one folder; ``threads`` receive at once, None for a few.
+    """The application of a hub over one folder; ``threads`` receive at once.
 
     ``clock`` is one that all hubs share which have the same ledger.
     """
@@ -56,11 +54,13 @@ def create_hub(
     links = Links(root)
 
     def create(folders: Sequence[Path]) -> App:
+        is_whole = folders == [root]
         return create_inner_app(
             lambda: open_store(folders, ledger),
             exports=export_formats(),
             folders=folders_digest(folders),
-            more_routes=receiving.routes() if folders == [root] else (),
+            more_routes=receiving.routes() if is_whole else (),
+            on_close=receiving.close if is_whole else None,
             controls=controls,
         )
 
@@ -114,7 +114,7 @@ def serve_hub(
         open_store=open_store,
         proxy=proxy,
         allow_control=allow_control,
-        threads=_THREADS if cluster is None else cluster.num_threads,
+        threads=THREADS if cluster is None else cluster.num_threads,
         clock=clock,
     )
     keeping = Retention(

@@ -135,6 +135,7 @@ class RunFolder(msgspec.Struct, frozen=True):
         return max((n.attempt for n in (*self.parts(), *self.sealed_parts())), default=0)
 
 
+@lru_cache(1024)
 def slugify(name: str) -> str:
     """A folder name for any text: lower case, ASCII, at most 100 bytes, safe on every platform."""
     ascii_text = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()

@@ -13,7 +13,8 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from functools import lru_cache
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Literal, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -31,6 +32,8 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 # Hosts that a policy can name; it cannot express an IPv6 address.
 _FRAMING_HOST = re.compile(r"[a-z0-9_.-]+")
 _MAX_USER = 100
+# A name has at most 253 characters, and a port follows.
+_MAX_HOST = 300
 _PUBLIC_PATHS = frozenset({"/healthz"})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _ASK_FOR_TOKEN = (
@@ -144,13 +147,14 @@ class AccessMiddleware:
     def __init__(self, app: ASGIApp, *, access: Access, page: Page) -> None:
         self._app = app
         self._access = access
-        self._headers = {
-            "content-security-policy": content_security_policy(page, hosts=access.hosts),
-            "cross-origin-opener-policy": "same-origin",
-            "cross-origin-resource-policy": "same-origin",
-            "referrer-policy": "no-referrer",
-            "x-content-type-options": "nosniff",
-        }
+        policy = content_security_policy(page, hosts=access.hosts)
+        self._headers = (
+            (b"content-security-policy", policy.encode()),
+            (b"cross-origin-opener-policy", b"same-origin"),
+            (b"cross-origin-resource-policy", b"same-origin"),
+            (b"referrer-policy", b"no-referrer"),
+            (b"x-content-type-options", b"nosniff"),
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, redirect or forward the request."""
@@ -264,6 +268,11 @@ def _frames(hosts: Iterable[str]) -> Iterator[str]:
 
 def host_name(host: str) -> str:
     """The normalised name in a Host header, without its port; empty when it is invalid."""
+    return _host_name(host) if len(host) <= _MAX_HOST else ""
+
+
+@lru_cache(256)  # every request says one of a few
+def _host_name(host: str) -> str:
     try:
         name = urlsplit(f"//{host}").hostname or ""
     except ValueError:
@@ -301,6 +310,8 @@ def _equal(given: str, token: str) -> bool:
 
 
 def _cookie(headers: Headers, name: str) -> str | None:
+    if "cookie" not in headers:
+        return None
     try:
         cookies: SimpleCookie = SimpleCookie(headers.get("cookie", ""))
     except CookieError:
@@ -308,13 +319,7 @@ def _cookie(headers: Headers, name: str) -> str | None:
     return cookies[name].value if name in cookies else None
 
 
-def _add_headers(message: MutableMapping[str, Any], headers: dict[str, str]) -> None:
-    present = {name.lower() for name, _ in message.get("headers", ())}
-    message["headers"] = [
-        *message.get("headers", ()),
-        *(
-            (name.encode(), value.encode())
-            for name, value in headers.items()
-            if name.encode() not in present
-        ),
-    ]
+def _add_headers(message: MutableMapping[str, Any], headers: Sequence[tuple[bytes, bytes]]) -> None:
+    given = message.get("headers", ())
+    present = {name.lower() for name, _ in given}
+    message["headers"] = [*given, *(one for one in headers if one[0] not in present)]

@@ -64,11 +64,12 @@ def create_inner_app(
     exports: Mapping[str, ExportFormat] | None = None,
     folders: str = "",
     more_routes: Sequence[BaseRoute] = (),
+    on_close: Callable[[], None] | None = None,
     controls: Controls | None = None,
 ) -> App:
     """The same without access control: only an application that has it may hand requests over.
 
-    ``more_routes`` are those of the layer above, such as a hub's.
+    ``more_routes`` are those of the layer above, such as a hub's; ``on_close`` ends its threads.
     """
     reader = Reader(open_store())
     page = load_page()
@@ -96,6 +97,8 @@ def create_inner_app(
             reading.cancel()
             await asyncio.to_thread(state.broadcaster.stop)
             await asyncio.to_thread(reader.close)
+            if on_close is not None:
+                await asyncio.to_thread(on_close)
 
     app = Starlette(
         routes=[*more_routes, *routes()],

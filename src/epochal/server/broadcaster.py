@@ -10,7 +10,6 @@ threads. A run that another thread is reading gets its updates at a later poll.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +20,7 @@ import msgspec
 from epochal.errors import EpochalError
 from epochal.guard import Guard
 from epochal.server.cursor import Cursors, format_cursors
+from epochal.server.list_changes import ListChanges
 from epochal.server.listener import Listener, encode_event
 from epochal.server.pool import ThreadPool
 from epochal.server.reader import Reader, RunBusyError, reading_failure
@@ -39,10 +39,9 @@ from epochal.server.wire import (
     RecordsEvent,
     ResetEvent,
     RunRow,
-    RunsEvent,
     StatusEvent,
 )
-from epochal.store.answers import LIVE_STATES, Cursor
+from epochal.store.answers import Cursor
 from epochal.store.store import RunView
 from epochal.version import __version__
 
@@ -50,7 +49,6 @@ POLL_S = 0.25
 HEARTBEAT_S = 15.0
 RETRY_MS = 1000
 MAX_STREAMS = 2000
-MAX_ROWS_SENT = 200
 STATUS_EVERY_S = 1.0
 # A first list that takes longer is sent when it is ready.
 LIST_TIMEOUT_S = 2.0
@@ -59,7 +57,6 @@ _READ_TIMEOUT_S = 0.1
 _LOCK_TIMEOUT_S = 0.02
 _RETRY_S = 0.05
 _STOP_TIMEOUT_S = 0.5
-_LIVE_QUERY = f"status in {json.dumps(LIVE_STATES)}"
 
 Reason = Literal["behind", "unknown", "resumed", "gone"]
 
@@ -92,13 +89,7 @@ class Broadcaster:
         self._listing: asyncio.Task[None] | None = None
         self._ranks = WriterRanks()
         self._channels: dict[Subscription, _Channel] = {}
-        # The runs that streams know of, None before there is a stream; rows as last sent, of runs
-        # that have changed; the runs whose state may change without a record.
-        self._listed: set[str] | None = None
-        self._rows: dict[str, RunRow] = {}
-        self._live: set[str] = set()
-        # Changed runs that another thread was reading at the last poll.
-        self._busy_runs: set[str] = set()
+        self._list_changes = ListChanges(reader.catalog)
         self._ends: dict[str, Cursor] = {}
         self._machine_updates = MachineUpdates()
         self._status_after = 0.0
@@ -115,7 +106,7 @@ class Broadcaster:
         """Open a stream that starts after ``since``, or now where that is None."""
         self._loop = asyncio.get_running_loop()
         listener = Listener()
-        if self._listed is None:  # later changes are relative to this list
+        if not self._list_changes.has_list:  # later changes are relative to this list
             await asyncio.wait({self._refresh_list()}, timeout=LIST_TIMEOUT_S)
         positions = since or {}
         await asyncio.gather(
@@ -193,9 +184,11 @@ class Broadcaster:
 
     async def _send_list_changes(self) -> None:
         with self._guard.member("event stream"):
-            events = await self._reader.query(self._list_changes)
-            if events:
-                await self._thread.call(lambda: self._send_all(events))
+            event = await self._reader.query(self._list_changes.find)
+            # Streams that did not wait for the first list have an older one.
+            if event is not None and self._channels:
+                encoded = encode_event("runs", event)
+                await self._thread.call(lambda: self._send_all([encoded]))
 
     # -- in the broadcaster's thread --------------------------------------------------------------
 
@@ -368,50 +361,6 @@ class Broadcaster:
                 raise
             return None
 
-    def _list_changes(self) -> list[bytes]:
-        """Changes of the list; builds only the rows that may have changed."""
-        catalog = self._reader.catalog
-        refreshed = catalog.refresh()
-        if self._listed is None:
-            self._listed = {run.id for run in catalog.known_runs().runs}
-            self._live = {run.id for run in catalog.known_runs(_LIVE_QUERY).runs}
-            catalog.changed()
-            # Streams that did not wait for this have an older list.
-            return [_list_event(is_all=True)] if self._channels else []
-        added, changed, removed = [], [], []
-        # Requests refresh the catalog too; the changes they found count here as well.
-        candidates = catalog.changed() | self._busy_runs | (self._live if refreshed else set())
-        self._busy_runs = set()
-        if candidates:
-            catalog.read_small()
-        for run_id in sorted(candidates):
-            before, run = self._rows.get(run_id), catalog.find(run_id)
-            if run is None:
-                self._live.discard(run_id)
-                self._rows.pop(run_id, None)
-                if run_id in self._listed:
-                    self._listed.discard(run_id)
-                    removed.append(run_id)
-                continue
-            if not run.lock.acquire(blocking=False):
-                self._busy_runs.add(run_id)
-                continue
-            try:
-                row = self._rows[run_id] = run_row(run, whole=False)
-            finally:
-                run.lock.release()
-            (self._live.add if row.status.state in LIVE_STATES else self._live.discard)(run_id)
-            if run_id not in self._listed:
-                self._listed.add(run_id)
-                added.append(row)
-            elif before != row:
-                changed.append(row)
-        if len(added) + len(changed) + len(removed) > MAX_ROWS_SENT:
-            return [_list_event(is_all=True)]
-        if added or changed or removed:
-            return [_list_event(added, changed, removed)]
-        return []
-
     def _send_all(self, events: Sequence[bytes]) -> None:
         for channel in self._channels.values():
             self._send(channel, events)
@@ -427,17 +376,6 @@ class Broadcaster:
     ) -> None:
         assert self._loop is not None
         self._loop.call_soon_threadsafe(_deliver, listeners, batch, position)
-
-
-def _list_event(
-    added: Sequence[RunRow] = (),
-    changed: Sequence[RunRow] = (),
-    removed: Sequence[str] = (),
-    *,
-    is_all: bool = False,
-) -> bytes:
-    event = RunsEvent(list(added), list(changed), list(removed), all=is_all)
-    return encode_event("runs", event)
 
 
 def _deliver(listeners: Sequence[Listener], batch: bytes, position: str) -> None:

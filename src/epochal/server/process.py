@@ -8,7 +8,9 @@ an incomplete request is bounded: the oldest is closed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import resource
 import socket
 import time
 from collections.abc import Callable
@@ -96,6 +98,7 @@ def bounded_protocol(
 
 
 MAX_HEADER_BYTES = 128 * 1024
+MOST_OPEN_FILES = 65_536
 _WATCH_EVERY_S = 1.0
 _SHUTDOWN_S = 3
 
@@ -125,6 +128,18 @@ class TlsFiles(NamedTuple):
 
     certificate: str
     key: str
+
+
+def allow_open_files(most: int = MOST_OPEN_FILES) -> None:
+    """Have as many files open as the system lets this process; 1,024 is usual unless it asks.
+
+    Each sender has a connection, and each large run that grows a file of columns.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = most if hard == resource.RLIM_INFINITY else min(hard, most)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def run_server(
@@ -157,6 +172,7 @@ def run_server(
         ssl_keyfile=None if tls is None else tls.key,
     )
     server = _Server(config, app=app, on_ready=on_ready)
+    allow_open_files()
     # Lists of runs are many long-lived objects without cycles. At the default rate the garbage
     # collector takes a third of the time of a first list of ten thousand runs.
     gc.freeze()

@@ -13,8 +13,9 @@ from epochal.journal.layout import RunFolder
 from epochal.shipping.client import HubClient, HubError, NotYetError
 from epochal.shipping.shipper import BandwidthLimit, Shipper
 
-# A batch at most so often: with the look of the hub's page, a value is seen within 2 s.
-LOOK_EVERY_S = 0.8
+# Between two batches, drawn each time: a thousand companions do not send in the same moment. With
+# the look of the hub's page, a value is seen within 2 s.
+LOOK_EVERY_S = (0.6, 0.8)
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
 # Rank 0 of a launch starts a little later, or much later.
@@ -112,7 +113,9 @@ class ShippingWorker:
         if self.error:
             self._on_error(self.error)
         self.is_complete = is_complete and not self.error
-        return 0.0 if self._finishing.is_set() and not is_complete else LOOK_EVERY_S
+        if self._finishing.is_set() and not is_complete:
+            return 0.0
+        return random.uniform(*LOOK_EVERY_S)
 
     def _failed(self, error: Exception) -> float:
         sentence = str(error)

@@ -89,7 +89,7 @@ def test_the_work_of_sealing_grows_with_the_number_of_ranks(tmp_path: Path) -> N
 def test_large_journals_of_many_ranks_take_bounded_memory_and_one_open_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(columns, "_ALL_PARTS_BYTES", 1 << 20)
+    monkeypatch.setattr(columns, "ALL_PARTS_BYTES", 1 << 20)
     monkeypatch.setattr(columns, "_SMALLEST_PIECE", 1 << 10)
     count, steps = 40, 12_000
     folder = Journal(tmp_path).folder

@@ -136,6 +136,11 @@ class LoadedRuns:
         self._lock = threading.RLock()
         self._runs: OrderedDict[int, tuple[Releasable, int]] = OrderedDict()
 
+    @property
+    def num_runs(self) -> int:
+        """How many runs have something in memory."""
+        return len(self._runs)
+
     def grown(self, run: Releasable) -> None:
         """A run has read something; beyond the limits, others free what they have read."""
         with self._lock:

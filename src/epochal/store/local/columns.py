@@ -33,8 +33,10 @@ _MAX_SHAPES = 256
 # Columns of a part go to the file in pieces of about this size; of many parts, in smaller ones.
 PIECE_BYTES = 4 * 1024 * 1024
 _SMALLEST_PIECE = 64 * 1024
-# What all parts of a run keep in memory together, as long as pieces are not too small.
-_ALL_PARTS_BYTES = 128 * 1024 * 1024
+# Blocks of a part that has many of them go to the file when they are as large as this.
+_SMALLEST_BLOCK = 8 * 1024
+# What all parts of all runs keep in memory together, as long as pieces are not too small.
+ALL_PARTS_BYTES = 64 * 1024 * 1024
 
 Names = tuple[str, ...]
 
@@ -56,7 +58,7 @@ class SpillFile:
 
     def share_among(self, num_parts: int) -> None:
         """Make pieces so small that what so many parts have in memory stays bounded."""
-        share = _ALL_PARTS_BYTES // max(num_parts, 1)
+        share = ALL_PARTS_BYTES // max(num_parts, 1)
         self.piece_bytes = max(min(share, PIECE_BYTES), _SMALLEST_PIECE)
 
     def append(self, *columns: NDArray[Any]) -> int:
@@ -189,21 +191,22 @@ class Block:
             rows = np.frombuffer(some, dtype=column.typecode).reshape(-1, per_row)[order]
             column[start * per_row :] = array(column.typecode, rows.tobytes())
 
-    def spill(self) -> int:
-        """Move the values in memory to the file when they fill a piece; the number of bytes."""
-        size = 8 * (len(self._values) + 3 * len(self._ordinals))
-        if size < self._spill.piece_bytes:
-            return 0
+    @property
+    def held_bytes(self) -> int:
+        """How much of it is in memory."""
+        return 8 * (len(self._values) + 3 * len(self._ordinals))
+
+    def spill(self) -> None:
+        """Move the values in memory to the file."""
         columns = (self._ordinals, self._steps, self._times)
         plain = [np.frombuffer(column, dtype=column.typecode) for column in columns]
         try:
             start = self._spill.append(*plain, self._table().T)
         except OSError:  # no room on the disk: it stays in memory
-            return 0
+            return
         self._spilled.append((start, len(self._ordinals)))
         self._ordinals, self._steps = array("q"), array("q")
         self._times, self._values = array("d"), array("d")
-        return size
 
     @property
     def size(self) -> int:
@@ -263,7 +266,6 @@ class Blocks:
 
     def __init__(self, spill: SpillFile | None = None) -> None:
         self._spill = SpillFile() if spill is None else spill
-        self.spilled_bytes = 0
         self._shapes: dict[Axis, dict[Names, Block]] = {}
         self._places: dict[SeriesKey, list[tuple[Block, int]]] = {}
         self._late: dict[Axis, dict[Names, Block]] = {}
@@ -317,10 +319,27 @@ class Blocks:
             late.clear()
 
     def spill(self) -> None:
-        """Move large blocks to disk; call it when the records are sorted."""
-        for shapes in self._shapes.values():
-            if len(shapes) <= _MAX_SHAPES:
-                self.spilled_bytes += sum(block.spill() for block in shapes.values())
+        """Move large blocks to disk when all together fill a piece; the records are sorted."""
+        every = [
+            block
+            for shapes in self._shapes.values()
+            if len(shapes) <= _MAX_SHAPES
+            for block in shapes.values()
+        ]
+        piece = self._spill.piece_bytes
+        if sum(block.held_bytes for block in every) < piece:
+            return
+        least = max(piece // len(every), min(piece, _SMALLEST_BLOCK))
+        for block in every:
+            if block.held_bytes >= least:
+                block.spill()
+
+    @property
+    def held_bytes(self) -> int:
+        """How much of the columns is in memory."""
+        return sum(
+            block.held_bytes for shapes in self._shapes.values() for block in shapes.values()
+        )
 
     def series(self, key: SeriesKey, rank: int) -> Series:
         """The points of one series, in the order they were written."""

@@ -45,7 +45,7 @@ class LoadedParts:
         self._parts: dict[PartName, Part] = {}
         # Columns of all journal parts that are too large for memory.
         self._spill: SpillFile | None = None
-        self._num_journals = 0
+        self._num_sharing = 1
         # The file, size and time of the segment that each sealed part was read from.
         self._sealed: dict[PartName, FoundPart] = {}
         self._damaged: dict[FoundPart, str] = {}
@@ -79,7 +79,10 @@ class LoadedParts:
         if listing.problem is not None:
             return False
         changed = False
-        self._num_journals = len(listing.journal)
+        # What other runs have in memory leaves less for this one.
+        self._num_sharing = len(listing.journal) * max(self._held.loaded.num_runs, 1)
+        if self._spill is not None:
+            self._spill.share_among(self._num_sharing)
         for name in [name for name in self._parts if name not in names]:
             self._drop(name)
             changed = True
@@ -175,7 +178,7 @@ class LoadedParts:
         if self._spill is None:
             cached = self._held.cached
             self._spill = SpillFile(None if cached is None else cached.spill_folder)
-        self._spill.share_among(self._num_journals)
+            self._spill.share_among(self._num_sharing)
         return TailedPart(journal.path, name, spill=self._spill, shapes=self._held.shapes)
 
     def _is_complete(self, segment: FoundPart, journal: Stat) -> bool:

@@ -56,6 +56,11 @@ class RecordIndex:
         self._times = array("d")
         self._labels: dict[str, int] = {}
 
+    @property
+    def held_bytes(self) -> int:
+        """How much memory the places take."""
+        return 8 * (len(self._numbers) + len(self._times))
+
     def add(self, ordinal: int, span: tuple[int, int], label: str, at: int, t: float) -> None:
         """Add the place of one record."""
         self._times.append(t)

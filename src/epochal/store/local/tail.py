@@ -51,6 +51,9 @@ from epochal.store.local.part import (
 
 _CHUNK_BYTES = 512 * 1024
 _COMPARED_BYTES = 64
+# The starts of so many newest chunks are kept; of older ones, one in so many bytes.
+_NEWEST_MARKS = 16
+_MARK_EVERY_BYTES = 256 * 1024
 _PLANNED = frozenset({"step", "moe", "gpu", "system"})
 _NUMPY_TYPES: Mapping[type, Any] = {float: np.float64, int: np.int64, bool: np.bool_}
 
@@ -242,7 +245,7 @@ class TailedPart:
         if facts.num_records == 0 and (first := decoded.first_record()) is not None:
             check_version(first, self.path)
         if decoded.num_records:
-            self._marks.append((facts.num_records, self.offset))
+            self._mark(facts.num_records)
         for item in self._in_order(decoded, text):
             if isinstance(item, Lines):
                 digest.take_lines(item)
@@ -256,6 +259,14 @@ class TailedPart:
         facts.num_records += decoded.num_records
         self.offset += len(text)
         self._last_bytes = (self._last_bytes + text[-_COMPARED_BYTES:])[-_COMPARED_BYTES:]
+
+    def _mark(self, ordinal: int) -> None:
+        """Keep where a chunk starts: a part that grows by a line at a time has a million."""
+        marks = self._marks
+        marks.append((ordinal, self.offset))
+        older = len(marks) - _NEWEST_MARKS
+        if older > 1 and marks[older][1] - marks[older - 2][1] < _MARK_EVERY_BYTES:
+            del marks[older - 1]
 
     def _in_order(self, decoded: Decoded, text: bytes) -> list[Lines | Line]:
         """Groups that become series at once, and every other record, by their first ordinals."""
@@ -276,8 +287,9 @@ class TailedPart:
 
     @property
     def held_bytes(self) -> int:
-        """The memory of the columns: about half the size of their text."""
-        return max(0, self.offset // 2 - self._digest.blocks.spilled_bytes)
+        """The memory of the columns, and of the places of other records."""
+        digest = self._digest
+        return digest.blocks.held_bytes + sum(one.held_bytes for one in digest.places.values())
 
     def series_keys(self) -> Iterable[SeriesKey]:
         """Every series it holds, in order of first appearance."""

@@ -1,0 +1,45 @@
+"""The threads in which a hub receives end with it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from pathlib import Path
+
+from epochal.hub.inbox import Inbox
+from epochal.hub.ledger import Ledger
+from epochal.hub.serving import create_hub
+from epochal.server.access import LOOPBACK
+from epochal.server.app import App
+from epochal.serving import ServerAddress
+from epochal.shipping.client import HubClient
+from epochal.shipping.worker import ship_now
+from tests.hub.test_shipping import record
+from tests.server.live import serving_app
+
+WAIT_S = 60.0
+
+
+def receiving_threads() -> set[threading.Thread]:
+    return {one for one in threading.enumerate() if one.name.startswith("epochal-receive")}
+
+
+def test_a_hub_that_stops_ends_the_threads_that_receive(tmp_path: Path) -> None:
+    root, before = tmp_path / "hub", receiving_threads()
+    with contextlib.closing(Ledger(root)) as ledger:
+        token = ledger.add_token("machine", "write")
+
+        def create(port: int) -> App:
+            url = f"http://127.0.0.1:{port}"
+            address = ServerAddress(url, "127.0.0.1", port, None, names=LOOPBACK)
+            return create_hub(root, ledger, address, Inbox(root))
+
+        with serving_app(create) as server:
+            client = HubClient(f"http://127.0.0.1:{server.port}", token)
+            with contextlib.closing(client):
+                ship_now(record(tmp_path / "runs"), client)
+            threads = receiving_threads() - before
+            assert threads
+        for thread in threads:
+            thread.join(WAIT_S)
+        assert not any(thread.is_alive() for thread in threads)
