@@ -60,13 +60,14 @@ test-fast: $(VENV)/.dev
 
 # Engines of ClickHouse to test with; without Debian's tools the tests over servers are skipped.
 $(VENV)/.hub: pyproject.toml $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --group hub
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group hub
 	@touch $@
 
 test-hub: $(VENV)/.hub
 	$(BIN)/python tools/clickhouse_shards.py fetch || echo "tests over two servers will be skipped"
 	$(BIN)/python tools/clickhouse_shards.py fetch zookeeper || echo "tests of replicas will be skipped"
-	$(BIN)/python tools/clickhouse_shards.py fetch caddy || echo "tests of the proxy will be skipped"
+	$(BIN)/python tools/clickhouse_shards.py fetch caddy || echo "tests of Caddy will be skipped"
+	$(BIN)/python tools/clickhouse_shards.py fetch nginx || echo "tests of nginx will be skipped"
 	$(BIN)/python -m pytest tests/conformance/test_store.py tests/hub $(ARGS)
 
 # An environment for each under .frameworks/; the results are written into docs/integrations.md.

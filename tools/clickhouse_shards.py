@@ -6,6 +6,7 @@ Debian's ZooKeeper, which needs Java, they can be two replicas of one shard inst
     python tools/clickhouse_shards.py fetch          unpack the packages (about 130 MB)
     python tools/clickhouse_shards.py fetch zookeeper
     python tools/clickhouse_shards.py fetch caddy    unpack the proxy of deploy/
+    python tools/clickhouse_shards.py fetch nginx    unpack the other proxy of the guide
     python tools/clickhouse_shards.py start DIR      start both; prints the address of the store
     python tools/clickhouse_shards.py stop DIR       stop them
 """
@@ -27,7 +28,7 @@ UNPACKED = Path(__file__).resolve().parents[1] / ".clickhouse"
 CLUSTER = "two"
 _PACKAGES = ("clickhouse-server", "clickhouse-client")
 _ZOOKEEPER = "zookeeper"
-_CADDY = "caddy"
+_CADDY, _NGINX = "caddy", "nginx"
 _STARTED_WITHIN_S = 60.0
 _USERS = """<yandex><profiles><default/></profiles><users><default><password></password>
 <networks><ip>::1</ip><ip>127.0.0.1</ip></networks><profile>default</profile>
@@ -87,14 +88,29 @@ def fetch_zookeeper() -> None:
 
 def caddy() -> str | None:
     """The proxy, installed or unpacked; None where there is none."""
-    unpacked = UNPACKED / "root/usr/bin/caddy"
-    return str(unpacked) if unpacked.is_file() else shutil.which("caddy")
+    return _program("usr/bin/caddy")
 
 
 def fetch_caddy() -> None:
     """Download and unpack Caddy."""
     if caddy() is None:
         _unpack(_CADDY)
+
+
+def nginx() -> str | None:
+    """The other proxy, installed or unpacked; None where there is none."""
+    return _program("usr/sbin/nginx")
+
+
+def fetch_nginx() -> None:
+    """Download and unpack nginx."""
+    if nginx() is None:
+        _unpack(_NGINX)
+
+
+def _program(path: str) -> str | None:
+    unpacked = UNPACKED / "root" / path
+    return str(unpacked) if unpacked.is_file() else shutil.which(unpacked.name)
 
 
 def _unpack(*packages: str) -> None:
@@ -105,7 +121,11 @@ def _unpack(*packages: str) -> None:
     (debs / "partial").mkdir(parents=True, exist_ok=True)
     command = ("apt-get", "install", "-y", "-qq", "--download-only")
     cache = ("-o", f"Dir::Cache::archives={debs}")
-    subprocess.run((*command, *cache, *packages), check=True, stdout=subprocess.DEVNULL)
+    download = (*command, *cache, *packages)
+    if subprocess.run(download, check=False, capture_output=True).returncode != 0:
+        # A new machine, or an image without lists, knows no packages yet; this needs rights.
+        subprocess.run(("apt-get", "update", "-qq"), check=False, stdout=subprocess.DEVNULL)
+        subprocess.run(download, check=True, stdout=subprocess.DEVNULL)
     for deb in sorted(debs.glob("*.deb")):
         subprocess.run(("dpkg", "-x", str(deb), str(UNPACKED / "root")), check=True)
 
@@ -301,6 +321,8 @@ def main(arguments: list[str]) -> None:
         fetch_zookeeper()
     elif arguments == ["fetch", _CADDY]:
         fetch_caddy()
+    elif arguments == ["fetch", _NGINX]:
+        fetch_nginx()
     elif arguments[:1] == ["start"] and len(arguments) == 2:
         fetch()
         shards = Shards(Path(arguments[1]).resolve())
