@@ -14,7 +14,7 @@ import ssl
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
@@ -31,6 +31,13 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _CODE = re.compile(rb"Code: (\d+)")
 _REASON = re.compile(r"Exception: (.*?)(?:, e\.what\(\)| \(version |$)")
 _ROWS = "{rows}"
+# The rows of an insert are one block, which is stored whole or not at all, whatever the profile of
+# the user says. Servers from 26.8 on would have several threads store blocks in any order.
+_ONE_BLOCK = {
+    "max_insert_threads": 1,
+    "min_insert_block_size_rows": 1 << 20,
+    "min_insert_block_size_bytes": 256 << 20,
+}
 _NO_SPACE = 243
 _AWAY = (209, 210, 279)
 _NO_ACCESS = (192, 193, 194, 497, 516)
@@ -136,11 +143,12 @@ def _without_password(text: str) -> str:
 class Via:
     """What becomes of rows that are inserted: columns of a table, from a query over the rows.
 
-    ``query`` has ``{rows}`` in the place of the table that it reads.
+    ``query`` has ``{rows}`` in the place of the table that it reads. ``settings`` are for it.
     """
 
     columns: Sequence[str]
     query: str
+    settings: Mapping[str, int] = field(default_factory=dict)
 
 
 class Server(Protocol):
@@ -189,10 +197,12 @@ class HttpServer:
         """Insert rows in the format RowBinary; returns when every shard has stored its rows."""
         if via is None:
             statement = f"INSERT INTO {table} ({', '.join(columns)}) FORMAT RowBinary"
+            settings: Mapping[str, int] = {}
         else:
             query = via.query.replace(_ROWS, f"input('{_structure(columns)}')")
             statement = f"INSERT INTO {table} ({', '.join(via.columns)}) {query} FORMAT RowBinary"
-        self._send(rows, {"query": statement, "insert_distributed_sync": 1})
+            settings = {**_ONE_BLOCK, **via.settings}
+        self._send(rows, {"query": statement, "insert_distributed_sync": 1, **settings})
 
     def close(self) -> None:
         """Close the connections that are not in use."""
@@ -240,11 +250,7 @@ class HttpServer:
         host, port = self._hosts[number]
         if self._address.is_tls:
             context = ssl.create_default_context()
-            return (
-                number,
-                http.client.HTTPSConnection(host, port, timeout=_ANSWER_S, context=context),
-                True,
-            )
+            return number, _TlsConnection(host, port, timeout=_ANSWER_S, context=context), True
         return number, _Connection(host, port, timeout=_ANSWER_S), True
 
     def _refused(self, answer: bytes, place: tuple[str, int]) -> ClickHouseError:
@@ -271,6 +277,10 @@ class _Connection(http.client.HTTPConnection):
         finally:
             self.timeout = answer_s
         self.sock.settimeout(answer_s)
+
+
+class _TlsConnection(_Connection, http.client.HTTPSConnection):
+    """The same over TLS."""
 
 
 class ChdbServer:
@@ -322,7 +332,9 @@ class ChdbServer:
         with _temporary(rows) as path:
             file = f"file('{path}', 'RowBinary', '{_structure(columns)}')"
             query = via.query.replace(_ROWS, file)
-            self.query(f"INSERT INTO {table} ({', '.join(via.columns)}) {query}")
+            settings = ", ".join(f"{k} = {v}" for k, v in {**_ONE_BLOCK, **via.settings}.items())
+            into = f"INSERT INTO {table} ({', '.join(via.columns)}) SETTINGS {settings}"
+            self.query(f"{into} {query}")
 
     def close(self) -> None:
         """End the engine, unless others in this process use it."""

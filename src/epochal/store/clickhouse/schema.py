@@ -22,8 +22,6 @@ from epochal.store.clickhouse.connection import (
 # Codecs and LowCardinality, fsync after an insert, and TTL came after 18.16.
 _CODECS = (20, 1)
 _FSYNC = (21, 1)
-# Long numbers apart from the text: tried with 26.
-_NUMBERS = (24, 8)
 _SCHEMA = "schema"
 _PATH = "/clickhouse/tables/{shard}/epochal"
 
@@ -125,50 +123,67 @@ VERSION = len(_STEPS)
 
 def set_up(address: Address, server: Server) -> None:
     """Make the tables, or bring them to this version; raises ``ClickHouseError``."""
-    if address.cluster is None or len(address.hosts) < 2:
-        _set_up_at(address, server)
-        return
+    with contextlib.ExitStack() as opened:
+        servers, faults = [server], list[ClickHouseError]()
+        if address.cluster is not None and len(address.hosts) > 1:
+            servers, faults = _reached(address, opened)
+        versions = [_version_of(address, one) for one in servers]
+        if min(versions, default=0) == VERSION:
+            return  # a server that is away is no problem when the others have their tables
+        if faults:
+            raise faults[0]
+        is_apart = _is_apart(address, servers)
+        for one, known in zip(servers, versions, strict=True):
+            _set_up_at(address, one, known, is_apart=is_apart)
+
+
+def _reached(
+    address: Address, opened: contextlib.ExitStack
+) -> tuple[list[Server], list[ClickHouseError]]:
+    """Each server of an address, and why others were not reached."""
+    servers: list[Server] = []
     faults: list[ClickHouseError] = []
-    num_changed = 0
     for host in address.hosts:
         try:
-            with contextlib.closing(HttpServer(address, [host])) as one:
-                num_changed += _set_up_at(address, one)
+            servers.append(opened.enter_context(contextlib.closing(HttpServer(address, [host]))))
         except ClickHouseError as error:
             if error.code or error.is_final:
                 raise
             faults.append(error)
-    # A server that is away is no problem when the others had their tables already.
-    if faults and (num_changed or len(faults) == len(address.hosts)):
-        raise faults[0]
+    return servers, faults
 
 
-def _set_up_at(address: Address, server: Server) -> bool:
-    """Make or change the tables of one server; whether anything was to be done."""
-    server.query(f"CREATE DATABASE IF NOT EXISTS {address.database}")
-    known = _version_of(address, server)
-    if known > VERSION:
+def _is_apart(address: Address, servers: Sequence[Server]) -> bool:
+    """Whether all servers are to store lines apart: as those do that have lines already."""
+    known = {has_lines_apart(address, server) for server in servers} - {None}
+    if known == {False}:
+        return False
+    can = all(numbers.takes_apart(server) for server in servers)
+    if True in known and (False in known or not can):
         raise ClickHouseError(
-            f"the tables in {address} have the version {known}, this Epochal knows {VERSION}:"
-            " install a newer Epochal here.",
+            f"the servers of {address} do not store lines in one way: each needs version"
+            f" {'.'.join(map(str, numbers.SINCE))} or newer, and tables that one Epochal made.",
             is_final=True,
         )
-    if known == VERSION:
-        return False
+    return can
+
+
+def _set_up_at(address: Address, server: Server, known: int, *, is_apart: bool) -> None:
+    """Make or change the tables of one server, which have a version that is known."""
     replicated = _is_replicated(server)
     for number in range(known + 1, VERSION + 1):
         for step in _STEPS[number - 1]:
-            is_apart = step is LINES and server.version >= _NUMBERS
-            table = LINES_APART if is_apart else step
+            table = LINES_APART if step is LINES and is_apart else step
             for statement in _made(table, address, server, is_replicated=replicated):
                 server.query(statement)
         if number == 1:
             server.query(_view(address))
         server.query(f"INSERT INTO {address.database}.{_SCHEMA} (version) VALUES ({number})")
-    return True
 
 
 def _version_of(address: Address, server: Server) -> int:
+    """The version of the tables of one server, at most the one that is known here."""
+    server.query(f"CREATE DATABASE IF NOT EXISTS {address.database}")
     server.query(
         f"CREATE TABLE IF NOT EXISTS {address.database}.{_SCHEMA}"
         " (version UInt32, applied DateTime DEFAULT now())"
@@ -177,7 +192,14 @@ def _version_of(address: Address, server: Server) -> int:
     answer = server.query(
         f"SELECT max(version) FROM {address.database}.{_SCHEMA} FORMAT TabSeparatedRaw"
     )
-    return int(answer or 0)
+    known = int(answer or 0)
+    if known > VERSION:
+        raise ClickHouseError(
+            f"the tables in {address} have the version {known}, this Epochal knows {VERSION}:"
+            " install a newer Epochal here.",
+            is_final=True,
+        )
+    return known
 
 
 def stored(table: Table, address: Address) -> str:
@@ -242,13 +264,15 @@ def counted_parts(lines: str) -> str:
     )
 
 
-def has_lines_apart(address: Address, server: Server) -> bool:
-    """Whether the lines are stored as text with gaps and numbers."""
+def has_lines_apart(address: Address, server: Server) -> bool | None:
+    """Whether the lines are stored as text with gaps and numbers; None where there are none."""
+    database, _, table = stored(LINES, address).partition(".")
     answer = server.query(
-        f"SELECT count() FROM system.columns WHERE database = {literal(address.database)}"
-        f" AND table = {literal(LINES.name)} AND name = 'numbers' FORMAT TabSeparatedRaw"
+        "SELECT count(), countIf(name = 'numbers') FROM system.columns WHERE"
+        f" database = {literal(database)} AND table = {literal(table)} FORMAT TabSeparatedRaw"
     )
-    return int(answer) > 0
+    num_columns, num_apart = map(int, answer.split())
+    return num_apart > 0 if num_columns else None
 
 
 def _is_replicated(server: Server) -> bool:

@@ -21,10 +21,17 @@ from epochal.store.clickhouse.connection import (
     ClickHouseError,
     HttpServer,
     Server,
+    Via,
     connect,
     literal,
 )
-from epochal.store.clickhouse.numbers import LINE, TAKEN_APART, WHOLE
+from epochal.store.clickhouse.numbers import (
+    LINE,
+    TAKEN_APART,
+    WHOLE,
+    check_reading,
+    takes_apart,
+)
 from epochal.store.clickhouse.schema import (
     CHANGES,
     FACTS,
@@ -125,8 +132,11 @@ class Tables:
             undo.callback(self.close)
             self.clock = ClusterClock(self._time, clock)
             set_up(address, self._server)
-            self._is_apart = has_lines_apart(address, self._server)
-            self._via = TAKEN_APART if self._is_apart else None
+            self._is_apart = bool(has_lines_apart(address, self._server))
+            self._via: Via | None = None
+            if self._is_apart:
+                check_reading(self._server)
+                self._via = TAKEN_APART if takes_apart(self._server) else WHOLE
             self._place_blobs(blobs)
             undo.pop_all()
 
@@ -371,7 +381,6 @@ class Tables:
             if via is not TAKEN_APART or not error.code or error.is_passing:
                 raise
             self._server.insert(self.name(table), table.columns, rows, via=WHOLE)
-            self._via = WHOLE
 
     def _time(self) -> float:
         return float(self.ask("SELECT toUnixTimestamp(now()) FORMAT TabSeparatedRaw"))
