@@ -5,6 +5,7 @@ that trains and records them. `runner.py` runs them and keeps their records as e
 `verdict.py` passes the evidence to the rules and compares the findings with `accepted.py`. Rules
 are tuned on one half of the kinds and judged on the other. A third group, the blind kinds, is for
 the last verdict: no rule was changed because of them. `run --half blind` records them. A fourth
-group, `blind2`, is for rules that have been judged by the third. `run --device cuda` trains on a
-GPU, and `both` on the cores beside it as well.
+group, `blind2`, is for rules that have been judged by the third, and `blind3` for those after it.
+`rates` proves that healthy trainings are healthy: a third of the rate is no better.
+`run --device cuda` trains on a GPU, and `both` on the cores beside it as well.
 """

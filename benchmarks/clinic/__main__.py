@@ -1,4 +1,4 @@
-"""The commands of the clinic: `run`, `judge`, `report`, `harm`, `list` and `guard`."""
+"""The commands of the clinic: `run`, `judge`, `report`, `harm`, `rates`, `list` and `guard`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 OUT = Path(".bench/clinic")
-_HALVES = ("tuning", "unseen", "blind", "blind2", "all")
+_HALVES = ("tuning", "unseen", "blind", "blind2", "blind3", "all")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,6 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "judge": _judge,
         "report": _report,
         "harm": _harm,
+        "rates": _rates,
         "list": _list,
         "guard": _guard,
     }
@@ -54,7 +55,11 @@ def _parser() -> argparse.ArgumentParser:
     judge = commands.add_parser("judge", help="diagnose the evidence and print the rates")
     report = commands.add_parser("report", help="write the tables of a verdict")
     harm = commands.add_parser("harm", help="compare results with healthy twins, ask no rule")
-    for one in (run, listing, judge, report, harm):
+    rates = commands.add_parser("rates", help="train healthy ones again with other rates")
+    rates.add_argument("--seeds", type=int, default=2, help="trainings of each (default 2)")
+    rates.add_argument("--jobs", type=int, default=2, help="trainings at a time (default 2)")
+    rates.add_argument("--only", action="append", default=[], help="kind, with * and ?")
+    for one in (run, listing, judge, report, harm, rates):
         one.add_argument("--half", choices=_HALVES, default="all")
     for one in (judge, report, harm):
         one.add_argument("--evidence", type=Path, help="the folder (default OUT/evidence)")
@@ -119,6 +124,17 @@ def _harm(asked: argparse.Namespace) -> int:
 
     folder = asked.evidence or asked.out / "evidence"
     print(harm_table(judge(results_of(folder, half=asked.half))))
+    return 0
+
+
+def _rates(asked: argparse.Namespace) -> int:
+    from benchmarks.clinic.plan import healthy, matches
+    from benchmarks.clinic.rates import markdown, trials
+
+    only = tuple(asked.only) or ("*",)
+    found = (one for one in healthy("full") if asked.half in ("all", one.half))
+    places = {f"{one.kind_name}/{one.optimizer}": None for one in found if matches(one, only)}
+    print(markdown(trials(tuple(places), seeds=asked.seeds, jobs=asked.jobs)))
     return 0
 
 

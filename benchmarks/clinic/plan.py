@@ -18,7 +18,7 @@ FAULT_SEEDS = 3
 # Kinds that name their own faults have many of them each.
 OWN_FAULT_SEEDS = 2
 # Healthy twins of each optimizer that come before any fault, where the time is short.
-FIRST_SEEDS = 3
+FIRST_SEEDS = 2
 # Starting Python and torch, building data and model, and what a run does at its end.
 START_S = 8.0
 # These take minutes of waiting: not for a quick look.
@@ -81,20 +81,24 @@ def trainings(
 def balanced(wanted: Iterable[Training]) -> list[Training]:
     """In an order that may be cut off anywhere: no kind and no fault is far ahead of another.
 
-    Three healthy seeds of each kind and optimizer come first, then a seed of each fault, in turn by
-    kind; then the other seeds, the healthy ones first.
+    Two healthy seeds of each kind and optimizer come first, then a seed of each fault, in turn by
+    kind; then the other seeds, the healthy ones first. Each kind begins with other faults.
     """
-    turns: dict[tuple[int, bool, str], int] = {}
-    keyed = []
+    groups: dict[tuple[int, bool, str], list[Training]] = {}
     for one in sorted(wanted, key=lambda one: (one.seed, one.fault_name, one.optimizer)):
         is_faulty = one.fault is not None
         if is_faulty:
             wave = one.seed + 1
         else:
             wave = 0 if one.seed < FIRST_SEEDS else one.seed - FIRST_SEEDS + 2
-        place = (wave, is_faulty, one.kind_name)
-        turns[place] = turns.get(place, -1) + 1
-        keyed.append(((wave, is_faulty, turns[place], one.kind_name), one))
+        groups.setdefault((wave, is_faulty, one.kind_name), []).append(one)
+    kinds = sorted({kind for _, _, kind in groups})
+    keyed = []
+    for (wave, is_faulty, kind), group in groups.items():
+        place = kinds.index(kind)
+        first = place * len(group) // len(kinds) if is_faulty else 0
+        for turn, one in enumerate(group[first:] + group[:first]):
+            keyed.append(((wave, is_faulty, turn, place), one))
     return [one for _, one in sorted(keyed)]
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, get_args
 
 from benchmarks.clinic.task import Half
 from benchmarks.clinic.verdict import VIEWS, Case, FaultVerdict, Verdict, View
 
 _LETTERS = {"cause": "C", "advice": "A", "symptom": "s", "missed": "-"}
-_STARS: dict[Half, str] = {"tuning": "", "unseen": "*", "blind": "**", "blind2": "***"}
+_STARS: dict[Half, str] = {half: "*" * place for place, half in enumerate(get_args(Half))}
 _TITLES: dict[View, str] = {"everything": "everything on", "scalars": "scalars alone"}
 
 

@@ -12,10 +12,10 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
 # Rules may be tuned on "tuning" kinds. "unseen" ones were judged only, until rules were changed
-# because of them. "blind" ones came later, and "blind2" ones last: no rule was changed because of
-# them before their own verdict.
-Half = Literal["tuning", "unseen", "blind", "blind2"]
-BLIND: tuple[Half, ...] = ("blind", "blind2")
+# because of them. "blind" ones came later, then "blind2" ones, and "blind3" ones last: no rule was
+# changed because of them before their own verdict.
+Half = Literal["tuning", "unseen", "blind", "blind2", "blind3"]
+BLIND: tuple[Half, ...] = ("blind", "blind2", "blind3")
 Decay = Literal["none", "cosine", "linear", "steps", "sqrt"]
 Batch = tuple[Tensor, Tensor]
 

@@ -1,14 +1,17 @@
+import pytest
+
 from benchmarks.clinic.accepted import ACCEPTED
 from benchmarks.clinic.faults import FAULTS
 from benchmarks.clinic.kinds import KINDS
 from benchmarks.clinic.plan import FIRST_SEEDS, balanced, healthy, parse, trainings
+from benchmarks.clinic.task import BLIND, Half
 from epochal.guard import Guard
 from epochal.health.registry import all_rules
 
 
 def test_there_are_kinds_of_both_halves_and_blind_ones_with_two_optimizers() -> None:
     assert len(KINDS) >= 16
-    assert {kind.half for kind in KINDS.values()} == {"tuning", "unseen", "blind", "blind2"}
+    assert {kind.half for kind in KINDS.values()} == {"tuning", "unseen", *BLIND}
     assert all(len(kind.optimizers) >= 2 for kind in KINDS.values())
 
 
@@ -31,8 +34,12 @@ def test_faults_are_planted_on_blind_kinds_with_enough_healthy_steps() -> None:
     assert sum(one.kind.steps for one in found if one.fault is None) >= 40_000
 
 
-def test_later_blind_kinds_have_eight_faults_each_and_enough_healthy_steps() -> None:
-    found = trainings("full", half="blind2")
+LATER: tuple[Half, ...] = ("blind2", "blind3")
+
+
+@pytest.mark.parametrize("half", LATER)
+def test_later_blind_kinds_have_eight_faults_each_and_enough_healthy_steps(half: Half) -> None:
+    found = trainings("full", half=half)
     kinds = {one.kind_name for one in found}
     assert len(kinds) >= 7
     for kind in kinds:
@@ -41,8 +48,9 @@ def test_later_blind_kinds_have_eight_faults_each_and_enough_healthy_steps() -> 
     assert sum(one.kind.steps for one in found if one.fault is None) >= 60_000
 
 
-def test_a_balanced_order_begins_with_healthy_twins_and_goes_on_in_turn_by_kind() -> None:
-    found = trainings("full", half="blind2")
+@pytest.mark.parametrize("half", LATER)
+def test_a_balanced_order_begins_with_healthy_twins_and_goes_on_in_turn_by_kind(half: Half) -> None:
+    found = trainings("full", half=half)
     order = balanced(found)
     assert sorted(order) == sorted(found)
     kinds = {one.kind_name for one in found}
@@ -56,7 +64,7 @@ def test_a_balanced_order_begins_with_healthy_twins_and_goes_on_in_turn_by_kind(
 
 def test_every_optimizer_of_a_blind_kind_has_healthy_twins_for_its_faults() -> None:
     twins = {(one.kind_name, one.optimizer) for one in healthy("full")}
-    for one in trainings("full", half="blind") + trainings("full", half="blind2"):
+    for one in (one for half in BLIND for one in trainings("full", half=half)):
         assert (one.kind_name, one.optimizer) in twins
 
 
