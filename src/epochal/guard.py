@@ -403,7 +403,7 @@ def _is_of_another(error: Exception, call: Call | None) -> bool:
     return isinstance(error, BudgetExceeded) and error.call is not None and error.call is not call
 
 
-class _LeftBehind(BaseException):
+class _AbandonedThread(BaseException):
     """Ends a thread that nobody waits for any more."""
 
 
@@ -431,5 +431,5 @@ def _end_thread(thread: threading.Thread) -> None:
 
     if thread.ident is not None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
-            ctypes.c_ulong(thread.ident), ctypes.py_object(_LeftBehind)
+            ctypes.c_ulong(thread.ident), ctypes.py_object(_AbandonedThread)
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from epochal.cli.main import main
-from epochal.recipes.demo.every_kind import story
+from epochal.recipes.demo.every_kind import scenario
 from tests.conftest import StartRun
 from tests.e2e.browsing import (
     OpenPage,
@@ -248,11 +248,11 @@ def test_a_throttled_gpu_is_marked(tmp_path: Path, serve: Serve, open_page: Open
     page = open_page(serve(tmp_path).url + "#panel=system")
     plot = page.locator("[data-title='GPU · Temperature, °C'] .u-over")
     tooltip = page.locator("[data-title='GPU · Temperature, °C'] .chart-tooltip")
-    words = f"GPU {story.HOT_GPU}: thermal cap"
+    words = f"GPU {scenario.HOT_GPU}: thermal cap"
 
     def is_told() -> bool:
-        began = story.FIRST.seconds_at(story.HOT_STEPS[0])
-        point_at(page, plot, began / story.DURATION_S)
+        began = scenario.FIRST.seconds_at(scenario.HOT_STEPS[0])
+        point_at(page, plot, began / scenario.DURATION_S)
         return tooltip.get_by_text(words).count() > 0
 
     until(page, is_told)

@@ -13,7 +13,7 @@ from PIL import Image
 
 from epochal.cli.main import main
 from epochal.exports import png, svg
-from epochal.exports.loss_picture import HEIGHT, WIDTH, Dot, Stroke, Words, centred_mean, draw
+from epochal.exports.loss_picture import HEIGHT, WIDTH, Dot, Label, Stroke, centred_mean, draw
 from epochal.store.local.store import LocalStore
 from tests.store.journals import Journal
 
@@ -30,7 +30,7 @@ def training(root: Path, name: str = "x", *, steps: int = 100) -> Journal:
     return journal
 
 
-def drawn(root: Path, *keys: str) -> list[Stroke | Dot | Words]:
+def drawn(root: Path, *keys: str) -> list[Stroke | Dot | Label]:
     store = LocalStore(root)
     return draw([store.run(key) for key in keys or ("x",)])
 
@@ -122,7 +122,7 @@ def test_a_name_of_several_lines_is_on_one_line(tmp_path: Path) -> None:
     training(tmp_path, "x\ny")
     out = io.BytesIO()
     png.write(LocalStore(tmp_path).runs(), out)
-    words = [shape.text for shape in draw(LocalStore(tmp_path).runs()) if isinstance(shape, Words)]
+    words = [shape.text for shape in draw(LocalStore(tmp_path).runs()) if isinstance(shape, Label)]
     assert any("x\\ny" in text for text in words)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from epochal.errors import FormatError
 from epochal.journal.layout import read_json
-from epochal.journal.repair import diagnose, mend
+from epochal.journal.repair import diagnose, repair
 from tests.store.journals import Journal
 
 
@@ -32,7 +32,7 @@ def test_a_tail_is_cut_and_kept_beside(tmp_path: Path, tail: bytes, kind: str) -
     journal.path().write_bytes(whole + tail)
     found = diagnose(journal.folder)
     assert [part.tail for part in found.parts] == [kind]
-    mend(journal.folder, found)
+    repair(journal.folder, found)
     assert journal.path().read_bytes() == whole
     assert journal.path().with_name("loop.0001.0000.jsonl.damaged").read_bytes() == tail
     assert diagnose(journal.folder).is_whole
@@ -44,14 +44,14 @@ def test_damaged_lines_are_reported_and_left(tmp_path: Path) -> None:
     journal.path().write_bytes(text)
     found = diagnose(journal.folder)
     assert [part.damaged_lines for part in found.parts] == [1]
-    assert mend(journal.folder, found) == []
+    assert repair(journal.folder, found) == []
     assert journal.path().read_bytes() == text
 
 
 def test_a_missing_identity_is_made_again(tmp_path: Path) -> None:
     journal = dead_journal(tmp_path)
     journal.folder.identity.unlink()
-    mend(journal.folder, diagnose(journal.folder))
+    repair(journal.folder, diagnose(journal.folder))
     identity = read_json(journal.folder.identity)
     assert (identity["id"], identity["name"], identity["project"]) == ("id-x", "x", "p")
     assert diagnose(journal.folder).is_whole
@@ -60,7 +60,7 @@ def test_a_missing_identity_is_made_again(tmp_path: Path) -> None:
 def test_a_damaged_identity_is_kept_beside(tmp_path: Path) -> None:
     journal = dead_journal(tmp_path)
     journal.folder.identity.write_text("{half")
-    mend(journal.folder, diagnose(journal.folder))
+    repair(journal.folder, diagnose(journal.folder))
     assert (journal.folder.path / "run.json.damaged").read_text() == "{half"
     assert read_json(journal.folder.identity)["name"] == "x"
 
@@ -68,7 +68,7 @@ def test_a_damaged_identity_is_kept_beside(tmp_path: Path) -> None:
 def test_a_finished_run_of_a_living_process_may_be_mended(tmp_path: Path) -> None:
     journal = Journal(tmp_path).finish()
     journal.folder.identity.unlink()
-    mend(journal.folder, diagnose(journal.folder))
+    repair(journal.folder, diagnose(journal.folder))
     assert diagnose(journal.folder).is_whole
 
 
@@ -78,5 +78,5 @@ def test_a_living_run_is_not_touched(tmp_path: Path) -> None:
         file.write(b'{"log"')
     before = journal.path().read_bytes()
     with pytest.raises(FormatError, match="still being written"):
-        mend(journal.folder, diagnose(journal.folder))
+        repair(journal.folder, diagnose(journal.folder))
     assert journal.path().read_bytes() == before

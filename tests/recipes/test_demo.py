@@ -22,7 +22,7 @@ from epochal.cli.main import COMMANDS, main
 from epochal.journal.layout import RunFolder, read_json
 from epochal.journal.reader import PartReader
 from epochal.recipes.demo import text as demo_text
-from epochal.recipes.demo.every_kind import story
+from epochal.recipes.demo.every_kind import scenario
 from epochal.recipes.demo.every_kind.loop import ODD_NAMES
 from epochal.recipes.demo.every_kind.write import write_every_kind
 from epochal.recipes.demo.model import Adam, Model, Shape, clip
@@ -206,25 +206,25 @@ def test_two_ranks_two_gpus_and_all_writers(made_up: Path) -> None:
 def test_the_second_attempt_overlaps_the_first(made_up: Path) -> None:
     resume = next(records(made_up, kind="resume"))
     steps = [r["step"] for r in records(made_up, kind="step", writer="loop")]
-    assert resume["step"] == story.SECOND.first < story.FIRST.end
-    assert len(steps) - len(set(steps)) == story.FIRST.end - story.SECOND.first
+    assert resume["step"] == scenario.SECOND.first < scenario.FIRST.end
+    assert len(steps) - len(set(steps)) == scenario.FIRST.end - scenario.SECOND.first
 
 
 def test_one_step_is_not_a_number(made_up: Path) -> None:
     broken = [r for r in records(made_up, kind="step", writer="loop") if "nonfinite" in r]
-    assert [r["step"] for r in broken] == [story.NAN_STEP]
+    assert [r["step"] for r in broken] == [scenario.NAN_STEP]
     assert broken[0]["nonfinite"] == {"norm": "inf", "loss": "nan"}
 
 
 def test_one_loss_sticks_out(made_up: Path) -> None:
     losses = {r["step"]: r["loss"] for r in records(made_up, kind="step", writer="loop")}
     late = {step: loss for step, loss in losses.items() if step > 200}
-    assert max(late, key=late.__getitem__) == story.SPIKE_STEP
+    assert max(late, key=late.__getitem__) == scenario.SPIKE_STEP
 
 
 def test_one_metric_appears_late(made_up: Path) -> None:
     steps = [r["step"] for r in records(made_up, kind="metrics") if "late/score" in r["m"]]
-    assert min(steps) == story.LATE_METRIC_FROM
+    assert min(steps) == scenario.LATE_METRIC_FROM
 
 
 def test_odd_names_come_back_as_they_were(made_up: Path) -> None:
@@ -280,8 +280,8 @@ def suggested(output: str) -> list[str]:
 def findings_of(folder: Path) -> list[tuple[str, str, list[int]]]:
     with epochal.open(folder.parent.parent) as runs:
         view = runs.run(str(folder)).view
-        told = {entry.record["id"]: entry.record for entry in view.findings(most=None)}
-    return [(one["rule"], one["severity"], one["steps"]) for one in told.values()]
+        figures = {entry.record["id"]: entry.record for entry in view.findings(most=None)}
+    return [(one["rule"], one["severity"], one["steps"]) for one in figures.values()]
 
 
 def test_it_finds_the_damaged_batches_and_nothing_else(trained: Path) -> None:

@@ -107,7 +107,7 @@ OWNER = {"pid": 7}
 
 
 @pytest.mark.parametrize(
-    ("standing", "why", "is_hopeless"),
+    ("progress", "why", "is_hopeless"),
     [
         ({}, "not begun", False),
         ({"owner": {"pid": 6}, "phase": "closed"}, "not begun", False),
@@ -117,9 +117,9 @@ OWNER = {"pid": 7}
     ],
 )
 def test_what_is_unsent_is_told(
-    tmp_path: Path, standing: dict[str, Any], why: str, is_hopeless: bool
+    tmp_path: Path, progress: dict[str, Any], why: str, is_hopeless: bool
 ) -> None:
-    kept = {"v": 1, "report_to": ["wandb"], "sinks": {"wandb": standing}}
+    kept = {"v": 1, "report_to": ["wandb"], "sinks": {"wandb": progress}}
     write_json(tmp_path / "sinks.json", kept)
     (one,) = unsent(RunFolder(tmp_path), sender=7)
     assert (one.name, one.why, one.is_hopeless) == ("wandb", why, is_hopeless)

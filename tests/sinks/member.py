@@ -67,9 +67,9 @@ def check_records_arrive_once(name: str, member: Member, run: Run, folder: Path)
         send(python, run.dir, name, crash=True, options=options)
         _log_steps(run, range(20, 30))
         run.finish()
-        standing = send(python, run.dir, name, options=options)
+        progress = send(python, run.dir, name, options=options)
         found = ask(python, member.reader, member.argument(folder, run))[member.loss]
-    assert standing["phase"] == "closed"
+    assert progress["phase"] == "closed"
     expected = [[step, pytest.approx(1 / (step + 1))] for step in range(30)]
     if member.keeps_steps:
         assert found == expected

@@ -48,7 +48,9 @@ def main() -> None:
     forwarding.finish()
     forwarding.start()
     forwarding.wait()
-    sys.stdout.write(json.dumps(dataclasses.asdict(forwarding.standings()[asked["sink"]])) + "\n")
+    sys.stdout.write(
+        json.dumps(dataclasses.asdict(forwarding.progress_by_sink()[asked["sink"]])) + "\n"
+    )
 
 
 if __name__ == "__main__":

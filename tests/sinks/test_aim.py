@@ -58,10 +58,10 @@ def test_metrics_config_and_objects(start_run: StartRun, tmp_path: Path) -> None
     run = start_run(config=CONFIG)
     log_every_kind(run)
     options = {"aim_repo": str(tmp_path / "aim"), "aim_experiment": "mine", "aim_name": "by hand"}
-    standing = send(python, run.dir, "aim", options=options)
+    progress = send(python, run.dir, "aim", options=options)
     found = ask(python, REPOSITORY, str(tmp_path / "aim"))
     assert (found["name"], found["experiment"], found["status"]) == ("by hand", "mine", "finished")
-    assert found["hash"] == standing["state"]["hash"]
+    assert found["hash"] == progress["state"]["hash"]
     assert found["config"] == CONFIG
     metrics = found["metrics"]
     assert metrics["train/loss"] == {"0": 3.0, "1": 2.0, "2": 1.0}

@@ -46,7 +46,7 @@ def test_everything_is_sent_once_over_several_openings(folder: RunFolder) -> Non
 
 def test_state_is_kept_before_the_first_record(folder: RunFolder) -> None:
     forwarder(folder, Memory()).open()
-    assert Ledger(folder).standing("json_log").state == {"held": 0}
+    assert Ledger(folder).progress("json_log").state == {"held": 0}
 
 
 def test_status_of_the_run_is_passed_on(folder: RunFolder) -> None:
@@ -86,7 +86,7 @@ def test_everything_is_sent_again_when_the_target_is_gone(folder: RunFolder) -> 
     memory.is_kept = False
     send_all(folder, memory)
     assert memory.steps == [0, 1, 0, 1]
-    assert Ledger(folder).standing("json_log").num_sent == 3
+    assert Ledger(folder).progress("json_log").num_sent == 3
 
 
 def test_how_far_behind_is_noted_while_sending(folder: RunFolder) -> None:
@@ -94,10 +94,10 @@ def test_how_far_behind_is_noted_while_sending(folder: RunFolder) -> None:
     sender = forwarder(folder, Memory(), batch_records=4)
     sender.open()
     sender.forward()
-    assert Ledger(folder).standing("json_log").behind == 6
+    assert Ledger(folder).progress("json_log").behind == 6
     sender.forward()
     sender.forward()
-    assert Ledger(folder).standing("json_log").behind == 0
+    assert Ledger(folder).progress("json_log").behind == 0
 
 
 def test_nothing_new_is_known_without_opening(folder: RunFolder) -> None:

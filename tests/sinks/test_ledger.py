@@ -10,7 +10,7 @@ import pytest
 from epochal.errors import FormatError
 from epochal.journal.layout import RunFolder, write_json
 from epochal.journal.process import process_identity
-from epochal.sinks.ledger import Ledger, Standing
+from epochal.sinks.ledger import Ledger, SinkProgress
 from epochal.sinks.reporting import options_from
 from epochal.sinks.sink import SinkBusyError
 
@@ -29,24 +29,26 @@ def other_process() -> Iterator[subprocess.Popen[bytes]]:
 
 def test_nothing_is_reported_before_it_was_said(ledger: Ledger) -> None:
     assert ledger.reporting().report_to == ()
-    assert ledger.standings() == {}
-    assert ledger.standing("wandb") == Standing()
+    assert ledger.progress_by_sink() == {}
+    assert ledger.progress("wandb") == SinkProgress()
 
 
-def test_reporting_and_standings_keep_apart(ledger: Ledger) -> None:
-    standing = Standing(sent={"loop": (1, 0, 5)}, sending={"loop": (1, 0, 9)}, state={"id": "x"})
-    ledger.save("wandb", standing)
+def test_reporting_and_progress_keep_apart(ledger: Ledger) -> None:
+    progress = SinkProgress(
+        sent={"loop": (1, 0, 5)}, sending={"loop": (1, 0, 9)}, state={"id": "x"}
+    )
+    ledger.save("wandb", progress)
     reporting = options_from({"report_to": ["wandb", "aim"], "wandb_project": "p"})
     ledger.report(reporting)
     assert ledger.reporting() == reporting
-    assert ledger.standing("wandb") == standing
+    assert ledger.progress("wandb") == progress
 
 
 def test_sink_of_a_living_process_is_not_taken_over(
     ledger: Ledger, other_process: subprocess.Popen[bytes]
 ) -> None:
     owner = process_identity(other_process.pid)
-    ledger.save("aim", Standing(owner=owner, phase="waiting"))
+    ledger.save("aim", SinkProgress(owner=owner, phase="waiting"))
     with pytest.raises(SinkBusyError, match=f"process {other_process.pid} "):
         ledger.claim("aim")
     assert ledger.claim("wandb").owner == process_identity()
@@ -56,9 +58,9 @@ def test_sink_of_a_dead_or_done_process_is_taken_over(
     ledger: Ledger, other_process: subprocess.Popen[bytes]
 ) -> None:
     owner = process_identity(other_process.pid)
-    ledger.save("aim", Standing(owner=owner, phase="closed"))
+    ledger.save("aim", SinkProgress(owner=owner, phase="closed"))
     assert ledger.claim("aim").owner == process_identity()
-    ledger.save("aim", Standing(owner=owner, phase="sending", num_sent=3))
+    ledger.save("aim", SinkProgress(owner=owner, phase="sending", num_sent=3))
     other_process.kill()
     other_process.wait()
     assert ledger.claim("aim").num_sent == 3
@@ -77,10 +79,10 @@ def test_sink_of_another_machine_is_held_while_its_entry_is_young(ledger: Ledger
 def test_file_of_a_newer_version_is_refused(ledger: Ledger) -> None:
     write_json(ledger.path, {"v": 99})
     with pytest.raises(FormatError, match="newer"):
-        ledger.standings()
+        ledger.progress_by_sink()
 
 
 def test_entry_that_is_none_is_named(ledger: Ledger) -> None:
     write_json(ledger.path, {"v": 1, "sinks": {"aim": {"sent": {"loop": [1]}}}})
     with pytest.raises(FormatError, match=r"sinks\.json"):
-        ledger.standings()
+        ledger.progress_by_sink()

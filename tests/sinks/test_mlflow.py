@@ -56,13 +56,13 @@ def test_metrics_params_and_artifacts(
     run = start_run("named", config=CONFIG)
     log_every_kind(run)
     options = {"mlflow_tracking_uri": address, "mlflow_experiment": "mine"}
-    standing = send(python, run.dir, "mlflow", options=options)
+    progress = send(python, run.dir, "mlflow", options=options)
     # Changed by a person, and sent once more by a process that has lost its memory.
     (run.dir / "sinks.json").unlink()
     identity = (run.dir / "run.json").read_text()
     (run.dir / "run.json").write_text(identity.replace('"lr":0.1', '"lr":0.2'))
     again = send(python, run.dir, "mlflow", options=options)
-    assert again["state"] == standing["state"]
+    assert again["state"] == progress["state"]
     found = ask(python, STORE, address)
     assert (found["name"], found["status"]) == ("named", "FINISHED")
     assert found["params"] == {"lr": "0.1", "model.depth": "2", "layers": "[1, 2]"}

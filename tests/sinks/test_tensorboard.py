@@ -78,7 +78,7 @@ def send(run: Run, **options: str) -> Path:
     forwarding.start()
     assert forwarding.wait(60)
     assert forwarding.unsent() == {}
-    return Path(str(forwarding.standings()["tensorboard"].state["file"])).parent
+    return Path(str(forwarding.progress_by_sink()["tensorboard"].state["file"])).parent
 
 
 def accumulated(folder: Path) -> dict[str, Any]:

@@ -71,13 +71,13 @@ def test_rows_config_and_media(
     run = start_run(config=CONFIG)
     log_every_kind(run)
     options = {"wandb_mode": "offline", "wandb_dir": str(tmp_path), "wandb_name": "by hand"}
-    standing = send(python, run.dir, "wandb", options=options)
+    progress = send(python, run.dir, "wandb", options=options)
     found = ask(python, RECORDS, str(tmp_path))
     assert (found["name"], found["project"], found["code"]) == ("by hand", "tests", 0)
-    assert found["id"] == standing["state"]["id"] == run.id
+    assert found["id"] == progress["state"]["id"] == run.id
     assert {name: found["config"][name] for name in CONFIG} == CONFIG
     rows = found["rows"]
-    assert standing["state"]["rows"] == len(rows)
+    assert progress["state"]["rows"] == len(rows)
     assert [row["_step"] for row in rows] == list(range(len(rows)))
     losses = [row for row in rows if "train/loss" in row]
     assert [row["trainer/global_step"] for row in losses] == [0, 1, 2]

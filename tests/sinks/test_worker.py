@@ -45,7 +45,7 @@ def test_failing_sink_is_tried_again_with_nothing_twice(folder: RunFolder) -> No
     sending.start()
     assert sending.wait(WAIT_S)
     assert memory.steps == [0, 1]
-    assert Ledger(folder).standing("aim").error is None
+    assert Ledger(folder).progress("aim").error is None
 
 
 def test_giving_up_says_why_and_how_much_is_left(folder: RunFolder) -> None:
@@ -55,8 +55,8 @@ def test_giving_up_says_why_and_how_much_is_left(folder: RunFolder) -> None:
     sending.finish()
     sending.start()
     assert sending.wait(WAIT_S)
-    standing = Ledger(folder).standing("aim")
-    assert (standing.phase, standing.failures, standing.behind) == ("stopped", 3, 3)
+    progress = Ledger(folder).progress("aim")
+    assert (progress.phase, progress.failures, progress.behind) == ("stopped", 3, 3)
     assert sending.unsent() == {"aim": "3 records behind: ConnectionError: no network"}
 
 
@@ -91,8 +91,8 @@ def test_missing_package_ends_only_its_own_sink(folder: RunFolder) -> None:
     sending.finish()
     sending.start()
     assert sending.wait(WAIT_S)
-    assert Ledger(folder).standing("aim").phase == "stopped"
-    assert Ledger(folder).standing("wandb").is_done
+    assert Ledger(folder).progress("aim").phase == "stopped"
+    assert Ledger(folder).progress("wandb").is_done
     assert "pip install" in sending.unsent()["aim"]
 
 

@@ -86,6 +86,6 @@ def send(
         assert done.returncode == 9, done.stderr[-4000:]
         return {}
     assert done.returncode == 0, done.stderr[-4000:]
-    standing = json.loads(done.stdout.strip().splitlines()[-1])
-    assert standing["error"] is None, standing
-    return dict(standing)
+    progress = json.loads(done.stdout.strip().splitlines()[-1])
+    assert progress["error"] is None, progress
+    return dict(progress)

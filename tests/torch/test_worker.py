@@ -77,7 +77,7 @@ def test_an_error_is_raised_by_the_next_call(call: str) -> None:
         raise OSError("disk full")
 
     worker.submit(fail)
-    while not worker._line.is_empty():
+    while not worker._queue.is_empty():
         pass
     with pytest.raises(OSError, match="disk full"):
         worker.submit(lambda: None) if call == "submit" else getattr(worker, call)()

@@ -11,7 +11,7 @@ from epochal.cli import group_tables
 from epochal.cli.command import add_hub_reading, add_json, add_run, reading_store
 from epochal.cli.output import say, say_json
 from epochal.cli.table import table, terminal_columns
-from epochal.cli.words import gravest_text, progress_text
+from epochal.cli.words import most_severe_text, progress_text
 from epochal.errors import UsageError
 from epochal.format import UNKNOWN, format_number
 from epochal.store.answers import RunInfo
@@ -107,7 +107,7 @@ def _tables(runs: Sequence[RunView], found: Comparison, config: Any) -> list[str
 
 
 def _findings(infos: Sequence[RunInfo]) -> list[tuple[str, ...]]:
-    found = [gravest_text(info) for info in infos]
+    found = [most_severe_text(info) for info in infos]
     return [("findings", *(text or UNKNOWN for text in found))] if any(found) else []
 
 

@@ -22,6 +22,7 @@ from epochal.store.local.run import LocalRun
 from epochal.store.process_action import processes_of
 from epochal.torch.checkpoint.drift import ABSENT, Drift, config_drift
 from epochal.torch.checkpoint.manifest import Manifest, problem_of
+from epochal.values import flat_items
 
 _NOTEBOOKS = ("ipykernel_launcher", "ipykernel", "colab_kernel_launcher")
 # Options of the interpreter that take a value of their own.
@@ -226,7 +227,7 @@ def _drift(view: LocalRun, manifest: Manifest | None, more: Sequence[str]) -> tu
     saved = dict(manifest.config) if manifest is not None and manifest.config else None
     now = dict(view.config)
     since = config_drift(saved, now) if saved is not None else ()
-    asked = _overrides(_flat(now), more)
+    asked = _overrides(dict(flat_items(now)), more)
     named = {drift.name for drift in asked}
     return (*asked, *(drift for drift in since if drift.name not in named))
 
@@ -279,16 +280,6 @@ def _changed(facts: Mapping[str, Any]) -> list[str]:
             word = "has uncommitted changes now" if now["dirty"] else "had uncommitted changes then"
             remarks.append(f"its code {word}.")
     return remarks
-
-
-def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, Mapping) and value:
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
 
 
 def _is_number(word: str) -> bool:

@@ -23,7 +23,7 @@ from epochal.cli.command import (
 )
 from epochal.cli.output import Line, complain, remark, say, say_json, say_lines
 from epochal.cli.table import GrowingTable, table, terminal_columns
-from epochal.cli.words import gravest_text, progress_text
+from epochal.cli.words import most_severe_text, progress_text
 from epochal.errors import UsageError
 from epochal.format import UNKNOWN, format_number
 from epochal.store.answers import LIVE_STATES, RunInfo
@@ -286,7 +286,7 @@ class _Layout:
 
 
 def _findings_text(info: RunInfo) -> str:
-    return _PENDING if info.is_partial else gravest_text(info) or UNKNOWN
+    return _PENDING if info.is_partial else most_severe_text(info) or UNKNOWN
 
 
 def _marked(line: str, info: RunInfo) -> Line:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from epochal.cli.command import add_json, add_run, own_folder_of
 from epochal.cli.output import say, say_json
-from epochal.journal.repair import Diagnosis, PartDamage, diagnose, mend
+from epochal.journal.repair import Diagnosis, PartDamage, diagnose, repair
 
 _TAILS = {
     "torn": "a record cut short",
@@ -23,11 +23,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Report damage and mend it; 1 when damage is left."""
+    """Report damage and repair it; 1 when damage is left."""
     folder = own_folder_of(args)
     found = diagnose(folder)
-    may_mend = not (args.dry_run or found.alive)
-    done = mend(folder, found) if may_mend else []
+    may_repair = not (args.dry_run or found.alive)
+    done = repair(folder, found) if may_repair else []
     left = diagnose(folder) if done else found
     if args.json:
         say_json({"found": found, "done": done, "whole": left.is_whole})

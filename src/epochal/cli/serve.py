@@ -91,14 +91,14 @@ def run(args: argparse.Namespace) -> int:
         _open(args, server)
         return 0
 
-    def greet() -> None:
+    def print_address() -> None:
         if args.stdin_token:
             _end_with_stdin()
         _say(server, folders)
         _open(args, server)
 
     try:
-        serve(folders, server, on_ready=greet, follow_links=follows_links(args))
+        serve(folders, server, on_ready=print_address, follow_links=follows_links(args))
     except KeyboardInterrupt:
         remark("Stopped.")
     return 0

@@ -13,7 +13,7 @@ from epochal.cli.output import say, say_json
 from epochal.errors import UsageError
 from epochal.journal.layout import RunFolder
 from epochal.sinks.backlog import Backlog
-from epochal.sinks.ledger import Ledger, Standing
+from epochal.sinks.ledger import Ledger, SinkProgress
 from epochal.sinks.reporting import KnownSinks, Reporting, options_from
 from epochal.sinks.stream import is_sent
 from epochal.sinks.worker import Forwarding, Worker
@@ -57,31 +57,33 @@ def run(args: argparse.Namespace) -> int:
     folder = own_folder_of(args)
     ledger = Ledger(folder)
     if args.status:
-        _print_all(_counted(folder, ledger.standings()), as_json=args.json)
+        _print_all(_counted(folder, ledger.progress_by_sink()), as_json=args.json)
         return 0
     reporting = _with_settings(ledger.reporting(), args.settings)
     names = _names(args.to, reporting)
     if args.settings:
         ledger.report(reporting)
-    before = {name: standing.num_sent for name, standing in ledger.standings().items()}
+    before = {name: progress.num_sent for name, progress in ledger.progress_by_sink().items()}
     forwarding = Forwarding(folder, reporting, names=names, tries=_TRIES)
     forwarding.finish()
     forwarding.start()
     for worker in _as_they_end(forwarding, args.timeout):
         if not args.json:
-            num_new = worker.standing.num_sent - before.get(worker.name, 0)
+            num_new = worker.progress.num_sent - before.get(worker.name, 0)
             say(f"{worker.name}: {_sentence(worker, num_new)}", flush=True)
-    after = forwarding.standings()
+    after = forwarding.progress_by_sink()
     if args.json:
         _print_all(after, as_json=True)
-    return 0 if all(standing.is_done for standing in after.values()) else 1
+    return 0 if all(progress.is_done for progress in after.values()) else 1
 
 
-def _counted(folder: RunFolder, standings: Mapping[str, Standing]) -> dict[str, Standing]:
+def _counted(
+    folder: RunFolder, progress_by_sink: Mapping[str, SinkProgress]
+) -> dict[str, SinkProgress]:
     """The same with what there is to send now: a sink that gave up no longer counts."""
     return {
-        name: replace(standing, behind=Backlog(folder, standing.sent, wants=is_sent).count())
-        for name, standing in standings.items()
+        name: replace(progress, behind=Backlog(folder, progress.sent, wants=is_sent).count())
+        for name, progress in progress_by_sink.items()
     }
 
 
@@ -122,32 +124,32 @@ def _with_settings(reporting: Reporting, settings: list[str]) -> Reporting:
     return options_from({**reporting.plain(), **given})
 
 
-def _print_all(standings: Mapping[str, Standing], *, as_json: bool) -> None:
+def _print_all(progress_by_sink: Mapping[str, SinkProgress], *, as_json: bool) -> None:
     if as_json:
-        say_json({name: _plain(standing) for name, standing in standings.items()})
+        say_json({name: _plain(progress) for name, progress in progress_by_sink.items()})
         return
-    if not standings:
+    if not progress_by_sink:
         say("The run was never sent to another tracker.")
-    for name, standing in standings.items():
-        words = f"{standing.num_sent} records sent, {standing.behind} to go"
-        say(f"{name}: {words}; {standing.error or standing.phase}.")
+    for name, progress in progress_by_sink.items():
+        words = f"{progress.num_sent} records sent, {progress.behind} to go"
+        say(f"{name}: {words}; {progress.error or progress.phase}.")
 
 
-def _plain(standing: Standing) -> dict[str, Any]:
+def _plain(progress: SinkProgress) -> dict[str, Any]:
     return {
-        "phase": standing.phase,
-        "num_sent": standing.num_sent,
-        "behind": standing.behind,
-        "error": standing.error,
-        "state": standing.state,
+        "phase": progress.phase,
+        "num_sent": progress.num_sent,
+        "behind": progress.behind,
+        "error": progress.error,
+        "state": progress.state,
     }
 
 
 def _sentence(worker: Worker, num_new: int) -> str:
-    standing = worker.standing
-    if standing.error is not None:
-        return f"{standing.behind} records not sent: {standing.error}"
-    if not standing.is_done:
+    progress = worker.progress
+    if progress.error is not None:
+        return f"{progress.behind} records not sent: {progress.error}"
+    if not progress.is_done:
         return f"{max(0, num_new)} records sent; time is up."
     new = f"{num_new} records sent" if num_new > 0 else "nothing new"
-    return f"{new}, {standing.num_sent} in all."
+    return f"{new}, {progress.num_sent} in all."

@@ -39,7 +39,7 @@ def findings_text(info: RunInfo) -> str | None:
     return f"{found} so far; 'epochal doctor' looks at what nobody watched"
 
 
-def gravest_text(info: RunInfo) -> str | None:
+def most_severe_text(info: RunInfo) -> str | None:
     """The same in short: the errors, or the warnings where there are no errors.
 
     A ``+`` behind it says that an attempt was not watched to its end.

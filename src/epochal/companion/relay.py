@@ -100,9 +100,9 @@ def _kept(folder: RunFolder) -> tuple[list[str], dict[str, Any]]:
     return names, sinks if isinstance(sinks, dict) else {}
 
 
-def _is_held(standing: Any) -> bool:
+def _is_held(progress: Any) -> bool:
     """Whether a companion of an earlier attempt is still at a sink: it will not be for long."""
-    owner = standing.get("owner") if isinstance(standing, dict) else None
-    if not isinstance(owner, dict) or standing.get("phase") in ("closed", "stopped"):
+    owner = progress.get("owner") if isinstance(progress, dict) else None
+    if not isinstance(owner, dict) or progress.get("phase") in ("closed", "stopped"):
         return False
     return owner != process_identity() and liveness(owner) == "alive"

@@ -56,7 +56,7 @@ class Dot:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class Label:
     """A text whose ``anchor`` (start, middle, end) is at x, on the line y."""
 
     x: float
@@ -66,11 +66,11 @@ class Words:
     colour: Colour = _INK
 
 
-Shape = Stroke | Dot | Words
+Shape = Stroke | Dot | Label
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Course:
+class _LossCurves:
     """The losses of one run on one axis."""
 
     name: str
@@ -104,20 +104,20 @@ def draw(runs: Sequence[RunView]) -> list[Shape]:
     """The drawing of some runs, each in its colour; runs without a loss are named all the same."""
     axis = "step" if any(_on(run, "step") for run in runs) else "epoch"
     coloured = [(run, _COLOURS[index % len(_COLOURS)]) for index, run in enumerate(runs)]
-    courses = [_course(run, axis, colour) for run, colour in coloured]
+    curves = [_loss_curves(run, axis, colour) for run, colour in coloured]
     defined = _defined_axis(runs, axis)
     if defined is not None:
-        moved = [_course(run, axis, colour, x=defined) for run, colour in coloured]
+        moved = [_loss_curves(run, axis, colour, x=defined) for run, colour in coloured]
         # One picture has one axis: all losses go along it, or none.
-        if all(series.x == defined for course in moved for series in course.present()):
-            courses, axis = moved, defined
-    frame = _frame(courses)
+        if all(series.x == defined for curve in moved for series in curve.present()):
+            curves, axis = moved, defined
+    frame = _frame(curves)
     shapes: list[Shape] = [*_axes(frame, axis)]
-    for course in courses:
-        shapes += _strokes(course, frame)
-    for course in courses:
-        shapes += _dots(course, frame)
-    return shapes + list(_legend(courses))
+    for curve in curves:
+        shapes += _strokes(curve, frame)
+    for curve in curves:
+        shapes += _dots(curve, frame)
+    return shapes + list(_legend(curves))
 
 
 def centred_mean(values: Values) -> Values:
@@ -148,7 +148,7 @@ def _defined_axis(runs: Sequence[RunView], axis: str) -> str | None:
     return next(iter(found)) if len(found) == 1 else None
 
 
-def _course(run: RunView, axis: str, colour: Colour, *, x: str | None = None) -> _Course:
+def _loss_curves(run: RunView, axis: str, colour: Colour, *, x: str | None = None) -> _LossCurves:
     found: list[Series | None] = []
     for role in ("loss", "eval_loss"):
         metric = run.role(role)
@@ -157,11 +157,11 @@ def _course(run: RunView, axis: str, colour: Colour, *, x: str | None = None) ->
         found.append(series if series is None or x is None else series.reindex(x, run))
     name = _printable(f"{run.info.project}/{run.info.name}")
     short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
-    return _Course(short, colour, *found)
+    return _LossCurves(short, colour, *found)
 
 
-def _frame(courses: Sequence[_Course]) -> _Frame:
-    present = [series for course in courses for series in course.present() if len(series)]
+def _frame(curves: Sequence[_LossCurves]) -> _Frame:
+    present = [series for curve in curves for series in curve.present() if len(series)]
     if not present:
         return _Frame(0.0, 1.0, 0.0, 1.0)
     first = float(min(series.at[0] for series in present))
@@ -186,31 +186,31 @@ def _axes(frame: _Frame, axis: str) -> Iterator[Shape]:
     for value in _ticks(frame.low, frame.high, _Y_TICKS):
         y = float(frame.y(np.array(value)))
         yield Stroke(np.array([LEFT, WIDTH - RIGHT]), np.array([y, y]), _GRID)
-        yield Words(LEFT - 8, y + 4, _short(value), "end")
+        yield Label(LEFT - 8, y + 4, _short(value), "end")
     base = HEIGHT - BOTTOM
     for value in _ticks(frame.first, frame.last, _X_TICKS):
         x = float(frame.x(np.array(value)))
         yield Stroke(np.array([x, x]), np.array([base, base + 4]), _INK)
-        yield Words(x, base + 18, format_count(value) if value >= 1e4 else f"{value:g}", "middle")
+        yield Label(x, base + 18, format_count(value) if value >= 1e4 else f"{value:g}", "middle")
     yield Stroke(np.array([LEFT, LEFT, WIDTH - RIGHT]), np.array([TOP, base, base]), _INK)
-    yield Words(WIDTH - RIGHT, HEIGHT - 6, axis, "end")
-    yield Words(LEFT - 8, TOP - 10, "loss", "end")
+    yield Label(WIDTH - RIGHT, HEIGHT - 6, axis, "end")
+    yield Label(LEFT - 8, TOP - 10, "loss", "end")
 
 
 def _short(value: float) -> str:
     return f"{value:g}" if 1e-3 <= abs(value) < 1e5 or value == 0 else format_number(value)
 
 
-def _strokes(course: _Course, frame: _Frame) -> Iterator[Shape]:
-    loss = course.loss
+def _strokes(curve: _LossCurves, frame: _Frame) -> Iterator[Shape]:
+    loss = curve.loss
     if loss is None:
         return
     raw = buckets(loss.at, loss.floats, pixels=WIDTH - LEFT - RIGHT)
     steps, values = _points(raw)
-    yield Stroke(frame.x(steps), frame.y(values), course.colour, width=1.0, opacity=_RAW_OPACITY)
+    yield Stroke(frame.x(steps), frame.y(values), curve.colour, width=1.0, opacity=_RAW_OPACITY)
     mean = buckets(loss.at, centred_mean(loss.floats), pixels=(WIDTH - LEFT - RIGHT) // 2)
     steps, values = _points(mean)
-    yield Stroke(frame.x(steps), frame.y(values), course.colour, width=2.0)
+    yield Stroke(frame.x(steps), frame.y(values), curve.colour, width=2.0)
 
 
 def _points(cut: Buckets) -> tuple[Values, Values]:
@@ -231,8 +231,8 @@ def _points(cut: Buckets) -> tuple[Values, Values]:
     return steps.reshape(-1).astype(np.float64), values.reshape(-1)
 
 
-def _dots(course: _Course, frame: _Frame) -> Iterator[Shape]:
-    series = course.evaluated
+def _dots(curve: _LossCurves, frame: _Frame) -> Iterator[Shape]:
+    series = curve.evaluated
     if series is None:
         return
     known = np.isfinite(series.floats)
@@ -242,27 +242,27 @@ def _dots(course: _Course, frame: _Frame) -> Iterator[Shape]:
         places = places[np.unique(np.linspace(0, places.size - 1, most).astype(np.intp))]
     for x, y in zip(frame.x(series.at[places]), frame.y(series.floats[places]), strict=True):
         if TOP <= y <= HEIGHT - BOTTOM:
-            yield Dot(float(x), float(y), 3.0, course.colour)
+            yield Dot(float(x), float(y), 3.0, curve.colour)
 
 
-def _legend(courses: Sequence[_Course]) -> Iterator[Shape]:
+def _legend(curves: Sequence[_LossCurves]) -> Iterator[Shape]:
     x = float(LEFT)
-    for course in courses:
-        text = f"{course.name}{_final_text(course)}"
+    for curve in curves:
+        text = f"{curve.name}{_final_text(curve)}"
         length = 24.0 + 6.4 * len(text) + 14
         if x > LEFT and x + length > WIDTH - RIGHT:
-            yield Words(x, TOP - 16, f"+{len(courses) - courses.index(course)} more")
+            yield Label(x, TOP - 16, f"+{len(curves) - curves.index(curve)} more")
             return
         y = TOP - 20.0
-        yield Stroke(np.array([x, x + 18]), np.array([y, y]), course.colour, width=2.0)
-        yield Words(x + 24, TOP - 16, text)
+        yield Stroke(np.array([x, x + 18]), np.array([y, y]), curve.colour, width=2.0)
+        yield Label(x + 24, TOP - 16, text)
         x += length
 
 
-def _final_text(course: _Course) -> str:
+def _final_text(curve: _LossCurves) -> str:
     """What the lines cannot show: where they end, and values that are no numbers."""
     words = []
-    for label, series in (("", course.loss), ("eval ", course.evaluated)):
+    for label, series in (("", curve.loss), ("eval ", curve.evaluated)):
         if series is not None and len(series):
             words.append(f"{label}{format_number(float(series.floats[-1]))}")
             strange = series.floats[~np.isfinite(series.floats)]

@@ -17,9 +17,9 @@ from epochal.exports.loss_picture import (
     TOP,
     WIDTH,
     Dot,
+    Label,
     Shape,
     Stroke,
-    Words,
     draw,
 )
 from epochal.store.store import RunView
@@ -40,7 +40,7 @@ def write(runs: Sequence[RunView], out: TextIO, *, rows: Rows | None = None) -> 
 
 
 def _elements(shape: Shape) -> Iterator[str]:
-    if isinstance(shape, Words):
+    if isinstance(shape, Label):
         yield (
             f'<text x="{shape.x:.1f}" y="{shape.y:.1f}" text-anchor="{shape.anchor}"'
             f' fill="{shape.colour}">{escape(shape.text)}</text>'

@@ -21,7 +21,7 @@ import numpy as np
 
 from epochal.errors import FormatError
 from epochal.imports.foreign import Batch, Identity, Points, Source, SourceRun
-from epochal.imports.values import tamed
+from epochal.imports.values import json_safe
 from epochal.journal.header import part_header
 from epochal.journal.layout import (
     LOOP,
@@ -172,10 +172,10 @@ class RunCopy:
             "created": self._created(),
             "tags": list(identity.tags),
             "notes": identity.notes,
-            "config": tamed(identity.config),
+            "config": json_safe(identity.config),
             "totals": {},
             "world_size": 1,
-            **{key: tamed(value) for key, value in facts.items()},
+            **{key: json_safe(value) for key, value in facts.items()},
         }
 
     def _created(self) -> float:
@@ -206,7 +206,7 @@ class RunCopy:
         identity = self._identity
         named = {"id": identity.id, "name": identity.name, "project": identity.project}
         is_first = part.part == 0 and part.attempt == 1
-        fields = {"config": tamed(identity.config)} if is_first else {}
+        fields = {"config": json_safe(identity.config)} if is_first else {}
         return part_header(part, identity=named, rank=0, t=self._created(), process={}, **fields)
 
     def _write_batch(self, writer: JournalWriter, batch: Batch) -> None:
@@ -234,7 +234,7 @@ class RunCopy:
             try:
                 yield encode(record)
             except (OverflowError, RecursionError):  # numbers or nesting beyond what JSON takes
-                yield encode(tamed(record))
+                yield encode(json_safe(record))
 
     def _store_blobs(self, run: SourceRun, batch: Batch) -> None:
         for record in batch.records:

@@ -53,16 +53,18 @@ def json_value(source: bytes | str) -> object:
         return json.loads(source)
 
 
-def tamed(value: Any, *, depth: int = 0) -> Any:
+def json_safe(value: Any, *, depth: int = 0) -> Any:
     """A JSON value with nothing in it that our encoder refuses or loses without a word.
 
     Whole numbers beyond 64 bits become floats, nan and infinities words, and what is nested too
     deeply is left out.
     """
     if isinstance(value, Mapping):
-        return {str(k): tamed(v, depth=depth + 1) for k, v in value.items()} if depth < 50 else "…"
+        return (
+            {str(k): json_safe(v, depth=depth + 1) for k, v in value.items()} if depth < 50 else "…"
+        )
     if isinstance(value, (list, tuple)):
-        return [tamed(item, depth=depth + 1) for item in value] if depth < 50 else "…"
+        return [json_safe(item, depth=depth + 1) for item in value] if depth < 50 else "…"
     if isinstance(value, int) and not isinstance(value, bool):
         value = plain_number(value)
     if isinstance(value, float) and not math.isfinite(value):

@@ -92,7 +92,7 @@ def diagnose(folder: RunFolder) -> Diagnosis:
     )
 
 
-def mend(folder: RunFolder, diagnosis: Diagnosis) -> list[str]:
+def repair(folder: RunFolder, diagnosis: Diagnosis) -> list[str]:
     """Mend what the diagnosis found and say what was done, a sentence each.
 
     Raises ``FormatError`` while a process may still be writing: a torn tail may be on its way.

@@ -37,18 +37,18 @@ def unsent(folder: RunFolder, *, sender: int | None) -> list[Unsent]:
         return []  # nothing is forwarded
     wanted, sinks = kept.get("report_to"), kept.get("sinks")
     names = wanted if isinstance(wanted, list) else []
-    standings = sinks if isinstance(sinks, dict) else {}
-    found = [_unsent(str(name), standings.get(name), sender) for name in names]
+    stored = sinks if isinstance(sinks, dict) else {}
+    found = [_unsent(str(name), stored.get(name), sender) for name in names]
     return [one for one in found if one is not None]
 
 
-def _unsent(name: str, standing: Any, sender: int | None) -> Unsent | None:
-    owner = standing.get("owner") if isinstance(standing, dict) else None
+def _unsent(name: str, stored: Any, sender: int | None) -> Unsent | None:
+    owner = stored.get("owner") if isinstance(stored, dict) else None
     # What an earlier attempt's companion has left behind says nothing about this one.
     if not isinstance(owner, dict) or owner.get("pid") != sender:
         return Unsent(name, "not begun", is_hopeless=False)
-    phase, behind = standing.get("phase"), standing.get("behind")
+    phase, behind = stored.get("phase"), stored.get("behind")
     if phase == "closed":
         return None
     progress = f"{behind} records behind" if behind else "not closed yet"
-    return Unsent(name, str(standing.get("error") or progress), is_hopeless=phase == "stopped")
+    return Unsent(name, str(stored.get("error") or progress), is_hopeless=phase == "stopped")

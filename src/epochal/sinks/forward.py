@@ -9,7 +9,7 @@ from dataclasses import replace
 from epochal.errors import EpochalError, FormatError
 from epochal.journal.layout import RunFolder, read_json
 from epochal.sinks.backlog import Backlog
-from epochal.sinks.ledger import HEARTBEAT_S, Ledger, Phase, Standing
+from epochal.sinks.ledger import HEARTBEAT_S, Ledger, Phase, SinkProgress
 from epochal.sinks.registry import make_sink
 from epochal.sinks.sink import Sink, SinkContext, SinkOptions
 from epochal.sinks.stream import Stream, is_sent
@@ -32,7 +32,7 @@ class Forwarder:
         batch_records: int = BATCH_RECORDS,
     ) -> None:
         self.name = name
-        self.standing = Standing()
+        self.progress = SinkProgress()
         self._folder = folder
         self._options = options
         self._ledger = ledger
@@ -50,30 +50,30 @@ class Forwarder:
 
     def open(self) -> None:
         """Open the sink where it stopped; raises whatever it raises."""
-        self.standing = self._ledger.claim(self.name)
+        self.progress = self._ledger.claim(self.name)
         sink = self._make(self.name)
         context = SinkContext(
             folder=self._folder,
             identity=self._identity(),
             options=self._options,
-            state=self.standing.state,
+            state=self.progress.state,
         )
         try:
             if not sink.open(context):
-                self.standing = Standing(owner=self.standing.owner)
+                self.progress = SinkProgress(owner=self.progress.owner)
         except BaseException:
             self._sink = sink  # so that ``abandon`` can close what was half opened
             raise
         self._sink = sink
-        self._stream = Stream(self.standing.stream)
-        self._backlog = Backlog(self._folder, self.standing.sent, wants=is_sent)
+        self._stream = Stream(self.progress.stream)
+        self._backlog = Backlog(self._folder, self.progress.sent, wants=is_sent)
         # A tracker's own id must not be lost before the first record is.
         self._save(phase="sending", state=sink.flush())
 
     def forward(self) -> int:
         """Send one batch; the number of records it moved on by, 0 when there is nothing new."""
         assert self._sink is not None
-        repeated = self.standing.sending
+        repeated = self.progress.sending
         pieces = self._backlog.take_pieces(limit=self._batch_records, until=repeated)
         count = sum(map(len, pieces))
         if not count:
@@ -87,7 +87,7 @@ class Forwarder:
         self._save(
             sent=after,
             sending=repeated if repeated is not None and after != repeated else None,
-            num_sent=self.standing.num_sent + count,
+            num_sent=self.progress.num_sent + count,
             state=self._sink.flush(),
             stream=self._stream.plain(),
             behind=self._behind_after(count),
@@ -111,45 +111,45 @@ class Forwarder:
         self._save(
             phase="stopped" if is_final else "failing",
             error=_words(error),
-            failures=self.standing.failures + 1,
+            failures=self.progress.failures + 1,
         )
         self._save(behind=self.count_behind())
         return sink
 
     def has_news(self) -> bool:
         """Whether opening the sink would be of any use."""
-        self.standing = self._ledger.standing(self.name)
-        return not self.standing.is_done or self.count_behind() > 0
+        self.progress = self._ledger.progress(self.name)
+        return not self.progress.is_done or self.count_behind() > 0
 
     def count_behind(self) -> int:
         """How many records have not been sent."""
-        return Backlog(self._folder, self.standing.sent, wants=is_sent).count()
+        return Backlog(self._folder, self.progress.sent, wants=is_sent).count()
 
     def _behind_after(self, num_sent: int) -> int:
         """How much is left, counted now and then: counting reads the files."""
         if num_sent < self._batch_records:
             return 0
         if time.monotonic() - self._counted_s < _COUNT_EVERY_S:
-            return max(1, self.standing.behind - num_sent)
+            return max(1, self.progress.behind - num_sent)
         self._counted_s = time.monotonic()
         return self._backlog.count()
 
     def _rest(self) -> None:
         """Nothing new: say so once, and again now and then as a sign of life."""
-        if self.standing.sending is not None:
+        if self.progress.sending is not None:
             self._save(sending=None)  # the files end before the batch did: it was cut, not lost
-        is_news = self.standing.phase != "waiting" or self.standing.behind
-        if is_news or time.time() - self.standing.updated > HEARTBEAT_S:
+        is_news = self.progress.phase != "waiting" or self.progress.behind
+        if is_news or time.time() - self.progress.updated > HEARTBEAT_S:
             self._save(phase="waiting", behind=0)
 
     def _save(self, *, phase: Phase | None = None, **changes: object) -> None:
-        self.standing = replace(
-            self.standing,
-            phase=phase or self.standing.phase,
+        self.progress = replace(
+            self.progress,
+            phase=phase or self.progress.phase,
             updated=time.time(),
             **changes,  # type: ignore[arg-type]
         )
-        self._ledger.save(self.name, self.standing)
+        self._ledger.save(self.name, self.progress)
 
     def _identity(self) -> dict[str, object]:
         try:

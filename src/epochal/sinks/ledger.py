@@ -35,7 +35,7 @@ Phase = Literal["new", "sending", "waiting", "failing", "stopped", "closed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class SinkProgress:
     """The state of one sink; times are Unix seconds, ``behind`` is in records."""
 
     sent: RecordIndex = field(default_factory=dict)
@@ -74,36 +74,36 @@ class Ledger:
             kept["report_to"] = list(reporting.report_to)
             kept["options"] = dict(reporting.given)
 
-    def standings(self) -> dict[str, Standing]:
+    def progress_by_sink(self) -> dict[str, SinkProgress]:
         """Every sink the run was ever sent to, by name."""
-        return {name: _standing(kept) for name, kept in self._sinks(self._read()).items()}
+        return {name: _progress(kept) for name, kept in self._sinks(self._read()).items()}
 
-    def standing(self, name: str) -> Standing:
+    def progress(self, name: str) -> SinkProgress:
         """The state of a sink; a new one has sent nothing."""
-        return self.standings().get(name, Standing())
+        return self.progress_by_sink().get(name, SinkProgress())
 
-    def claim(self, name: str) -> Standing:
+    def claim(self, name: str) -> SinkProgress:
         """Take a sink over for this process; raises ``SinkBusyError`` while another has it."""
         with self._changing() as kept:
             sinks = self._sinks(kept)
-            standing = _standing(sinks.get(name, {}))
+            progress = _progress(sinks.get(name, {}))
             own = process_identity()
-            if standing.owner not in (None, own) and _is_held(standing):
-                assert standing.owner is not None
+            if progress.owner not in (None, own) and _is_held(progress):
+                assert progress.owner is not None
                 raise SinkBusyError(
-                    f"process {standing.owner.get('pid')} on {standing.owner.get('host')} is"
+                    f"process {progress.owner.get('pid')} on {progress.owner.get('host')} is"
                     f" sending this run to {name!r} already."
                 )
-            claimed = replace(standing, owner=own, updated=time.time())
+            claimed = replace(progress, owner=own, updated=time.time())
             sinks[name] = asdict(claimed)
             kept["sinks"] = sinks
             return claimed
 
-    def save(self, name: str, standing: Standing) -> None:
+    def save(self, name: str, progress: SinkProgress) -> None:
         """Store the state of a sink; raises OSError when it cannot be written."""
         with self._changing() as kept:
             sinks = self._sinks(kept)
-            sinks[name] = asdict(standing)
+            sinks[name] = asdict(progress)
             kept["sinks"] = sinks
 
     @contextlib.contextmanager
@@ -134,13 +134,13 @@ class Ledger:
         return dict(sinks) if isinstance(sinks, Mapping) else {}
 
 
-def _standing(kept: Mapping[str, Any]) -> Standing:
+def _progress(kept: Mapping[str, Any]) -> SinkProgress:
     try:
-        known = {name: kept[name] for name in Standing.__dataclass_fields__ if name in kept}
+        known = {name: kept[name] for name in SinkProgress.__dataclass_fields__ if name in kept}
         sending = known.get("sending")
         known["sent"] = _places(known.get("sent") or {})
         known["sending"] = None if sending is None else _places(sending)
-        return Standing(**known)
+        return SinkProgress(**known)
     except (TypeError, ValueError, AttributeError) as error:
         raise FormatError(f"sinks.json holds an entry that is not one: {error}") from error
 
@@ -153,9 +153,9 @@ def _place(attempt: Any, part: Any, ordinal: Any) -> Place:
     return int(attempt), int(part), int(ordinal)
 
 
-def _is_held(standing: Standing) -> bool:
-    assert standing.owner is not None
-    if standing.phase in ("closed", "stopped"):
+def _is_held(progress: SinkProgress) -> bool:
+    assert progress.owner is not None
+    if progress.phase in ("closed", "stopped"):
         return False
-    alive = liveness(standing.owner)
-    return alive == "alive" or (alive == "unknown" and time.time() - standing.updated < _SILENT_S)
+    alive = liveness(progress.owner)
+    return alive == "alive" or (alive == "unknown" and time.time() - progress.updated < _SILENT_S)

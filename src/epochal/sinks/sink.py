@@ -235,14 +235,3 @@ def require(package: str, sink: Sink) -> Any:
             f"{sink.name!r} needs the package {package!r}, which cannot be imported ({error}): "
             f"pip install 'epochal[{sink.extra}]'."
         ) from error
-
-
-def flattened(config: Mapping[str, Any], *, prefix: str = "") -> dict[str, Any]:
-    """A configuration as one level with dotted names; lists stay what they are."""
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, Mapping) and value:
-            flat.update(flattened(value, prefix=f"{prefix}{key}."))
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat

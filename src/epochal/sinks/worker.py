@@ -16,7 +16,7 @@ from epochal.errors import FormatError, UsageError
 from epochal.guard import EXPECTED, Guard
 from epochal.journal.layout import RunFolder
 from epochal.sinks.forward import Forwarder
-from epochal.sinks.ledger import Ledger, Standing
+from epochal.sinks.ledger import Ledger, SinkProgress
 from epochal.sinks.registry import all_sinks, make_sink, sink_member
 from epochal.sinks.reporting import Reporting
 from epochal.sinks.sink import Sink, SinkBusyError, SinkUnavailableError
@@ -62,9 +62,9 @@ class Worker:
         )
 
     @property
-    def standing(self) -> Standing:
+    def progress(self) -> SinkProgress:
         """The state of the sink."""
-        return self._forwarder.standing
+        return self._forwarder.progress
 
     @property
     def member(self) -> str:
@@ -223,19 +223,19 @@ class Forwarding:
         """Whether any sink is still at work, or hangs."""
         return any(worker.is_alive for worker in self.workers)
 
-    def standings(self) -> dict[str, Standing]:
+    def progress_by_sink(self) -> dict[str, SinkProgress]:
         """The state of each sink, by name."""
-        return {worker.name: worker.standing for worker in self.workers}
+        return {worker.name: worker.progress for worker in self.workers}
 
     def unsent(self) -> dict[str, str]:
         """The problem of each sink that has records left, in words."""
         return {
-            worker.name: _sentence(worker.standing)
+            worker.name: _sentence(worker.progress)
             for worker in self.workers
-            if not worker.standing.is_done
+            if not worker.progress.is_done
         }
 
 
-def _sentence(standing: Standing) -> str:
-    left = f"{standing.behind} records behind" if standing.behind else "not closed"
-    return f"{left}: {standing.error}" if standing.error else left
+def _sentence(progress: SinkProgress) -> str:
+    left = f"{progress.behind} records behind" if progress.behind else "not closed"
+    return f"{left}: {progress.error}" if progress.error else left

@@ -47,29 +47,29 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     name: str
     project: str
     created: float
-    updated: float | None
-    attempts: int
-    step: int | None
-    epoch: int | None
-    total_steps: int | None
-    num_epochs: int | None
-    records: int
-    damaged: int
-    tags: tuple[str, ...]
-    notes: str | None
-    labels_set: Labels | None
-    config: dict[str, Any]
-    problem: str | None
-    is_unreadable: bool
-    finish: dict[str, Any] | None
-    process: dict[str, Any] | None
-    vanished: str | None
-    source: dict[str, Any] | None
-    found: FindingCounts | None
-    nonfinite: bool
-    unwatched: int
-    written: float | None
-    has_companion: bool
+    updated: float | None = None
+    attempts: int = 0
+    step: int | None = None
+    epoch: int | None = None
+    total_steps: int | None = None
+    num_epochs: int | None = None
+    records: int = 0
+    damaged: int = 0
+    tags: tuple[str, ...] = ()
+    notes: str | None = None
+    labels_set: Labels | None = None
+    config: dict[str, Any] = {}
+    problem: str | None = None
+    is_unreadable: bool = False
+    finish: dict[str, Any] | None = None
+    process: dict[str, Any] | None = None
+    vanished: str | None = None
+    source: dict[str, Any] | None = None
+    found: FindingCounts | None = None
+    nonfinite: bool = False
+    unwatched: int = 0
+    written: float | None = None
+    has_companion: bool = False
     worked_out: FindingCounts | None = None
     is_ended: bool = False
     latest: dict[str, float | None] = {}

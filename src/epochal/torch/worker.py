@@ -27,23 +27,23 @@ class CpuWorker:
     def __init__(self, *, max_queued: int = 4) -> None:
         if max_queued < 1:
             raise UsageError(f"max_queued must be at least 1, got {max_queued}.")
-        self._line = _Line(max_queued)
+        self._queue = _TaskQueue(max_queued)
         # Runs when the worker is given up, too, or when the program ends.
-        self._end = weakref.finalize(self, self._line.drain)
+        self._end = weakref.finalize(self, self._queue.drain)
 
     def submit(self, task: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         """Queue a call, after what is queued already; blocks while the queue is full."""
         if not callable(task):
             raise ValueTypeError(f"task must be callable, got {type(task).__name__}.")
-        self._line.raise_failure()
+        self._queue.raise_failure()
         if not self._end.alive:
             raise UsageError("the worker has finished: make another.")
-        self._line.add(lambda: task(*args, **kwargs))
+        self._queue.add(lambda: task(*args, **kwargs))
 
     def is_idle(self) -> bool:
         """Return whether nothing runs and nothing is queued."""
-        self._line.raise_failure()
-        return self._line.is_empty()
+        self._queue.raise_failure()
+        return self._queue.is_empty()
 
     def finish(self) -> None:
         """Wait for every task and end the thread; calling it again does nothing."""
@@ -56,7 +56,7 @@ class CpuWorker:
         self.finish()
 
 
-class _Line:
+class _TaskQueue:
     """The tasks that are queued, running, or over and not yet looked at."""
 
     def __init__(self, max_queued: int) -> None:

@@ -13,6 +13,7 @@ from epochal.store.answers import RunInfo
 from epochal.tui.glyphs import Glyphs
 from epochal.tui.lines import clip, printable, spread, wrap
 from epochal.tui.run_log import Finding, LogLine, Sample
+from epochal.values import flat_items
 
 _FACTS = ("id", "folder", "host", "command", "python", "git", "tags", "notes", "problem")
 _LONGEST_KEY = 32
@@ -58,7 +59,7 @@ def config_lines(
     said = {**facts, "folder": info.folder, "tags": ", ".join(info.tags), "notes": info.notes}
     said["problem"] = info.problem
     pairs = [
-        *_flat(config, ""),
+        *((name, _value(value)) for name, value in flat_items(config)),
         ("", ""),
         *((name, _value(said[name])) for name in _FACTS if said.get(name)),
     ]
@@ -111,14 +112,6 @@ def _clock(t: float | None) -> str:
         return "--:--:--" if t is None else datetime.fromtimestamp(t).strftime("%H:%M:%S")
     except (OverflowError, ValueError, OSError):
         return "--:--:--"
-
-
-def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", _value(value)
 
 
 def _value(value: Any) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 import epochal
 from epochal.errors import MetricNotFoundError
-from epochal.exports.loss_picture import Words, draw
+from epochal.exports.loss_picture import Label, draw
 from epochal.server.rows import run_detail
 from epochal.store.local.load import load_run
 from epochal.tui.curves import Curves
@@ -67,6 +67,6 @@ def test_the_terminal_and_pictures_use_it(start_run: StartRun) -> None:
     assert metric is not None
     curves, x = Curves().of(view, metric)
     assert (x, curves[-1].x.tolist()) == ("images", [64.0, 128.0])
-    texts = [shape.text for shape in draw([view]) if isinstance(shape, Words)]
+    texts = [shape.text for shape in draw([view]) if isinstance(shape, Label)]
     assert "images" in texts
     assert "step" not in texts

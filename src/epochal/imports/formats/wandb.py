@@ -26,7 +26,7 @@ from epochal.imports.foreign import (
     stable_id,
 )
 from epochal.imports.protobuf import Field, WireError
-from epochal.imports.values import Sorted, plain_number, sort_values, tamed, unix_seconds
+from epochal.imports.values import Sorted, json_safe, plain_number, sort_values, unix_seconds
 from epochal.imports.wandb_log import FILE_HEADER_BYTES, MAGIC, LogFile
 from epochal.imports.wandb_media import media_records
 from epochal.journal.layout import read_json
@@ -159,7 +159,7 @@ class WandbRun:
         elif part.tag == wb.CONFIG:
             for key, value in wb.items_of(data, part, tag=1).items():
                 if key != _OWN:
-                    yield {"log": "option", "t": self._t, "name": key, "value": tamed(value)}
+                    yield {"log": "option", "t": self._t, "name": key, "value": json_safe(value)}
         elif part.tag == wb.METRIC:
             yield from self._definition(data, part)
         elif part.tag == wb.ALERT:
@@ -251,7 +251,7 @@ class WandbRun:
                 yield {"log": "message", "t": t, "level": stream, "text": text}
         self._unfinished.clear()
         own = {
-            key: tamed(value)
+            key: json_safe(value)
             for key, value in self._summary.items()
             if not key.startswith("_") and key not in self._logged and not isinstance(value, dict)
         }
@@ -269,7 +269,7 @@ class WandbRun:
         config = {}
         if 4 in parts:
             items = wb.items_of(data, parts[4], tag=1)
-            config = {key: tamed(value) for key, value in items.items() if key != _OWN}
+            config = {key: json_safe(value) for key, value in items.items() if key != _OWN}
         facts: dict[str, Any] = {"source": str(self.path)}
         named = (("entity", 2), ("group", 6), ("job_type", 7), ("sweep", 12), ("host", 13))
         facts |= {key: text for key, tag in named if (text := wb.text_at(data, parts, tag))}

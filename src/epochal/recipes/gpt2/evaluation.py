@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from epochal.recipes.gpt2 import hellaswag
-from epochal.recipes.gpt2.between import Between, straight
+from epochal.recipes.gpt2.batch_iterator import BatchIterator, plain_iterator
 from epochal.recipes.gpt2.data import Batches
 from epochal.recipes.gpt2.model import GPT
 from epochal.recipes.gpt2.place import Place
@@ -40,19 +40,19 @@ class Evaluation:
         step: int,
         epoch: float,
         more: Mapping[str, float] | None = None,
-        between: Between = straight,
+        iterate: BatchIterator = plain_iterator,
     ) -> float:
         """Evaluate the model as it is after a step, on all ranks, and record it; gives the loss.
 
-        ``more`` is recorded with it. What ``between`` raises ends it, and nothing is recorded.
+        ``more`` is recorded with it. What ``iterate`` raises ends it, and nothing is recorded.
         """
         begun = time.perf_counter()
-        loss, num_tokens = self.validation_loss(between)
+        loss, num_tokens = self.validation_loss(iterate)
         duration_ms = (time.perf_counter() - begun) * 1000.0
         metrics = dict(more or {})
         if self.tokenizer is not None and self.examples and step:
             choice = hellaswag.measure(
-                self.model, self.tokenizer, self.examples, place=self.place, between=between
+                self.model, self.tokenizer, self.examples, place=self.place, iterate=iterate
             )
             metrics |= {"hellaswag_accuracy": choice.acc_norm, "hellaswag_acc": choice.acc}
         if self.is_finetuning:
@@ -64,11 +64,11 @@ class Evaluation:
         return loss
 
     @torch.no_grad()
-    def validation_loss(self, between: Between = straight) -> tuple[float, int]:
+    def validation_loss(self, iterate: BatchIterator = plain_iterator) -> tuple[float, int]:
         """The mean over all tokens of all ranks, and how many those were."""
         total = torch.zeros((), dtype=torch.float64, device=self.place.device)
         count = 0
-        for batch in between(self.batches.validation(self.num_batches)):
+        for batch in iterate(self.batches.validation(self.num_batches)):
             with self.place.autocast():
                 loss = self.model(batch.inputs, batch.targets)
             total += loss.double() * batch.num_targets

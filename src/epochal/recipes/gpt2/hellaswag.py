@@ -17,7 +17,7 @@ import torch.nn.functional as F  # noqa: N812 (its usual name)
 from torch import Tensor
 
 from epochal.errors import FormatError, UsageError
-from epochal.recipes.gpt2.between import Between, straight
+from epochal.recipes.gpt2.batch_iterator import BatchIterator, plain_iterator
 from epochal.recipes.gpt2.model import GPT
 from epochal.recipes.gpt2.place import Place
 from epochal.recipes.gpt2.tokens import Tokenizer
@@ -82,7 +82,7 @@ def measure(
     examples: Sequence[Example],
     *,
     place: Place,
-    between: Between = straight,
+    iterate: BatchIterator = plain_iterator,
 ) -> Accuracy:
     """Have the model choose; the examples are shared out over the ranks, the answer is everyone's.
 
@@ -90,7 +90,7 @@ def measure(
     """
     mine = examples[place.rank :: place.world_size]
     right = right_norm = 0
-    for start in between(range(0, len(mine), _EXAMPLES_AT_ONCE)):
+    for start in iterate(range(0, len(mine), _EXAMPLES_AT_ONCE)):
         some = mine[start : start + _EXAMPLES_AT_ONCE]
         sums, means = _costs(model, tokenizer, some, place=place)
         labels = torch.tensor([example.label for example in some], device=place.device)

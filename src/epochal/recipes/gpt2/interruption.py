@@ -55,7 +55,7 @@ class Interruption:
         """A pass is done, and it is not the last; may end the process or raise."""
         self._passes += 1
         if self._passes % (self._every or 1) == 0:
-            self._heed()
+            self._check_signals()
 
     def end(self, step: int) -> None:
         """The step is done; every rank looks as often as rank 0 found to be about right."""
@@ -64,7 +64,7 @@ class Interruption:
             pass_s = (time.perf_counter() - self._begun) / (self._passes + 1)
             self._every = self._ranks.on_first(lambda: math.ceil(_ASK_EVERY_S / pass_s))
 
-    def between(self, items: Iterable[T], /) -> Iterator[T]:
+    def iterate(self, items: Iterable[T], /) -> Iterator[T]:
         """The batches of an evaluation with looks between them; may end the process or raise.
 
         Ranks may have different numbers of them: one that is done looks on with the others.
@@ -84,10 +84,10 @@ class Interruption:
         """Look inside an evaluation, unless every rank is done; whether one was not."""
         (any_goes_on,) = self._ranks.highest(int(goes_on))
         if any_goes_on:
-            self._heed(before_end=self._print_unfinished)
+            self._check_signals(before_end=self._print_unfinished)
         return bool(any_goes_on)
 
-    def _heed(self, *, before_end: Callable[[], object] | None = None) -> None:
+    def _check_signals(self, *, before_end: Callable[[], object] | None = None) -> None:
         self._checkpoints.check_signals(
             self._done,
             epoch=(self._done + 1) / self._training.flags.steps_per_epoch,

@@ -39,14 +39,14 @@ def train(training: Training, *, origin: Origin | None = None, goes_on: bool = F
         if origin is not None:
             checkpoints.restore(origin.manifest.name, source=origin.folder)
             print_origin(run, origin)
-        introduce(training, run, first_step=first)
+        record_setup(training, run, first_step=first)
         interruption = Interruption(training, checkpoints, run, first=first)
-        between = interruption.between
+        iterate = interruption.iterate
         if first == 0:
-            evaluation.evaluate(run, step=0, epoch=0.0, between=between)
+            evaluation.evaluate(run, step=0, epoch=0.0, iterate=iterate)
         elif origin is not None and owes_evaluation(origin, flags):
             epoch = first / flags.steps_per_epoch
-            evaluated = evaluation.evaluate(run, step=first - 1, epoch=epoch, between=between)
+            evaluated = evaluation.evaluate(run, step=first - 1, epoch=epoch, iterate=iterate)
             keep(checkpoints, flags, step=first - 1, metric=evaluated)
         clock, clipping = StepClock(training.place), ClipStats()
         for step in range(first, flags.last_step):
@@ -76,7 +76,7 @@ def train(training: Training, *, origin: Origin | None = None, goes_on: bool = F
                     with run.phase("eval"):
                         more = {"Gradient/clip_rate": clipping.clip_rate}
                         metric = evaluation.evaluate(
-                            run, step=step, epoch=epoch, more=more, between=between
+                            run, step=step, epoch=epoch, more=more, iterate=iterate
                         )
                     clipping.reset()
                     interruption.evaluated(metric)
@@ -215,7 +215,7 @@ def open_checkpoints(training: Training, run: Run) -> Checkpoints:
     )
 
 
-def introduce(training: Training, run: Run, *, first_step: int) -> None:
+def record_setup(training: Training, run: Run, *, first_step: int) -> None:
     """Say what is trained on what, have the model watched, and show the run where that is asked."""
     flags = training.flags
     for split in training.splits:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from epochal.sinks.keys import keyed_scalars
-from epochal.sinks.sink import Entry, Sink, SinkContext, SinkOptions, flattened, option, require
+from epochal.sinks.sink import Entry, Sink, SinkContext, SinkOptions, option, require
+from epochal.values import flat_items
 
 # The server refuses more in one call, and longer values.
 _METRICS_PER_CALL, _PARAMS_PER_CALL = 1000, 100
@@ -63,7 +64,7 @@ class MlflowSink(Sink):
         run = self._found(context) or self._created(context)
         self._run_id = run.info.run_id
         self._params = dict(run.data.params)
-        self._log_config(flattened(context.config))
+        self._log_config(dict(flat_items(context.config)))
         if run.info.status != "RUNNING":
             self._client.update_run(self._run_id, status="RUNNING")
         return True

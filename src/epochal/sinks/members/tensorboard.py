@@ -16,10 +16,10 @@ from epochal.sinks.sink import (
     Sink,
     SinkContext,
     SinkOptions,
-    flattened,
     option,
 )
 from epochal.sinks.tags import RoleTags, histogram_tag, text_tag
+from epochal.values import flat_items
 
 if TYPE_CHECKING:
     from epochal.sinks.event_file import EventFile
@@ -73,7 +73,7 @@ class TensorBoardSink(Sink):
         if not goes_on:
             state, path = {}, folder / _file_name(context)
         self._tags = RoleTags(state.get("tags"))
-        self._hparams = dict(state.get("hparams") or flattened(context.config))
+        self._hparams = dict(state.get("hparams") or flat_items(context.config))
         self._has_session = bool(state.get("has_session"))
         self._headlines = dict.fromkeys(state.get("headlines") or ())
         self._has_experiment = bool(state.get("has_experiment"))

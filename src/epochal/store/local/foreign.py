@@ -17,7 +17,7 @@ from epochal.guard import Guard
 from epochal.imports.foreign import Foreign, ForeignRun, Identity, UnreadableFile, stable_id
 from epochal.imports.gathered import Gathered, GatheredAttempt
 from epochal.imports.registry import all_importers, open_all_foreign
-from epochal.imports.values import tamed
+from epochal.imports.values import json_safe
 from epochal.journal.layout import LOOP, PartName, RunFolder
 from epochal.journal.search_bounds import SearchBounds
 from epochal.records import FORMAT_VERSION, Axis, Position, Record
@@ -141,7 +141,7 @@ class ForeignSource:
         return self._run_json
 
     def _as_run_json(self, identity: Identity) -> dict[str, Any]:
-        facts = {key: tamed(value) for key, value in identity.facts.items() if key != "source"}
+        facts = {key: json_safe(value) for key, value in identity.facts.items() if key != "source"}
         source = {"format": self._origin.label, "path": str(self.run.path), "key": self.run.key}
         return {
             "v": FORMAT_VERSION,
@@ -151,7 +151,7 @@ class ForeignSource:
             "created": identity.created,
             "tags": list(identity.tags),
             "notes": identity.notes,
-            "config": tamed(identity.config),
+            "config": json_safe(identity.config),
             **facts,
             "source": {**source, "in_place": True},
         }

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from epochal.values import flat_items
+
 ABSENT = "(absent)"
 
 
@@ -23,7 +25,7 @@ class Drift:
 
 def config_drift(saved: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Drift, ...]:
     """Every difference between two configurations, nested names with dots, in order of name."""
-    before, after = _flat(saved, ""), _flat(now, "")
+    before, after = _flat(saved), _flat(now)
     return tuple(
         Drift(name, before.get(name, ABSENT), after.get(name, ABSENT))
         for name in sorted(before.keys() | after.keys())
@@ -31,11 +33,8 @@ def config_drift(saved: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Drif
     )
 
 
-def _flat(config: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, Mapping) and value:
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = list(value) if isinstance(value, tuple) else value
-    return flat
+def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in flat_items(config)
+    }

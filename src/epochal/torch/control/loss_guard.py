@@ -193,7 +193,7 @@ class LossGuard(Scheduler):
             cut = Cut(step, "reported", reason, before, before)
         self._apply(cut)
         self._quiet_until = step + 1 + self.cooldown
-        self._tell(cut)
+        self._report(cut)
         return cut
 
     def _apply(self, cut: Cut) -> None:
@@ -206,7 +206,7 @@ class LossGuard(Scheduler):
             self._guarded = PermanentReduction(self._guarded, self.factor, at_step)
         self.cuts.append(cut)
 
-    def _tell(self, cut: Cut) -> None:
+    def _report(self, cut: Cut) -> None:
         from epochal.run.current import OPEN_RUNS
         from epochal.run.run import recorder_of
 

@@ -6,18 +6,18 @@ from collections import Counter
 
 import numpy as np
 
-from epochal.recipes.demo.every_kind import story
+from epochal.recipes.demo.every_kind import scenario
 from epochal.records import Record
 
 _KEPT = 256
-_BATCHES = story.STEPS_PER_EPOCH
+_BATCHES = scenario.STEPS_PER_EPOCH
 _BATCH = 32
 _EDGES = (64, 128, 256, 512, 1024)
 
 
 def loading_records(at: float, step: int, *, seed: int) -> tuple[Record, Record]:
     """The epoch of training data that ended at a step, and the evaluation after it."""
-    epoch = (step + 1) // story.STEPS_PER_EPOCH
+    epoch = (step + 1) // scenario.STEPS_PER_EPOCH
     rng = np.random.default_rng((seed, 9, epoch))
     order = rng.permutation(_KEPT)
     train = {

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from epochal.recipes.demo.every_kind import story, timing
+from epochal.recipes.demo.every_kind import scenario, timing
 from epochal.recipes.demo.every_kind.loading import loading_records
 from epochal.recipes.demo.every_kind.opening import opening_records
+from epochal.recipes.demo.every_kind.record_writer import RecordWriter
 from epochal.recipes.demo.every_kind.routing import routing_records
-from epochal.recipes.demo.every_kind.scribe import Scribe
-from epochal.recipes.demo.every_kind.story import Attempt, Step
+from epochal.recipes.demo.every_kind.scenario import Attempt, Step
 from epochal.records import Record
 from epochal.run import samples, typed
 from epochal.run.accepted import strict_values
@@ -31,94 +31,98 @@ ODD_NAMES = (
 )
 
 
-def write_rank_zero(scribe: Scribe, attempt: Attempt, *, seed: int) -> None:
+def write_rank_zero(writer: RecordWriter, attempt: Attempt, *, seed: int) -> None:
     """Everything rank 0 writes in one attempt, up to its end."""
-    begin = scribe.at(attempt.begins_s)
+    begin = writer.at(attempt.begins_s)
     if attempt.number == 1:
         for record in opening_records(begin, seed=seed):
-            scribe.write(record)
+            writer.write(record)
     else:
-        scribe.write(
+        writer.write(
             {"log": "resume", "t": begin, "attempt": attempt.number, "step": attempt.first}
         )
     rng = np.random.default_rng((seed, attempt.number))
-    for told in story.tell_steps(attempt, rank=0, seed=seed):
-        _write_spans(scribe, attempt, told)
-        _write_step(scribe, attempt, told, rng)
-        _write_figures(scribe, told, seed=seed)
-    if attempt.end == story.NUM_STEPS:
-        at = scribe.at(attempt.ends_s)
-        scribe.write({"log": "summary", "t": at, "name": "verdict", "value": "worth a longer run"})
+    for figures in scenario.make_steps(attempt, rank=0, seed=seed):
+        _write_spans(writer, attempt, figures)
+        _write_step(writer, attempt, figures, rng)
+        _write_measurements(writer, figures, seed=seed)
+    if attempt.end == scenario.NUM_STEPS:
+        at = writer.at(attempt.ends_s)
+        writer.write({"log": "summary", "t": at, "name": "verdict", "value": "worth a longer run"})
         end = {"log": "finish", "t": at, "status": "finished"}
-        scribe.write({**end, "last_step": attempt.end - 1})
+        writer.write({**end, "last_step": attempt.end - 1})
 
 
-def write_other_rank(scribe: Scribe, attempt: Attempt, *, rank: int, seed: int) -> None:
+def write_other_rank(writer: RecordWriter, attempt: Attempt, *, rank: int, seed: int) -> None:
     """The steps of another rank: its own loss and time, and the wait for the data."""
     rng = np.random.default_rng((seed, attempt.number, rank, 1))
-    for told in story.tell_steps(attempt, rank=rank, seed=seed):
-        at = scribe.at(told.seconds)
-        scribe.write(_step(at, told))
+    for figures in scenario.make_steps(attempt, rank=rank, seed=seed):
+        at = writer.at(figures.seconds)
+        writer.write(_step(at, figures))
         wait_ms = float(rng.uniform(1, 9))
-        scribe.write({"log": "metrics", "t": at, "step": told.step, "m": {"data/wait_ms": wait_ms}})
-    if attempt.end == story.NUM_STEPS:
-        scribe.write({"log": "finish", "t": scribe.at(attempt.ends_s), "status": "finished"})
+        writer.write(
+            {"log": "metrics", "t": at, "step": figures.step, "m": {"data/wait_ms": wait_ms}}
+        )
+    if attempt.end == scenario.NUM_STEPS:
+        writer.write({"log": "finish", "t": writer.at(attempt.ends_s), "status": "finished"})
 
 
-def _write_step(scribe: Scribe, attempt: Attempt, told: Step, rng: np.random.Generator) -> None:
-    at, step = scribe.at(told.seconds), told.step
-    scribe.write(_step(at, told))
+def _write_step(
+    writer: RecordWriter, attempt: Attempt, figures: Step, rng: np.random.Generator
+) -> None:
+    at, step = writer.at(figures.seconds), figures.step
+    writer.write(_step(at, figures))
     if step % 5 == 0:
-        scribe.write({"log": "metrics", "t": at, "step": step, "m": _free_metrics(step, rng)})
+        writer.write({"log": "metrics", "t": at, "step": step, "m": _free_metrics(step, rng)})
     if step % 50 == 49:
-        for record in _occasional(scribe, at, told, rng):
-            scribe.write(record)
-    if (step + 1) % story.STEPS_PER_EPOCH == 0:
-        scribe.write(_epoch(at, step))
+        for record in _occasional(writer, at, figures, rng):
+            writer.write(record)
+    if (step + 1) % scenario.STEPS_PER_EPOCH == 0:
+        writer.write(_epoch(at, step))
         checkpoint = {"log": "event", "t": at, "name": "checkpoint", "step": step}
-        scribe.write({**checkpoint, "path": f"checkpoints/{step + 1}.safetensors"})
+        writer.write({**checkpoint, "path": f"checkpoints/{step + 1}.safetensors"})
     if step == attempt.first + 40:
         # Logged late: steps may come in any order.
-        scribe.write({"log": "metrics", "t": at, "step": step - 3, "m": {"data/wait_ms": 2.5}})
+        writer.write({"log": "metrics", "t": at, "step": step - 3, "m": {"data/wait_ms": 2.5}})
 
 
-def _write_spans(scribe: Scribe, attempt: Attempt, told: Step) -> None:
+def _write_spans(writer: RecordWriter, attempt: Attempt, figures: Step) -> None:
     """What took long within a step has ended before the step has."""
-    at, step = scribe.at(told.seconds), told.step
-    if (step + 1) % story.STEPS_PER_EPOCH == 0:
+    at, step = writer.at(figures.seconds), figures.step
+    if (step + 1) % scenario.STEPS_PER_EPOCH == 0:
         for record in timing.span_records(at, step):
-            scribe.write(record)
-    if step == story.SLOW_STEP and attempt is story.SECOND:
-        scribe.write(timing.stall_span(at))
+            writer.write(record)
+    if step == scenario.SLOW_STEP and attempt is scenario.SECOND:
+        writer.write(timing.stall_span(at))
 
 
-def _write_figures(scribe: Scribe, told: Step, *, seed: int) -> None:
-    at, step = scribe.at(told.seconds), told.step
+def _write_measurements(writer: RecordWriter, figures: Step, *, seed: int) -> None:
+    at, step = writer.at(figures.seconds), figures.step
     if step % 10 == 9:
         for record in routing_records(at, step, seed=seed):
-            scribe.write(record)
-    if (step + 1) % story.STEPS_PER_EPOCH == 0:
+            writer.write(record)
+    if (step + 1) % scenario.STEPS_PER_EPOCH == 0:
         for record in loading_records(at, step, seed=seed):
-            scribe.write(record)
+            writer.write(record)
     if (step + 1) % timing.PHASE_STEPS == 0:
-        scribe.write(timing.phases_record(at, told, seed=seed))
+        writer.write(timing.phases_record(at, figures, seed=seed))
 
 
-def _step(at: float, told: Step) -> Record:
+def _step(at: float, figures: Step) -> Record:
     return typed.step_record(
         at,
         strict_values(),
-        told.step,
-        told.epoch,
-        story.BATCH_TOKENS // 2,
-        told.duration_ms,
-        told.norm,
-        told.loss,
-        told.lr,
-        norm_clipped=min(1.0, told.norm),
-        kd_loss=0.1 * story.expected_loss(told.step),
-        sol=round(41.0 * 1900.0 / told.duration_ms, 2),
-        phase=story.phase(told.step),
+        figures.step,
+        figures.epoch,
+        scenario.BATCH_TOKENS // 2,
+        figures.duration_ms,
+        figures.norm,
+        figures.loss,
+        figures.lr,
+        norm_clipped=min(1.0, figures.norm),
+        kd_loss=0.1 * scenario.expected_loss(figures.step),
+        sol=round(41.0 * 1900.0 / figures.duration_ms, 2),
+        phase=scenario.phase(figures.step),
         moe={"aux_loss": 0.012, "z_loss": 0.0011},
     )
 
@@ -126,26 +130,26 @@ def _step(at: float, told: Step) -> Record:
 def _free_metrics(step: int, rng: np.random.Generator) -> dict[str, float]:
     metrics = {
         "data/wait_ms": float(rng.uniform(1, 9)),
-        "data/tokens_seen": float((step + 1) * story.BATCH_TOKENS),
+        "data/tokens_seen": float((step + 1) * scenario.BATCH_TOKENS),
         **{name: float(place + rng.random()) for place, name in enumerate(ODD_NAMES)},
     }
-    if step >= story.LATE_METRIC_FROM:
+    if step >= scenario.LATE_METRIC_FROM:
         metrics["late/score"] = 100.0 * (1.0 - math.exp(-step / 300.0))
-    if step == story.NAN_STEP:
+    if step == scenario.NAN_STEP:
         metrics["data/wait_ms"] = -math.inf
     return metrics
 
 
 def _occasional(
-    scribe: Scribe, at: float, told: Step, rng: np.random.Generator
+    writer: RecordWriter, at: float, figures: Step, rng: np.random.Generator
 ) -> Iterator[Record]:
-    step = told.step
-    loss = story.expected_loss(step) + 0.1
+    step = figures.step
+    loss = scenario.expected_loss(step) + 0.1
     yield typed.eval_record(
         at,
         strict_values(),
         step,
-        told.epoch,
+        figures.epoch,
         40 * 2048,
         812.5,
         loss,
@@ -159,7 +163,7 @@ def _occasional(
     yield typed.text_record(at, name="sample", text=_sample(step), step=step)
     pixels = rng.integers(0, 256, size=(24, 32, 3), dtype=np.uint8)
     yield samples.image_record(
-        at, folder=scribe.folder, name="noise", image=pixels, step=step, caption='made up, "noise"'
+        at, folder=writer.folder, name="noise", image=pixels, step=step, caption='made up, "noise"'
     )
 
 
@@ -168,14 +172,14 @@ def _sample(step: int) -> str:
 
 
 def _epoch(at: float, step: int) -> Record:
-    loss = story.expected_loss(step)
+    loss = scenario.expected_loss(step)
     record = typed.epoch_record(
         at,
         strict_values(),
-        (step + 1) // story.STEPS_PER_EPOCH,
-        story.STEPS_PER_EPOCH * story.SECONDS_PER_STEP,
+        (step + 1) // scenario.STEPS_PER_EPOCH,
+        scenario.STEPS_PER_EPOCH * scenario.SECONDS_PER_STEP,
         {"loss": loss, "val_loss": loss + 0.1},
-        total=story.NUM_EPOCHS,
+        total=scenario.NUM_EPOCHS,
     )
     record["resources"] = {
         "cpu_pct": 31.5,

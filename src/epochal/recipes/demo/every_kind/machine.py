@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from epochal.recipes.demo.every_kind import story, timing
+from epochal.recipes.demo.every_kind import scenario, timing
 from epochal.recipes.demo.every_kind.opening import GPU_BYTES, NUM_GPUS
-from epochal.recipes.demo.every_kind.scribe import Scribe
-from epochal.recipes.demo.every_kind.story import Attempt
+from epochal.recipes.demo.every_kind.record_writer import RecordWriter
+from epochal.recipes.demo.every_kind.scenario import Attempt
 from epochal.records import Record
 from epochal.run import typed
 from epochal.run.accepted import strict_values
@@ -16,31 +16,33 @@ EVERY_S = 5.0
 _GIB = 2**30
 
 
-def write_telemetry(scribe: Scribe, attempt: Attempt, *, seed: int) -> None:
+def write_telemetry(writer: RecordWriter, attempt: Attempt, *, seed: int) -> None:
     """Everything the node's telemetry writes in one attempt."""
     rng = np.random.default_rng((seed, attempt.number, 2))
-    seen = _seen(scribe, attempt, seed=seed)
+    seen = _seen(writer, attempt, seed=seed)
     for seconds in np.arange(attempt.begins_s, attempt.ends_s, EVERY_S):
-        at = scribe.at(float(seconds))
+        at = writer.at(float(seconds))
         while seen and seen[0]["t"] <= at:
-            scribe.write(seen.pop(0))
-        step = attempt.first + int((seconds - attempt.begins_s) / story.SECONDS_PER_STEP)
-        scribe.write(_host(at, rng))
+            writer.write(seen.pop(0))
+        step = attempt.first + int((seconds - attempt.begins_s) / scenario.SECONDS_PER_STEP)
+        writer.write(_host(at, rng))
         for gpu in range(NUM_GPUS):
-            is_hot = gpu == story.HOT_GPU and attempt.number == 1 and step in story.HOT_STEPS
-            scribe.write(_gpu(at, gpu, is_hot=is_hot, rng=rng))
+            is_hot = gpu == scenario.HOT_GPU and attempt.number == 1 and step in scenario.HOT_STEPS
+            writer.write(_gpu(at, gpu, is_hot=is_hot, rng=rng))
 
 
-def _seen(scribe: Scribe, attempt: Attempt, *, seed: int) -> list[Record]:
+def _seen(writer: RecordWriter, attempt: Attempt, *, seed: int) -> list[Record]:
     """What the companion notes when it happens, in the order of time."""
-    if attempt is not story.FIRST:
-        alive: Record = {"log": "heartbeat", "t": scribe.at(attempt.begins_s)}
-        return [alive, timing.timeline_record(attempt, began=scribe.at(0.0), seed=seed)]
+    if attempt is not scenario.FIRST:
+        alive: Record = {"log": "heartbeat", "t": writer.at(attempt.begins_s)}
+        return [alive, timing.timeline_record(attempt, began=writer.at(0.0), seed=seed)]
     changes = (("thermal cap", "no cap"), ("no cap", "thermal cap"))
     found = []
-    for step, (word, was) in zip((story.HOT_STEPS[0], story.HOT_STEPS[-1]), changes, strict=True):
-        at = scribe.at(attempt.seconds_at(step))
-        event: Record = {"log": "event", "t": at, "name": "gpu-throttle", "id": story.HOT_GPU}
+    for step, (word, was) in zip(
+        (scenario.HOT_STEPS[0], scenario.HOT_STEPS[-1]), changes, strict=True
+    ):
+        at = writer.at(attempt.seconds_at(step))
+        event: Record = {"log": "event", "t": at, "name": "gpu-throttle", "id": scenario.HOT_GPU}
         found.append({**event, "throttle": word, "was": was})
     return found
 

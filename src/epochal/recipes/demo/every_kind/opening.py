@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from epochal.recipes.demo.every_kind.story import (
+from epochal.recipes.demo.every_kind.scenario import (
     BATCH_TOKENS,
-    LIGHT_TPS,
     NUM_STEPS,
+    SPEED_OF_LIGHT_TPS,
     TRAINED_TOKENS,
 )
 from epochal.records import Record
@@ -121,12 +121,12 @@ def _speed_of_light(at: float) -> Record:
         "blocks": 2.1e10,
         "lm_head": 1.2e9,
         "attention": 1.4e9,
-        "tps": LIGHT_TPS,
+        "tps": SPEED_OF_LIGHT_TPS,
         "bf16_peak": 989.4,
         "tf32_peak": 494.7,
         "fp8_peak": 1978.9,
         "measured_peak": 812.5,
-        "useful_tps": LIGHT_TPS,
+        "useful_tps": SPEED_OF_LIGHT_TPS,
         "peak_clock": 1980,
         "device": GPU_NAME,
         "dtype": "bf16",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from epochal.recipes.demo.every_kind import story
+from epochal.recipes.demo.every_kind import scenario
 from epochal.records import Record
 from epochal.run import typed
 from epochal.run.accepted import strict_values
@@ -46,7 +46,7 @@ def _load(step: int, *, seed: int) -> np.ndarray[tuple[int, int], np.dtype[np.fl
     noise = np.random.default_rng((seed, 8, step)).uniform(0.9, 1.1, habits.shape)
     load = habits * noise
     for expert in _FADING_EXPERTS:
-        load[_FADING_LAYER, expert] *= max(0.004, 1.0 - step / (0.8 * story.NUM_STEPS))
+        load[_FADING_LAYER, expert] *= max(0.004, 1.0 - step / (0.8 * scenario.NUM_STEPS))
     shares: np.ndarray[tuple[int, int], np.dtype[np.float64]] = load / load.sum(
         axis=1, keepdims=True
     )

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from epochal.recipes.demo.every_kind import story
-from epochal.recipes.demo.every_kind.story import Attempt, Step
+from epochal.recipes.demo.every_kind import scenario
+from epochal.recipes.demo.every_kind.scenario import Attempt, Step
 from epochal.records import Record
 
 PHASE_STEPS = 20
@@ -27,16 +27,16 @@ _PERIOD_S = 0.1
 _AROUND_S = 4.0
 
 
-def phases_record(at: float, told: Step, *, seed: int) -> Record:
+def phases_record(at: float, figures: Step, *, seed: int) -> Record:
     """The mean of the last steps' phases; the loader grows slower as the run goes on."""
-    rng = np.random.default_rng((seed, 9, told.step))
-    wall_ms = 1000 * story.SECONDS_PER_STEP
+    rng = np.random.default_rng((seed, 9, figures.step))
+    wall_ms = 1000 * scenario.SECONDS_PER_STEP
     shares = {name: share * float(rng.uniform(0.95, 1.05)) for name, share in _SHARES.items()}
-    shares["data"] += 0.10 * told.step / story.NUM_STEPS
-    shares["forward"] -= 0.09 * told.step / story.NUM_STEPS
+    shares["data"] += 0.10 * figures.step / scenario.NUM_STEPS
+    shares["forward"] -= 0.09 * figures.step / scenario.NUM_STEPS
     means = {f"phase/{name}": round(wall_ms * share, 3) for name, share in shares.items()}
-    record: Record = {"log": "phases", "t": at, "step": told.step, "steps": PHASE_STEPS}
-    ideal_ms = round(1000 * story.BATCH_TOKENS / story.LIGHT_TPS, 4)
+    record: Record = {"log": "phases", "t": at, "step": figures.step, "steps": PHASE_STEPS}
+    ideal_ms = round(1000 * scenario.BATCH_TOKENS / scenario.SPEED_OF_LIGHT_TPS, 4)
     return {**record, "wall_ms": wall_ms, "m": means, "ideal_ms": ideal_ms}
 
 
@@ -48,14 +48,14 @@ def span_records(at: float, step: int) -> Iterator[Record]:
 
 def stall_span(at: float) -> Record:
     """The wait of the slow step, which ends with a hasty rest of the step; not logged as yet."""
-    return _span("data", at - story.SLOW_S - 1.9, story.SLOW_S, story.SLOW_STEP - 1)
+    return _span("data", at - scenario.SLOW_S - 1.9, scenario.SLOW_S, scenario.SLOW_STEP - 1)
 
 
 def timeline_record(attempt: Attempt, *, began: float, seed: int) -> Record:
     """What the companion saw around the slow step, ten times a second."""
-    ends = began + attempt.seconds_at(story.SLOW_STEP)
-    start = round(ends - story.SLOW_S - story.SECONDS_PER_STEP - _AROUND_S, 3)
-    waits = (ends - story.SLOW_S - 1.9, ends - 1.9)
+    ends = began + attempt.seconds_at(scenario.SLOW_STEP)
+    start = round(ends - scenario.SLOW_S - scenario.SECONDS_PER_STEP - _AROUND_S, 3)
+    waits = (ends - scenario.SLOW_S - 1.9, ends - 1.9)
     times = np.arange(start, ends + _AROUND_S, _PERIOD_S)
     is_waiting = (times >= waits[0]) & (times < waits[1])
     rng = np.random.default_rng((seed, 10))
@@ -66,14 +66,14 @@ def timeline_record(attempt: Attempt, *, began: float, seed: int) -> Record:
     samples["gpu/1/util"][5] = None
     cpu = np.where(is_waiting, rng.uniform(92, 100, times.size), rng.uniform(25, 40, times.size))
     samples["cpu"] = [round(float(value), 1) for value in cpu]
-    ratio = (story.SLOW_S + story.SECONDS_PER_STEP) / story.SECONDS_PER_STEP
+    ratio = (scenario.SLOW_S + scenario.SECONDS_PER_STEP) / scenario.SECONDS_PER_STEP
     return {
         "log": "timeline",
         "t": round(float(times[-1]) + _PERIOD_S, 3),
         "start": start,
         "period_s": _PERIOD_S,
         "samples": samples,
-        "step": story.SLOW_STEP,
+        "step": scenario.SLOW_STEP,
         "gaps": [
             {
                 "device": f"gpu/{gpu}",
@@ -83,8 +83,8 @@ def timeline_record(attempt: Attempt, *, began: float, seed: int) -> Record:
             }
             for gpu in range(2)
         ],
-        "reason": f"step {story.SLOW_STEP} took {story.SLOW_S + story.SECONDS_PER_STEP:.1f} s,"
-        f" {ratio:.1f} x the usual",
+        "reason": f"step {scenario.SLOW_STEP} took"
+        f" {scenario.SLOW_S + scenario.SECONDS_PER_STEP:.1f} s, {ratio:.1f} x the usual",
     }
 
 

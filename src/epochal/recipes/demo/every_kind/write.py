@@ -9,12 +9,12 @@ from typing import Any
 from epochal.journal.layout import LOOP, RunFolder, create_run_folder, write_json
 from epochal.journal.line import now
 from epochal.journal.process import process_identity
-from epochal.recipes.demo.every_kind import story
+from epochal.recipes.demo.every_kind import scenario
 from epochal.recipes.demo.every_kind.findings import write_findings
 from epochal.recipes.demo.every_kind.loop import write_other_rank, write_rank_zero
 from epochal.recipes.demo.every_kind.machine import write_telemetry
 from epochal.recipes.demo.every_kind.opening import CONFIG
-from epochal.recipes.demo.every_kind.scribe import Scribe
+from epochal.recipes.demo.every_kind.record_writer import RecordWriter
 from epochal.records import FORMAT_VERSION
 from epochal.run.provenance import describe_process
 
@@ -33,27 +33,27 @@ def write_every_kind(directory: str | Path, *, seed: int = 0, ended: float | Non
     and the same end give the same records, but for the process that wrote them.
     """
     folder, name = create_run_folder(Path(directory) / PROJECT, "every-kind")
-    began = (now() if ended is None else ended) - story.DURATION_S
+    began = (now() if ended is None else ended) - scenario.DURATION_S
     identity = _identity(name, seed=seed, began=began)
     write_json(folder.identity, identity)
-    for attempt in story.ATTEMPTS:
+    for attempt in scenario.ATTEMPTS:
         _write_attempt(folder, attempt, identity, seed=seed)
     return folder.path
 
 
 def _write_attempt(
-    folder: RunFolder, attempt: story.Attempt, identity: dict[str, Any], *, seed: int
+    folder: RunFolder, attempt: scenario.Attempt, identity: dict[str, Any], *, seed: int
 ) -> None:
-    def scribe(writer: str, *, rank: int = 0) -> Scribe:
-        return Scribe(folder, writer=writer, attempt=attempt, identity=identity, rank=rank)
+    def opened(writer: str, *, rank: int = 0) -> RecordWriter:
+        return RecordWriter(folder, writer=writer, attempt=attempt, identity=identity, rank=rank)
 
-    with scribe(LOOP) as loop:
+    with opened(LOOP) as loop:
         write_rank_zero(loop, attempt, seed=seed)
-    with scribe("rank-0001", rank=1) as other:
+    with opened("rank-0001", rank=1) as other:
         write_other_rank(other, attempt, rank=1, seed=seed)
-    with scribe(f"telemetry-{NODE}") as telemetry:
+    with opened(f"telemetry-{NODE}") as telemetry:
         write_telemetry(telemetry, attempt, seed=seed)
-    with scribe("findings") as findings:
+    with opened("findings") as findings:
         write_findings(findings, attempt)
 
 
@@ -68,7 +68,7 @@ def _identity(name: str, *, seed: int, began: float) -> dict[str, Any]:
         "tags": ["demo", "made up"],
         "notes": NOTES,
         "config": {**CONFIG, "seed": seed},
-        "totals": {"steps": story.NUM_STEPS, "epochs": story.NUM_EPOCHS},
+        "totals": {"steps": scenario.NUM_STEPS, "epochs": scenario.NUM_EPOCHS},
         "world_size": 2,
         "launch_id": None,
         **process_identity(),

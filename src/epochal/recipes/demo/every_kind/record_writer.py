@@ -1,4 +1,4 @@
-"""Writes one writer's journal of the made-up run, at the times the story gives."""
+"""Writes one writer's journal of the made-up run, at the times the scenario gives."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from epochal.journal.header import part_header
 from epochal.journal.layout import LOOP, PartName, RunFolder
 from epochal.journal.line import encode
 from epochal.journal.writer import JournalWriter
-from epochal.recipes.demo.every_kind.story import Attempt
+from epochal.recipes.demo.every_kind.scenario import Attempt
 from epochal.records import Record
 
 
-class Scribe:
+class RecordWriter:
     """One writer in one attempt; a context manager that closes its file."""
 
     def __init__(
@@ -41,14 +41,14 @@ class Scribe:
         self._journal.open()
 
     def at(self, seconds: float) -> float:
-        """Unix time of a moment of the story, to the millisecond."""
+        """Unix time of a moment of the scenario, to the millisecond."""
         return round(self._began + seconds, 3)
 
     def write(self, record: Record) -> None:
         """Append one record; its ``t`` is one of :meth:`at`."""
         self._journal.append(encode(record), record["t"])
 
-    def __enter__(self) -> Scribe:
+    def __enter__(self) -> RecordWriter:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -16,7 +16,7 @@ STEPS_PER_EPOCH = 100
 NUM_EPOCHS = NUM_STEPS // STEPS_PER_EPOCH
 BATCH_TOKENS = 65_536
 # Tokens per second at the speed of light.
-LIGHT_TPS = 4.2e4
+SPEED_OF_LIGHT_TPS = 4.2e4
 SECONDS_PER_STEP = 2.0
 # Between the death of the first attempt and the first step of the second.
 PAUSE_S = 90.0
@@ -84,7 +84,7 @@ class Step:
         return (self.step + 1) / STEPS_PER_EPOCH
 
 
-def tell_steps(attempt: Attempt, *, rank: int, seed: int) -> Iterator[Step]:
+def make_steps(attempt: Attempt, *, rank: int, seed: int) -> Iterator[Step]:
     """An attempt's steps on one rank: a falling loss with noise, one NaN and one spike."""
     rng = np.random.default_rng((seed, attempt.number, rank))
     for step in attempt.steps:
