@@ -245,7 +245,7 @@ KINDS = (
         Sorting,
         (
             OptimizerChoice("adamw", 3e-3, {"weight_decay": 0.01}, decay="linear"),
-            OptimizerChoice("adafactor", 0.03, decay="sqrt"),
+            OptimizerChoice("adafactor", 0.015, decay="sqrt"),
         ),
         steps=1000,
         batch_size=48,

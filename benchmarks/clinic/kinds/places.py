@@ -183,7 +183,7 @@ KINDS = (
         "keypoints",
         "blind3",
         Keypoints,
-        (OptimizerChoice("adam", 3e-3), OptimizerChoice("momentum", 0.1, decay="cosine")),
+        (OptimizerChoice("adam", 3e-3), OptimizerChoice("momentum", 0.05, decay="cosine")),
         steps=800,
         batch_size=32,
         num_evals=16,
