@@ -14,15 +14,18 @@ UNKNOWN = "—"
 
 _LONGEST_S = 1e12  # about 30,000 years: an estimate beyond it says nothing
 _SMALLEST_FIXED = 1e-3
+_FIVE_DECIMALS_BELOW = 1e-2  # four would leave two digits
 _FOUR_DECIMALS_BELOW = 100.0
-_PLAINLY_FIXED = (2e-3, 99.0)  # no rounding leaves the range of four decimals
+_PLAINLY_FIXED = (2e-2, 99.0)  # no rounding leaves the range of four decimals
 _TWO_DECIMALS_BELOW = 1e8  # beyond it four digits say more than a row of them
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _COUNT_UNITS = ("", "k", "M", "B", "T")
 
 
 def format_number(value: float) -> str:
-    """Write a metric's value briefly: ``0``, ``1.23e-04``, ``0.1234``, ``123.46``, ``1.576e+13``.
+    """Write a metric's value briefly, with at least three digits.
+
+    ``0``, ``1.23e-04``, ``0.00123``, ``0.0010``, ``0.1234``, ``123.46``, ``1.576e+13``.
 
     Each form is chosen by the rounded value, so that no text overshoots its form's range.
     """
@@ -38,6 +41,9 @@ def format_number(value: float) -> str:
     small, large = f"{value:.2e}", f"{value:.3e}"
     if abs(float(small)) < _SMALLEST_FIXED:
         return small
+    five_decimals = f"{value:.5f}"
+    if abs(float(five_decimals)) < _FIVE_DECIMALS_BELOW:
+        return five_decimals.removesuffix("0")
     if abs(float(large)) >= _TWO_DECIMALS_BELOW:
         return large
     four_decimals = f"{value:.4f}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from epochal.format import format_number
 from epochal.health.curve import Curve
 
 # Kinds of records that points of a curve come from.
@@ -22,8 +21,3 @@ def times(ratio: float) -> str:
 def percent(share: float) -> str:
     """A share as per cent: ``12 %``, ``0.4 %``."""
     return f"{100 * share:.1f} %" if abs(share) < 0.0995 else f"{100 * share:.0f} %"
-
-
-def precise(value: float) -> str:
-    """A number with three digits or more; ``format_number`` has two between 0.001 and 0.01."""
-    return f"{value:.2e}" if 0.001 <= abs(value) < 0.01 else format_number(value)

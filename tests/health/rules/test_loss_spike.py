@@ -88,4 +88,4 @@ def test_batches_that_were_known_by_heart_and_then_are_not_have_an_order() -> No
 
 def test_small_losses_are_told_with_three_digits() -> None:
     losses = [*flat(200, 0.0003, width=0.02), 0.00105883, *flat(20, 0.0003, width=0.02)]
-    assert "to 1.06e-03 at step 200" in opened(LossSpike, steps(losses))[0].sentence
+    assert "to 0.00106 at step 200" in opened(LossSpike, steps(losses))[0].sentence

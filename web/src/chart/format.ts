@@ -4,18 +4,21 @@ export const UNKNOWN = "—";
 
 const LONGEST_S = 1e12;
 const SMALLEST_FIXED = 1e-3;
+const FIVE_DECIMALS_BELOW = 1e-2;
 const FOUR_DECIMALS_BELOW = 100;
 const TWO_DECIMALS_BELOW = 1e8;
 const BYTE_UNITS = ["B", "KiB", "MiB", "GiB", "TiB"] as const;
 const COUNT_UNITS = ["", "k", "M", "B", "T"] as const;
 
-/** Write a metric's value briefly: `0`, `1.23e-04`, `0.1234`, `123.46`, `1.576e+13`. */
+/** Write a metric's value briefly, with at least three digits: `0`, `1.23e-04`, `0.00123`, `0.0010`, `0.1234`, `123.46`, `1.576e+13`. */
 export function formatNumber(value: number): string {
   if (Number.isNaN(value)) return "nan";
   if (!Number.isFinite(value)) return value > 0 ? "inf" : "-inf";
   if (value === 0) return "0";
   const [small, large] = [exponential(value, 2), exponential(value, 3)];
   if (Math.abs(Number(small)) < SMALLEST_FIXED) return small;
+  const fiveDecimals = fixed(value, 5);
+  if (Math.abs(Number(fiveDecimals)) < FIVE_DECIMALS_BELOW) return fiveDecimals.replace(/0$/, "");
   if (Math.abs(Number(large)) >= TWO_DECIMALS_BELOW) return large;
   const fourDecimals = fixed(value, 4);
   return Math.abs(Number(fourDecimals)) < FOUR_DECIMALS_BELOW ? fourDecimals : fixed(value, 2);

@@ -60,7 +60,7 @@ export function CompareTable({ page, rows, columns, order, onOrder, onHide, filt
           <div class="compare-row compare-head" role="row">
             <Head id="name" title="run" order={order} width={widths["name"] ?? NAME_PX} onOrder={onOrder} onResize={resize} />
             {columns.map((column) => (
-              <Head key={column.id} id={column.id} title={column.title} order={order} width={widthOf(column)} onOrder={onOrder} onResize={resize} onHide={onHide} />
+              <Head key={column.id} id={column.id} title={column.title} isNumber={isNumeric(column, rows)} order={order} width={widthOf(column)} onOrder={onOrder} onResize={resize} onHide={onHide} />
             ))}
           </div>
           {filters !== null && (
@@ -92,6 +92,11 @@ function linesOf({ runs }: Page, rows: readonly RunRow[], isFoldedAt: (title: st
     const isFolded = isFoldedAt(title);
     return [{ kind: "group", title, rows: members, isFolded }, ...(isFolded ? [] : members.map((row): Line => ({ kind: "run", row })))];
   });
+}
+
+/** Whether the cells of a column stand at the right: its heading stands above them. */
+function isNumeric(column: Column, rows: readonly RunRow[]): boolean {
+  return column.kind === "metric" || rows.slice(0, MEASURED).some((row) => typeof column.valueOf(row) === "number");
 }
 
 function naturalWidth(column: Column, rows: readonly RunRow[], hasBaseline: boolean, isGrouped: boolean): number {
@@ -133,6 +138,7 @@ function GroupRow({ page, line, columns, index, onFold }: GroupRowProps): JSX.El
 interface HeadProps {
   readonly id: string;
   readonly title: string;
+  readonly isNumber?: boolean;
   readonly order: string;
   readonly width: number;
   readonly onOrder: (order: string) => void;
@@ -140,12 +146,12 @@ interface HeadProps {
   readonly onHide?: (id: string) => void;
 }
 
-function Head({ id, title, order, width, onOrder, onResize, onHide }: HeadProps): JSX.Element {
+function Head({ id, title, isNumber = false, order, width, onOrder, onResize, onHide }: HeadProps): JSX.Element {
   const grip = useRef<{ readonly x: number; readonly width: number } | null>(null);
   const isUp = order === id;
   const isDown = order === `-${id}`;
   return (
-    <div class="compare-cell" role="columnheader" aria-sort={isUp ? "ascending" : isDown ? "descending" : "none"}>
+    <div class={`compare-cell${isNumber ? " is-number" : ""}`} role="columnheader" aria-sort={isUp ? "ascending" : isDown ? "descending" : "none"}>
       <button type="button" class="compare-sort" title={`Sort by ${title}`} onClick={() => onOrder(isUp ? `-${id}` : id)}>
         <span>{title}</span>{isUp ? " ↑" : isDown ? " ↓" : ""}
       </button>

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from epochal.format import format_number
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, precise, times
+from epochal.health.words import CURVE_KINDS, times
 
 _EPOCH = "train/epoch"
 _AT_TURN = 3  # points
@@ -96,7 +97,7 @@ class LossSpike(Rule):
         is_lasting = lasting >= thresholds.lasting and is_large
         noise = f", {times((value - level) / width)} times its usual noise" if width > 0 else ""
         sentence = (
-            f"The loss jumped from {precise(level)} to {precise(value)} at "
+            f"The loss jumped from {format_number(level)} to {format_number(value)} at "
             f"{curve.at(position)}{noise}"
         )
         sentence += (
