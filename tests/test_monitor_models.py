@@ -24,7 +24,7 @@ def monitor(tmp_path: Path) -> Monitor:
 
 def written(path: Path) -> str:
     """What a process of its own writes there; it may take longer than finish() waits for it."""
-    for _ in range(600):
+    for _ in range(1200):
         if path.is_file():
             break
         time.sleep(0.1)

@@ -40,7 +40,7 @@ def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], dict[str
 
 
 def health(port: int) -> dict[str, object]:
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=120)) as connection:
         connection.request("GET", "/healthz")
         response = connection.getresponse()
         assert response.getheader("server") is None
@@ -66,7 +66,7 @@ def test_a_second_one_for_the_same_folder_points_to_the_first(tmp_path: Path) ->
         port = str(port_of(first["url"]))
         with started(str(tmp_path), "--port", port) as (process, second):
             assert second["url"] == first["url"]
-            assert process.wait(20) == 0
+            assert process.wait(120) == 0
 
 
 def test_another_folder_takes_the_next_port_and_says_so(tmp_path: Path) -> None:
@@ -85,18 +85,18 @@ def test_it_ends_a_while_after_its_parent(tmp_path: Path) -> None:
             assert health(port_of(said["url"]))
             parent.kill()
             parent.wait()
-            assert process.wait(20) == 0
+            assert process.wait(120) == 0
 
 
 def test_open_streams_do_not_keep_it_from_stopping(tmp_path: Path) -> None:
     Journal(tmp_path).metrics(1, loss=1.0)
     with started(str(tmp_path), "--port", "0") as (process, said):
-        connection = http.client.HTTPConnection("127.0.0.1", port_of(said["url"]), timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", port_of(said["url"]), timeout=120)
         with closing(connection):
             connection.request("GET", "/api/events?run=id-x")
             assert connection.getresponse().readline() == b"retry: 1000\n"
             process.send_signal(signal.SIGTERM)
-            assert process.wait(20) in (0, -signal.SIGTERM)
+            assert process.wait(120) in (0, -signal.SIGTERM)
 
 
 def test_beside_a_training(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

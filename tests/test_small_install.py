@@ -13,6 +13,7 @@ import pytest
 
 import epochal
 from epochal.store.local.store import LocalStore
+from tests.doubles.companions import wait_for_the_end
 
 SMALL = ("msgspec", "psutil")
 TRAINING = """
@@ -24,7 +25,8 @@ with epochal.init(project="small", name="one", dir=sys.argv[1], total_steps=4000
         run.log({"loss": 5.0 / (step + 1), "lr": 1e-3}, step=step)
     run.log_histogram("weights", [1.0, 2.0, 3.0])
     run.log_text("sample", "once")
-    time.sleep(2.5)  # telemetry measures every second
+    while not list(run.dir.glob("journal/telemetry*")):
+        time.sleep(0.05)
 loaded = {name.partition(".")[0] for name in sys.modules}
 print(sorted(loaded & {"msgspec", "numpy", "psutil", "pyarrow", "rich", "starlette", "textual"}))
 """
@@ -68,6 +70,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
 def test_a_training_records_measures_and_is_diagnosed(node: Node, tmp_path: Path) -> None:
     done = node.run("-W", "error", "-c", TRAINING, str(tmp_path))
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "['msgspec']"), done.stderr
+    run = LocalStore(tmp_path).run("one")
+    wait_for_the_end(run.path)
     run = LocalStore(tmp_path).run("one")
     assert len(run.series("loss")) == 4000
     assert run.status.state == "finished"

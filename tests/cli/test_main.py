@@ -14,7 +14,7 @@ Capture = pytest.CaptureFixture[str]
 
 def epochal(*args: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "epochal", *args]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_help_names_every_command(capsys: Capture) -> None:
@@ -81,7 +81,7 @@ def test_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
-        process.wait(timeout=60)
+        process.wait(timeout=120)
     assert process.returncode == 141
 
 
@@ -90,4 +90,4 @@ def test_help_loads_no_command() -> None:
         "import sys; from epochal.cli.main import main; main(['--help']);"
         "sys.exit(any(m in sys.modules for m in ('numpy', 'epochal.cli.ls')))"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=120).returncode == 0

@@ -107,10 +107,22 @@ def test_a_command_is_needed_and_options_have_a_range(capsys: Capture) -> None:
 def test_a_first_step_that_does_not_come_is_told(
     begins: str, sentence: str, tmp_path: Path
 ) -> None:
-    done, runs = launched(tmp_path, f"{begins}\ntime.sleep(3)", "--first-step", "0.02")
-    assert done.returncode == 0
-    assert sentence in done.stderr
-    assert all(said(view, "warning") for view in runs)
+    told, root = tmp_path / "told", tmp_path / "runs"
+    waits = f"while not os.path.exists({str(told)!r}):\n    time.sleep(0.02)"
+    command = [sys.executable, "-m", "epochal", "run", "--dir", str(root), "--first-step", "0.02"]
+    with subprocess.Popen(
+        [*command, "--", *script(tmp_path, f"{begins}\n{waits}")],
+        env={**os.environ, "EPOCHAL_GIT": "0"},
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        assert any(sentence in line for line in process.stderr)
+        told.touch()
+        process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert all(said(view, "warning") for view in LocalStore(root).runs())
 
 
 def test_a_crashed_training_is_started_again_in_the_same_run(tmp_path: Path) -> None:
@@ -166,7 +178,7 @@ def test_a_signal_is_passed_on_and_nothing_is_started_again(tmp_path: Path) -> N
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=120)
     assert process.returncode == 128 + signal.SIGTERM
     assert "ended with SIGTERM" in errors
     (view,) = LocalStore(tmp_path / "runs").runs()
@@ -198,7 +210,7 @@ def test_a_training_that_is_stopped_is_not_started_again(tmp_path: Path, how: li
         while not LocalStore(root).run("x").entries("message", rank=None):
             time.sleep(0.05)
         assert main(["stop", "x", *how, "--dir", root]) == 0
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=120)
     assert process.returncode > 128
     assert "It is not restarted: it was asked to stop." in errors
     assert LocalStore(root).run("x").info.attempts == 1

@@ -58,7 +58,7 @@ def url_said(process: subprocess.Popen[str]) -> tuple[str, list[str]]:
 def ask(url: str, path: str = "/", **headers: str) -> tuple[int, bytes]:
     match = re.match(r"http://([^/]+)(/.*)", url)
     assert match is not None
-    with closing(http.client.HTTPConnection(match[1], timeout=20)) as connection:
+    with closing(http.client.HTTPConnection(match[1], timeout=120)) as connection:
         connection.request("GET", match[2] if path == "/" else path, headers=headers)
         response = connection.getresponse()
         return response.status, response.read()
@@ -73,7 +73,7 @@ def test_it_says_where_it_serves_and_stops_on_ctrl_c(tmp_path: Path) -> None:
         assert process.stdout is not None
         assert "ssh -N -L" in process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=120)
         assert process.returncode == 0
     assert errors == ""
 
@@ -106,7 +106,7 @@ def test_the_default_folder_may_not_exist_yet(tmp_path: Path) -> None:
 
 def test_a_folder_that_was_named_must_exist(tmp_path: Path) -> None:
     with served(str(tmp_path / "nowhere")) as process:
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "there is no folder" in errors
 
@@ -115,7 +115,7 @@ def test_a_port_that_was_named_and_is_taken_is_an_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with served(str(tmp_path), "--port", str(port)) as process:
-            _, errors = process.communicate(timeout=20)
+            _, errors = process.communicate(timeout=120)
     assert process.returncode == 1
     assert f"port {port} is in use" in errors
 
@@ -125,7 +125,7 @@ def test_serving_the_same_folder_again_points_to_the_first(tmp_path: Path) -> No
         url, _ = url_said(first)
         port = url.rstrip("/").rpartition(":")[2]
         with served(str(tmp_path), "--port", port) as second:
-            output, _ = second.communicate(timeout=20)
+            output, _ = second.communicate(timeout=120)
             assert second.returncode == 0
     assert url in output
 
@@ -155,7 +155,7 @@ def test_a_token_is_said_once_and_never_again(tmp_path: Path) -> None:
         assert ask(here, "/api/series", Authorization="Bearer long-enough")[0] == 400
         assert ask(here, "/api/runs", Host="lab.example")[0] == 401
         process.send_signal(signal.SIGINT)
-        said = "".join(process.communicate(timeout=20))
+        said = "".join(process.communicate(timeout=120))
     assert "long-enough" not in said
 
 
@@ -176,6 +176,6 @@ def test_a_token_file_without_a_token_is_a_sentence(tmp_path: Path, content: str
     if content is not None:
         secret.write_text(content)
     with served(str(tmp_path), "--token-file", str(secret)) as process:
-        _, said = process.communicate(timeout=20)
+        _, said = process.communicate(timeout=120)
     assert process.returncode != 0
     assert said.startswith("epochal: --token-file: ")

@@ -199,7 +199,7 @@ def test_two_processes_that_edit_labels_lose_nothing(tmp_path: Path) -> None:
         assert person.stdout is not None
         assert person.stdout.readline() == "ready\n"
     for person in people:
-        person.communicate("go\n", timeout=60)
+        person.communicate("go\n", timeout=120)
         assert person.returncode == 0
     wanted = {f"{who}-{number}" for who in ("ann", "bob") for number in range(40)}
     assert set(read_json(journal.folder.labels)["tags"]) == {"first", *wanted}

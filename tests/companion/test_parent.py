@@ -10,7 +10,7 @@ from epochal.journal.process import process_identity
 
 
 def sleeping() -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 
 
 def test_a_process_is_alive_until_it_ends_and_its_descriptor_tells() -> None:
@@ -46,10 +46,10 @@ def test_a_knock_ends_the_sleep_and_a_closed_line_is_silent() -> None:
     waker = Waker(None, wake_fd=read)
     assert not waker.wait(0)
     os.write(write, b"\n")
-    assert waker.wait(30)
+    assert waker.wait(120)
     assert not waker.wait(0)
     os.close(write)
-    assert waker.wait(30)
+    assert waker.wait(120)
     assert not waker.wait(0)
     waker.close()
     os.close(read)

@@ -53,7 +53,7 @@ def test_a_run_that_ends_leaves_telemetry_and_no_process(tmp_path: Path) -> None
     folder = run_folder(tmp_path)
     with started(tmp_path, "sys.stdin.readline()") as process:
         wait_for(lambda: has_begun(folder))
-        _, err = process.communicate("\n", timeout=60)
+        _, err = process.communicate("\n", timeout=120)
     assert (process.returncode, err) == (0, "")
     wait_for_the_end(folder)
     telemetry = [record for record in records(folder) if record["log"] in ("system", "finish")]
@@ -63,9 +63,9 @@ def test_a_run_that_ends_leaves_telemetry_and_no_process(tmp_path: Path) -> None
 
 ENDS = {
     "exception": ("raise RuntimeError('x')", None),
-    "interrupt": ("time.sleep(60)", signal.SIGINT),
-    "terminated": ("time.sleep(60)", signal.SIGTERM),
-    "killed": ("time.sleep(60)", signal.SIGKILL),
+    "interrupt": ("time.sleep(600)", signal.SIGINT),
+    "terminated": ("time.sleep(600)", signal.SIGTERM),
+    "killed": ("time.sleep(600)", signal.SIGKILL),
     "at once": ("os._exit(3)", None),
 }
 
@@ -82,7 +82,7 @@ def test_however_a_training_ends_no_companion_outlives_it(
         process.stdin.flush()
         if number is not None:
             process.send_signal(number)
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
     wait_for_the_end(folder)
     said = any("last_step" in record for record in of_kind(folder, "finish"))
     assert bool(events(folder, "vanished")) == (not said)
@@ -91,7 +91,7 @@ def test_however_a_training_ends_no_companion_outlives_it(
 
 def test_a_killed_training_is_told_of_with_evidence(tmp_path: Path) -> None:
     folder = run_folder(tmp_path)
-    with started(tmp_path, "time.sleep(60)") as process:
+    with started(tmp_path, "time.sleep(600)") as process:
         wait_for(lambda: has_begun(folder))
         process.kill()
     wait_for_the_end(folder)
@@ -115,7 +115,7 @@ def test_children_that_outlive_the_training_do_not_keep_the_companion(tmp_path: 
     child = os.fork()
     if child == 0:
         os.closerange(0, 3)
-        time.sleep(60)
+        time.sleep(600)
         os._exit(0)
     print(child, flush=True)
     sys.stdin.readline()
@@ -125,7 +125,7 @@ def test_children_that_outlive_the_training_do_not_keep_the_companion(tmp_path: 
         assert process.stdout is not None
         child = int(process.stdout.readline())
         wait_for(lambda: has_begun(folder))
-        process.communicate("\n", timeout=60)
+        process.communicate("\n", timeout=120)
     wait_for_the_end(folder)
     os.kill(child, signal.SIGKILL)
 
@@ -144,13 +144,13 @@ def test_a_process_that_goes_on_after_its_run_keeps_no_companion(tmp_path: Path)
         process.stdout.readline()
         wait_for_the_end(first)
         assert len(wait_for(lambda: companions(second))) == 1
-        process.communicate("\n", timeout=60)
+        process.communicate("\n", timeout=120)
     wait_for_the_end(second)
 
 
 def test_a_run_gone_on_with_after_a_kill_has_a_companion_per_attempt(tmp_path: Path) -> None:
     folder = run_folder(tmp_path)
-    with started(tmp_path, "time.sleep(60)") as process:
+    with started(tmp_path, "time.sleep(600)") as process:
         wait_for(lambda: has_begun(folder))
         process.kill()
     run_script(tmp_path, "start(resume='must').log({'a': 1})", **ON)
@@ -175,7 +175,7 @@ def test_a_companion_that_dies_is_started_again_once_and_training_goes_on(tmp_pa
         os.kill(second, signal.SIGKILL)
         wait_for(lambda: events(folder, "companion-lost"))
         (tmp_path / "stop").touch()
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=120)
     assert process.returncode == 0
     assert companions(folder) == []
     assert err.count("died twice") == 1
@@ -193,7 +193,7 @@ def test_ctrl_c_is_not_for_the_companion_and_sigterm_ends_it_in_order(tmp_path: 
         # The parent sees an end only when its last thread is gone, which is after its command line.
         wait_for(lambda: has_exited(pid))
         assert events(folder, "telemetry")
-        process.communicate("\n", timeout=60)
+        process.communicate("\n", timeout=120)
     wait_for_the_end(folder)
     assert events(folder, "companion-restarted")[0]["exit_code"] == 0
 
@@ -223,7 +223,7 @@ def test_a_run_that_is_deleted_is_let_go(tmp_path: Path) -> None:
         wait_for(lambda: has_begun(folder))
         (folder / "journal").rename(folder / "away")
         wait_for_the_end(folder)
-        process.communicate("\n", timeout=60)
+        process.communicate("\n", timeout=120)
 
 
 def test_the_companion_never_imports_torch_and_never_prints(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_the_companion_never_imports_torch_and_never_prints(tmp_path: Path) -> N
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=60,
+        timeout=120,
         check=True,
     )
     assert (done.stdout, done.stderr) == (b"", b"")
@@ -258,7 +258,7 @@ def test_a_fault_that_ends_the_companion_is_an_event_of_the_run(tmp_path: Path) 
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
@@ -288,7 +288,7 @@ def test_a_companion_that_was_stopped_holds_finish_to_one_deadline(tmp_path: Pat
         wait_for(lambda: has_begun(folder))
         (companion,) = companions(folder)
         os.kill(companion, signal.SIGSTOP)
-        out, err = process.communicate("\n", timeout=60)
+        out, err = process.communicate("\n", timeout=120)
     os.kill(companion, signal.SIGCONT)
     assert (process.returncode, out) == (0, "5.0\n")
     assert "not everything has been forwarded (json_log" in err

@@ -49,7 +49,7 @@ def logged(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_what_was_logged_has_been_forwarded_when_finish_returns(tmp_path: Path) -> None:
-    code, _, err = run_script(tmp_path, script(grace_s=30, wait_s=30))
+    code, _, err = run_script(tmp_path, script(grace_s=120, wait_s=120))
     assert (code, err) == (0, "")
     assert "finish" in [record["log"] for record in logged(run_folder(tmp_path))]
     wait_for_the_end(run_folder(tmp_path))
@@ -61,7 +61,7 @@ def test_a_sink_that_hangs_holds_finish_no_longer_than_it_may(tmp_path: Path) ->
     source = script(grace_s=1, wait_s=0.3)
     code, out, err = run_script(tmp_path, source, PYTHONPATH=str(tmp_path))
     assert code == 0
-    assert float(out) < 20
+    assert float(out) < 60  # the sink would take ten times as long
     assert f"'epochal sync {folder}' sends what is missing" in err
     wait_for_the_end(folder)
     event = next(event for event in of_kind(folder, "event") if event["name"] == "unfinished")

@@ -59,7 +59,7 @@ def acknowledged(counters: Path) -> list[int]:
 
 
 def wait_for_first(counters: Path, child: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not all(acknowledged(counters)):
         assert child.poll() is None, "the training ended by itself"
         assert time.monotonic() < deadline, "the training never logged"

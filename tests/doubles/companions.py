@@ -12,7 +12,7 @@ from epochal.journal.layout import RunFolder
 
 T = TypeVar("T")
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
 def companion_config(folder: Path, *, parent: int = 1, **facts: object) -> CompanionConfig:

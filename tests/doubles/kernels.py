@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-WAIT_S = 60
+WAIT_S = 120.0
 
 
 class Kernel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import subprocess
@@ -18,8 +19,12 @@ if TYPE_CHECKING:
 DESKTOP = {"width": 1360, "height": 860}
 PHONE = {"width": 390, "height": 844}
 # How long a condition is waited for: on a machine that does much else, a page takes its time.
-WAIT_MS = 60_000
+WAIT_MS = 120_000
 TRY_MS = 250
+# Resolves when everything that was due has been drawn.
+NEXT_FRAME = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+EXTENT = """[...document.querySelectorAll('.panel')].map((panel) =>
+  [panel.querySelectorAll('*').length, panel.scrollHeight, panel.scrollWidth])"""
 _Lines = list[list[tuple[float, float]]]
 
 
@@ -126,15 +131,26 @@ def point_at(page: Page, target: Locator, share: float, *, down: float = 0.5) ->
 
 
 def has_drawn(page: Page) -> None:
-    """Wait until the panel that is open has something to show."""
+    """Wait until the panel that is open shows all it has: nothing loads, nothing comes or moves."""
     page.locator(".panel > *").first.wait_for(state="attached")
     page.wait_for_load_state("load")
-    page.wait_for_timeout(3 * TRY_MS)
+    waiting = page.locator(".panel [aria-busy=true], .groups-waiting, .metric-waiting")
+
+    def look() -> Any:
+        page.evaluate(NEXT_FRAME)
+        return page.evaluate(EXTENT)
+
+    def is_still() -> bool:
+        before = look()
+        page.wait_for_timeout(2 * TRY_MS)
+        return waiting.count() == 0 and look() == before
+
+    until(page, is_still)
 
 
 def until(page: Page, is_so: Callable[[], bool]) -> None:
     """Wait for something; the page's own policy forbids to have the browser wait for it."""
     deadline_s = time.monotonic() + WAIT_MS / 1000
     while not is_so():
-        assert time.monotonic() < deadline_s
+        assert time.monotonic() < deadline_s, inspect.getsource(is_so)
         page.wait_for_timeout(TRY_MS / 5)

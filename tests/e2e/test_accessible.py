@@ -80,21 +80,6 @@ def grave_findings(page: Page, axe: str) -> list[str]:
     ]
 
 
-def settled(page: Page) -> None:
-    """Wait until nothing on the page is loading."""
-    has_drawn(page)
-    waiting = page.locator(".panel [aria-busy=true], .groups-waiting, .metric-waiting")
-    until(page, lambda: waiting.count() == 0)
-    sizes = [-1]
-
-    def is_still() -> bool:
-        sizes.append(page.locator(".panel *").count())
-        page.wait_for_timeout(TRY_MS)
-        return sizes[-1] == sizes[-2] and waiting.count() == 0
-
-    until(page, is_still)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("scheme", "width"), [("light", "desk"), ("dark", "desk"), ("dark", "phone")]
@@ -109,7 +94,7 @@ def test_axe_finds_nothing_serious_in_any_state(
     found: list[str] = []
     for name, state in STATES.items():
         page.evaluate("hash => (location.hash = hash)", state)
-        settled(page)
+        has_drawn(page)
         found += [f"{name}: {one}" for one in grave_findings(page, axe)]
     assert not found, "\n".join(found)
 
@@ -121,7 +106,7 @@ def test_axe_finds_nothing_serious_in_dialogs_and_menus(
 ) -> None:
     write_sweep(tmp_path, steps=STEPS, seeds=1)
     page = open_page(f"{serve(tmp_path).url}#panel=compare", color_scheme=scheme, bypass_csp=True)
-    settled(page)
+    has_drawn(page)
     found: list[str] = []
 
     def check(name: str) -> None:
@@ -155,7 +140,7 @@ def test_axe_finds_nothing_serious_in_dialogs_and_menus(
     check("colour")
     page.keyboard.press("Escape")
     page.evaluate("() => (location.hash = 'panel=charts')")
-    settled(page)
+    has_drawn(page)
     page.get_by_role("button", name="Actions for train/loss").click()
     check("menu of a chart")
     page.get_by_role("menuitem", name="Limits of the axes").click()
@@ -216,7 +201,7 @@ def test_keys_reach_every_control(
     state: str, sweep: Path, serve: Serve, open_page: OpenPage
 ) -> None:
     page = open_page(f"{serve(sweep).url}#{STATES[state]}", bypass_csp=True)
-    settled(page)
+    has_drawn(page)
     assert page.evaluate(UNREACHABLE) == []
     assert page.evaluate(COUNT) > 0
     # A part that was drawn again meanwhile has new controls: these are reached in another round.

@@ -16,7 +16,7 @@ from epochal.exports.archive import write_archive
 from epochal.page.loader import load_page
 from epochal.recipes.demo.every_kind.write import write_every_kind
 from tests.conftest import StartRun
-from tests.e2e.browsing import PHONE, OpenPage, download, wait_for_lines
+from tests.e2e.browsing import PHONE, OpenPage, download, until, wait_for_lines
 from tests.e2e.test_panels import PANELS, width_beyond
 from tests.store.journals import Journal
 
@@ -126,7 +126,7 @@ def test_a_saved_page_says_why_it_has_no_queries(every_kind: Path, open_page: Op
     page = open_offline(open_page, every_kind)
     button = page.get_by_role("button", name="where")
     assert button.is_disabled()
-    assert "Queries need the server" in (button.get_attribute("title") or "")
+    until(page, lambda: "Queries need the server" in (button.get_attribute("title") or ""))
 
 
 def nasty_run(root: Path) -> Path:

@@ -80,7 +80,7 @@ def test_favourites_colours_columns_and_limits_are_in_the_address(
     page.get_by_role("button", name="Favourite: acc").first.click()
     page.get_by_role("button", name="Colour of runs").click()
     page.get_by_role("menuitemcheckbox", name="By lr").click()
-    assert page.locator(".color-keys").inner_text().split("\n")[0] == "lr"
+    until(page, lambda: page.locator(".color-keys").inner_text().split("\n")[0] == "lr")
     marks = page.locator(".run-mark i")
     colors = [marks.nth(index).evaluate("mark => mark.style.background") for index in range(3)]
     assert len(set(colors)) == 2
@@ -131,7 +131,7 @@ def test_more_runs_than_lines_can_be_told_apart_are_quantiles_and_say_so(
     chart = page.locator('[data-metric="loss"]')
     chart.get_by_text("101 runs: median, quartiles, range").wait_for()
     until(page, lambda: "all=1" in page.url)
-    assert page.locator(".runs-count").inner_text() == "all of 101 shown"
+    until(page, lambda: page.locator(".runs-count").inner_text() == "all of 101 shown")
     until(page, lambda: "run007" in download(page, "loss", "SVG"))
     assert "median of 101 runs" in download(page, "loss", "SVG")
     page.get_by_role("button", name="newest").click()

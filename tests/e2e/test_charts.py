@@ -20,6 +20,7 @@ from tests.e2e.browsing import (
     download,
     drag,
     drawn_lines,
+    has_drawn,
     point_at,
     until,
     wait_for_lines,
@@ -52,7 +53,7 @@ def test_zooming_asks_for_every_point_of_the_range(
     long = max(head["series"], key=lambda one: one["points"])
     assert long["raw"]
     assert long["count"] < STEPS / 10
-    assert "zoom=step:" in page.url
+    until(page, lambda: "zoom=step:" in page.url)
     plot.dblclick()
     until(page, lambda: "zoom" not in page.url)
 
@@ -71,9 +72,9 @@ def test_a_view_opens_again_from_its_address(runs: Path, serve: Serve, open_page
     url = serve(runs).url
     page = open_page(url + "#panel=charts&x=relative&smooth=0.6&metrics=loss")
     page.locator('[data-metric="train/loss"]').wait_for()
-    assert page.locator("[data-metric]").count() == 1
-    assert page.get_by_role("radio", name="Elapsed").is_checked()
-    assert page.get_by_role("slider", name="Smooth").input_value() == "0.6"
+    until(page, lambda: page.locator("[data-metric]").count() == 1)
+    until(page, lambda: page.get_by_role("radio", name="Elapsed").is_checked())
+    until(page, lambda: page.get_by_role("slider", name="Smooth").input_value() == "0.6")
 
 
 def test_charts_are_filtered_by_words_and_by_expressions(
@@ -124,9 +125,9 @@ def test_smoothing_keeps_the_raw_line_behind(runs: Path, serve: Serve, open_page
     rough = wait_for_lines(page, "train/loss", 2)
     page.keyboard.press("]")
     until(page, lambda: "smooth=0.1" in page.url)
+    until(page, lambda: drawn_lines(page, "train/loss") != rough)
     smooth = wait_for_lines(page, "train/loss", 2)
     assert [[x for x, _ in line] for line in smooth] == [[x for x, _ in line] for line in rough]
-    assert smooth != rough
     svg = download(page, "train/loss", "SVG")
     assert len(re.findall(r'fill="none" stroke="#[^>]*opacity="0\.28"', svg)) == 2
 
@@ -135,11 +136,11 @@ def test_groups_are_drawn_as_their_mean(runs: Path, serve: Serve, open_page: Ope
     page = open_page(serve(runs).url + "#panel=charts&metrics=loss")
     page.get_by_role("button", name="Group runs").click()
     page.get_by_role("menuitemcheckbox", name="optimizer.lr").click()
-    assert page.locator(".run-group").count() == 2
+    until(page, lambda: page.locator(".run-group").count() == 2)
     page.get_by_role("button", name="How groups are drawn").click()
     page.get_by_role("menuitemcheckbox", name="± standard deviation").click()
     wait_for_lines(page, "train/loss", 2)
-    assert "mean, 2 runs" in page.locator(".chart-legend").inner_text()
+    until(page, lambda: "mean, 2 runs" in page.locator(".chart-legend").inner_text())
 
 
 def test_a_baseline_gives_differences(runs: Path, serve: Serve, open_page: OpenPage) -> None:
@@ -147,7 +148,10 @@ def test_a_baseline_gives_differences(runs: Path, serve: Serve, open_page: OpenP
     page.locator(".run-name", has_text="short").click()
     page.keyboard.press("b")
     page.locator(".run", has_text="other").locator(".run-delta", has_text="±0 %").wait_for()
-    assert "%" in page.locator(".run", has_text="long").locator(".run-delta").inner_text()
+    until(
+        page,
+        lambda: "%" in page.locator(".run", has_text="long").locator(".run-delta").inner_text(),
+    )
 
 
 def test_a_run_is_renamed(runs: Path, serve: Serve, open_page: OpenPage) -> None:
@@ -192,7 +196,7 @@ def test_a_favourite_comes_first_and_a_chart_fills_the_window(
     page = open_page(serve(runs).url + "#panel=charts")
     page.locator('[data-metric="acc"]').get_by_role("button", name="Favourite").click()
     page.get_by_role("region", name="favourites").wait_for()
-    assert page.locator("[data-metric]").first.get_attribute("data-metric") == "acc"
+    until(page, lambda: page.locator("[data-metric]").first.get_attribute("data-metric") == "acc")
     page.get_by_role("button", name="Full screen: train/loss").click()
     box = page.locator("dialog[open] .u-over").bounding_box()
     assert box is not None
@@ -206,7 +210,7 @@ def test_a_finding_leads_to_its_steps(tmp_path: Path, serve: Serve, open_page: O
     page = open_page(serve(tmp_path).url)
     page.locator(".finding", has_text="jumped by 6.0 at step 310").click()
     until(page, lambda: "zoom=step:290..330" in page.url)
-    assert "p-headline=train/loss" in page.url
+    until(page, lambda: "p-headline=train/loss" in page.url)
 
 
 def test_ranks_are_shown_alone_each_and_as_their_mean(
@@ -240,7 +244,7 @@ def test_what_happened_is_marked_and_can_be_turned_off(
     point_at(page, plot, 200 / 399)
     tooltip.get_by_text("epoch 2 of 4").wait_for()
     assert tooltip.get_by_text("attempt 2").count() == 0
-    assert "p-no-marks=restart" in page.url
+    until(page, lambda: "p-no-marks=restart" in page.url)
 
 
 def test_a_throttled_gpu_is_marked(tmp_path: Path, serve: Serve, open_page: OpenPage) -> None:
@@ -268,7 +272,8 @@ def test_runs_are_found_by_query(runs: Path, serve: Serve, open_page: OpenPage) 
     box.fill("config.optimizer.lr >")
     problem = page.locator(".search-error")
     problem.wait_for()
-    assert page.locator(".run").count() == 2
+    until(page, lambda: page.locator(".run").count() == 2)
+    has_drawn(page)
     place, first = problem.bounding_box(), page.locator(".run").first.bounding_box()
     assert place is not None
     assert first is not None

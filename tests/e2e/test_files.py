@@ -9,7 +9,7 @@ import pytest
 
 import epochal.wandb as wandb
 from epochal.exports.archive import write_archive
-from tests.e2e.browsing import OpenPage, Serve
+from tests.e2e.browsing import OpenPage, Serve, until
 from tests.e2e.test_panels import width_beyond
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ def check(page: Page, address: str) -> None:
     page.goto(address)
     table = page.locator("[data-title='guesses'] table")
     table.locator("td >> text='<b>row 3</b>'").wait_for()
-    assert table.locator("th").all_inner_texts() == ["n", "words", "share"]
-    assert table.locator("tbody tr").count() == 1000
+    until(page, lambda: table.locator("th").all_inner_texts() == ["n", "words", "share"])
+    until(page, lambda: table.locator("tbody tr").count() == 1000)
     page.get_by_text("rows and 3 of 3 columns").wait_for()
     frame = page.frame_locator("[data-title='page'] iframe")
     frame.locator("h1 >> text=A page").wait_for()

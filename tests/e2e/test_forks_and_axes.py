@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
+import itertools
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import StartRun
-from tests.e2e.browsing import OpenPage, Serve, download
+from tests.e2e.browsing import TRY_MS, OpenPage, Serve, download, until
 
 
 @pytest.fixture
@@ -31,12 +31,12 @@ def test_a_fork_shows_where_it_comes_from_and_its_parent_what_came_of_it(
     page = open_page(serve(folder).url)
     lineage = page.get_by_label("Lineage")
     lineage.get_by_text("after step 3").wait_for()
-    assert "Forked from parent after step 3." in lineage.inner_text()
+    until(page, lambda: "Forked from parent after step 3." in lineage.inner_text())
     table = download(page, "loss", "CSV")
     assert [row.split(",")[5] for row in table.splitlines()[1:9]] == list("01234567")
     lineage.get_by_role("button", name="parent").click()
     lineage.get_by_text("Forks:").wait_for()
-    assert "child" in lineage.inner_text()
+    until(page, lambda: "child" in lineage.inner_text())
 
 
 def test_a_chart_goes_along_the_metric_that_was_defined(
@@ -70,7 +70,13 @@ def test_alerts_and_the_summary_have_their_places(
     page.get_by_text("live").first.wait_for()
     live.log({"loss": 0.125})
     page.get_by_text("0.125").first.wait_for()
-    time.sleep(1.0)  # until the page follows the run
-    live.alert("loss is high", level="error")
-    page.locator(".toasts >> text=loss is high").wait_for()
+    numbers = itertools.count()
+
+    def is_told() -> bool:
+        # Only a page that follows the run already tells of an alert.
+        live.alert(f"loss is high {next(numbers)}", level="error")
+        page.wait_for_timeout(4 * TRY_MS)
+        return page.locator(".toasts >> text=loss is high").count() > 0
+
+    until(page, is_told)
     live.finish()

@@ -7,7 +7,7 @@ from pathlib import Path
 from epochal.companion.process import Companion
 from tests.conftest import StartRun
 from tests.doubles.companions import companion_config
-from tests.e2e.browsing import OpenPage, Serve
+from tests.e2e.browsing import OpenPage, Serve, until
 from tests.members.faults import raising
 
 
@@ -24,9 +24,9 @@ def test_internal_errors_stand_below_the_findings_and_come_live(
     companion.guard.run("task sealing", raising(ValueError("broken on purpose")))
     shown = page.locator(".internal-errors")
     shown.wait_for(state="visible")
-    assert "Epochal itself had an internal error" in shown.inner_text()
-    assert "task sealing: ValueError: broken on purpose" in shown.inner_text()
-    assert "not affected" in shown.inner_text()
+    until(page, lambda: "Epochal itself had an internal error" in shown.inner_text())
+    until(page, lambda: "task sealing: ValueError: broken on purpose" in shown.inner_text())
+    until(page, lambda: "not affected" in shown.inner_text())
     page.goto(f"{site}#panel=findings")
     page.locator(".internal-errors").wait_for(state="visible")
     companion.journal.close()

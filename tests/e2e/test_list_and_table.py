@@ -44,13 +44,19 @@ def test_where_takes_the_focus_completes_fields_and_selects(
     page = open_page(serve(sweep).url)
     until(page, lambda: "of 12 shown" in count(page))
     page.get_by_role("button", name="where").click()
+    until(page, lambda: page.evaluate("document.activeElement?.ariaLabel") == "Query runs")
     page.keyboard.type("config.l")
+    page.get_by_role("option", name="config.lr", selected=True).wait_for()
     page.keyboard.press("Enter")
-    page.keyboard.type("< 1e-4")
     box = page.get_by_role("searchbox", name="Query runs")
-    assert box.input_value() == "config.lr < 1e-4"
+    until(page, lambda: box.input_value().startswith("config.lr"))
+    page.keyboard.type("< 1e-4")
+    until(page, lambda: box.input_value() == "config.lr < 1e-4")
     until(page, lambda: "of 6 shown" in count(page))
-    assert page.get_by_role("tab", name="Overview").get_attribute("aria-selected") == "true"
+    until(
+        page,
+        lambda: page.get_by_role("tab", name="Overview").get_attribute("aria-selected") == "true",
+    )
 
 
 def test_many_runs_are_tagged_deleted_and_brought_back(
@@ -100,7 +106,7 @@ def test_runs_are_grouped_by_everything_but_the_seed(
     page.get_by_role("menuitemcheckbox", name="Everything but seed").click()
     groups = page.locator(".run-group")
     until(page, lambda: groups.count() == 4)
-    assert groups.first.inner_text().startswith("lr=3e-5, name=a")
+    until(page, lambda: groups.first.inner_text().startswith("lr=3e-5, name=a"))
     heads = page.locator(".compare-group")
     until(page, lambda: heads.count() == 4)
     # Losses of runs 0, 4 and 8 end at 0, -0.04 and -0.08.
@@ -113,7 +119,7 @@ def test_the_table_shows_rates_whole_and_filters_by_column(
     page = open_page(f"{serve(sweep).url}#panel=compare")
     cell = page.locator(".compare-cell", has_text=re.compile("^3e-5$")).first
     cell.wait_for()
-    assert cell.get_attribute("title") == "0.00003"
+    until(page, lambda: cell.get_attribute("title") == "0.00003")
     page.get_by_label("Filter columns").check()
     page.get_by_label("Filter by lr").fill("< 1e-4")
     until(page, lambda: page.locator(".compare-run").count() == 6)

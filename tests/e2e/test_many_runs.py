@@ -57,9 +57,9 @@ def test_a_run_that_is_chosen_is_drawn_in_front_in_every_chart_and_stays_unticke
     page.locator(".run-name", has_text="oldest").click()
     wait_for_lines(page, "train/loss", 9)
     box = page.get_by_role("checkbox", name="Show oldest in the charts")
-    assert box.get_attribute("aria-checked") == "false"
-    assert "8 of 10 shown" in page.locator(".runs-count").inner_text()
-    assert "oldest" in page.locator(".chart-legend").inner_text()
+    until(page, lambda: box.get_attribute("aria-checked") == "false")
+    until(page, lambda: "8 of 10 shown" in page.locator(".runs-count").inner_text())
+    until(page, lambda: "oldest" in page.locator(".chart-legend").inner_text())
     page.get_by_role("tab", name="Charts").click()
     for metric in ("train/loss", "acc"):
         wait_for_lines(page, metric, 9)
@@ -107,11 +107,11 @@ def test_runs_in_trouble_are_marked_in_the_list(
     page = open_page(serve(runs).url)
     row = page.locator(".run", has_text="exploded")
     row.get_by_role("img", name="1 error, 1 warning still open").wait_for()
-    assert row.locator("em").inner_text() == "✕1"
+    until(page, lambda: row.locator("em").inner_text() == "✕1")
     row = page.locator(".run", has_text="nan")
     row.get_by_role("img", name="the last loss is not finite").wait_for()
-    assert "is-critical" in (row.locator(".run-value").get_attribute("class") or "")
-    assert row.locator(".run-value").inner_text() == "nan"
+    until(page, lambda: "is-critical" in (row.locator(".run-value").get_attribute("class") or ""))
+    until(page, lambda: row.locator(".run-value").inner_text() == "nan")
     assert page.locator(".run", has_text="oldest").locator("em").count() == 0
 
 
@@ -120,7 +120,7 @@ def test_the_gravest_finding_comes_first(runs: Path, serve: Serve, open_page: Op
     page.locator(".run-name", has_text="nan").click()
     card = page.locator(".has-errors")
     card.wait_for()
-    assert "is-error" in (card.locator(".finding").first.get_attribute("class") or "")
+    until(page, lambda: "is-error" in (card.locator(".finding").first.get_attribute("class") or ""))
     page.set_viewport_size({"width": 390, "height": 844})
     chart = page.locator(".headline").bounding_box()
     errors = card.bounding_box()
@@ -136,8 +136,8 @@ def test_a_comparison_shows_what_runs_ended_with_beside_their_best(
     page.get_by_role("columnheader", name="loss last").wait_for()
     page.get_by_role("columnheader", name="loss best").wait_for()
     row = page.get_by_role("row", name="Show nan in the charts")
-    assert "not finite" in row.inner_text()
-    assert row.locator(".compare-cell.is-critical").first.inner_text() == "nan"
+    until(page, lambda: "not finite" in row.inner_text())
+    until(page, lambda: row.locator(".compare-cell.is-critical").first.inner_text() == "nan")
     page.get_by_role("combobox", name="Value of metrics").select_option(label="Best value")
     page.get_by_role("columnheader", name="loss last").wait_for(state="detached")
 
@@ -154,8 +154,8 @@ def test_the_colours_of_the_strip_under_the_loss_are_named(
     page = open_page(serve(tmp_path / "runs").url)
     named = page.locator(".phase-key .is-good")
     named.wait_for()
-    assert named.inner_text() == "converging"
-    assert named.get_attribute("title") == "The loss is falling."
+    until(page, lambda: named.inner_text() == "converging")
+    until(page, lambda: named.get_attribute("title") == "The loss is falling.")
 
 
 def test_charts_of_one_record_say_so(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Show = Callable[[str], FrameLocator]
 
-WAIT_S = 60
+WAIT_S = 120.0
 BEGIN = """
 import epochal
 run = epochal.init(project="notebook", name="shown", dir={folder!r}, total_steps=100)

@@ -11,7 +11,7 @@ import pytest
 
 from epochal.companion.live_file import LiveFile
 from epochal.journal.process import process_identity
-from tests.e2e.browsing import OpenPage, Serve, until
+from tests.e2e.browsing import NEXT_FRAME, OpenPage, Serve, until
 from tests.store.journals import Journal
 
 GIB = 2**30
@@ -56,7 +56,10 @@ def test_bars_move_each_second_and_fall_back_to_the_record(
     card = page.locator(place)
     card.get_by_text("30 %", exact=True).wait_for()
     recorded = datetime.fromtimestamp(training.journal.t)
-    assert card.locator(".as-of").inner_text() == f"recorded {recorded:%Y-%m-%d %H:%M:%S}"
+    until(
+        page,
+        lambda: card.locator(".as-of").inner_text() == f"recorded {recorded:%Y-%m-%d %H:%M:%S}",
+    )
 
     def shows(*texts: str) -> bool:
         return all(card.get_by_text(text, exact=True).count() for text in texts)
@@ -75,18 +78,19 @@ def test_bars_move_each_second_and_fall_back_to_the_record(
     assert abs((datetime.now() - told).total_seconds()) % 86_400 < 60
     training.stop_reading()
     until(page, lambda: shows("30 %", "300 W of 600 W", "2.0 GiB of 4.0 GiB"))
-    assert card.locator(".as-of").inner_text().startswith("recorded ")
+    until(page, lambda: card.locator(".as-of").inner_text().startswith("recorded "))
 
 
 # Every drawing of a chart begins with clearing its canvas.
 COUNT_DRAWINGS = """
-const clear = CanvasRenderingContext2D.prototype.clearRect;
-CanvasRenderingContext2D.prototype.clearRect = function (...area) {
-  this.canvas.dataset.drawings = Number(this.canvas.dataset.drawings ?? 0) + 1;
-  return clear.apply(this, area);
-};
+{
+  const clear = CanvasRenderingContext2D.prototype.clearRect;
+  CanvasRenderingContext2D.prototype.clearRect = function (...area) {
+    this.canvas.dataset.drawings = Number(this.canvas.dataset.drawings ?? 0) + 1;
+    return clear.apply(this, area);
+  };
+}
 """
-NEXT_FRAME = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
 def test_charts_stand_still_while_bars_move(

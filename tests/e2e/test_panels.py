@@ -13,7 +13,7 @@ import pytest
 
 from epochal.recipes.demo.every_kind.write import write_every_kind
 from tests.conftest import StartRun
-from tests.e2e.browsing import PHONE, OpenPage, Serve, drag, point_at, until
+from tests.e2e.browsing import PHONE, OpenPage, Serve, drag, has_drawn, point_at, until
 from tools.panels_table import declared_panels
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def test_one_gpu_of_two_has_charts_of_its_own(site: str, open_page: OpenPage) ->
     section.get_by_text("GPU 0", exact=True).wait_for()
     page.get_by_role("tab", name="GPU 1").click()
     section.get_by_text("GPU 0", exact=True).wait_for(state="detached")
-    assert "p-gpu=1" in page.url
+    until(page, lambda: "p-gpu=1" in page.url)
 
 
 def test_experts_are_chosen_by_layer_and_step(site: str, open_page: OpenPage) -> None:
@@ -102,7 +102,7 @@ def test_experts_are_chosen_by_layer_and_step(site: str, open_page: OpenPage) ->
     matrix = page.locator("[data-title='Layers and experts'] canvas")
     matrix.wait_for()
     summary = page.locator(".experts-summary")
-    assert "2 of 40 experts get less than a tenth" in summary.inner_text()
+    until(page, lambda: "2 of 40 experts get less than a tenth" in summary.inner_text())
     # The layer that is worst off is shown until one is chosen.
     page.locator("[data-title='blocks.7.mlp over steps'] canvas").wait_for()
     box = matrix.bounding_box()
@@ -111,16 +111,16 @@ def test_experts_are_chosen_by_layer_and_step(site: str, open_page: OpenPage) ->
     page.locator("[data-title='blocks.1.mlp over steps'] canvas").wait_for()
     page.get_by_label("Earlier step").click()
     page.get_by_text("step 389").first.wait_for()
-    assert "Step 389" in summary.inner_text()
-    assert "p-experts-step=389" in page.url
+    until(page, lambda: "Step 389" in summary.inner_text())
+    until(page, lambda: "p-experts-step=389" in page.url)
 
 
 def test_expert_loads_are_a_table_too(site: str, open_page: OpenPage) -> None:
     page = open_page(site + "#panel=experts")
     page.get_by_text("As a table").click()
     row = page.get_by_role("row", name="blocks.7.mlp")
-    assert row.get_by_role("cell").all_inner_texts()[0] == "8"
-    assert row.get_by_role("cell").last.inner_text() == "2"
+    until(page, lambda: row.get_by_role("cell").all_inner_texts()[0] == "8")
+    until(page, lambda: row.get_by_role("cell").last.inner_text() == "2")
     page.get_by_role("button", name="<b>blocks.9</b>&mlp").click()
     page.locator("[data-title='<b>blocks.9</b>&mlp over steps']").wait_for()
 
@@ -139,7 +139,7 @@ def test_the_time_of_a_step_is_shown_by_phase(site: str, open_page: OpenPage) ->
     page.mouse.down()
     page.mouse.up()
     section.get_by_text("newest").wait_for(state="detached")
-    assert "p-phases-step=" in page.url
+    until(page, lambda: "p-phases-step=" in page.url)
 
 
 def test_what_the_time_of_a_step_is_lost_to_is_shown_by_cause(
@@ -220,7 +220,7 @@ def test_the_cursor_of_histograms_moves_over_steps(site: str, open_page: OpenPag
 def test_text_is_text_and_its_changes_are_marked(site: str, open_page: OpenPage) -> None:
     page = open_page(site + "#panel=text")
     page.locator(".text-sample mark").get_by_text("399").wait_for()
-    assert "<i>not slanted</i>" in page.locator(".text-sample").last.inner_text()
+    until(page, lambda: "<i>not slanted</i>" in page.locator(".text-sample").last.inner_text())
     assert page.locator(".text-sample i").count() == 0
     page.get_by_label("Earlier step").click()
     page.locator(".text-sample mark").get_by_text("349").wait_for()
@@ -236,7 +236,7 @@ def test_the_log_is_newest_first_and_can_be_narrowed(site: str, open_page: OpenP
     page.locator(".log-line.is-info").first.wait_for(state="detached")
     page.get_by_placeholder("Find in the log").fill("metrics host")
     page.locator(".log-line:only-child").wait_for()
-    assert "tried twice" in lines.inner_text()
+    until(page, lambda: "tried twice" in lines.inner_text())
 
 
 def test_a_finding_opens_the_charts_at_its_steps(site: str, open_page: OpenPage) -> None:
@@ -256,7 +256,7 @@ def test_a_finding_says_what_it_means_and_what_is_healthy(site: str, open_page: 
     page.get_by_text("Healthy ranges").click()
     row = page.get_by_role("row", name="speed of light")
     row.locator(".is-warning", has_text="%").wait_for()
-    assert "worth a look" in row.inner_text()
+    until(page, lambda: "worth a look" in row.inner_text())
 
 
 def test_the_overview_says_where_the_newest_steps_time_went(site: str, open_page: OpenPage) -> None:
@@ -281,7 +281,7 @@ def test_the_tab_that_is_open_is_in_sight_on_a_phone(site: str, open_page: OpenP
 def test_the_picture_of_the_model_zooms_and_runs_nothing(site: str, open_page: OpenPage) -> None:
     page = open_page(site + "#panel=graph")
     picture = page.locator(".picture img")
-    assert (picture.get_attribute("src") or "").startswith("data:image/svg+xml")
+    until(page, lambda: (picture.get_attribute("src") or "").startswith("data:image/svg+xml"))
     page.get_by_label("Zoom in").click()
     page.get_by_text("125 %").wait_for()
     page.get_by_role("button", name="Hide").click()
@@ -303,7 +303,7 @@ def test_runs_are_sorted_and_columns_hidden(sweep: Path, serve: Serve, open_page
     names = page.locator(".compare-run")
     page.get_by_title("Sort by loss best").click()
     page.locator(".compare-space > :first-child").get_by_text("run-2").wait_for()
-    assert names.all_inner_texts() == ["run-2", "run-3", "run-0", "run-1"]
+    until(page, lambda: names.all_inner_texts() == ["run-2", "run-3", "run-0", "run-1"])
     assert page.get_by_role("columnheader", name="same").count() == 0
     header = page.get_by_role("columnheader").filter(has_text="seed")
     header.hover()
@@ -328,7 +328,8 @@ def test_brushing_an_axis_keeps_the_runs_that_pass(
 ) -> None:
     page = open_page(serve(sweep).url + "#panel=compare&p-compare=parallel")
     chart = page.locator("[data-title='Parallel coordinates'] canvas")
-    page.wait_for_timeout(500)
+    chart.wait_for()
+    has_drawn(page)
     box = chart.bounding_box()
     assert box is not None
     # The first axis is the first setting; its upper half holds the larger rate.
@@ -353,7 +354,7 @@ def test_texts_of_runs_stand_side_by_side(sweep: Path, serve: Serve, open_page: 
     page = open_page(serve(sweep).url + "#panel=text")
     page.locator(".text-sample").nth(3).wait_for()
     page.locator(".text-sample mark").nth(1).wait_for()
-    assert page.locator(".text-sample mark").count() == 2
+    until(page, lambda: page.locator(".text-sample mark").count() == 2)
 
 
 def test_configurations_side_by_side_show_what_differs(

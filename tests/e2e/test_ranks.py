@@ -64,8 +64,12 @@ def test_a_thousand_ranks_are_a_readable_heat_map(
     note = card.locator(".rank-note").inner_text()
     per_row = int(re.fullmatch(r"(\d+) ranks a row, wide", note)[1])  # type: ignore[index]
     rows = math.ceil(RANKS / per_row)
-    assert map_.get_attribute("aria-label") == (
-        f"train/duration_ms by rank of wide: {rows} rows, {STEPS} columns"
+    until(
+        page,
+        lambda: (
+            map_.get_attribute("aria-label")
+            == (f"train/duration_ms by rank of wide: {rows} rows, {STEPS} columns")
+        ),
     )
     svg = download(page, "train/duration_ms", "SVG")
     assert "train/duration_ms by rank of wide" in svg

@@ -70,7 +70,7 @@ def test_groups_have_all_members_and_the_means_of_numpy(
     verdict = page.locator(".groups-verdict").inner_text()
     assert verdict.startswith("lr=0.001, model=large")
     # A group that members left says how many count.
-    assert "4 of 6" in page.locator(".groups-table").first.inner_text()
+    until(page, lambda: "4 of 6" in page.locator(".groups-table").first.inner_text())
 
 
 def test_group_charts_say_how_many_there_are_and_who_left(
@@ -85,15 +85,21 @@ def test_group_charts_say_how_many_there_are_and_who_left(
     page.mouse.move(box["x"] + 0.9 * box["width"], box["y"] + 60)
     tooltip = page.locator(".chart-tooltip").first
     until(page, lambda: "9 of 12" in tooltip.inner_text())
-    assert "12 runs" in tooltip.inner_text()
+    until(page, lambda: "12 runs" in tooltip.inner_text())
     colours = page.get_by_role("group", name="Colours of groups").locator("span")
-    assert colours.all_inner_texts() == [
-        "0.0001 12",
-        "0.0003 13",
-        "0.001 12",
-        "0.003 12",
-        "0.01 12",
-    ]
+    until(
+        page,
+        lambda: (
+            colours.all_inner_texts()
+            == [
+                "0.0001 12",
+                "0.0003 13",
+                "0.001 12",
+                "0.003 12",
+                "0.01 12",
+            ]
+        ),
+    )
 
 
 def test_importance_ranks_the_learning_rate_first_and_another_pair_can_be_chosen(
@@ -102,8 +108,15 @@ def test_importance_ranks_the_learning_rate_first_and_another_pair_can_be_chosen
     page = open_page(serve(sweep[0]).url + "#panel=compare&p-compare=importance")
     rows = page.locator(".matters-row")
     until(page, lambda: rows.count() == 4)
-    assert [one.split("\t")[0] for one in rows.all_inner_texts()[:2]] == ["lr", "model"]
-    assert page.locator(".groups-verdict").inner_text().startswith("lr matters most for eval/loss")
+    until(
+        page, lambda: [one.split("\t")[0] for one in rows.all_inner_texts()[:2]] == ["lr", "model"]
+    )
+    until(
+        page,
+        lambda: (
+            page.locator(".groups-verdict").inner_text().startswith("lr matters most for eval/loss")
+        ),
+    )
     page.get_by_role("button", name="model", exact=True).click()
     until(page, lambda: page.get_by_role("region", name="eval/loss by model").count() == 1)
     page.get_by_label("Columns", exact=True).select_option("wd")

@@ -33,13 +33,13 @@ def write(root: Path) -> Path:
 def look_for_others(page: Page) -> None:
     """Find a metric that is not listed, and have more of a section listed."""
     until(page, lambda: f"of {COUNT + 1:,}" in page.locator(".search-count").last.inner_text())
-    assert page.get_by_text("Filter charts by name to find others").is_visible()
+    until(page, lambda: page.get_by_text("Filter charts by name to find others").is_visible())
     page.get_by_role("button", name="layers").first.click()
     page.get_by_role("button", name="List more of layers").click()
     until(page, lambda: page.get_by_role("button", name="List more of layers").count() == 0)
     page.get_by_label("Filter charts").fill(LAST)
     assert len(wait_for_points(page, LAST, 3)) == 3
-    assert page.locator(".search-count").last.inner_text() == f"1 of {COUNT + 1:,}"
+    until(page, lambda: page.locator(".search-count").last.inner_text() == f"1 of {COUNT + 1:,}")
 
 
 def test_metrics_that_are_not_listed_are_found(

@@ -47,7 +47,7 @@ def address(
             yield here
         finally:
             server.terminate()
-            server.wait(30)
+            server.wait(120)
 
 
 def wait_for(server: subprocess.Popen[bytes], address: str, log: Path) -> None:

@@ -39,7 +39,7 @@ class HubProcess:
         return f"{scheme}://127.0.0.1:{self.port}"
 
     def client(self, token: str | None = None) -> HubClient:
-        client = HubClient(self.url, self.token if token is None else token, timeout_s=20)
+        client = HubClient(self.url, self.token if token is None else token, timeout_s=120)
         self._clients.append(client)
         return client
 
@@ -61,6 +61,16 @@ class HubProcess:
                 return
         raise AssertionError("the hub did not start")
 
+    def read_until(self, text: str) -> None:
+        """Read what it prints until a line that has this text."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.output.append(line)
+            if text in line:
+                return
+        raise AssertionError(f"the hub did not say {text!r}: {self.output}")
+
     def kill(self) -> None:
         self._end(signal.SIGKILL)
 
@@ -72,7 +82,7 @@ class HubProcess:
     def _end(self, number: int) -> None:
         if self._process is not None:
             self._process.send_signal(number)
-            self._process.wait(30)
+            self._process.wait(120)
             assert self._process.stdout is not None
             self.output += self._process.stdout
             self._process.stdout.close()

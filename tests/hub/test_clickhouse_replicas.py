@@ -45,7 +45,7 @@ def _lines_of(shards: Shards, number: int, database: str) -> int:
 
 
 def _wait_for(shards: Shards, number: int, database: str, num_lines: int) -> None:
-    deadline_s = time.monotonic() + 60
+    deadline_s = time.monotonic() + 120
     while True:
         with contextlib.suppress(ClickHouseError):
             if _lines_of(shards, number, database) == num_lines:
@@ -66,7 +66,7 @@ def test_a_replica_that_was_away_has_everything_again(replicas: Shards) -> None:
             _wait_for(replicas, number, "a", 50)
         replicas.kill_one(0)
         try:
-            deadline_s = time.monotonic() + 60
+            deadline_s = time.monotonic() + 120
             while True:  # the server that is left sees that the other is gone
                 try:
                     tables.append("one", STEM, first=50, lines=lines(50, 90))

@@ -130,7 +130,7 @@ def test_a_training_is_suspended_continued_and_stopped_from_elsewhere(
         assert "has no Checkpoints" in capsys.readouterr().out
         assert process.poll() is None
         assert main([*stop, "--wait", "60"]) == 0
-        assert process.wait(timeout=60) != 0
+        assert process.wait(timeout=120) != 0
     assert f"SIGTERM to process {process.pid}" in capsys.readouterr().out
     asked = events(runs, "control-request")
     assert [one["action"] for one in asked] == ["suspend", "continue", "checkpoint", "stop"]

@@ -102,7 +102,7 @@ def started_caddy(place: Path, hubs: list[HubProcess]) -> Iterator[int]:
         yield port
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(120)
 
 
 @pytest.mark.parametrize("name", ["Caddyfile", "Caddyfile.cluster"])

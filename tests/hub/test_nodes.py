@@ -54,7 +54,7 @@ def start_rank(
 def test_ranks_of_another_node_are_in_the_run_of_rank_0(hub: HubProcess, tmp_path: Path) -> None:
     other = start_rank(1, tmp_path / "node1", hub)  # it waits for rank 0 to be there
     main = start_rank(0, tmp_path / "node0", hub)
-    assert main.wait(60) == other.wait(60) == 0
+    assert main.wait(120) == other.wait(120) == 0
 
     def ranks() -> tuple[int, ...]:
         if not (hub.root / "p" / "many").is_dir():
@@ -73,7 +73,7 @@ def test_the_telemetry_of_another_node_is_on_the_hub(hub: HubProcess, tmp_path: 
     main = start_rank(0, tmp_path / "node0", hub, seconds=6.0)
     live = hub.root / "p" / "many" / "live"
     wait_until(lambda: live.is_dir() and any(one.stem.endswith("-1") for one in live.iterdir()))
-    assert main.wait(60) == other.wait(60) == 0
+    assert main.wait(120) == other.wait(120) == 0
 
     def ranks() -> tuple[int, ...]:
         metric = epochal.open(hub.root).run("many").view.metric("system/ram_used")

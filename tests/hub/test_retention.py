@@ -113,7 +113,7 @@ def test_a_mistake_in_a_rule_is_named_with_its_line(tmp_path: Path, text: str, s
 def test_a_hub_with_a_mistake_in_its_rules_does_not_start(tmp_path: Path) -> None:
     (tmp_path / "epochal.toml").write_text('[retention]\ntrash_after = "soon"\n')
     command = [sys.executable, "-m", "epochal", "hub", str(tmp_path), "--port", "0"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 1
     assert "not an age such as 30d" in ended.stderr
 
@@ -150,7 +150,7 @@ def test_a_hub_says_at_its_start_what_it_would_do(tmp_path: Path) -> None:
     hub.stop()
     age(hub.root / "p" / "old", days=31)
     hub.start()
-    time.sleep(2.0)
+    hub.read_until("): p/old.")
     hub.stop()
     text = "".join(hub.output)
     assert "The hub looks every 1 h, first in 1 h." in text
@@ -236,7 +236,7 @@ def test_a_run_that_goes_on_after_it_was_deleted_comes_back_whole(
     run.log({"loss": 1.0}, step=1)
     run.finish()
     worker.finish()
-    assert worker.join(60)
+    assert worker.join(120)
     assert worker.is_complete
     assert journal(RunFolder(there)) == journal(folder)
 
@@ -249,7 +249,9 @@ def test_push_that_watches_brings_no_deleted_run_back(hub: HubProcess, tmp_path:
         *("--dir", str(tmp_path / "runs"), "a"),
     ]
     environ = {**os.environ, "EPOCHAL_HUB_TOKEN": hub.token, "PYTHONUNBUFFERED": "1"}
-    pushing = subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True)
+    printed = tmp_path / "printed"
+    with printed.open("w") as stderr:
+        pushing = subprocess.Popen(command, env=environ, stderr=stderr)
     try:
         there = hub.root / "p" / "a"
         wait_until(there.is_dir)
@@ -259,12 +261,13 @@ def test_push_that_watches_brings_no_deleted_run_back(hub: HubProcess, tmp_path:
         body = b'{"runs": ["%s"]}' % run_id.encode()
         change = {"content-type": "application/json"}
         hub.client().request("POST", "/api/trash", body=body, headers=change)
-        time.sleep(5.0)
+        wait_until(lambda: "was deleted on this hub" in printed.read_text())
+        time.sleep(3.0)  # it looks again
         assert not there.exists()
     finally:
         pushing.send_signal(signal.SIGINT)
-        _, said = pushing.communicate(timeout=30)
-    assert said.count("was deleted on this hub") == 1
+        pushing.wait(120)
+    assert printed.read_text().count("was deleted on this hub") == 1
 
 
 def test_a_writer_gets_its_quota_back_for_what_was_erased(tmp_path: Path) -> None:

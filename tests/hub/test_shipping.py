@@ -176,7 +176,7 @@ def test_pull_gives_the_run_back(
     assert journal(RunFolder(tmp_path / "back" / "p" / "a")) == journal(folder)
 
 
-def wait_until(condition: object, *, limit_s: float = 60.0) -> None:
+def wait_until(condition: object, *, limit_s: float = 120.0) -> None:
     assert callable(condition)
     deadline = time.monotonic() + limit_s
     while not condition():

@@ -48,7 +48,7 @@ for place in sys.argv[1:]:
 """
     ended = subprocess.run(
         [sys.executable, "-c", program, *map(str, places)],
-        timeout=60,
+        timeout=120,
         capture_output=True,
         text=True,
         check=False,

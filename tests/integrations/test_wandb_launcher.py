@@ -181,7 +181,7 @@ def test_the_sink_of_a_run_under_it_gets_the_real_package(tmp_path: Path) -> Non
     (tmp_path / "epochal.toml").write_text(sinks)
     variables = {"EPOCHAL_COMPANION": "on", "WANDB_MODE": "offline"}
     launch(tmp_path, "script.py", code=code, **variables)
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 120
     while not list(tmp_path.glob("sent/wandb/offline-*/*.wandb")) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert len(list(tmp_path.glob("sent/wandb/offline-*/*.wandb"))) == 1, (

@@ -16,14 +16,14 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are a U
 
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
         yield process
         process.kill()
 
 
 def test_the_named_process_gets_the_signal(sleeper: subprocess.Popen[bytes]) -> None:
     send_signal(process_identity(sleeper.pid), "SIGTERM")
-    assert sleeper.wait(timeout=30) == -signal.SIGTERM
+    assert sleeper.wait(timeout=120) == -signal.SIGTERM
 
 
 def test_a_process_that_took_over_the_pid_is_left_alone(sleeper: subprocess.Popen[bytes]) -> None:

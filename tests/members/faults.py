@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 # Ends by itself, should nothing else end it.
-HANG_S = 20.0
+HANG_S = 60.0
 
 
 def raising(error: Exception) -> Callable[..., NoReturn]:

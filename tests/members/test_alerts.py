@@ -50,7 +50,7 @@ def test_a_service_that_raises_has_failed_and_nothing_else_has(fault: Callable[.
 
 def test_a_service_that_hangs_is_a_fault_and_holds_up_nothing() -> None:
     guard, may_go, now_s = Guard(), threading.Event(), [0.0]
-    service = Service(lambda: may_go.wait(60))
+    service = Service(lambda: may_go.wait(120))
     alerts = Alerts(service, run="p/a", guard=guard, clock=lambda: now_s[0])
     alerts.say("something was found")
     for _ in range(3):

@@ -196,7 +196,7 @@ def test_a_source_that_fails_is_absent_and_the_others_are_read(
             own_pids=lambda: {os.getpid()},
             guard=guard,
             host=sources,
-            source_budget_s=BUDGET_S if fault is hanging else 10.0,
+            source_budget_s=1.0 if fault is hanging else 60.0,
         )
         telemetry.begin()
         telemetry.sample_gpus()

@@ -20,7 +20,7 @@ from tests.members.faults import RAISING
 from tests.sinks.doubles import Hanging, Memory, MemorySink
 from tests.sinks.journal_files import metrics, run_folder, write
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 METHODS = ("open", "write", "flush", "close")
 
 

@@ -335,7 +335,7 @@ def test_on_a_terminal_the_page_is_served_first_and_stays_until_enter(tmp_path: 
         assert b"Epochal" in answer.read()
     assert process.poll() is None
     os.write(ours, b"\n")
-    assert process.wait(30) == 0
+    assert process.wait(120) == 0
     os.close(ours)
 
 

@@ -82,7 +82,7 @@ def test_modules_in_the_working_folder_are_not_taken_for_pythons(tmp_path: Path)
         process.stdout.readline()
         folder = RunFolder(run_folder(tmp_path))
         wait_for(lambda: any(part.writer.startswith("telemetry") for part in folder.parts()))
-        process.communicate("\n", timeout=60)
+        process.communicate("\n", timeout=120)
     wait_for_the_end(folder.path)
 
 

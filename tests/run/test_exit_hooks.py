@@ -55,13 +55,13 @@ def test_leaving_with_sys_exit_is_an_end_not_a_failure(tmp_path: Path, body: str
 
 @pytest.mark.parametrize("with_block", [False, True])
 def test_ctrl_c_is_an_interruption(tmp_path: Path, with_block: bool) -> None:
-    wait = "print('ready', flush=True); time.sleep(60)"
+    wait = "print('ready', flush=True); time.sleep(600)"
     source = f"with start() as run:\n    {wait}" if with_block else f"run = start()\n{wait}"
     with start_script(tmp_path, source) as process:
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
     assert process.returncode == -signal.SIGINT
     assert ending(tmp_path)["status"] == "interrupted"
 
@@ -72,12 +72,12 @@ def test_a_signal_ends_the_process_as_it_would_have_and_is_recorded(
 ) -> None:
     number = getattr(signal, name)
     usual = f"signal.signal({number:d}, signal.SIG_DFL)"  # nohup has its programs ignore SIGHUP
-    source = f"{usual}; run = start(); print(flush=True); time.sleep(60)"
+    source = f"{usual}; run = start(); print(flush=True); time.sleep(600)"
     with start_script(tmp_path, source) as process:
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(number)
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
     assert process.returncode == -number
     assert (ending(tmp_path)["status"], ending(tmp_path)["reason"]) == ("terminated", name)
 
@@ -91,7 +91,7 @@ def test_the_programs_own_handler_is_still_called(tmp_path: Path) -> None:
     signal.signal(signal.SIGTERM, mine)
     run = start()
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(60)
+    time.sleep(600)
     """
     code, out, _ = run_script(tmp_path, source)
     assert (code, out) == (3, "mine 15\n")
@@ -162,7 +162,7 @@ def test_a_child_killed_by_a_signal_does_not_end_the_run(tmp_path: Path) -> None
     child = os.fork()
     if child == 0:
         os.write(tell, b"!")
-        time.sleep(60)
+        time.sleep(600)
         os._exit(0)  # never as far as the parent's lines: kill(0) would end this whole group
     os.read(ready, 1)  # Python forgets a signal that comes while it is still forking
     os.kill(child, signal.SIGTERM)

@@ -20,7 +20,7 @@ def test_a_running_run_shows_the_live_page(
     shown = run._repr_html_()
     address = re.search(r'src="(http://127\.0\.0\.1:\d+/)#run=', shown)
     assert address is not None, shown
-    with urllib.request.urlopen(address[1] + "healthz", timeout=30) as answer:
+    with urllib.request.urlopen(address[1] + "healthz", timeout=120) as answer:
         assert b"epochal" in answer.read()
     assert run._repr_html_() == shown
 

@@ -37,7 +37,7 @@ def test_two_ranks_write_into_one_run_whoever_starts_first(tmp_path: Path, first
         assert process.stdout is not None
         process.stdout.readline()
     for process in (early, late):
-        assert process.communicate("\n", timeout=60)[1] == ""
+        assert process.communicate("\n", timeout=120)[1] == ""
     folder = RunFolder(run_folder(tmp_path))
     assert [part.writer for part in folder.parts()] == ["loop", "rank-0001"]
     assert steps(folder) == [0, 1]
@@ -53,7 +53,7 @@ def test_all_ranks_of_a_resumed_run_write_the_same_attempt(tmp_path: Path) -> No
         assert process.stdout is not None
         assert process.stdout.readline().startswith("2 ")
     for process in processes:
-        process.communicate("\n", timeout=60)
+        process.communicate("\n", timeout=120)
     parts = RunFolder(run_folder(tmp_path)).parts()
     assert [part.stem for part in parts] == [
         "loop.0001.0000",
@@ -73,7 +73,7 @@ def test_every_rank_of_a_resumed_run_counts_on_from_the_same_step(
         assert process.stdout is not None
         assert process.stdout.readline() == f"{step}\n"
     for process in processes:
-        process.communicate("\n", timeout=60)
+        process.communicate("\n", timeout=120)
 
 
 def test_only_rank_0_prints(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_only_rank_0_prints(tmp_path: Path) -> None:
     for process in processes:
         assert process.stdout is not None
         process.stdout.readline()
-    errors = [process.communicate("\n", timeout=60)[1] for process in processes]
+    errors = [process.communicate("\n", timeout=120)[1] for process in processes]
     assert "is recorded in" in errors[0]
     assert errors[1] == ""
 
@@ -139,9 +139,9 @@ def test_a_rank_without_rank_0_writes_aside_and_moves_over_later(tmp_path: Path)
     zero = start_script(tmp_path, LOG + "; sys.stdout.flush(); input()", **rank(0))
     assert zero.stdout is not None
     zero.stdout.readline()
-    _, err = late.communicate("\n", timeout=60)
+    _, err = late.communicate("\n", timeout=120)
     assert "found no run of rank 0" in err
-    zero.communicate("\n", timeout=60)
+    zero.communicate("\n", timeout=120)
     folder = run_folder(tmp_path)
     assert steps(folder) == [0, 1, 2]
     assert [r["log"] for r in records(folder)].count("finish") == 2

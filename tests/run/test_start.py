@@ -255,7 +255,7 @@ def test_a_folder_outside_git_has_no_commit(
 def test_two_processes_that_want_one_name_get_two_runs(tmp_path: Path) -> None:
     source = "run = start('same'); [run.log({'a': 1}) for _ in range(50)]; print(run.name)"
     children = [start_script(tmp_path, source) for _ in range(4)]
-    names = [child.communicate(timeout=60)[0].strip() for child in children]
+    names = [child.communicate(timeout=120)[0].strip() for child in children]
     assert sorted(names) == ["same", "same-2", "same-3", "same-4"]
     for name in names:
         assert steps(tmp_path / "tests" / name) == list(range(50))
@@ -267,7 +267,7 @@ def test_two_processes_that_resume_one_run_at_once_get_two_attempts(
     start_run("same").finish()
     source = "run = start('same', resume='must'); run.log({'a': 1}, step=1); print(run.attempt)"
     children = [start_script(tmp_path / "runs", source) for _ in range(3)]
-    attempts = [child.communicate(timeout=60)[0].strip() for child in children]
+    attempts = [child.communicate(timeout=120)[0].strip() for child in children]
     assert sorted(attempts) == ["2", "3", "4"]
     parts = RunFolder(tmp_path / "runs" / "tests" / "same").parts()
     assert [(p.attempt, p.part) for p in parts] == [(1, 0), (2, 0), (3, 0), (4, 0)]

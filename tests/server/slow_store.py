@@ -9,7 +9,7 @@ from typing import Any, cast
 from epochal.store.local.store import LocalStore
 from epochal.store.store import RunView
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 class SlowStore(LocalStore):

@@ -262,7 +262,7 @@ def test_a_large_body_is_refused(tmp_path: Path, server: Server) -> None:
 
 
 def test_a_large_head_is_refused(server: Server) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=120) as client:
         client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 300_000)
         client.settimeout(20)
         try:

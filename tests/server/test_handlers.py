@@ -4,11 +4,12 @@ import json
 import math
 import os
 import shutil
-import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.doubles.companions import wait_for
 from tests.server.live import Server, serving
 from tests.store.journals import Journal
 from tests.store.sealing import seal_all
@@ -249,9 +250,9 @@ def test_a_large_run_is_listed_before_it_was_read(tmp_path: Path, server: Server
     (row,) = first["rows"]
     assert (row["step"], row["status"]["state"]) == (7, "finished")
     assert row["summary"]["role:loss"]["last"] == 0.5
-    for _ in range(100):
+
+    def whole() -> Any:
         (row,) = server.ask("/api/runs").json["rows"]
-        if not row["partial"]:
-            break
-        time.sleep(0.05)
-    assert (row["partial"], row["records"]) == (False, 103)
+        return None if row["partial"] else row
+
+    assert wait_for(whole)["records"] == 103

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from epochal.server.pool import ThreadPool
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 async def called(pool: ThreadPool, *calls: Callable[[], object]) -> None:

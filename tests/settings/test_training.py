@@ -45,16 +45,19 @@ os.chdir("/")
 print("printed by the program")
 for step in range(30):
     run.log({"loss": float("nan") if step > 9 else 1.0}, step=step)
-time.sleep(float(sys.argv[1]))
+while sum(p.read_bytes().count(b'"log":"system"') for p in run.dir.glob("journal/telemetry*")) < (
+    int(sys.argv[1])
+):
+    time.sleep(0.05)
 run.finish()
 """
 
 
-def trained(places: Places, *, companion: str, sleep_s: float = 0.0) -> Path:
+def trained(places: Places, *, companion: str, num_measured: int = 0) -> Path:
     places.write(FILE)
     (places.project / "scripts").mkdir(exist_ok=True)
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", TRAINING, str(sleep_s)],
+        [sys.executable, "-W", "error", "-c", TRAINING, str(num_measured)],
         cwd=places.project / "scripts",
         env={**os.environ, "EPOCHAL_COMPANION": companion},
         capture_output=True,
@@ -76,7 +79,7 @@ def test_a_training_takes_what_it_is_not_told_from_its_project(places: Places) -
 
 
 def test_the_companion_works_with_the_same_settings_in_another_folder(places: Places) -> None:
-    folder = trained(places, companion="1", sleep_s=3.5)
+    folder = trained(places, companion="1", num_measured=2)
     wait_for_the_end(folder)
     assert [one for one in of_kind(folder, "finding") if one["rule"] == "nonfinite"] == []
     # Without the setting, the first record would stand for ten seconds.
@@ -125,9 +128,9 @@ def test_the_page_beside_a_training_uses_the_projects_port(places: Places) -> No
         said = process.stdout.readline()
         port = re.search(r"127\.0\.0\.1:(\d+)", said)
         assert port is not None, said
-        with closing(http.client.HTTPConnection("127.0.0.1", int(port[1]), timeout=20)) as asked:
+        with closing(http.client.HTTPConnection("127.0.0.1", int(port[1]), timeout=120)) as asked:
             asked.request("GET", "/healthz")
             pid = json.loads(asked.getresponse().read())["pid"]
-        process.communicate("\n", timeout=60)
+        process.communicate("\n", timeout=120)
     os.kill(pid, signal.SIGKILL)
     assert not 6060 <= int(port[1]) < 6110

@@ -75,4 +75,4 @@ class Hanging:
 
     def __call__(self) -> None:
         self.began.set()
-        self.may_go.wait(60)
+        self.may_go.wait(120)

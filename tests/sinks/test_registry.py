@@ -18,7 +18,7 @@ from epochal.sinks.reporting import options_from, split_options
 from epochal.sinks.worker import Forwarding
 from tests.doubles.packages import installed_package
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 SINK = """
 from dataclasses import dataclass
 from pathlib import Path

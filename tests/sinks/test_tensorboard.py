@@ -76,7 +76,7 @@ def send(run: Run, **options: str) -> Path:
     forwarding = Forwarding(RunFolder(run.dir), reporting, tries=1)
     forwarding.finish()
     forwarding.start()
-    assert forwarding.wait(60)
+    assert forwarding.wait(120)
     assert forwarding.unsent() == {}
     return Path(str(forwarding.progress_by_sink()["tensorboard"].state["file"])).parent
 
@@ -120,10 +120,10 @@ def fetch(address: str, question: str, body: Any = None) -> Any:
         data=data,
         headers={"Content-Type": "application/json"},
     )
-    for _ in range(200):
+    for _ in range(1200):
         with (
             contextlib.suppress(urllib.error.HTTPError),
-            urllib.request.urlopen(request, timeout=30) as response,
+            urllib.request.urlopen(request, timeout=120) as response,
         ):
             answer = json.load(response)
             if answer:

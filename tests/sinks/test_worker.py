@@ -11,7 +11,7 @@ from epochal.sinks.worker import Forwarding
 from tests.sinks.doubles import Failing, Hanging, Memory, MemorySink, into
 from tests.sinks.journal_files import metrics, write
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 @pytest.fixture(autouse=True)

@@ -131,7 +131,7 @@ def test_an_error_at_the_end_of_the_program_is_shown(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_does_not_wait_for_a_thread_it_has_not(tmp_path: Path) -> None:
     script = AT_EXIT + "import os\nif os.fork() == 0:\n    sys.exit(0)\nos.wait()\n"
-    subprocess.run([sys.executable, "-c", script, str(tmp_path / "a")], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "a")], check=True, timeout=120)
 
 
 def test_a_finished_worker_takes_nothing_more() -> None:

@@ -58,7 +58,7 @@ class Screen:
         return self._tmux("capture-pane", "-p")
 
     def until(self, seen: Callable[[str], bool]) -> str:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not seen(text := self.text()):
             assert time.monotonic() < deadline, text
             time.sleep(0.05)
@@ -97,7 +97,9 @@ def test_the_screen_from_start_to_end(small: Screen, tmp_path: Path) -> None:
     small.until(lambda text: "epoch 4  loss" in text)
     small.type("1", "s", "+")
     small.until(lambda text: "smooth 0.6 zoom 2x" in text)
-    small.type("/", "k", "i", "n", "d", "-", "2")
+    small.type("/")
+    small.until(lambda text: "filter runs:" in text)
+    small.type("k", "i", "n", "d", "-", "2")
     small.until(lambda text: "filter runs: kind-2" in text)
     small.type("Enter")
     small.until(lambda text: "? keys" in text and "demo/every-kind-2" in text)
@@ -148,7 +150,7 @@ def test_a_process_that_is_told_to_continue_while_it_runs_reads_keys_once(
     small.type("Escape")
     small.until(lambda text: "hold the picture" not in text)
     small.type("q")
-    process.wait(30)
+    process.wait(120)
     small.until(lambda text: text.rstrip().endswith("$"))
 
 
@@ -192,7 +194,7 @@ def test_what_another_process_logs_appears_and_a_held_picture_loses_nothing(
         assert "step 501/1,000" in small.text()
         small.type("p")
         small.until(lambda text: "step 701/1,000" in text and "best 0.1250 @ 700" in text)
-        training.communicate("\n", timeout=30)
+        training.communicate("\n", timeout=120)
     small.until(lambda text: "○ finished tests/live" in text)
 
 
@@ -220,7 +222,7 @@ def test_a_training_is_suspended_continued_and_stopped_from_the_screen(
             small.until(lambda text: "Stop tests/live?" in text)
             small.type("X")
             small.until(lambda text: "terminated tests/live" in text and "epochal resume" in text)
-            assert training.wait(timeout=30) != 0
+            assert training.wait(timeout=120) != 0
         finally:
             training.kill()
 

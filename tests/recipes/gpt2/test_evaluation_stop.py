@@ -42,7 +42,7 @@ def test_sigterm_ends_a_long_evaluation_which_is_made_anew(tmp_path: Path) -> No
     with start(tmp_path, run_name="run", checkpoint_freq=100, hellaswag=questions) as process:
         wait_for(process, tmp_path, step=4)
         process.send_signal(signal.SIGTERM)
-        shown, _ = process.communicate(timeout=60)
+        shown, _ = process.communicate(timeout=120)
     assert process.returncode == -signal.SIGTERM
     assert shown.count("the evaluation after step 4 is left unfinished and not reported") == 1
     assert judged_steps(tmp_path) == [0]
@@ -60,7 +60,7 @@ def test_epochal_stop_ends_a_long_evaluation(tmp_path: Path) -> None:
         wait_for(process, tmp_path, step=4)
         stop = ["stop", "run", "--wait", "60", "--dir", str(tmp_path / "runs")]
         assert epochal_command(stop) == 0
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
     assert judged_steps(tmp_path) == [0]
     assert saved(tmp_path).step == 4
 
@@ -72,7 +72,7 @@ def test_ranks_with_unlike_shares_end_and_finish_together(tmp_path: Path) -> Non
     with start(tmp_path, ranks=2, **some) as process:
         wait_for(process, tmp_path, step=4)
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
     assert judged_steps(tmp_path) == [0]
     assert (saved(tmp_path).step, saved(tmp_path).world_size) == (4, 2)
     more = {**some, "max_steps": 7, "hellaswag_examples": UNEVEN}

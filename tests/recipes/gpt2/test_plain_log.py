@@ -14,7 +14,7 @@ def test_it_has_the_losses_and_nothing_else_when_the_training_has_ended(tmp_path
     words = command(tmp_path, run_name="run", max_steps=5, logdir=tmp_path / "logs")
     subprocess.run(words, env=own, check=True, capture_output=True, timeout=240)
     path = tmp_path / "logs" / "run.txt"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline and (not path.exists() or "4 val" not in path.read_text()):
         time.sleep(0.05)
     rows = [line.split() for line in path.read_text().splitlines()]

@@ -236,7 +236,7 @@ def test_a_signal_saves_and_no_step_is_lost(whole: Path, tmp_path: Path) -> None
     with start(tmp_path, run_name="run", checkpoint_freq=1000, eval_freq=1000) as process:
         wait_for(process, tmp_path, step=5)
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
     (saved,) = list_manifests(tmp_path / "runs" / "gpt2" / "run" / "checkpoints")
     assert saved.kind == "emergency"
     assert saved.step == max(losses(tmp_path, "run"))

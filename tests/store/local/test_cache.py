@@ -32,7 +32,7 @@ def copy_of(journal: Journal, cache: Path) -> Path:
     """Has the copy made that a server would have made, and waits for it."""
     copies = CachedSegments(cache, build=True)
     assert copies.find(found(journal), LOOP) is None
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while (path := copies.find(found(journal), LOOP)) is None and time.monotonic() < deadline:
         time.sleep(0.05)
     copies.close()

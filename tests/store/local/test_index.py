@@ -123,7 +123,7 @@ def test_a_read_only_file_system_has_its_index_in_the_cache(root: Path, cache: P
     mount = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && exec "$0" -c "$3" "$1" "$2"'
     command = ["unshare", "-m", "sh", "-c", mount, sys.executable, str(root), str(cache), code]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     except FileNotFoundError:
         pytest.skip("there is no unshare here")
     if done.returncode and "mount" in done.stderr + done.stdout:

@@ -17,7 +17,7 @@ from epochal.store.local.store import LocalStore
 from epochal.store.store import RunView
 from tests.store.journals import Journal
 
-WAIT_S = 20.0
+WAIT_S = 120.0
 
 
 @contextmanager
