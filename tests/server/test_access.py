@@ -71,6 +71,7 @@ def test_the_token_becomes_a_cookie_and_leaves_the_address(guarded: Server) -> N
     assert cookie.startswith(f"epochal-{guarded.port}={TOKEN};")
     assert "HttpOnly" in cookie
     assert "samesite=strict" in cookie.lower()
+    assert "secure" not in cookie.lower()  # it is spoken to without TLS
     assert guarded.ask("/", headers={"Cookie": cookie.partition(";")[0]}).status == 200
 
 

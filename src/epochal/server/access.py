@@ -99,6 +99,11 @@ class TrustedProxy(msgspec.Struct, frozen=True):
             address = said.pop().strip() or address
         return address
 
+    def is_over_tls(self, scope: Scope) -> bool:
+        """Whether the proxy says that the client speaks TLS to it."""
+        said = Headers(scope=scope).getlist("x-forwarded-proto")
+        return said == ["https"] and self._is_trusted(address_of(scope))
+
     def _is_trusted(self, address: str) -> bool:
         try:
             parsed = ipaddress.ip_address(address)
@@ -190,7 +195,7 @@ class AccessMiddleware:
             query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
             given = [value for name, value in query if name == "token"]
             if given and find(given[-1]) is not None:
-                return self._redirect_with_cookie(scope["path"], query, given[-1])
+                return self._redirect_with_cookie(scope, query, given[-1])
         bearer = headers.get("authorization", "")
         sent = bearer[7:].strip() if bearer.lower().startswith("bearer ") else None
         proxy = self._access.proxy
@@ -211,16 +216,20 @@ class AccessMiddleware:
         return error_response(401, _ASK_FOR_TOKEN, headers={"www-authenticate": "Bearer"})
 
     def _redirect_with_cookie(
-        self, path: str, query: list[tuple[str, str]], token: str
+        self, scope: Scope, query: list[tuple[str, str]], token: str
     ) -> Response:
         """Redirect to the same URL without the token, which becomes a cookie."""
         left = urlencode([(name, value) for name, value in query if name != "token"])
         # Relative, so that it works behind a proxy that serves us under a path prefix.
-        target = "./" + path.rpartition("/")[2] + (f"?{left}" if left else "")
+        target = "./" + scope["path"].rpartition("/")[2] + (f"?{left}" if left else "")
         response = Response(
             status_code=303, headers={"location": target, "cache-control": "no-store"}
         )
-        response.set_cookie(self._access.cookie, token, httponly=True, samesite="strict", path="/")
+        proxy = self._access.proxy
+        is_tls = scope["scheme"] == "https" or (proxy is not None and proxy.is_over_tls(scope))
+        response.set_cookie(
+            self._access.cookie, token, httponly=True, samesite="strict", secure=is_tls, path="/"
+        )
         return response
 
 

@@ -1,0 +1,279 @@
+"""The configuration of nginx in the guide of hubs, run by a real nginx in front of a real hub."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import os
+import re
+import shutil
+import signal
+import ssl
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import epochal
+from benchmarks.hub.faults import await_port, free_port
+from epochal.cli.main import main
+from epochal.hub.ledger import Ledger
+from epochal.shipping.client import HubClient
+from epochal.shipping.worker import ship_now
+from tests.hub.hub_process import HubProcess
+from tests.hub.test_deploy import DEPLOY
+from tests.hub.test_deployed import HOST, Deployed, listening
+from tests.hub.test_inbox import IDENTITY, STEM
+from tests.hub.test_shipping import record, wait_until
+from tests.server.live import WAIT_S, until
+from tools.clickhouse_shards import nginx
+
+pytestmark = pytest.mark.slow
+# Everything that a system's own nginx.conf says around the server of the guide.
+MAIN = """daemon off;
+master_process off;
+pid nginx.pid;
+error_log error.log;
+events {}
+http {
+  access_log off;
+  client_body_temp_path body;
+  proxy_temp_path proxy;
+  fastcgi_temp_path fastcgi;
+  uwsgi_temp_path uwsgi;
+  scgi_temp_path scgi;
+%s
+}
+"""
+PASSWORD = "hunter2"
+
+
+def program() -> str:
+    found = nginx()
+    if found is None:
+        pytest.skip("there is no nginx: 'make test-hub' fetches it")
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl to make a certificate")
+    return found
+
+
+def blocks() -> list[str]:
+    guide = (DEPLOY.parent / "docs/guides/hub.md").read_text()
+    return re.findall(r"```nginx\n(.*?)```", guide, re.DOTALL)
+
+
+@contextlib.contextmanager
+def in_front(hub: HubProcess, place: Path, *, signs_in: bool = False) -> Iterator[Deployed]:
+    """nginx with the lines of the guide, and how to reach the hub through it."""
+    server, people, machines = blocks()
+    if signs_in:
+        removes = '    proxy_set_header X-Forwarded-User "";\n'
+        assert removes in server
+        server = machines + server.replace(removes, people)
+    port = free_port()
+    for there, here in {
+        "listen 443 ssl": f"listen 127.0.0.1:{port} ssl",
+        "hub.example.org": HOST,
+        "/etc/ssl/": f"{place}/",
+        "/etc/nginx/": f"{place}/",
+        "127.0.0.1:6060": f"127.0.0.1:{hub.port}",
+    }.items():
+        assert there in server or not signs_in
+        server = server.replace(there, here)
+    make_certificate(place)
+    (place / "hub.htpasswd").write_text(f"alice:{{PLAIN}}{PASSWORD}\n")
+    (place / "nginx.conf").write_text(MAIN % server)
+    command = [program(), "-p", str(place), "-c", "nginx.conf", "-e", "error.log"]
+    process = subprocess.Popen(command, cwd=place)
+    try:
+        await_port(port)
+        yield Deployed([hub], f"https://{HOST}:{port}", hub.token)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+
+
+def make_certificate(place: Path) -> None:
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-subj", f"/CN={HOST}", "-addext", f"subjectAltName=DNS:{HOST}"),
+            *("-keyout", str(place / "hub.key"), "-out", str(place / "hub.crt")),
+        ],
+        check=True,
+        capture_output=True,
+    )
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    program()
+    folder = tmp_path / "nginx"
+    folder.mkdir()
+    monkeypatch.setenv("SSL_CERT_FILE", str(folder / "hub.crt"))
+    return folder
+
+
+@contextlib.contextmanager
+def started(root: Path, *options: str) -> Iterator[HubProcess]:
+    hub = HubProcess(root, "--allow-host", HOST, "--trust", "127.0.0.1", *options)
+    try:
+        yield hub
+    finally:
+        hub.stop()
+
+
+@pytest.fixture
+def deployed(tmp_path: Path, place: Path) -> Iterator[Deployed]:
+    with started(tmp_path / "hub") as hub, in_front(hub, place) as deployed:
+        yield deployed
+
+
+@pytest.fixture
+def client(deployed: Deployed) -> Iterator[HubClient]:
+    with contextlib.closing(deployed.client()) as client:
+        yield client
+
+
+def asked(
+    deployed: Deployed,
+    path: str,
+    *,
+    method: str = "GET",
+    body: bytes | None = None,
+    **headers: str,
+) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers and body of an answer through nginx."""
+    port = int(deployed.url.rpartition(":")[2])
+    context = ssl.create_default_context()
+    connection = http.client.HTTPSConnection(HOST, port, timeout=WAIT_S, context=context)
+    with contextlib.closing(connection):
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request(method, path, body=body, headers=sent)
+        response = connection.getresponse()
+        found = {name.lower(): value for name, value in response.getheaders()}
+        return response.status, found, response.read()
+
+
+def test_a_browser_gets_the_page_and_changes_labels(
+    deployed: Deployed, client: HubClient, tmp_path: Path
+) -> None:
+    ship_now(record(tmp_path / "runs"), client)
+    status, headers, _ = asked(deployed, f"/?token={deployed.token}")
+    assert status == 303
+    cookie = headers["set-cookie"]
+    assert "; secure" in cookie.lower()  # a page without TLS never sends it
+    seen = {"cookie": cookie.partition(";")[0]}
+    status, headers, page = asked(deployed, "/", **seen)
+    assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert b"</html>" in page
+    run = client.get_json("/api/runs")["rows"][0]["id"]
+    change = {**seen, "content_type": "application/json", "sec_fetch_site": "same-origin"}
+    labels = f"/api/runs/{run}/labels"
+    status, _, _ = asked(
+        deployed, labels, method="PATCH", body=b'{"notes":"x"}', origin=deployed.url, **change
+    )
+    assert status == 200
+    status, _, _ = asked(
+        deployed, labels, method="PATCH", body=b"{}", origin="https://elsewhere.example", **change
+    )
+    assert status == 403
+
+
+def test_values_arrive_while_they_are_logged(
+    deployed: Deployed, client: HubClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EPOCHAL_HUB", deployed.url)
+    monkeypatch.setenv("EPOCHAL_HUB_TOKEN", deployed.token)
+    run = epochal.init("p", "x", dir=tmp_path / "runs", console=False, companion=True)
+    run.log({"loss": 0.0}, step=0)
+    wait_until(lambda: client.get_json("/api/runs")["total"] == 1)
+    with listening(deployed, run.id) as events:  # one event, and none that pushes it out
+        until(events, "ready")
+        run.log({"loss": 1.0}, step=1)
+        seen: list[float] = []
+        while 1.0 not in seen:
+            for series in until(events, "records").data["points"]:
+                seen += series["value"]
+    deployed.hubs[0].kill()  # nginx answers 502 meanwhile
+    run.log({"loss": 2.0}, step=2)
+    run.finish()
+    deployed.hubs[0].start()
+    wait_until(lambda: client.get_json("/api/runs")["rows"][0]["status"]["state"] == "finished")
+    with epochal.open(deployed.url, token=deployed.token) as runs:
+        assert runs.run("x").series("loss").values.tolist() == [0.0, 1.0, 2.0]
+
+
+def test_a_large_batch_passes(client: HubClient) -> None:
+    noise = base64.b64encode(os.urandom(3 << 20))
+    lines = b'{"log":"text","t":1.5,"text":"%s"}\n' % noise
+    client.register("one", IDENTITY)
+    assert client.append("one", STEM, first=0, lines=lines * 12) == 12  # about 50 MB
+    assert client.num_sent_bytes > 3 << 20
+
+
+def test_nobody_names_a_person_but_the_proxy(tmp_path: Path, place: Path) -> None:
+    options = ("--user-header", "X-Forwarded-User")
+    claim = {"x_forwarded_user": "mallory"}
+    with started(tmp_path / "hub", *options) as hub, in_front(hub, place) as deployed:
+        assert asked(deployed, "/api/runs", **claim)[0] == 401
+
+
+def test_people_sign_in_with_passwords_and_machines_with_tokens(
+    tmp_path: Path, place: Path
+) -> None:
+    options = ("--user-header", "X-Forwarded-User", "--user-role", "write")
+    with (
+        started(tmp_path / "hub", *options) as hub,
+        in_front(hub, place, signs_in=True) as deployed,
+        contextlib.closing(deployed.client()) as client,
+    ):
+        ship_now(record(tmp_path / "runs"), client)
+        run = client.get_json("/api/runs")["rows"][0]["id"]
+        account = base64.b64encode(f"alice:{PASSWORD}".encode()).decode()
+        wrong = base64.b64encode(b"alice:guess").decode()
+        claim = {"x_forwarded_user": "mallory"}
+        assert asked(deployed, "/api/runs", **claim)[0] == 401
+        assert asked(deployed, "/api/runs", authorization=f"Basic {wrong}", **claim)[0] == 401
+        assert asked(deployed, "/api/runs", authorization="Bearer ep_guess", **claim)[0] == 401
+        status, _, _ = asked(
+            deployed,
+            f"/api/runs/{run}/labels",
+            method="PATCH",
+            body=b'{"notes":"seen"}',
+            authorization=f"Basic {account}",
+            content_type="application/json",
+            **claim,
+        )
+        assert status == 200
+        with contextlib.closing(Ledger(hub.root)) as ledger:
+            assert {row["who"] for row in ledger.audit()} == {"machine", "alice"}
+
+
+def test_a_link_shows_one_run_and_ends(
+    deployed: Deployed, client: HubClient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        ship_now(record(tmp_path / "runs", name), client)
+    hub = str(deployed.hubs[0].root)
+    assert main(["share", "a", "--hub", hub, "--url", deployed.url]) == 0
+    link = capsys.readouterr().out.split()[-1]
+    assert link.startswith(f"{deployed.url}/?token=share_")
+    status, headers, _ = asked(deployed, link.removeprefix(deployed.url))
+    assert status == 303
+    seen = {"cookie": headers["set-cookie"].partition(";")[0]}
+    assert asked(deployed, "/", **seen)[0] == 200
+    status, _, answer = asked(deployed, "/api/runs", **seen)
+    assert (status, answer.count(b'"name":"a"'), answer.count(b'"name":"b"')) == (200, 1, 0)
+    assert main(["share", "--revoke-all", "--hub", hub]) == 0
+    wait_until(lambda: asked(deployed, "/api/runs", **seen)[0] == 401)
+
+
+def test_guesses_count_for_the_address_that_nginx_saw(deployed: Deployed) -> None:
+    statuses = set()
+    for guess in range(40):
+        sent = {"authorization": f"Bearer ep_{guess}", "x_forwarded_for": f"10.0.0.{guess}"}
+        statuses.add(asked(deployed, "/api/runs", **sent)[0])
+    assert statuses == {401, 429}
