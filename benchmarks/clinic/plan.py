@@ -142,10 +142,11 @@ def faulty(tier: Tier) -> list[Training]:
         ]
     if tier == "full":
         found += [
-            Training(kind.name, optimizer, fault, seed)
+            Training(kind.name, choice.name, fault, seed)
             for kind in KINDS.values()
-            for optimizer, faults in kind.faults.items()
-            for fault in faults
+            if kind.faults
+            for choice, faults in zip(kind.optimizers, kind.faults, strict=True)
+            for fault in faults.split()
             for seed in range(OWN_FAULT_SEEDS)
         ]
     return found

@@ -227,8 +227,8 @@ class Kind:
     world: int = 1
     config: Mapping[str, Any] = field(default_factory=dict)
     seeds: int = 5
-    # Faults by optimizer; those of older kinds stand with the faults.
-    faults: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # Names of faults for each optimizer in turn; those of older kinds stand with the faults.
+    faults: tuple[str, ...] = ()
 
     def optimizer(self, name: str) -> OptimizerChoice:
         found = next((one for one in self.optimizers if one.name == name), None)

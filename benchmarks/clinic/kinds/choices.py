@@ -143,16 +143,11 @@ KINDS = (
         batch_size=96,
         log_every=5,
         pace_ms=8.0,
-        faults={
-            "adamw": (
-                *("labels_shuffled", "label_leak", "overfitting", "rate_x30", "eval_on_train"),
-                *("nan_input", "one_batch"),
-            ),
-            "momentum": (
-                *("rate_too_small", "exploding_init", "wrong_reduction", "unshuffled"),
-                *("missing_zero_grad", "wrong_sign", "clip_tight"),
-            ),
-        },
+        faults=(
+            "labels_shuffled label_leak overfitting rate_x30 eval_on_train nan_input one_batch",
+            "rate_too_small exploding_init wrong_reduction unshuffled missing_zero_grad "
+            "wrong_sign clip_tight",
+        ),
     ),
     Kind(
         "bandit",
@@ -163,12 +158,9 @@ KINDS = (
         batch_size=96,
         typed=False,
         pace_ms=7.0,
-        faults={
-            "adam": (
-                *("exploding_returns", "rate_x30", "wrong_sign", "missing_step", "frozen"),
-                *("rate_zero", "exploding_init"),
-            ),
-            "rmsprop": ("rate_x30", "schedule_unit", "rate_too_small", "tiny_init", "dead_relu"),
-        },
+        faults=(
+            "exploding_returns rate_x30 wrong_sign missing_step frozen rate_zero exploding_init",
+            "rate_x30 schedule_unit rate_too_small tiny_init dead_relu",
+        ),
     ),
 )
