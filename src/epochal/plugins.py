@@ -3,17 +3,56 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+    from types import ModuleType
+
+T = TypeVar("T")
 
 # By the word that the names of its members have: "rule plateau", "loading of importer csv".
 _GROUPS = {"rule": "epochal.rules", "sink": "epochal.sinks", "importer": "epochal.importers"}
 
 
+def own_members(package: ModuleType, base: type[T]) -> Iterator[type[T]]:
+    """The subclasses of ``base`` that the modules of a package define."""
+    import pkgutil  # every process loads this module, few list their members
+
+    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for value in vars(import_module(module.name)).values():
+            is_member = isinstance(value, type) and issubclass(value, base)
+            if is_member and value.__module__ == module.name:
+                yield value
+
+
+def load_member(entry_point: EntryPoint, base: type[T], taken: Container[str]) -> type[T]:
+    """The subclass of ``base`` that an entry point of another package names.
+
+    Raises ``TypeError`` or ``ValueError`` for anything else, and for a name that is ``taken``.
+    """
+    member = entry_point.load()
+    where = place_of(entry_point)
+    if not isinstance(member, type) or not issubclass(member, base):
+        raise TypeError(f"{where} is not a subclass of {base.__module__}.{base.__name__}")
+    name = getattr(member, "name", None)
+    if name != entry_point.name:
+        raise ValueError(f"{where} is called {name!r}: both names must be the same")
+    if name in taken:
+        raise ValueError(f"{where} has the name of another {base.__name__.lower()}: {name}")
+    return member
+
+
+def place_of(entry_point: EntryPoint) -> str:
+    """What names an entry point in a sentence."""
+    return f"entry point {entry_point.name} = {entry_point.value} of {entry_point.group}"
+
+
+@cache
 def entry_points(group: str) -> tuple[EntryPoint, ...]:
     """The entry points of a group, such as ``epochal.rules``.
 

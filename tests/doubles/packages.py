@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from epochal import plugins
 
 
 def write_package(installed: Path, name: str, entry_points: str) -> None:
@@ -21,16 +23,14 @@ def write_package(installed: Path, name: str, entry_points: str) -> None:
 
 
 @contextmanager
-def installed_package(
-    folder: Path, name: str, entry_points: str, *, forget: Callable[[], None]
-) -> Iterator[Path]:
-    """The folder of installed packages, with one; ``forget`` clears the registry."""
+def installed_package(folder: Path, name: str, entry_points: str) -> Iterator[Path]:
+    """The folder of installed packages, with one."""
     installed = folder / "installed"
     write_package(installed, name, entry_points)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(installed)
         sys.modules.pop(name, None)
-        forget()
+        plugins.entry_points.cache_clear()
         yield installed
         sys.modules.pop(name, None)
-        forget()
+        plugins.entry_points.cache_clear()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from epochal.guard import Guard
-from epochal.health import registry, rules
+from epochal.health import rules
 from epochal.health.engine import Health
 from epochal.health.registry import RULES, all_rules
 from epochal.health.rule import GROUPS
@@ -44,9 +44,8 @@ WARM = {"log": "metrics", "t": 1.0, "step": 1, "m": {"room": 35.0}}
 @pytest.fixture
 def package(tmp_path: Path) -> Iterator[Path]:
     """A folder of installed packages, with one that says it has a rule."""
-    forget = registry._entry_points.cache_clear
     with installed_package(
-        tmp_path, "warm_rooms", "[epochal.rules]\ntoo-warm = warm_rooms:TooWarm\n", forget=forget
+        tmp_path, "warm_rooms", "[epochal.rules]\ntoo-warm = warm_rooms:TooWarm\n"
     ) as installed:
         yield installed
 

@@ -9,7 +9,7 @@ import pytest
 
 from epochal.errors import InternalError
 from epochal.guard import Guard
-from epochal.imports import formats, registry
+from epochal.imports import formats
 from epochal.imports.registry import all_importers, open_all_foreign, open_foreign, own_formats
 from epochal.store.local.store import LocalStore
 from tests.doubles.packages import installed_package
@@ -71,9 +71,8 @@ class DiaryRun:
 @pytest.fixture
 def package(tmp_path: Path) -> Iterator[Path]:
     """A folder of installed packages, with one that says it has an importer."""
-    forget = registry._entry_points.cache_clear
     with installed_package(
-        tmp_path, "run_diaries", "[epochal.importers]\ndiary = run_diaries\n", forget=forget
+        tmp_path, "run_diaries", "[epochal.importers]\ndiary = run_diaries\n"
     ) as installed:
         yield installed
 

@@ -12,7 +12,7 @@ import pytest
 from epochal.errors import UsageError
 from epochal.guard import Guard
 from epochal.journal.layout import RunFolder
-from epochal.sinks import members, registry
+from epochal.sinks import members
 from epochal.sinks.registry import all_sinks, own_sinks
 from epochal.sinks.reporting import options_from, split_options
 from epochal.sinks.worker import Forwarding
@@ -54,9 +54,8 @@ class DiarySink(Sink):
 @pytest.fixture
 def package(tmp_path: Path) -> Iterator[Path]:
     """A folder of installed packages, with one that says it has a sink."""
-    forget = registry._entry_points.cache_clear
     with installed_package(
-        tmp_path, "run_diary", "[epochal.sinks]\ndiary = run_diary:DiarySink\n", forget=forget
+        tmp_path, "run_diary", "[epochal.sinks]\ndiary = run_diary:DiarySink\n"
     ) as installed:
         yield installed
 

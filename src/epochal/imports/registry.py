@@ -31,7 +31,7 @@ from epochal.guard import Guard
 from epochal.imports import formats, sources
 from epochal.imports.foreign import Foreign, Source
 from epochal.journal.search_bounds import SearchBounds
-from epochal.plugins import entry_points
+from epochal.plugins import entry_points, place_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -179,13 +179,8 @@ def _found(
 def _loaders() -> Iterator[tuple[str, Callable[[], Importer]]]:
     for name in own_formats():
         yield name, partial(_load_own, name)
-    for entry_point in _entry_points():
+    for entry_point in entry_points(ENTRY_POINTS):
         yield entry_point.name, partial(_load, entry_point)
-
-
-@cache
-def _entry_points() -> tuple[EntryPoint, ...]:
-    return entry_points(ENTRY_POINTS)
 
 
 def _load_own(name: str) -> Importer:
@@ -194,7 +189,7 @@ def _load_own(name: str) -> Importer:
 
 def _load(entry_point: EntryPoint) -> Importer:
     module = entry_point.load()
-    where = f"entry point {entry_point.name} = {entry_point.value} of {ENTRY_POINTS}"
+    where = place_of(entry_point)
     if not isinstance(module, ModuleType) or not callable(getattr(module, "find", None)):
         raise TypeError(f"{where} is not a module with a function find")
     if entry_point.name in own_formats():

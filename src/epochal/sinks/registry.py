@@ -7,8 +7,6 @@ asked for: a training process that reports nowhere loads no sink.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
@@ -17,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from epochal.errors import UsageError
 from epochal.guard import Guard
-from epochal.plugins import entry_points
+from epochal.plugins import entry_points, load_member, own_members, place_of
 from epochal.sinks import members
 from epochal.sinks.sink import Sink, SinkOptions
 
@@ -30,19 +28,14 @@ ENTRY_POINTS = "epochal.sinks"
 @cache
 def own_sinks() -> Mapping[str, type[Sink]]:
     """Epochal's own sinks, by name."""
-    found: dict[str, type[Sink]] = {}
-    for module in pkgutil.iter_modules(members.__path__, f"{members.__name__}."):
-        for value in vars(importlib.import_module(module.name)).values():
-            is_sink = isinstance(value, type) and issubclass(value, Sink)
-            if is_sink and value.__module__ == module.name:
-                found[value.name] = value
-    return MappingProxyType(found)
+    found = own_members(members, Sink)  # type: ignore[type-abstract]
+    return MappingProxyType({sink.name: sink for sink in found})
 
 
 def all_sinks(guard: Guard) -> Mapping[str, type[Sink]]:
     """Our sinks and those of other packages; one that cannot be loaded is a fault, and left out."""
     found = dict(own_sinks())
-    for entry_point in _entry_points():
+    for entry_point in entry_points(ENTRY_POINTS):
         sink = guard.run(sink_member(entry_point.name), _load, entry_point, frozenset(found))
         if sink is not None:
             found[sink.name] = sink
@@ -62,20 +55,9 @@ def make_sink(name: str) -> Sink:
     return found()
 
 
-@cache
-def _entry_points() -> tuple[EntryPoint, ...]:
-    return entry_points(ENTRY_POINTS)
-
-
 def _load(entry_point: EntryPoint, taken: frozenset[str]) -> type[Sink]:
-    sink = entry_point.load()
-    where = f"entry point {entry_point.name} = {entry_point.value} of {ENTRY_POINTS}"
-    if not isinstance(sink, type) or not issubclass(sink, Sink):
-        raise TypeError(f"{where} is not a subclass of epochal.sinks.sink.Sink")
-    if sink.name != entry_point.name:
-        raise ValueError(f"{where} is called {sink.name!r}: both names must be the same")
-    if sink.name in taken:
-        raise ValueError(f"{where} has the name of another sink")
+    sink = load_member(entry_point, Sink, taken)  # type: ignore[type-abstract]
+    where = place_of(entry_point)
     if not issubclass(sink.options, SinkOptions):
         raise TypeError(f"options of {where} are not a subclass of epochal.sinks.sink.SinkOptions")
     for one in fields(sink.options):
