@@ -8,17 +8,10 @@ from typing import Any
 
 import msgspec
 
-from epochal.imports.foreign import (
-    Batch,
-    Extent,
-    Identity,
-    batches_of,
-    file_extent,
-    file_signature,
-)
-from epochal.imports.rows import RowReader
-from epochal.imports.text_file import TextFile, identity_of
+from epochal.imports.foreign import Identity
+from epochal.imports.text_file import TextFile, TextFileRun, identity_of
 from epochal.journal.search_bounds import SearchBounds
+from epochal.records import Record
 
 # Takes the whole objects that follow the file's offset, moving it, and says what is damaged.
 Objects = Callable[[TextFile], Iterator[dict[str, Any]]]
@@ -53,43 +46,18 @@ class ObjectFiles(msgspec.Struct, eq=False):
         return list(self._runs.values())
 
 
-class ObjectFileRun:
+class ObjectFileRun(TextFileRun):
     """One file."""
 
     def __init__(self, path: Path, written: ObjectFormat) -> None:
-        self.path = path
-        self.key = f"{path.parent.name}/{path.name}"
+        super().__init__(path, f"{path.parent.name}/{path.name}")
         self._format = written
-        self.rewind()
-
-    def rewind(self) -> None:
-        """Begin at the first byte again."""
-        self._file = TextFile(self.path)
-        self._rows = RowReader(t=self._file.changed)
 
     @property
     def identity(self) -> Identity:
         """Named after the file, or after its folder where the file has a name of no use."""
         return identity_of(self.path, self._format.name)
 
-    @property
-    def problems(self) -> Sequence[str]:
-        """Objects that are no JSON."""
-        return self._file.problems
-
-    def signature(self) -> object:
-        """Size and time of the file."""
-        return file_signature(self.path)
-
-    def extent(self) -> Extent:
-        """Size and time of the file."""
-        return file_extent(self.path)
-
-    def read_new(self) -> Iterator[Batch]:
-        """The records of whole objects written since."""
-        rows = self._format.objects(self._file)
-        return batches_of(record for row in rows for record in self._rows.records(row))
-
-    def blob(self, file: str) -> bytes:
-        """There are none."""
-        raise KeyError(file)
+    def _new_records(self) -> Iterator[Record]:
+        for row in self._format.objects(self._file):
+            yield from self._rows.records(row)

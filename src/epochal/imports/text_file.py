@@ -1,17 +1,28 @@
-"""Reads a text file as it grows, and names runs after the files they are in."""
+"""Runs in text files, which are read as they grow and named after their files."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from epochal.imports.foreign import Identity, stable_id
+from epochal.imports.foreign import (
+    Batch,
+    Extent,
+    Identity,
+    batches_of,
+    file_extent,
+    file_signature,
+    stable_id,
+)
 from epochal.imports.problems import Problems
+from epochal.imports.rows import RowReader
 from epochal.journal.regular_file import regular_only
 from epochal.journal.search_bounds import SearchBounds
+from epochal.records import Record
 
 # A last line without a newline is taken as complete when nothing was written for so long.
 _SETTLED_S = 5.0
@@ -60,6 +71,45 @@ class TextFile:
     def say_damage(self, place: int, what: str) -> None:
         """Note that the bytes at a place of the file cannot be read."""
         self.problems.say_damage(place, what, once=True)
+
+
+class TextFileRun(ABC):
+    """A run whose records are the rows of one text file."""
+
+    def __init__(self, path: Path, key: str) -> None:
+        self.path = path
+        self.key = key
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Begin at the first byte again."""
+        self._file = TextFile(self.path)
+        self._rows = RowReader(t=self._file.changed)
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """Sentences about rows that cannot be read."""
+        return self._file.problems
+
+    def signature(self) -> object:
+        """Size and time of the file."""
+        return file_signature(self.path)
+
+    def extent(self) -> Extent:
+        """Size and time of the file."""
+        return file_extent(self.path)
+
+    def read_new(self) -> Iterator[Batch]:
+        """The records of whole rows written since."""
+        return batches_of(self._new_records())
+
+    @abstractmethod
+    def _new_records(self) -> Iterator[Record]:
+        """The same, one by one."""
+
+    def blob(self, file: str) -> bytes:
+        """There are none."""
+        raise KeyError(file)
 
 
 def identity_of(path: Path, kind: str, *, key: str = "") -> Identity:

@@ -13,16 +13,9 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from epochal.imports.foreign import (
-    Batch,
-    Extent,
-    Identity,
-    batches_of,
-    file_extent,
-    file_signature,
-)
-from epochal.imports.rows import STEP_NAMES, TIME_NAMES, RowReader
-from epochal.imports.text_file import TextFile, files_in, identity_of
+from epochal.imports.foreign import Identity
+from epochal.imports.rows import STEP_NAMES, TIME_NAMES
+from epochal.imports.text_file import TextFileRun, files_in, identity_of
 from epochal.journal.regular_file import read_regular, regular_only
 from epochal.journal.search_bounds import SearchBounds
 from epochal.records import Record
@@ -75,19 +68,16 @@ class CsvFiles:
         return list(found.values())
 
 
-class CsvRun:
+class CsvRun(TextFileRun):
     """One table, or those of its rows that name one run."""
 
     def __init__(self, path: Path, run: str | None) -> None:
-        self.key = path.name if run is None else f"{path.name}/{run}"
-        self.path = path
+        super().__init__(path, path.name if run is None else f"{path.name}/{run}")
         self._run = run
-        self.rewind()
 
     def rewind(self) -> None:
         """Begin at the first byte again."""
-        self._file = TextFile(self.path)
-        self._rows = RowReader(t=self._file.changed)
+        super().rewind()
         self._layout: Layout | None = None
         self._line = 0
 
@@ -95,23 +85,6 @@ class CsvRun:
     def identity(self) -> Identity:
         """Named after the file, or by the column of runs."""
         return identity_of(self.path, "csv", key=self._run or "")
-
-    @property
-    def problems(self) -> Sequence[str]:
-        """Lines that do not fit the header."""
-        return self._file.problems
-
-    def signature(self) -> object:
-        """Size and time of the table."""
-        return file_signature(self.path)
-
-    def extent(self) -> Extent:
-        """Size and time of the table."""
-        return file_extent(self.path)
-
-    def read_new(self) -> Iterator[Batch]:
-        """The records of whole lines written since."""
-        return batches_of(self._new_records())
 
     def _new_records(self) -> Iterator[Record]:
         text = self._file.read_rest()
@@ -141,10 +114,6 @@ class CsvRun:
                 continue
             yield from self._records(cells, self._layout)
         self._file.offset = places[-1]
-
-    def blob(self, file: str) -> bytes:
-        """There are none."""
-        raise KeyError(file)
 
     def _records(self, cells: Sequence[str], layout: Layout) -> Iterator[Record]:
         if len(cells) > len(layout.columns):

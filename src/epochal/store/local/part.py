@@ -20,7 +20,14 @@ from epochal.records import Axis, Position, Record, axis_of, numbers_of
 from epochal.segments.footer import PartSummary
 from epochal.series.series import Series, merge
 from epochal.store.answers import Entry
-from epochal.store.local.columns import NO_STEP, Origin, SeriesKey, SeriesTable, whole_number
+from epochal.store.local.columns import (
+    NO_STEP,
+    Origin,
+    SeriesKey,
+    SeriesTable,
+    seconds,
+    whole_number,
+)
 
 # Kinds that say something about the run as a whole; "epoch" says how many there will be.
 FACT_KINDS = ("run", "finish", "define", "resume", "option", "summary", "epoch")
@@ -46,6 +53,13 @@ class Place(NamedTuple):
     at: int
     t: float
     key: tuple[int, int]
+
+    @classmethod
+    def of(cls, ordinal: int, record: Record, origin: Origin) -> Place:
+        """The place of a record that its part holds by its ordinal."""
+        at = whole_number(record.get("epoch" if axis_of(record) == "epoch" else "step"))
+        step = NO_STEP if at is None else at
+        return cls(ordinal, origin, label_of(record), step, seconds(record), (ordinal, ordinal))
 
 
 class RecordIndex:

@@ -15,7 +15,6 @@ from epochal.records import Axis, Position, Record, axis_of
 from epochal.segments.footer import PartSummary, read_footer
 from epochal.series.series import Series
 from epochal.store.local.columns import (
-    NO_STEP,
     Blocks,
     SeriesKey,
     SeriesTable,
@@ -193,18 +192,7 @@ class SealedPart:
             if label in (None, label_of(record))
         }
         origin = self.facts.origin
-        field = "epoch" if kind == "epoch" else "step"
-        return [
-            Place(
-                ordinal,
-                origin,
-                label_of(record),
-                NO_STEP if (at := whole_number(record.get(field))) is None else at,
-                seconds(record),
-                (ordinal, ordinal),
-            )
-            for ordinal, record in self._held.items()
-        ]
+        return [Place.of(ordinal, record, origin) for ordinal, record in self._held.items()]
 
     def read(self, kind: str, places: list[Place]) -> Iterable[Record]:
         """The records at these places."""

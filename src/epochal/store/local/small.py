@@ -31,7 +31,6 @@ from epochal.series.reduce import Summary, summarise_rows
 from epochal.series.series import Series
 from epochal.store.answers import Metric
 from epochal.store.local.columns import (
-    NO_STEP,
     Names,
     SeriesKey,
     SeriesTable,
@@ -116,15 +115,7 @@ class SmallPart:
         """Where its records of a kind are."""
         for ordinal, record in self._others:
             if record["log"] == kind and label in (None, label_of(record)):
-                at = whole_number(record.get("epoch" if axis_of(record) == "epoch" else "step"))
-                yield Place(
-                    ordinal,
-                    self.facts.origin,
-                    label_of(record),
-                    NO_STEP if at is None else at,
-                    seconds(record),
-                    (ordinal, ordinal),
-                )
+                yield Place.of(ordinal, record, self.facts.origin)
 
     def read(self, kind: str, places: list[Place]) -> list[Record]:
         """The records at these places."""
