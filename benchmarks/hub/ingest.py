@@ -69,7 +69,8 @@ def new_run(root: Path, index: int) -> RunFolder:
     run_id = f"ingest{index:05d}"
     folder = RunFolder(root / "ingest" / run_id)
     folder.journal.mkdir(parents=True)
-    write_json(folder.identity, {"v": 1, "id": run_id, "name": run_id, "project": "ingest"})
+    identity = {"v": 1, "id": run_id, "name": run_id, "project": "ingest", "created": time.time()}
+    write_json(folder.identity, identity)
     return folder
 
 

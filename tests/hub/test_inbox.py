@@ -202,3 +202,47 @@ def test_labels_merge_by_field(
     merged: dict[str, object],
 ) -> None:
     assert merged_labels(ours=ours, theirs=theirs, base=base) == merged
+
+
+def test_lines_are_stored_while_another_run_is_registered(inbox: Inbox) -> None:
+    have: list[int] = []
+    with inbox._lock:  # held while folders of a new run are synced
+        assert inbox.known_project("one") == "p"
+        storing = threading.Thread(
+            target=lambda: have.append(inbox.append("one", STEM, first=0, lines=lines(0, 3))),
+            daemon=True,
+        )
+        storing.start()
+        storing.join(60.0)
+        assert have == [3]
+
+
+def test_bytes_of_a_run_that_somebody_else_sends_again_are_charged_to_them(
+    tmp_path: Path, ledger: Ledger
+) -> None:
+    budget = Budget(tmp_path, ledger)
+    ledger.claim("one", "p", "alice")
+    budget.charge("one", "p", 100)
+    budget.close()
+    ledger.claim("one", "q", "mallory")
+    budget.charge("one", "p", 1)
+    budget.close()
+    assert ledger.bytes_by_writer() == {"alice": 101}
+    budget.release(["one"])  # nothing of it is stored any more
+    ledger.claim("one", "q", "mallory")
+    budget.charge("one", "q", 50)
+    budget.close()
+    assert ledger.bytes_by_writer() == {"mallory": 50}
+
+
+def test_a_run_that_did_not_fit_is_charged_to_who_sends_it_next(
+    tmp_path: Path, ledger: Ledger
+) -> None:
+    budget = Budget(tmp_path, ledger, most_per_writer=100)
+    ledger.claim("one", "p", "alice")
+    with pytest.raises(FullError, match="alice"):
+        budget.charge("one", "p", 200)
+    ledger.claim("one", "p", "bob")
+    budget.charge("one", "p", 50)
+    budget.close()
+    assert ledger.bytes_by_writer() == {"bob": 50}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import socket
@@ -10,10 +11,17 @@ from pathlib import Path
 
 import pytest
 from starlette.datastructures import Headers
+from starlette.types import Message
 
-from epochal.page.loader import Page
+from epochal.page.loader import Page, load_page
 from epochal.server import responses, series, stream
-from epochal.server.access import content_security_policy, host_name, is_same_origin
+from epochal.server.access import (
+    Access,
+    AccessMiddleware,
+    content_security_policy,
+    host_name,
+    is_same_origin,
+)
 from epochal.server.address import listen
 from epochal.server.changes import MAX_BODY_BYTES
 from tests.server.live import Server, serving, until
@@ -73,6 +81,34 @@ def test_the_token_becomes_a_cookie_and_leaves_the_address(guarded: Server) -> N
     assert "samesite=strict" in cookie.lower()
     assert "secure" not in cookie.lower()  # it is spoken to without TLS
     assert guarded.ask("/", headers={"Cookie": cookie.partition(";")[0]}).status == 200
+
+
+@pytest.mark.parametrize(("scheme", "is_secure"), [("http", False), ("https", True)])
+def test_the_cookie_of_a_server_with_tls_is_never_sent_without(
+    scheme: str, is_secure: bool
+) -> None:
+    async def ask() -> bytes:
+        sent: list[Message] = []
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        async def receive() -> Message:
+            return {"type": "http.disconnect"}
+
+        middleware = AccessMiddleware(receive, access=Access(token=TOKEN), page=load_page())  # type: ignore[arg-type]
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "scheme": scheme,
+            "path": "/",
+            "query_string": f"token={TOKEN}".encode(),
+            "headers": [(b"host", b"127.0.0.1:8000")],
+        }
+        await middleware(scope, receive, send)
+        return bytes(dict(sent[0]["headers"])[b"set-cookie"])
+
+    assert (b"secure" in asyncio.run(ask()).lower()) is is_secure
 
 
 def test_the_redirect_stays_here(guarded: Server) -> None:

@@ -70,6 +70,7 @@ class Budget:
                     f"{writer!r} has sent {format_bytes(had)} of its"
                     f" {format_bytes(self._most_per_writer)}: delete runs, or ask for more."
                 )
+            self._writers[run_id] = writer
             self._by_writer[writer] = had + num_bytes
             self._used += num_bytes
             self._unstored[run_id] = self._unstored.get(run_id, 0) + num_bytes
@@ -85,6 +86,7 @@ class Budget:
         with self._lock:
             self._ledger.clear_bytes(run_ids)
             self._by_writer = self._ledger.bytes_by_writer()
+            self._writers.clear()  # others may send these runs from now on
             self._measured_s = -math.inf
 
     def close(self) -> None:
@@ -106,9 +108,7 @@ class Budget:
             )
 
     def _writer_of(self, run_id: str) -> str:
-        if run_id not in self._writers:
-            self._writers[run_id] = self._ledger.writer_of(run_id) or "unknown"
-        return self._writers[run_id]
+        return self._writers.get(run_id) or self._ledger.writer_of(run_id) or "unknown"
 
     def _store(self) -> None:
         with self._storing:

@@ -68,7 +68,8 @@ class ByPrincipal:
     async def _app(self, principal: Principal, path: str) -> ASGIApp | None:
         if path.startswith(_HUB_PATHS) or (principal.projects is None and principal.runs is None):
             return self._whole.asgi
-        folders = tuple(self._folders_of(principal))
+        # The runs of a link may have to be looked for.
+        folders = tuple(await asyncio.to_thread(self._folders_of, principal))
         if not folders:
             return None
         async with self._lock:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import math
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable
@@ -47,6 +49,9 @@ from epochal.store.clickhouse.connection import ClickHouseError
 # Requests that wait at once for the disk: it writes what many wait for together.
 THREADS = 32
 _CLOSE_TIMEOUT_S = 5.0
+# Requests with lines of more than 4 MiB that are in memory at once.
+_MOST_LARGE = 4
+_MOST_DIGITS = 18
 _RETRY_FULL_S = 60
 _RETRY_AWAY_S = 2
 Value = TypeVar("Value")
@@ -65,6 +70,7 @@ class Receiving:
         self._controls = controls
         # Those who wait for a store elsewhere must not keep others waiting: more threads.
         self._pool = ThreadPool("epochal-receive", threads)
+        self._large = asyncio.Semaphore(_MOST_LARGE)
 
     def close(self) -> None:
         """End the threads: no request follows."""
@@ -131,14 +137,20 @@ class Receiving:
         first = _number(request, "first")
         size = _whole_number(SIZE_HEADER, request.headers.get(SIZE_HEADER, ""))
         encoding = request.headers.get("content-encoding", "")
-        body = await _body(request, MAX_LINES_BYTES)  # one line of noise hardly becomes smaller
 
-        def append() -> int:
-            lines = decompress(encoding, body, size=size)
+        async def append() -> int:
+            body = await _body(request, MAX_LINES_BYTES)  # a line of noise hardly becomes smaller
             stem = request.path_params["stem"]
-            return self._inbox.append(run_id, stem, first=first, lines=lines)
+            return await self._in_thread(
+                lambda: self._inbox.append(
+                    run_id, stem, first=first, lines=decompress(encoding, body, size=size)
+                )
+            )
 
-        return _json(Ack(await self._in_thread(append)))
+        if max(size, _length(request)) <= MAX_BODY_BYTES:
+            return _json(Ack(await append()))
+        async with self._large:  # their bodies would take all memory together
+            return _json(Ack(await append()))
 
     async def lines(self, request: Request) -> Response:
         """``GET …/parts/{stem}?first=N``: lines of a part."""
@@ -235,9 +247,8 @@ class Receiving:
     async def _allowed(self, request: Request, role: Role) -> str:
         """The id of the run of a request, if who asks may do this with it."""
         run_id: str = request.path_params["run_id"]
-        if self._inbox.is_known(run_id):
-            project = self._inbox.project_of(run_id)
-        else:
+        project = self._inbox.known_project(run_id)
+        if project is None:
             project = await self._in_thread(self._inbox.project_of, run_id)
         who = principal_of(request)
         if project is None or not _sees(who, run_id, project):
@@ -291,6 +302,13 @@ def _answering(handler: Handler) -> Handler:
     return answer
 
 
+def _length(request: Request) -> float:
+    """How long the body is; one that does not say it may be of any length."""
+    length = request.headers.get("content-length", "")
+    is_number = length.isascii() and length.isdigit() and len(length) <= _MOST_DIGITS
+    return int(length) if is_number else math.inf
+
+
 async def _body(request: Request, most: int) -> bytes:
     pieces, size = [], 0
     async for piece in request.stream():
@@ -313,7 +331,7 @@ def _number(request: Request, name: str) -> int:
 
 
 def _whole_number(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or len(text) > 18:
+    if not (text.isascii() and text.isdigit()) or len(text) > _MOST_DIGITS:
         raise UsageError(f"{name} must be a whole number, not {text!r}.")
     return int(text)
 

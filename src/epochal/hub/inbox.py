@@ -114,9 +114,10 @@ class Inbox:
 
     # -- runs -------------------------------------------------------------------------------------
 
-    def is_known(self, run_id: str) -> bool:
-        """Whether a run was received or asked for before, so that nothing has to be fetched."""
-        return run_id in self._runs
+    def known_project(self, run_id: str) -> str | None:
+        """The project of a run that was received or asked for before; it waits for nothing."""
+        run = self._runs.get(run_id)
+        return None if run is None else run.project
 
     def project_of(self, run_id: str) -> str | None:
         """The project of a run that is here; None for an unknown run."""
@@ -333,10 +334,10 @@ class Inbox:
             is_missing = is_held and not self._upstream.is_held(run_id)
             if is_missing or run_id not in self._runs:
                 self._fetch(run_id, lines=is_held)
+        run = self._runs.get(run_id)
+        if run is not None and run.folder.path.is_dir():
+            return run  # without the lock: whoever registers a run holds it while the disk syncs
         with self._lock:
-            run = self._runs.get(run_id)
-            if run is not None and run.folder.path.is_dir():
-                return run
             self._runs.pop(run_id, None)
             place = self._known_places().get(run_id)
             if place is not None and not place.is_dir():  # removed, or moved to the trash

@@ -171,7 +171,7 @@ class Ledger:
         return None
 
     def claim(self, run_id: str, project: str, writer: str) -> None:
-        """Note who sends a run; the first one stays."""
+        """Note who sends a run; the first one stays while anything of it is stored."""
         self._change(CLAIM_RUN, run_id, project, writer)
 
     def add_bytes(self, by_run: Mapping[str, int]) -> None:

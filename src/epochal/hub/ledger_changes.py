@@ -47,7 +47,12 @@ REVOKE_TOKEN = Operation(
     (_TIME, _TEXT),
 )
 CLAIM_RUN = Operation(
-    "claim run", "runs", "insert or ignore into runs values (?,?,?,0)", (_TEXT, _TEXT, _TEXT)
+    "claim run",
+    "runs",
+    # Of a run of which nothing is stored, whoever sends it again is charged.
+    "insert into runs values (?,?,?,0) on conflict (id) do update"
+    " set project=excluded.project, writer=excluded.writer where bytes=0",
+    (_TEXT, _TEXT, _TEXT),
 )
 NOTE_REMOVED = Operation(
     "note removed", "removed", "insert or replace into removed values (?,?)", (_TEXT, _TIME)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
@@ -26,6 +27,9 @@ from epochal.server.reader import Reader, UnreadableRunError
 from epochal.server.responses import error_response
 from epochal.server.state import ExportFormat, ServerState, server_guard
 from epochal.store.store import MetricNotFoundError, Store
+
+# Between two polls, however long they take.
+_LEAST_REST_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +162,13 @@ def _member(path: str) -> str:
 
 
 async def _poll_forever(state: ServerState) -> None:
+    rest_s = POLL_S
     while True:
-        await asyncio.sleep(POLL_S)
+        await asyncio.sleep(rest_s)
+        started = time.monotonic()
         with state.guard.member("event stream"):  # the next poll may succeed
             await state.broadcaster.poll()
+        rest_s = max(POLL_S - (time.monotonic() - started), _LEAST_REST_S)
 
 
 async def _read_on_forever(state: ServerState) -> None:

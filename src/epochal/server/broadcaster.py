@@ -50,6 +50,8 @@ HEARTBEAT_S = 15.0
 RETRY_MS = 1000
 MAX_STREAMS = 2000
 STATUS_EVERY_S = 1.0
+# Rows of subscribed runs are made in at most so much of the time.
+_ROWS_SHARE = 0.1
 # A first list that takes longer is sent when it is ready.
 LIST_TIMEOUT_S = 2.0
 # Runs that are not read in this time get their updates at a later poll.
@@ -92,7 +94,7 @@ class Broadcaster:
         self._list_changes = ListChanges(reader.catalog)
         self._ends: dict[str, Cursor] = {}
         self._machine_updates = MachineUpdates()
-        self._status_after = 0.0
+        self._status_after = self._rows_after = 0.0
         self._heartbeat_after = time.monotonic() + HEARTBEAT_S
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
@@ -261,24 +263,38 @@ class Broadcaster:
             self._send_updates(locked)
 
     def _send_updates(self, locked: Mapping[str, RunView | None]) -> None:
+        """Send records first: the rows of many runs take longer."""
         now = time.monotonic()
-        status_due = now >= self._status_after
-        if status_due:
-            self._status_after = now + STATUS_EVERY_S
         heartbeat_due = now >= self._heartbeat_after
         if heartbeat_due:
             self._heartbeat_after = now + HEARTBEAT_S
-        rows = self._rows_of(locked.values() if status_due else self._with_new_records(locked))
         live = self._machine_events(locked)
         known: dict[tuple[str, str], RunUpdates] = {}
         for channel in self._channels.values():
-            events = [
-                *self._channel_updates(channel, locked, known),
-                *_status_events(channel, rows),
-            ]
+            events = self._channel_updates(channel, locked, known)
             if channel.subscription.live:
                 events += [live[run] for run in channel.subscription.runs if run in live]
             self._send(channel, [*events, *_heartbeats(channel, is_due=heartbeat_due)])
+        rows = self._due_rows(locked)
+        for channel in self._channels.values():
+            self._send(channel, list(_status_events(channel, rows)))
+
+    def _due_rows(self, locked: Mapping[str, RunView | None]) -> dict[str, tuple[RunRow, bytes]]:
+        """The rows of all runs now and then, between that those of runs with new records.
+
+        Rows that take long are made less often.
+        """
+        now = time.monotonic()
+        if now < self._rows_after:
+            return {}
+        if now >= self._status_after:
+            self._status_after = now + STATUS_EVERY_S
+            rows = self._rows_of(locked.values())
+        else:
+            rows = self._rows_of(self._with_new_records(locked))
+        done = time.monotonic()
+        self._rows_after = done + (done - now) * (1 / _ROWS_SHARE - 1)
+        return rows
 
     @contextmanager
     def _locked(self, run_ids: Iterable[str]) -> Iterator[Mapping[str, RunView | None]]:

@@ -12,6 +12,7 @@ import contextlib
 import gc
 import resource
 import socket
+import sys
 import time
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
@@ -101,6 +102,8 @@ MAX_HEADER_BYTES = 128 * 1024
 MOST_OPEN_FILES = 65_536
 _WATCH_EVERY_S = 1.0
 _SHUTDOWN_S = 3
+# A request takes several turns with a thread that reads a large run: 5 ms each would be too long.
+_SWITCH_S = 0.001
 
 
 class _Server(uvicorn.Server):
@@ -173,6 +176,7 @@ def run_server(
     )
     server = _Server(config, app=app, on_ready=on_ready)
     allow_open_files()
+    sys.setswitchinterval(_SWITCH_S)
     # Lists of runs are many long-lived objects without cycles. At the default rate the garbage
     # collector takes a third of the time of a first list of ten thousand runs.
     gc.freeze()

@@ -39,6 +39,8 @@ _READ_SMALL_S = 0.05
 _TELL_EVERY_S = 2.0
 _REST_S = 0.02
 _IDLE_S = 2.0
+# Rows of runs that grow are made again in at most so much of the time.
+_AGAIN_SHARE = 0.25
 # The first list of a page is made before its runs are read in the background.
 _FIRST_REST_S = 1.0
 # Searching for runs takes at most a tenth of the time, however many there are.
@@ -146,8 +148,8 @@ class Reader:
         """Read in the background what lists did not wait for."""
         await asyncio.sleep(_FIRST_REST_S)
         while True:
-            left = await self.query(self.catalog.read_on)
-            await asyncio.sleep(_REST_S if left else _IDLE_S)
+            left, rest_s = await self.query(self.catalog.read_on)
+            await asyncio.sleep(max(_REST_S if left else _IDLE_S, rest_s))
 
     def _with_some(
         self,
@@ -214,6 +216,8 @@ class Catalog:
         self._refresh_lock = threading.Lock()
         self._changed: set[str] = set()
         self._read: set[str] = set()
+        # Runs that were read in the background before.
+        self._read_once: set[str] = set()
         self._told_at = 0.0
 
     def refresh(self, *, every_s: float = REFRESH_EVERY_S, is_due: bool = False) -> bool:
@@ -281,19 +285,23 @@ class Catalog:
         """Read small runs that are not known yet, as far as that takes no time to speak of."""
         self._store.read_on(_READ_SMALL_S, only_small=True)
 
-    def read_on(self) -> int:
-        """Read runs that are not known yet for a moment; how many are left.
+    def read_on(self) -> tuple[int, float]:
+        """Read runs that are not known yet for a moment; how many are left, and how long to rest.
 
-        What was read is told as changed, not more often than a page can follow.
+        What was read is told as changed, not more often than a page can follow. Hundreds of runs
+        that grow change faster than they are read: they leave time for everything else.
         """
+        started = time.monotonic()
         read, left = self._store.read_on(_READ_ON_S)
-        self._read |= read
         now = time.monotonic()
+        is_again = read <= self._read_once
+        self._read_once |= read
+        self._read |= read
         if self._read and (not left or now > self._told_at + _TELL_EVERY_S):
             with self._refresh_lock:
                 self._changed |= self._read
             self._read, self._told_at = set(), now
-        return left
+        return left, (now - started) * (1 / _AGAIN_SHARE - 1) if is_again else 0.0
 
     def find(self, run_id: str) -> RunView | None:
         """The run with this id as of the last refresh."""

@@ -11,7 +11,7 @@ import pytest
 import epochal
 from epochal.cli.main import main
 from epochal.series.series import Series
-from epochal.store.local.state import may_be_rounded
+from epochal.store.local.part import may_be_rounded
 from tests.store.journals import Journal
 from tests.store.sealing import seal
 

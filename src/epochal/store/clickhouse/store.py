@@ -191,10 +191,6 @@ class ClickHouseRun(LocalRun):
             self._copies.fetch(self.own_id, lines=self._copies.is_held(self.own_id))
         return super().refresh()
 
-    def look_again(self) -> None:
-        """Look at the copy: the store has just brought it up to date."""
-        self._cached.or_faulty(super().refresh, lambda row: True)
-
     def look_at_copy(self) -> None:
         """Read what the copy has gained."""
         super().refresh()

@@ -48,6 +48,7 @@ class CachedRow:
         "_ended_row",
         "_grew_at",
         "_held",
+        "_made_at",
         "_num_records",
         "_own_id",
         "_reader",
@@ -77,6 +78,8 @@ class CachedRow:
         self.is_changed = False
         # With the count of changes it was read at.
         self._own_id: tuple[str, int] | None = None
+        # When the whole row was made last, in monotonic seconds; 0 for never.
+        self._made_at = 0.0
         # How many records the last row counted, and when a row counted more than the one before.
         self._num_records: int | None = None
         self._grew_at: float | None = None
@@ -117,6 +120,10 @@ class CachedRow:
                 row, is_quickly_read=lambda: 0 < source.unsealed_bytes <= _QUICK_BYTES
             )
         return self._summaries
+
+    def turn(self) -> tuple[float, float]:
+        """When it is its turn to be read: first those without a row, the newest of them first."""
+        return self._made_at, -self.created
 
     def drop(self) -> None:
         """Forget the row: the files have changed."""
@@ -161,6 +168,7 @@ class CachedRow:
         if self._num_records is not None and row.records > self._num_records:
             self._grew_at = time.time()
         self._num_records = row.records
+        self._made_at = time.monotonic()
         self.note_change()
         return row
 

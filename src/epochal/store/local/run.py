@@ -72,6 +72,7 @@ class LocalRun(RunView):
         self._key = next(_KEYS)
         self._reader = RunReader(source, self)
         self._cached = CachedRow(source, self._reader, self._held, self.lock)
+        self.turn = self._cached.turn
         # Its number among the runs of its store with the same id; copies of a folder have one id.
         self.copy = 1
 
@@ -91,8 +92,8 @@ class LocalRun(RunView):
         self._held.loaded.grown(self)
 
     def look_again(self) -> None:
-        """Like ``refresh``; a fault becomes the run's problem."""
-        self._cached.or_faulty(self.refresh, lambda row: True)
+        """Look at the files, with the lock held; what is new is read when a query needs it."""
+        self._cached.or_faulty(self._reader.look, lambda row: True)
 
     @locked
     def refresh(self) -> bool:

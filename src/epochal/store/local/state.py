@@ -32,13 +32,13 @@ from epochal.store.local.part import (
     cuts_of,
     entries_in,
     exact_values,
+    may_be_rounded,
     weight_of,
 )
 from epochal.store.local.source import RunSource
 from epochal.store.local.tail import TailedPart
 from epochal.store.metrics import metrics_of
 
-EXACT_UP_TO = 2.0**53
 # Where a name is on several axes, the first of these is meant.
 AXES: tuple[Axis, ...] = ("step", "epoch", "time")
 # A query is repeated each time that another part was sealed meanwhile.
@@ -361,7 +361,7 @@ class RunReader:
     in memory, with their files, until the garbage collector runs.
     """
 
-    __slots__ = ("_owner", "_stamp", "num_changes", "source", "state")
+    __slots__ = ("_is_behind", "_owner", "_stamp", "num_changes", "source", "state")
 
     def __init__(self, source: RunSource, owner: ReaderOwner) -> None:
         self.source = source
@@ -369,6 +369,8 @@ class RunReader:
         self._owner = ref(owner)
         # None before the first query, and after ``release``.
         self.state: RunState | None = None
+        # Whether a look has found more than was read.
+        self._is_behind = False
         # Of a run that has ended: while its files have this stamp, nothing has changed.
         self._stamp: Stamp | None = None
 
@@ -404,8 +406,8 @@ class RunReader:
         else:
             self.source.look()  # nothing has changed since the stamp was made
 
-    def refresh(self) -> bool:
-        """Look for what was written since; True when there was anything."""
+    def look(self) -> bool:
+        """Look at the files, and read nothing; True when they have changed since the last look."""
         if self._stamp is not None:
             if self.source.has_stamp(self._stamp):
                 return False
@@ -418,17 +420,24 @@ class RunReader:
         owner = self._owner()
         if owner is not None:
             owner.on_change()
-        if self.state is None:
-            return True
+        self._is_behind = True
+        return True
+
+    def refresh(self) -> bool:
+        """Read what was written since; True when there was anything."""
+        has_changed = self.look()
+        if self.state is None or not self._is_behind:
+            return has_changed
         end = self.state.end()
         return self._load().end() != end
 
     def known(self) -> RunState:
-        """The state as it was last read; it is read now where it was not."""
-        return self._load() if self.state is None else self.state
+        """The state of the last look; it is read now where it was not."""
+        return self._load() if self.state is None or self._is_behind else self.state
 
     def _load(self) -> RunState:
         self.look_once()
+        self._is_behind = False
         if self.source.poll() or self.state is None:
             self.state = RunState(self.source.parts, before=self.state)
             owner = self._owner()
@@ -486,12 +495,3 @@ class RunReader:
 
     def _too_fast(self) -> FormatError:
         return FormatError(f"the files in {self.source.path} change faster than they can be read.")
-
-
-def may_be_rounded(series: Series) -> bool:
-    """Whether some of the values may have been whole numbers that a float cannot hold."""
-    floats = series.floats
-    if not len(series) or not max(floats.max(), -floats.min()) >= EXACT_UP_TO:
-        return False
-    # One fraction says that they were floats: a loss that exploded is not read a second time.
-    return bool(np.all(floats == np.floor(floats)))

@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from pathlib import Path
 
 from epochal.errors import RunNotFoundError, UsageError
@@ -44,7 +44,7 @@ _REWRITE_S = 10.0
 _NEWEST_FIRST = "-created"
 # So few runs have their ids read in a moment.
 _MANY = 100
-_created, _place = attrgetter("created"), attrgetter("place")
+_created, _place, _turn = attrgetter("created"), attrgetter("place"), methodcaller("turn")
 _SMALL_BYTES = 4 * 1024 * 1024
 
 
@@ -236,7 +236,7 @@ class LocalStore:
             self._tell_apart(until=until)
             listed = list(self._by_id.values())
             num_waiting = len(self._runs) - len(listed)
-        left = sorted((run for run in listed if not run.is_known), key=_created, reverse=True)
+        left = sorted((run for run in listed if not run.is_known), key=_turn)
         until = time.monotonic() + budget_s  # telling apart may have taken all of it
         read: set[str] = set()
         for run in left:
