@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 import epochal
+from epochal.store.local.run import LocalRun
 from epochal.store.local.store import LocalStore
-from tests.doubles.companions import wait_for_the_end
+from tests.doubles.companions import wait_for
 
 SMALL = ("msgspec", "psutil")
 TRAINING = """
@@ -67,18 +68,19 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
     return Node(tmp_path_factory.mktemp("node") / "env", *SMALL)
 
 
+def events_of(run: LocalRun) -> set[str]:
+    return {entry.record["name"] for entry in run.entries("event", rank=None)}
+
+
 def test_a_training_records_measures_and_is_diagnosed(node: Node, tmp_path: Path) -> None:
     done = node.run("-W", "error", "-c", TRAINING, str(tmp_path))
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "['msgspec']"), done.stderr
-    run = LocalStore(tmp_path).run("one")
-    wait_for_the_end(run.path)
+    wait_for(lambda: "phase" in events_of(LocalStore(tmp_path).run("one")))
     run = LocalStore(tmp_path).run("one")
     assert len(run.series("loss")) == 4000
     assert run.status.state == "finished"
     assert any(metric.name.startswith("system/") for metric in run.metrics())
-    events = {entry.record["name"] for entry in run.entries("event", rank=None)}
-    assert "phase" in events
-    assert "internal-error" not in events
+    assert "internal-error" not in events_of(run)
     assert not list(tmp_path.rglob("*.parquet"))
 
 

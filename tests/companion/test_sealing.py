@@ -1,5 +1,7 @@
 from pathlib import Path
 
+import pytest
+
 from epochal.companion.ending import SealingJob, do_what_is_left
 from epochal.companion.sealing import WORTH_SEALING_BYTES, Sealing
 from epochal.journal.layout import RunFolder
@@ -62,3 +64,13 @@ def test_time_that_is_up_stops_the_sealing_and_leaves_the_journal_whole(tmp_path
     (left,) = do_what_is_left({"sealing": job}, deadline_s=0.0)
     assert left["what"] == "not sealed: loop.0001.0000"
     assert folder.part_path(NAME).read_bytes() == before
+
+
+def test_where_nothing_can_be_sealed_nobody_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = finished_part(tmp_path, *MANY)
+    monkeypatch.setattr("epochal.companion.sealing.find_spec", lambda _: None)
+    job = SealingJob(folder, 1, Sealing(folder))
+    assert not job.go_on()
+    assert job.left() == "not sealed: loop.0001.0000"

@@ -95,6 +95,8 @@ class SealingJob:
 
     def go_on(self) -> bool:
         """Seal what can be; other ranks may take a moment longer to end."""
+        if not self._sealing.is_possible:
+            return False
         return self._sealing.look() or bool(self._unsealed() - self._sealing.failures.keys())
 
     def stop(self) -> None:

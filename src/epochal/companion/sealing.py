@@ -37,12 +37,17 @@ class Sealing:
         self._sizes: dict[PartName, int] = {}
         self.failures: dict[str, str] = {}
 
-    def waiting(self) -> list[PartName]:
-        """The parts that should be sealed and are worth another try.
+    @property
+    def is_possible(self) -> bool:
+        """Whether parts can be sealed here.
 
         A small install has no ``pyarrow``: its parts wait for ``epochal pack`` on another machine.
         """
-        if find_spec("pyarrow") is None:
+        return find_spec("pyarrow") is not None
+
+    def waiting(self) -> list[PartName]:
+        """The parts that should be sealed and are worth another try."""
+        if not self.is_possible:
             return []
         return [part for part in sealable_parts(self._folder) if self._is_worth_it(part)]
 
