@@ -21,20 +21,21 @@ from tests.hub.test_shipping import wait_until
 pytestmark = pytest.mark.slow
 
 RANK = """
-import sys, time
+import pathlib, sys, time
 import epochal
 from epochal.run import ranks
 ranks.find.__kwdefaults__["wait_s"] = 0.0  # a shared disk would have it by now
 run = epochal.init("p", "many", dir=sys.argv[1], console=False, companion=True)
 for step in range(30):
     run.log({"loss": float(step)}, step=step)
-    time.sleep(float(sys.argv[2]) / 30)
+while sys.argv[2:] and not pathlib.Path(sys.argv[2]).exists():
+    time.sleep(0.05)
 run.finish()
 """
 
 
 def start_rank(
-    rank: int, folder: Path, hub: HubProcess, *, seconds: float = 0.0
+    rank: int, folder: Path, hub: HubProcess, *, until: Path | None = None
 ) -> subprocess.Popen[bytes]:
     environ = {
         **os.environ,
@@ -46,9 +47,10 @@ def start_rank(
         "LOCAL_WORLD_SIZE": "1",
         "GROUP_RANK": str(rank),
         "TORCHELASTIC_RUN_ID": "job-7",
-        "EPOCHAL_GRACE": "40",
+        "EPOCHAL_GRACE": "120",
     }
-    return subprocess.Popen([sys.executable, "-c", RANK, str(folder), str(seconds)], env=environ)
+    arguments = [str(folder)] if until is None else [str(folder), str(until)]
+    return subprocess.Popen([sys.executable, "-c", RANK, *arguments], env=environ)
 
 
 def test_ranks_of_another_node_are_in_the_run_of_rank_0(hub: HubProcess, tmp_path: Path) -> None:
@@ -68,11 +70,12 @@ def test_ranks_of_another_node_are_in_the_run_of_rank_0(hub: HubProcess, tmp_pat
 
 
 def test_the_telemetry_of_another_node_is_on_the_hub(hub: HubProcess, tmp_path: Path) -> None:
-    # As long as a companion takes to start on a busy machine, and a little more.
-    other = start_rank(1, tmp_path / "node1", hub, seconds=6.0)
-    main = start_rank(0, tmp_path / "node0", hub, seconds=6.0)
+    end = tmp_path / "end"
+    other = start_rank(1, tmp_path / "node1", hub, until=end)
+    main = start_rank(0, tmp_path / "node0", hub, until=end)
     live = hub.root / "p" / "many" / "live"
     wait_until(lambda: live.is_dir() and any(one.stem.endswith("-1") for one in live.iterdir()))
+    end.touch()
     assert main.wait(120) == other.wait(120) == 0
 
     def ranks() -> tuple[int, ...]:
