@@ -28,8 +28,9 @@ import torch
 
 import epochal
 from benchmarks.gpt2_overhead import interval
+from epochal.atomic_file import new_text_file
 from epochal.errors import MetricNotFoundError
-from epochal.exports.archive import write_archive
+from epochal.exports.archive import write
 from epochal.recipes.gpt2.clock import StepClock
 from epochal.recipes.gpt2.command import main as gpt2_command
 from epochal.recipes.gpt2.flags import Flags
@@ -38,6 +39,7 @@ from epochal.recipes.gpt2.place import Place, taken_place
 from epochal.recipes.gpt2.setup import Training, set_up
 from epochal.recipes.gpt2.train import accumulate_gradients, open_checkpoints, speed_of_light_of
 from epochal.run.run import Run
+from epochal.store.local.load import load_run
 from epochal.torch.clip import ClipStats, clip_grad_norm
 from epochal.torch.optimizer import set_lr
 from epochal.torch.watching import watch
@@ -170,7 +172,8 @@ class Archive(html.parser.HTMLParser):
 
 
 def opened_archive(run_folder: Path, target: Path) -> str:
-    write_archive(run_folder, target)
+    with new_text_file(target) as out:
+        write([load_run(run_folder)], out)
     text = target.read_text(encoding="utf-8")
     body = json.loads(Archive(text).data)
     assert isinstance(body, dict)

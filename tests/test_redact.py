@@ -12,10 +12,10 @@ import pytest
 import epochal
 from epochal.cli.main import main
 from epochal.errors import UsageError
-from epochal.exports.archive import write_archive
 from epochal.journal.layout import RunFolder, read_json
 from epochal.redact import REDACTED, Redactor, checked_redactor
 from tests.conftest import StartRun
+from tests.doubles.archives import write_archive
 from tests.store.journals import Journal
 
 SECRET = "hunter22x"

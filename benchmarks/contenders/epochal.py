@@ -25,11 +25,10 @@ class Epochal:
         self._run.finish()
 
     def read_steps(self, directory: Path, keys: Sequence[str]) -> set[int]:
-        from epochal.journal.layout import RunFolder
-        from epochal.segments.run_records import read_run
+        from epochal.store.local.load import load_run
 
         wanted = set(keys)
-        records = (record for _, record in read_run(RunFolder(directory / "bench" / "run")))
+        records = (record for _, record in load_run(directory / "bench" / "run").records())
         return {
             record["step"]
             for record in records

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import epochal.wandb as wandb
-from epochal.exports.archive import write_archive
+from tests.doubles.archives import write_archive
 from tests.e2e.browsing import OpenPage, Serve, until
 from tests.e2e.test_panels import width_beyond
 

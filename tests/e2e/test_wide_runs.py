@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from epochal.exports.archive import write_archive
 from epochal.server.rows import MOST_METRICS
+from tests.doubles.archives import write_archive
 from tests.e2e.browsing import OpenPage, Serve, until, wait_for_points
 from tests.store.journals import Journal
 

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epochal.errors import UsageError
-from epochal.exports.archive import write, write_archive
+from epochal.exports.archive import write
 from epochal.page.loader import load_page
 from epochal.store.local.load import load_run
 from epochal.store.local.store import LocalStore
@@ -247,16 +246,3 @@ def test_a_blob_that_is_gone_does_not_spoil_the_rest(tmp_path: Path) -> None:
 def test_where_the_run_lies_on_this_machine_is_not_told(tmp_path: Path) -> None:
     Journal(tmp_path).metrics(0, loss=1.0)
     assert str(tmp_path) not in saved(tmp_path, "x")
-
-
-def test_an_archive_of_a_folder_appears_whole(tmp_path: Path) -> None:
-    Journal(tmp_path, "one").metrics(0, loss=1.0)
-    Journal(tmp_path, "two").metrics(0, loss=1.0)
-    path = tmp_path / "out.html"
-    write_archive([tmp_path / "p/one", load_run(tmp_path / "p/two")], path)
-    names = {row["name"] for row in body_of(path.read_text(encoding="utf-8"))["runs"]["rows"]}
-    assert names == {"one", "two"}
-    with pytest.raises(UsageError, match="budget_bytes=1 must be"):
-        write_archive(tmp_path / "p/one", path, budget_bytes=1)
-    with pytest.raises(UsageError, match="at least one run"):
-        write_archive([], path)

@@ -9,9 +9,10 @@ from typing import Any
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import encode_json
 from epochal.journal.reader import read_part
-from epochal.records import FORMAT_VERSION, Record
+from epochal.records import FORMAT_VERSION, Position, Record
 from epochal.segments.read import Segment
 from epochal.segments.seal import SealReport, seal_part
+from epochal.store.local.load import load_run
 
 NAME = PartName("loop", 1, 0)
 HEADER: Record = {"log": "run", "t": 1700000000.125, "v": FORMAT_VERSION, "writer": "loop"}
@@ -53,3 +54,8 @@ def texts(records: Iterable[tuple[int, Record]]) -> list[bytes]:
 
 def metrics(step: int, **values: Any) -> Record:
     return {"log": "metrics", "t": 1700000000 + step / 8, "step": step, "m": values}
+
+
+def read_run(folder: RunFolder) -> list[tuple[Position, Record]]:
+    """Every record of a run, writer by writer."""
+    return list(load_run(folder.path).records())

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from epochal.segments.run_records import read_run
 from epochal.segments.seal import seal_part
-from tests.segments.parts import NAME, finished_part, metrics
+from tests.segments.parts import NAME, finished_part, metrics, read_run
 
 _CHILD = """
 import os, signal, sys
@@ -37,13 +36,13 @@ _CALLS_AT_MOST = 40
 def test_a_kill_at_any_moment_leaves_every_record_once(tmp_path: Path) -> None:
     for calls in range(_CALLS_AT_MOST):
         folder = finished_part(tmp_path / f"run{calls}", *(metrics(s, a=s / 3) for s in range(50)))
-        written = list(read_run(folder))
+        written = read_run(folder)
         ended = subprocess.run([sys.executable, "-c", _CHILD, folder.path, str(calls)], check=False)
-        assert list(read_run(folder)) == written, calls
+        assert read_run(folder) == written, calls
         if ended.returncode == 0:
             break
         if folder.parts():
             seal_part(folder, NAME)
-        assert list(read_run(folder)) == written, calls
+        assert read_run(folder) == written, calls
     assert ended.returncode == 0
     assert calls > 5

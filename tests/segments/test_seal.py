@@ -17,7 +17,6 @@ from epochal.records import FORMAT_VERSION
 from epochal.segments.finished import sealable_parts
 from epochal.segments.footer import read_footer
 from epochal.segments.read import Segment
-from epochal.segments.run_records import read_run
 from epochal.segments.seal import seal_part
 from tests.segments.parts import (
     FINISH,
@@ -28,6 +27,7 @@ from tests.segments.parts import (
     journal_texts,
     lines,
     metrics,
+    read_run,
     texts,
     write_part,
 )
@@ -145,9 +145,9 @@ def test_a_damaged_segment_is_written_anew_from_the_journal(tmp_path: Path) -> N
     folder = finished_part(tmp_path, metrics(0, loss=1.5))
     folder.segments.mkdir()
     (folder.segments / "loop.0001.0000.parquet").write_bytes(b"PAR1 half")
-    assert len(list(read_run(folder))) == 3
+    assert len(read_run(folder)) == 3
     seal_part(folder, NAME)
-    assert len(list(read_run(folder))) == 3
+    assert len(read_run(folder)) == 3
 
 
 def test_a_segment_of_other_records_is_never_replaced(tmp_path: Path) -> None:

@@ -11,12 +11,10 @@ import html
 import re
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, TextIO
 
 import msgspec
 
-from epochal.atomic_file import new_text_file
 from epochal.errors import UsageError
 from epochal.exports.archive_entries import pack_blobs, pack_entries
 from epochal.exports.archive_series import MAX_SERIES, knots_of, lines_of, pack_series
@@ -29,7 +27,6 @@ from epochal.server import wire
 from epochal.server.endpoints import ENDPOINTS
 from epochal.server.entries import EntrySource
 from epochal.server.rows import run_row
-from epochal.store.local.load import load_run
 from epochal.store.store import RunView
 
 BUDGET_BYTES = 5_000_000
@@ -37,7 +34,6 @@ BUDGET_BYTES = 5_000_000
 _ENTRIES_SHARE = 0.3
 _BLOBS_SHARE = 0.3
 _SWEEP_SHARE = 0.1
-_MIN_BUDGET_BYTES = 100_000
 _MIN_BYTES = 20_000
 _HEADLINES = ("role:loss", "role:eval_loss")
 _ELEMENT = "epochal-archive"
@@ -49,27 +45,6 @@ _ESCAPES = (
     ("\u2028".encode(), b"\\u2028"),
     ("\u2029".encode(), b"\\u2029"),
 )
-
-
-def write_archive(
-    runs: str | Path | RunView | Sequence[str | Path | RunView],
-    path: str | Path,
-    *,
-    budget_bytes: int = BUDGET_BYTES,
-) -> None:
-    """Write runs, or run folders, as one HTML file that opens anywhere without a network.
-
-    The file appears when it is complete. Series that would make it larger than ``budget_bytes`` are
-    kept in slices of their first, last, smallest and largest points.
-    """
-    if budget_bytes < _MIN_BUDGET_BYTES:
-        raise UsageError(f"budget_bytes={budget_bytes} must be {_MIN_BUDGET_BYTES} or more.")
-    given = [runs] if isinstance(runs, (str, Path)) or not isinstance(runs, Sequence) else runs
-    if not given:
-        raise UsageError("runs must name at least one run or run folder.")
-    views = [load_run(one) if isinstance(one, (str, Path)) else one for one in given]
-    with new_text_file(path) as out:
-        write(views, out, budget_bytes=budget_bytes)
 
 
 def write(

@@ -19,7 +19,6 @@ from epochal.journal.reader import PartReader
 from epochal.journal.regular_file import regular_only
 from epochal.records import Position, Record
 from epochal.segments.read import Segment
-from epochal.segments.run_records import every_part
 
 Place = tuple[int, int, int]
 RecordIndex = dict[str, Place]
@@ -110,7 +109,7 @@ class Backlog:
     def _parts_ahead(self) -> list[PartName]:
         return [
             name
-            for name in every_part(self._folder)
+            for name in _every_part(self._folder)
             if self._wants(name.writer)
             and (name.attempt, name.part) >= self.places.get(name.writer, _START)[:2]
         ]
@@ -280,3 +279,9 @@ def _num_records(folder: RunFolder, name: PartName) -> int:
     except FileNotFoundError:
         with Segment(folder.sealed_path(name)) as segment:
             return segment.num_records
+
+
+def _every_part(folder: RunFolder) -> list[PartName]:
+    """Every part there is in either form; one that is being sealed meanwhile is not missed."""
+    unsealed = folder.parts()  # first: a part goes from here to there, never back
+    return sorted({*unsealed, *folder.sealed_parts()})
