@@ -98,3 +98,17 @@ def configured(config: Mapping[str, Any], keys: Collection[str]) -> Iterator[Any
     for value in config.values():
         if isinstance(value, Mapping):
             yield from configured(value, keys)
+
+
+_ADAPTIVE = ("adam", "rmsprop", "lion", "adagrad")
+
+
+def is_adaptive(config: Mapping[str, Any], kinds: Collection[str] = _ADAPTIVE) -> bool:
+    """Whether the configuration names an optimizer that scales each element by its own history."""
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            if is_adaptive(value, kinds):
+                return True
+        elif "optim" in str(key).lower() and isinstance(value, str):
+            return any(word in value.lower() for word in kinds)
+    return False

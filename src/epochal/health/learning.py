@@ -40,8 +40,8 @@ def share_left(curve: Curve | None, first: int, last: int) -> float | None:
     return median(late) / median(early)
 
 
-def has_fallen_since(curve: Curve | None, step: int) -> bool:
-    """Whether a loss is below its level at a step, beyond its noise."""
+def has_fallen_since(curve: Curve | None, step: int, *, share: float = _SHARE) -> bool:
+    """Whether a loss is below its level at a step, by a share of it and beyond its noise."""
     if curve is None or curve.count < 2 * _POINTS:
         return False
     blocks = curve.blocks.all()
@@ -49,7 +49,20 @@ def has_fallen_since(curve: Curve | None, step: int) -> bool:
     if then is None:
         return False
     now = curve.recent_level(_POINTS)
-    return then - now > max(_WIDTHS * curve.width_at(now), _SHARE * abs(then))
+    return then - now > max(_WIDTHS * curve.width_at(now), share * abs(then))
+
+
+def is_hurt(curve: Curve | None) -> bool:
+    """Whether a loss has gained nothing, or stands above its best level; so if it is not known.
+
+    What grows while a loss that has fallen is as low as ever does no harm so far.
+    """
+    if curve is None or len(curve.blocks) < 2:
+        return True
+    best, now = min(block.level for block in curve.blocks.all()), curve.recent_level(_POINTS // 2)
+    size = abs(best) if curve.lowest > 0 else curve.highest - curve.lowest
+    least = max(2 * _WIDTHS * curve.width_at(best), 5 * _SHARE * size)
+    return now - best > least or curve.gained(best) <= least
 
 
 def evaluation_gains(context: Context, step: int) -> bool:

@@ -20,3 +20,10 @@ def test_norms_of_three_times_the_limit_are_only_noted() -> None:
     norms = flat(800, 3.5, width=0.2)
     found = opened(AlwaysClipped, steps(falling(800), norm=norms, norm_clipped=1.0))
     assert {finding.severity for finding in found} == {"info"}
+
+
+def test_an_optimizer_that_divides_by_the_size_of_gradients_is_only_told() -> None:
+    records = steps(falling(800), norm=flat(800, 20.0, width=0.2), norm_clipped=1.0)
+    found = opened(AlwaysClipped, records, config={"optimizer": "Adafactor"})
+    assert {finding.severity for finding in found} == {"info"}
+    assert opened(AlwaysClipped, records, config={"optimizer": "SGD"})[-1].severity == "warning"

@@ -39,3 +39,10 @@ def test_a_norm_no_larger_than_at_the_beginning_is_no_explosion() -> None:
     fallen = [30.0 * 0.97**n for n in range(300)] + flat(300, 0.003, width=0.2)
     norms = fallen + flat(20, 0.6, width=0.2)
     assert opened(GradientExplosion, steps(falling(620), norm=norms)) == []
+
+
+def test_norms_that_grow_slowly_while_the_loss_is_as_low_as_ever_are_fine() -> None:
+    norms = flat(400, 1.0, width=0.2) + [1.05 ** min(n, 80) for n in range(120)]
+    assert opened(GradientExplosion, steps(falling(520), norm=norms)) == []
+    lost = falling(400) + flat(120, 7.0)
+    assert opened(GradientExplosion, steps(lost, norm=norms))[-1].severity == "warning"

@@ -76,3 +76,8 @@ def test_biases_that_were_set_to_almost_nothing_say_nothing_about_their_weights(
         if name.endswith("bias/norm"):
             records[0]["m"][name] = 1e-5
     assert opened(InitScale, records, config={"optimizer": "adamw"}) == []
+
+
+def test_a_loss_of_several_terms_may_start_at_five_times_that_of_guessing() -> None:
+    losses = [10.4 * 0.95**n for n in range(60)]
+    assert opened(InitScale, steps(losses), config={"num_classes": 8}) == []

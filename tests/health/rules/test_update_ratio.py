@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 from epochal.health.rules.update_ratio import UpdateRatio
 from epochal.records import Record
 from tests.health.machine_records import layers, metrics, noisy, opened, step
@@ -64,3 +66,31 @@ def test_a_layer_that_has_left_zero_is_left_alone() -> None:
 
     assert opened(UpdateRatio, [record(n, 0.001 + 0.2 * n) for n in range(20)]) == []
     assert len(opened(UpdateRatio, [record(n, 3.0) for n in range(20)])) == 1
+
+
+def first_steps(ratio: Callable[[int], float], losses: Callable[[int], float]) -> list[Record]:
+    """Every tenth step watched, of four weights with biases that start near zero."""
+    records: list[Record] = []
+    for n in range(600):
+        records.append(step(n, lr=1e-3, loss=losses(n)))
+        if n % 10 == 0:
+            values = {f"update_ratio/{one}.weight": ratio(n) for one in "abcd"}
+            values |= {f"update_ratio/{one}.bias": 0.05 for one in "abcd"}
+            values |= {f"params/{one}.weight/norm": 6.0 for one in "abcd"}
+            records.append(metrics(n, values))
+    return records
+
+
+def test_weights_that_hardly_change_are_found_beside_biases_that_do() -> None:
+    (found,) = opened(UpdateRatio, first_steps(lambda n: 8e-5, lambda n: 2.0))
+    assert "Steps hardly change the weights: from step 0 to step 4" in found.sentence
+    assert opened(UpdateRatio, first_steps(lambda n: 3e-4, lambda n: 2.0)) == []
+
+
+def test_updates_that_shrink_as_a_training_converges_are_left_alone() -> None:
+    assert opened(UpdateRatio, first_steps(lambda n: 0.01 * 0.99**n, lambda n: 2.0)) == []
+
+
+def test_large_updates_are_fine_while_the_loss_falls() -> None:
+    assert opened(UpdateRatio, first_steps(lambda n: 0.2, lambda n: 4 / (1 + n / 50))) == []
+    assert len(opened(UpdateRatio, first_steps(lambda n: 0.2, lambda n: 4.0))) == 1

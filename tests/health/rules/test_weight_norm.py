@@ -78,3 +78,17 @@ def test_a_bias_that_doubles_on_a_plateau_is_left_alone() -> None:
     for n, record in enumerate(one for one in records if "m" in one):
         record["m"]["params/a.bias/norm"] = 2.0 * (1.0 if n < 30 else 1.02 ** (n - 29))
     assert opened(WeightNorm, records) == []
+
+
+def test_a_table_that_doubles_while_the_loss_is_as_low_as_ever_is_left_alone() -> None:
+    norms = [5.0] * 10 + [5.0 * 1.18**n for n in range(6)] + [13.0] * 44
+    assert opened(WeightNorm, learning(norms, falling(1200), bias=True)) == []
+    lost = falling(200) + flat(1000, 9.0)
+    assert opened(WeightNorm, learning(norms, lost, bias=True)) != []
+
+
+def test_a_bias_may_go_through_zero() -> None:
+    records = learning([20.0] * 40, falling(800))
+    for n, record in enumerate(one for one in records if "m" in one):
+        record["m"]["params/a.bias/norm"] = abs(3.0 - 0.1 * n)
+    assert opened(WeightNorm, records) == []

@@ -8,12 +8,15 @@ from statistics import median
 
 from epochal.format import format_number
 from epochal.health.context import Context
+from epochal.health.evaluations import is_adaptive
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import percent, times
 
 _CLIPPED = "train/norm_clipped"
+# Optimizers whose steps do not depend on the scale of the gradients.
+_SCALE_FREE = ("adam", "rmsprop", "lion", "adagrad", "adafactor")
 _EVERY = 10  # steps between two looks at the window
 
 
@@ -26,7 +29,10 @@ class AlwaysClipped(Rule):
     healthy = "Norms mostly below the limit."
     reports = {
         "info": "95 % of 100 steps are clipped.",
-        "warning": "The same after 500 step records, with norms 8 times the limit.",
+        "warning": (
+            "The same after 500 step records, with norms 8 times the limit. Not with an optimizer "
+            "that divides by the size of gradients, such as Adam: its steps hardly change."
+        ),
     }
     what_to_try = "Set the limit at about the usual norm, or lower the learning rate."
     needs = (
@@ -69,6 +75,7 @@ class AlwaysClipped(Rule):
             return (Verdict(name, False),)
         typical = median(self._ratios)
         is_grave = typical >= self.thresholds.grave and self._count >= self.thresholds.early
+        is_grave = is_grave and not is_adaptive(context.config, _SCALE_FREE)
         return (
             Verdict(
                 name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 from epochal.health.context import Context
@@ -82,6 +83,8 @@ class DataLeak(Rule):
         error_share: float = 0.5
         # Beyond the copies that are expected by chance.
         beyond: float = 0.2
+        # Standard errors of that share among as few samples as are compared.
+        errors: float = 4.0
 
     thresholds: Thresholds
 
@@ -139,7 +142,8 @@ class DataLeak(Rule):
             yield Verdict(subject, active=False)
             return
         chance = 0.0 if is_index else self._copies[training].chance()
-        if chance and share <= chance + limits.beyond:
+        error = math.sqrt(chance * (1 - chance) / total)
+        if chance and share <= chance + max(limits.beyond, limits.errors * error):
             yield Verdict(subject, active=False)
             return
         indices = common

@@ -10,6 +10,7 @@ from epochal.health.causes import OF_INSTABILITY
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.finding import Severity
+from epochal.health.learning import is_hurt
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
@@ -34,7 +35,8 @@ class GradientExplosion(Rule):
             "steps."
         ),
         "warning": (
-            "Three of five points are. Or the level is 30 times the usual level of the run."
+            "Three of five points are. Or the level is 30 times the usual level of the run, and "
+            "100 times if the loss has fallen and is as low as ever."
         ),
         "error": "The same at 100 times the usual norm or more.",
     }
@@ -89,7 +91,9 @@ class GradientExplosion(Rule):
             return (self._verdict(curve, usual, newest, is_lasting=is_lasting),)
         if len(curve.blocks) >= _LEAST_BLOCKS:
             usual = curve.blocks.former_median()
-            if now > thresholds.over_run * usual > 0:
+            # Densities and the like have norms that grow while the loss is as low as ever.
+            does_harm = is_hurt(context.curves.get("loss"))
+            if now > (thresholds.over_run if does_harm else thresholds.grave) * usual > 0:
                 return (self._verdict(curve, usual, now, is_lasting=True),)
         return (Verdict(curve.name, False),)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from epochal.format import format_number
-from epochal.health.evaluations import num_classes
+from epochal.health.evaluations import is_adaptive, num_classes
 from epochal.health.layer_series import UPDATE_RATIOS, WEIGHT_NORMS, bias_of, holds_layers
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
@@ -27,7 +27,6 @@ _ADVICE = (
 _SOON = 30  # points
 _LEAST_NORM = 1e-12  # less is zero
 _MOST_RATIO = 1000.0  # of a weight's norm over its bias's: more, and the bias was set to almost 0
-_ADAPTIVE = ("adam", "rmsprop", "lion", "adagrad")
 
 
 class InitScale(Rule):
@@ -47,8 +46,9 @@ class InitScale(Rule):
             "At the first watched step, most weights have half the norm of their bias or less, or "
             "half of all weights a norm below 0.03. Or "
             "with an adaptive optimizer, elements of weights are 5 times as large as those of "
-            "biases. Or the first loss is 3 times that of guessing among the classes. Or it falls "
-            "a thousandfold in 60 points, most of it in the first 20."
+            "biases. Or the first loss is 8 times that of guessing among the classes, and 3 times "
+            "what it is 30 points later. Or it falls a thousandfold in 60 points, most of it in "
+            "the first 20."
         ),
     }
     what_to_try = "Check the initialisation and the scale of the inputs."
@@ -63,8 +63,9 @@ class InitScale(Rule):
         tiny: float = 0.03
         # Size of a weight's elements over a bias's: 1 by default.
         large: float = 5.0
-        # The first loss over that of guessing.
-        guess: float = 3.0
+        # The first loss over that of guessing, and over what it is some points later.
+        guess: float = 8.0
+        soon: float = 3.0
         # A fall that no learning explains, within so many points.
         fall: float = 1000.0
         points: int = 60
@@ -129,7 +130,7 @@ class InitScale(Rule):
                 {"layers": small, "ratio": typical},
             )
         updates = UPDATE_RATIOS.of(observation.values)
-        if not _is_adaptive(context.config):
+        if not is_adaptive(context.config):
             return None
         sizes = [
             updates[b] / updates[w]
@@ -158,7 +159,8 @@ class InitScale(Rule):
             now, guess = median(self._first[-5:]), math.log(classes)
             samples = batch_size(context.config) or 1  # a sum over them has a rule of its own
             is_sum = 0.6 < start / guess / samples < 1.6 and now > 0.2 * samples * guess
-            if start > limits.guess * max(guess, now) and not is_sum:
+            is_far = start > max(limits.guess * guess, limits.soon * now)
+            if is_far and not is_sum:
                 return self._verdict(
                     f"The loss starts at {format_number(start)}, where guessing among "
                     f"{classes:,} classes has {format_number(guess)}, and falls to "
@@ -198,14 +200,3 @@ def _pairs(norms: Mapping[str, float]) -> Iterable[tuple[str, str]]:
         beside = bias_of(name)
         if beside != name and beside in norms:
             yield name, beside
-
-
-def _is_adaptive(config: Mapping[str, Any]) -> bool:
-    """Whether the configuration names an optimizer that scales each element by its own history."""
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            if _is_adaptive(value):
-                return True
-        elif "optim" in str(key).lower() and isinstance(value, str):
-            return any(word in value.lower() for word in _ADAPTIVE)
-    return False

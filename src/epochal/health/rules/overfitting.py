@@ -14,10 +14,11 @@ from epochal.health.curve import Curve
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, percent, steps_of
+from epochal.health.words import CURVE_KINDS, percent, steps_of, times
 
 # The training loss beside an evaluation: of some steps, or of the last epochs.
 _TRAIN_POINTS = {"step": 30, "epoch": 2}
+_BEND_PER_NOISE = 2.4  # the deviation of a - 2b + c over that of single points
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,9 @@ class Overfitting(Rule):
     reports = {
         "info": (
             "The training loss is below 2 % of the evaluation loss, which four evaluations in a "
-            "row are no lower than the first one."
+            "row are no lower than the first one. Or it changes from step to step by less than "
+            "0.4 %, without the noise of batches that differ, and has left the evaluation loss 1.4 "
+            "times behind."
         ),
         "warning": (
             "The mean of three evaluations is above the best such mean by 1.5 % and 3.5 usual "
@@ -71,6 +74,12 @@ class Overfitting(Rule):
         # and of the first evaluation, below which something was learned for it.
         memorised: float = 0.02
         gained: float = 0.95
+        # The usual change of a loss from step to step, beside its trend: one per cent or more where
+        # batches differ. And how far the evaluation loss is behind, then and since the first one.
+        smooth: float = 0.004
+        smooth_points: int = 100
+        behind: float = 1.4
+        fell_behind: float = 1.25
 
     thresholds: Thresholds
 
@@ -95,6 +104,9 @@ class Overfitting(Rule):
         if not self._is_rising(best, since, curve):
             if self._is_memorised(curve, train):
                 return (self._memorised(curve, train),)
+            roughness = self._roughness_of_one_batch(curve, train)
+            if roughness is not None:
+                return (self._one_batch(curve, roughness),)
             return (Verdict(curve.name, False),)
         return (self._verdict(curve, best, since),)
 
@@ -125,6 +137,38 @@ class Overfitting(Rule):
         return all(
             one.train < limits.memorised * one.loss and one.loss > limits.gained * first.loss
             for one in newest
+        )
+
+    def _roughness_of_one_batch(self, curve: Curve, train: Curve) -> float | None:
+        """How smooth the training loss is, if it is that of one batch which is left alone."""
+        limits, first, now = self.thresholds, self._evals[0], self._evals[-1]
+        values = train.window(limits.smooth_points)
+        if min(curve.lowest, train.lowest) <= 0 or len(values) < limits.smooth_points:
+            return None
+        behind, behind_first = now.loss / now.train, first.loss / first.train
+        if train.axis != "step" or behind < max(limits.behind, limits.fell_behind * behind_first):
+            return None
+        threes = zip(values, values[1:], values[2:], strict=False)
+        bends = [abs(a - 2 * b + c) for a, b, c in threes]
+        roughness = median(bends) / _BEND_PER_NOISE / now.train
+        return roughness if roughness < limits.smooth else None
+
+    def _one_batch(self, curve: Curve, roughness: float) -> Verdict:
+        first, now = self._evals[0], self._evals[-1]
+        return Verdict(
+            curve.name,
+            True,
+            "info",
+            f"The training loss changes by {percent(roughness)} from step to step, as if one "
+            f"batch came again and again. The evaluation loss is {format_number(now.loss)} at "
+            f"{curve.at(now.position)}, {times(now.loss / now.train)} times the training loss of "
+            f"{format_number(now.train)}.",
+            steps=steps_of(curve, first.position, now.position),
+            evidence={"train": now.train, "eval": now.loss, "roughness": roughness},
+            advice=(
+                "Check that each step takes the next batch: the same samples are memorised. If the "
+                "whole dataset is one batch, add data or regularisation."
+            ),
         )
 
     def _memorised(self, curve: Curve, train: Curve) -> Verdict:

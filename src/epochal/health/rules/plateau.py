@@ -1,4 +1,4 @@
-"""The loss has stopped falling."""
+"""The loss has stopped falling, and what gradients and the rate do meanwhile."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from epochal.format import format_number
 from epochal.health.causes import OF_STANDSTILL
 from epochal.health.context import Context
 from epochal.health.curve import Curve
+from epochal.health.finding import Finding
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, steps_of
+from epochal.health.signals import AdviceThresholds, Signals
+from epochal.health.words import CURVE_KINDS, percent, steps_of
 
 _PARTS = 4  # of a window
 
@@ -21,17 +22,20 @@ class Plateau(Rule):
     """Two windows in a row with no measurable fall between them, several times over.
 
     A note, not a warning: every training ends on one. Only a loss that has fallen before is on a
-    plateau; one that never did is another rule's.
+    plateau; one that never did is another rule's. A plateau that lasts under a high rate, with
+    gradients as large as before, is one of steps that jump to and fro, and the finding says so. A
+    rate that moves does already what the advice would be. The loss of a game measures nothing.
     """
 
     name = "plateau"
     group = "loss"
     meaning = "The loss no longer falls by more than its noise."
-    healthy = "Still falling over 800 points, or the schedule is at its end."
+    healthy = "Still falling over 600 points, or the schedule is at its end."
     reports = {
         "info": (
-            "The loss does not fall by more than noise over 800 points, in three checks in a row. "
-            "Nor can its noise hide a fall of 5 % of what it had fallen before."
+            "The loss does not fall by more than noise over 600 points, in three checks in a row. "
+            "Nor can its noise hide a fall of 5 % of what it had fallen before. After 200 more "
+            "points it adds whether gradients are as large as before, under a rate that stays high."
         ),
     }
     what_to_try = "Lower the learning rate 3 to 10 times. If it is already low, stop."
@@ -40,11 +44,12 @@ class Plateau(Rule):
     kinds = CURVE_KINDS
     every_rank = False
     release = 4
+    replaces_text = True
 
-    class Thresholds(RuleThresholds):
-        # Two windows of four hundred points, compared; three comparisons in a row, fifty points
+    class Thresholds(AdviceThresholds):
+        # Two windows of three hundred points, compared; three comparisons in a row, fifty points
         # apart.
-        window: int = 400
+        window: int = 300
         every: int = 50
         checks: int = 3
         # A fall below a thousandth of the level (or of the range covered) per window is none.
@@ -52,6 +57,16 @@ class Plateau(Rule):
         # What noise may hide must be little of what was gained, or nobody knows whether it fell.
         hidden: float = 0.05
         cooldown: int = 1000
+        # Stuck: so many checks after it was found, at a rate that did not move by more than this...
+        stuck_checks: int = 4
+        lr_moved: float = 0.03
+        # ...and is at least this share of its peak: below it the schedule is at work already.
+        lr_share: float = 0.3
+        # Medians of fifty norms stray by a few per cent: flat is a change of less than a sixth.
+        flat_points: int = 50
+        flat_share: float = 0.15
+        # Less is left of gradients that have faded, and that is other advice.
+        faded_share: float = 0.5
 
     thresholds: Thresholds
 
@@ -59,12 +74,16 @@ class Plateau(Rule):
         super().__init__(thresholds)
         self.patience = thresholds.checks
         self.cooldown_steps = thresholds.cooldown
+        self._signals = Signals(points=2 * thresholds.flat_points)
+        self._lr = 0.0
+        self._checks = 0  # since the plateau was found, at this rate
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare the newest window with the one before it, every so many points."""
         thresholds = self.thresholds
+        self._signals.observe(observation, context)
         curve = context.updated_curves.get("loss")
-        if curve is None or curve.count % thresholds.every:
+        if curve is None or curve.count % thresholds.every or context.is_game:
             return ()
         window = thresholds.window
         if curve.count < 2 * window or curve.start is None or not curve.width:
@@ -82,18 +101,51 @@ class Plateau(Rule):
         if not self._is_known(curve, older, newer) and not context.is_open(self.name, curve.name):
             return (Verdict(curve.name, False),)
         first, last = curve.points[-2 * window][0], curve.points[-1][0]
+        evidence: dict[str, float | int | str] = {
+            "older": older,
+            "newer": newer,
+            "width": curve.width,
+        }
+        stuck = self._stuck(context.open.get((self.name, curve.name)), evidence)
         return (
             Verdict(
                 curve.name,
                 True,
                 "info",
                 f"The loss has not measurably fallen from {curve.at(first)} to "
-                f"{curve.at(last)}: {format_number(older)}, then {format_number(newer)}.",
+                f"{curve.at(last)}: {format_number(older)}, then {format_number(newer)}{stuck}.",
                 steps=steps_of(curve, first, last),
-                evidence={"older": older, "newer": newer, "width": curve.width},
+                evidence=evidence,
                 advice=_advice(context),
             ),
         )
+
+    def forget_from(self, step: int, context: Context) -> None:
+        """Follow gradients and the rate again."""
+        self._signals.forget()
+        self._checks = 0
+
+    def _stuck(self, plateau: Finding | None, evidence: dict[str, float | int | str]) -> str:
+        """What gradients and the rate do on a plateau that lasts; empty if not known or flat."""
+        limits, signals, lr = self.thresholds, self._signals, self._signals.lr
+        if plateau is None or plateau.steps is None or lr is None:
+            self._checks = 0
+            return ""
+        if abs(lr - self._lr) > limits.lr_moved * self._lr:
+            self._checks, self._lr = 0, lr
+        self._checks += 1
+        lasts = self._checks >= limits.stuck_checks and signals.rate_is_high(limits.lr_share)
+        change = signals.norm_change(limits.flat_points) if lasts else None
+        if change is None or abs(change - 1) > limits.flat_share:
+            return ""
+        left = signals.norm_since(plateau.steps[0], limits.flat_points)
+        size = change if left is None else left
+        if size <= limits.faded_share:
+            return ""
+        evidence |= {"lr": lr, "norm_change": size}
+        is_less = size < 1 - limits.flat_share
+        much = f"still {percent(size)} of what they were" if is_less else "as large as before"
+        return f". Gradients are {much}, and the learning rate stays at {format_number(lr)}"
 
     def _has_fallen(self, curve: Curve, newer: float) -> bool:
         start, width = curve.start, curve.width

@@ -16,6 +16,7 @@ from epochal.health.layer_series import (
     holds_layers,
     named,
 )
+from epochal.health.learning import has_fallen_since
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.streak_counter import StreakCounter
@@ -42,7 +43,8 @@ class UpdateRatio(Rule):
     healthy = "An update of about 0.001 of the weights' norm; 0.0001 to 0.03 is usual."
     reports = {
         "warning": (
-            "Above 0.1; if a layer has grown 3 times, in most layers. Or below 0.00005 in the "
+            "Above 0.1 while the loss does not fall by a tenth; if a layer has grown 3 times, in "
+            "most layers. Or below 0.00005 in the "
             "median weight, as a mean of the first steps while the rate is high, and below 0.00011 "
             "after 400 steps. Or below 0.000002 in one layer."
         ),
@@ -57,6 +59,8 @@ class UpdateRatio(Rule):
     class Thresholds(RuleThresholds):
         # About 1e-3 is the textbook figure. Adam's first thousand steps reach several percent.
         high: float = 0.1
+        # Of the loss when they became large: what falls further learns by them.
+        learning: float = 0.1
         # The mean of the median weight: at most so many steps after the first one.
         low: float = 5e-5
         low_lasting: float = 1.1e-4
@@ -101,7 +105,12 @@ class UpdateRatio(Rule):
         large = self._too_large(ratios, WEIGHT_NORMS.of(observation.values))
         for layer in ratios:
             self._large.note(layer, ails=layer in large, step=self._step)
-        yield from self._large.verdicts(UPDATE_RATIOS.name, self._describe_large)
+        for verdict in self._large.verdicts(UPDATE_RATIOS.name, self._describe_large):
+            # Tables of vectors take large steps while they learn.
+            learns = verdict.steps is not None and has_fallen_since(
+                context.curves.get("loss"), verdict.steps[0], share=self.thresholds.learning
+            )
+            yield Verdict(verdict.subject, active=False) if learns else verdict
         yield from self._judge_small(observation, lr, context)
 
     def forget_from(self, step: int, context: Context) -> None:

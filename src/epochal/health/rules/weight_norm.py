@@ -12,7 +12,7 @@ from epochal.format import format_number
 from epochal.health.causes import OF_INSTABILITY
 from epochal.health.curve import Curve
 from epochal.health.layer_series import WEIGHT_NORMS, bias_of, has_free_metrics, named
-from epochal.health.learning import has_fallen_since
+from epochal.health.learning import has_fallen_since, is_hurt
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.streak_counter import StreakCounter
@@ -39,7 +39,6 @@ class _Move:
     step: int
     before: float
     now: float
-    is_slow: bool = False  # over many watched steps
 
 
 class WeightNorm(Rule):
@@ -53,12 +52,14 @@ class WeightNorm(Rule):
     meaning = "The weights grow or shrink steadily."
     healthy = "Norms stop changing."
     reports = {
-        "info": "The norm doubles over 40 watched steps or more, while the loss stands.",
+        "info": (
+            "It grows 4 times within 6 watched steps or more, and the loss is as low as ever. "
+            "While the loss falls, it takes 8 times, and a weight without a bias beside it may "
+            "grow slowly."
+        ),
         "warning": (
-            "It doubles within 6 watched steps, or over more of them while the loss does not "
-            "stand, or it grows 4 times. While the loss falls, it takes 8 times, and a weight "
-            "without a bias beside it may grow slowly. Or the norm is a quarter of its peak and "
-            "still falls."
+            "It doubles, and the loss has gained nothing or stands above its best level. Or it "
+            "grows 8 times. Or the norm of a weight is a quarter of its peak and still falls."
         ),
     }
     what_to_try = "Change the learning rate or the weight decay. Do not decay biases and norms."
@@ -73,7 +74,7 @@ class WeightNorm(Rule):
         window: int = 6
         # Doubling within a window, without slowing down, is not.
         growth: float = 2.0
-        # On a plateau some optimizers double weights that no decay holds, without harm.
+        # Optimizers double weights that no decay holds, without harm: the loss is as low as ever.
         grave: float = 4.0
         # So many times that for biases, which start near zero.
         bias: float = 2.0
@@ -99,7 +100,7 @@ class WeightNorm(Rule):
         self._peaks: dict[str, float] = {}
         self._peak_lr = 0.0
         self._loss: Curve | None = None
-        self._falls = self._stands = False
+        self._falls = self._does_harm = False
         self._step = 0
         self._largest: dict[int, float] = {}
 
@@ -110,7 +111,7 @@ class WeightNorm(Rule):
         # Weights that grow while the loss falls learn.
         self._loss = context.curves.get("loss")
         self._falls = context.phase in ("", "warm-up", "converging") and self._loss is not None
-        self._stands = context.phase == "plateau"
+        self._does_harm = is_hurt(self._loss)
         lr = observation.roles.get("lr", context.last.get("lr", 0.0))
         warms_up, self._peak_lr = lr > self._peak_lr > 0, max(lr, self._peak_lr)
         norms = {
@@ -164,10 +165,18 @@ class WeightNorm(Rule):
             learns = self._falls or (is_slow and has_fallen_since(self._loss, step))
             limit = factor * (limits.learning if learns else limits.bias if "bias" in name else 1.0)
             may_grow = is_slow and learns and not has_scale
+            if not self._does_harm:
+                limit = max(limit, limits.grave)
             if before > bar and not may_grow and _keeps_growing(values, limit):
                 self._found[name, pace] = "growing"
-                self._moves[name] = _Move(step, before, norm, is_slow=is_slow)
-            elif bar < peak and norm <= limits.fall * peak and _keeps_falling(values):
+                self._moves[name] = _Move(step, before, norm)
+            # A bias may go back to zero, or through it.
+            elif (
+                "bias" not in name
+                and bar < peak
+                and norm <= limits.fall * peak
+                and _keeps_falling(values)
+            ):
                 self._found[name, pace] = "fading"
                 self._moves[name] = _Move(step, peak, norm)
         found = {self._found.get((name, pace)) for pace in PACES}
@@ -176,12 +185,11 @@ class WeightNorm(Rule):
 
     def _describe_growth(self, names: Sequence[str]) -> Verdict:
         move = self._moves[names[0]]
-        is_mild = move.now < self.thresholds.grave * move.before
-        is_mild = is_mild and self._stands and move.is_slow
+        is_grave = move.now > 2 * self.thresholds.grave * move.before
         return Verdict(
             names[0],
             active=True,
-            severity="info" if is_mild else "warning",
+            severity="warning" if self._does_harm or is_grave else "info",
             sentence=f"The weights of {named(_layers(names))} grow without slowing down: norm "
             f"{format_number(move.before)} at step {move.step:,}, {format_number(move.now)} at "
             f"step {self._step:,}.",

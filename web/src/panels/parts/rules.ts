@@ -45,7 +45,7 @@ export const RULES: Readonly<Record<string, RuleText>> = {
   },
   "plateau": {
     "meaning": "The loss no longer falls by more than its noise.",
-    "healthy": "Still falling over 800 points, or the schedule is at its end."
+    "healthy": "Still falling over 600 points, or the schedule is at its end."
   },
   "always-clipped": {
     "meaning": "The clipping limit, not the gradient, sets the size of every step.",
@@ -250,10 +250,6 @@ export const RULES: Readonly<Record<string, RuleText>> = {
   "advice-rate-room": {
     "meaning": "The peak of the learning rate may be too low.",
     "healthy": "The loss falls more and more slowly as the warm-up ends."
-  },
-  "advice-stuck": {
-    "meaning": "The steps are too large for further progress.",
-    "healthy": "The learning rate falls while the loss is constant."
   },
   "advice-unstable": {
     "meaning": "The routing is the likely cause of a rising loss.",
