@@ -32,8 +32,8 @@ class StepsTooLarge(Rule):
     healthy = "Norms grow by less than a third in the first 160 steps, or the loss falls meanwhile."
     reports = {
         "warning": (
-            "The norm of the median weight grows 1.6 times in the first 90 to 160 steps, and the "
-            "loss of the last quarter of them is above 90 % of that of the second quarter. Three "
+            "The norm of the median weight grows 1.6 times in the first 90 to 160 steps. In the "
+            "last quarter of them the loss is above 90 % of its level in the second quarter. Three "
             "layers or more are watched. Without biases, as before a normalisation, or with "
             "biases that start at 0, it takes 7.5 times."
         ),
