@@ -26,8 +26,10 @@ export interface HeatmapOptions {
   readonly range?: Range;
   /** More about a cell, for the tooltip. */
   readonly rowNote?: (row: number, column: number) => string;
-  /** How a value is told in the tooltip. */
-  readonly format?: (value: number) => string;
+  /** How a value is told in the tooltip; `at` is its index. */
+  readonly format?: (value: number, at: number) => string;
+  /** What the numbers beside the colours are. */
+  readonly keyUnit?: string;
   /** Whether values are written into cells that have room for them. */
   readonly hasNumbers?: boolean;
   /** A row and a column that are framed; null for none. */
@@ -45,9 +47,9 @@ export function createHeatmap(root: HTMLElement, options: HeatmapOptions): Chart
     hover: (point, size) => {
       const cell = point === null ? null : cellUnder(point, size, current());
       if (cell === null) return null;
-      const value = current().values[cell.row * numColumns(current()) + cell.column]!;
+      const at = cell.row * numColumns(current()) + cell.column;
       const note = current().rowNote?.(cell.row, cell.column) ?? "";
-      const rows = [{ label: current().rowNames[cell.row]!, value: (current().format ?? formatNumber)(value) }];
+      const rows = [{ label: current().rowNames[cell.row]!, value: (current().format ?? formatNumber)(current().values[at]!, at) }];
       return { title: columnName(current(), cell.column), rows, ...(note === "" ? {} : { foot: note }) };
     },
     click: (point, size) => {
@@ -80,7 +82,7 @@ export function drawHeatmap(renderer: Renderer, size: Size, options: HeatmapOpti
   drawSelected(renderer, box, options, { width: box.width / columns, height }, theme);
   drawRowNames(renderer, box, options.rowNames, height, theme);
   drawColumns(renderer, box, options, theme);
-  drawKey(renderer, box, size, range, options.values, table, theme);
+  drawKey(renderer, box, size, range, options, table, theme);
 }
 
 /** One value a pixel: the one farthest from zero of those that share it, so that a lone hot cell is never lost. */
@@ -182,12 +184,12 @@ function drawColumns(renderer: Renderer, box: Box, { columns }: HeatmapOptions, 
   }
 }
 
-function drawKey(renderer: Renderer, box: Box, size: Size, range: Range, values: Float64Array, table: readonly string[], theme: ChartTheme): void {
+function drawKey(renderer: Renderer, box: Box, size: Size, range: Range, { values, keyUnit }: HeatmapOptions, table: readonly string[], theme: ChartTheme): void {
   const width = Math.min(160, box.width * 0.5);
   const written = (value: number): string => tickLabel(value, Math.max(Math.abs(range.max), Math.abs(range.min)) / 100 || 1, "number");
   // Cells beyond the range have the colour of its end.
   const low = `${values.some((value) => value < range.min && value > -Infinity) ? "≤ " : ""}${written(range.min)}`;
-  const high = `${values.some((value) => value > range.max) ? "≥ " : ""}${written(range.max)}`;
+  const high = `${values.some((value) => value > range.max) ? "≥ " : ""}${written(range.max)}${keyUnit === undefined ? "" : ` ${keyUnit}`}`;
   const right = box.left + box.width - textWidth(high) - 6;
   const top = size.height - 13;
   table.forEach((fill, index) => {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { rankMatrix } from "../../src/panels/parts/rank-matrix.ts";
+import { MOST_SPREADS, rankMatrix } from "../../src/panels/parts/rank-matrix.ts";
 import type { SeriesPart } from "../../src/source/source.ts";
 import type { SeriesHead } from "../../src/wire.ts";
 
@@ -40,4 +40,19 @@ test("what is not finite and what was never logged are told apart", () => {
   expect(found.values[1]).toBeNaN();
   expect([...found.values.subarray(4)]).toEqual([1, 2, -Infinity, -Infinity]);
   expect(rankMatrix([], 10, 10)).toBeNull();
+});
+
+test("a rank that is off by little beside a falling loss, but by much beside the others, stands out", () => {
+  const noise = (rank: number, step: number): number => Math.sin(rank * 12.9898 + step * 78.233) / 100;
+  const losses = (rank: number): number[] => Array.from({ length: 50 }, (_, step) => 5 * Math.exp(-step / 20) + noise(rank, step) + (rank === 337 ? 0.1 : 0));
+  const found = rankMatrix(Array.from({ length: 1000 }, (_, rank) => part(rank, losses(rank))), 100, 25)!;
+  const rows = Array.from({ length: 100 }, (_, row) => found.deviations!.subarray(row * 25, (row + 1) * 25));
+  expect(rows[33]!.every((deviation) => deviation > MOST_SPREADS)).toBe(true);
+  expect(rows.every((row, index) => index === 33 || row.every((deviation) => Math.abs(deviation) < MOST_SPREADS / 2))).toBe(true);
+});
+
+test("ranks whose middle stays where it is are drawn by their values", () => {
+  const parts = Array.from({ length: 20 }, (_, rank) => part(rank, Array.from({ length: 50 }, (__, step) => 400 + 5 * Math.sin(rank * 7 + step * 3))));
+  expect(rankMatrix(parts, 10, 25)!.deviations).toBeNull();
+  expect(rankMatrix([part(0, [9, 1]), part(1, [9.1, 1.1])], 10, 10)!.deviations).toBeNull();
 });

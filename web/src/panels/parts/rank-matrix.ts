@@ -14,10 +14,24 @@ export interface RankMatrix {
   readonly ranks: Int32Array;
   /** Without the outermost hundredth on both sides: one slow step must not flatten the rest. */
   readonly range: { readonly min: number; readonly max: number };
+  /**
+   * How many spreads each value lies from the median of all ranks in its column; null where the values themselves show it. A loss that falls by far more
+   * than ranks differ would hide a rank that is off.
+   */
+  readonly deviations: Float64Array | null;
 }
+
+/** Deviations have the full colour from here on; of ten equal ranks in a row the farthest is mostly within two spreads. */
+export const MOST_SPREADS = 6;
 
 const ABSENT = -Infinity;
 const LONGEST_GAP = 3;
+/** With fewer ranks their spread is not known. */
+const LEAST_RANKS = 5;
+/** How many spreads the middle of all ranks may wander before it hides them. */
+const HIDING = 4;
+/** The standard deviation of normal values by their median absolute deviation. */
+const PER_MAD = 1.4826;
 
 export function rankMatrix(parts: readonly SeriesPart[], maxRows: number, maxColumns: number): RankMatrix | null {
   const byRank = [...parts].sort((one, other) => one.head.rank - other.head.rank);
@@ -52,7 +66,22 @@ export function rankMatrix(parts: readonly SeriesPart[], maxRows: number, maxCol
     const [first, last] = [byRank[row * perRow]!.head.rank, byRank[Math.min(cells.length, (row + 1) * perRow) - 1]!.head.rank];
     return first === last ? `rank ${first}` : `${first}–${last}`;
   });
-  return { rowNames, perRow, x, values, ranks, range: innerRange(values) };
+  const spreads = spreadsOf(cells, medians);
+  const wandering = innerRange(medians);
+  const isHidden = cells.length >= LEAST_RANKS && wandering.max - wandering.min > HIDING * median([...spreads]);
+  const deviations = isHidden ? values.map((value, at) => (Number.isFinite(value) ? inSpreads(value - medians[at % columns]!, spreads[at % columns]!) : value)) : null;
+  return { rowNames, perRow, x, values, ranks, range: innerRange(values), deviations };
+}
+
+/** How far ranks usually lie from their median, by column; one that is far off does not count. */
+function spreadsOf(cells: readonly Float64Array[], medians: Float64Array): Float64Array {
+  const found = medians.map((middle, column) => PER_MAD * median(cells.map((cell) => Math.abs(cell[column]! - middle)).filter(Number.isFinite)));
+  const usual = median([...found].filter((spread) => spread > 0));
+  return found.map((spread) => spread || usual);
+}
+
+function inSpreads(distance: number, spread: number): number {
+  return distance === 0 ? 0 : spread === 0 ? Math.sign(distance) * Number.MAX_VALUE : distance / spread;
 }
 
 /** Of several ranks in one row the strangest is shown: one without a number, then one that stopped, then the one farthest from the others. */
