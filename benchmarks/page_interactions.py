@@ -3,7 +3,8 @@
     python -m benchmarks.page_interactions
 
 Prints seconds from an action to what it shows, medians of some rounds, and the longest time between
-two pictures while the charts are scrolled. Needs playwright and Chromium (``CHROMIUM`` names it).
+two pictures while the charts are scrolled, and pictures a second while 1,000 runs are zoomed or one
+of them is put in front. Needs playwright and Chromium (``CHROMIUM`` names it).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 ROUNDS = 3
 METRICS = 2000
 SEEDS = 50  # of 20 combinations
+RUNS_IN_FRONT = 8
 WINDOW: Any = {"width": 1360, "height": 860}
 DRAWN = '.metric-chart[aria-busy="false"] .chart-plot canvas'
 # The longest time between two pictures while the charts move from one end to the other.
@@ -43,6 +45,21 @@ SCROLL = """() => new Promise((resolve) => {
   };
   requestAnimationFrame(step);
 })"""
+# Notes the times between pictures until it is asked for them.
+RECORD = """() => {
+  const [times, begun] = [[], performance.now()];
+  let [before, id] = [begun, 0];
+  const step = (now) => {
+    times.push(now - before);
+    before = now;
+    id = requestAnimationFrame(step);
+  };
+  id = requestAnimationFrame(step);
+  window.pictures = () => {
+    cancelAnimationFrame(id);
+    return { rate: 1000 * times.length / (performance.now() - begun), longest: Math.max(...times) };
+  };
+}"""
 
 
 def main() -> int:
@@ -113,7 +130,7 @@ def of_wide(page: Page) -> dict[str, float]:
 
 
 def of_crowd(page: Page) -> dict[str, float]:
-    """Show all runs, then half of them."""
+    """Show all runs, zoom, put runs in front, then show half of them."""
     page.get_by_role("button", name="Which runs are listed and shown").click()
     begun = time.perf_counter()
     page.get_by_role("menuitem", name="Show all that fit").click()
@@ -121,6 +138,8 @@ def of_crowd(page: Page) -> dict[str, float]:
     shown = time.perf_counter() - begun
     page.locator(".metric-waiting").first.wait_for(state="detached")
     every = time.perf_counter() - begun
+    zoomed = of_zoom(page)
+    in_front = of_runs_in_front(page)
     begun = time.perf_counter()
     page.get_by_label("Filter runs").fill("large")
     page.locator(".metric-coarse", has_text="500 runs").first.wait_for()
@@ -129,6 +148,48 @@ def of_crowd(page: Page) -> dict[str, float]:
         "all runs, first chart, s": shown,
         "all runs, all charts in view, s": every,
         "filter to half of them, first chart, s": filtered,
+        **zoomed,
+        **in_front,
+    }
+
+
+def of_zoom(page: Page) -> dict[str, float]:
+    """Drag over part of the first chart, wait for the finer curves, and leave the part again."""
+    box = page.locator(".metric-chart .chart-plot").first.bounding_box()
+    assert box is not None
+    y = box["y"] + box["height"] / 2
+    page.evaluate(RECORD)
+    page.mouse.move(box["x"] + box["width"] * 0.3, y)
+    page.mouse.down()
+    for share in range(300, 700, 10):
+        page.mouse.move(box["x"] + box["width"] * share / 1000, y)
+    begun = time.perf_counter()
+    with page.expect_response(lambda answer: "group_curves" in answer.url and "lo=" in answer.url):
+        page.mouse.up()
+    answered = time.perf_counter() - begun
+    pictures = page.evaluate("() => window.pictures()")
+    page.mouse.dblclick(box["x"] + box["width"] / 2, y)
+    return {
+        "zoom, finer curves, s": answered,
+        "zoom, pictures a second": pictures["rate"],
+        "zoom, longest picture, s": pictures["longest"] / 1000,
+    }
+
+
+def of_runs_in_front(page: Page) -> dict[str, float]:
+    """Choose some runs of the list, one after another."""
+    names = page.locator(".run[data-run] .run-name")
+    page.evaluate(RECORD)
+    begun = time.perf_counter()
+    for number in range(RUNS_IN_FRONT):
+        with page.expect_response(lambda answer: "/series" in answer.url):
+            names.nth(number + 1).click()
+    chosen = (time.perf_counter() - begun) / RUNS_IN_FRONT
+    pictures = page.evaluate("() => window.pictures()")
+    return {
+        "a run in front, its points, s": chosen,
+        "runs in front, pictures a second": pictures["rate"],
+        "runs in front, longest picture, s": pictures["longest"] / 1000,
     }
 
 

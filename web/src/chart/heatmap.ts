@@ -3,6 +3,7 @@
 import { AXIS_HEIGHT, drawAxisX } from "./axes.ts";
 import { mountChart } from "./canvas.ts";
 import type { Chart, Point, Size } from "./canvas.ts";
+import { fitText } from "./color-bar.ts";
 import { formatNumber } from "./format.ts";
 import { TEXT_SIZE, textWidth } from "./renderer.ts";
 import type { Box, Renderer } from "./renderer.ts";
@@ -39,6 +40,7 @@ export interface HeatmapOptions {
 
 const KEY_HEIGHT = 24;
 const MAX_LABEL = 150;
+const NAME_SIZE = Math.min(TEXT_SIZE, 10.5);
 
 export function createHeatmap(root: HTMLElement, options: HeatmapOptions): Chart<HeatmapOptions> {
   return mountChart(root, options, (current) => ({
@@ -160,7 +162,7 @@ function drawRowNames(renderer: Renderer, box: Box, names: readonly string[], he
   const every = Math.ceil(13 / height);
   renderer.clip({ left: 0, top: 0, width: box.left - 4, height: box.top + box.height + 8 }, () => {
     for (let row = 0; row < names.length; row += every) {
-      renderer.text(box.left - 8, box.top + (row + 0.5) * height, names[row]!, { fill: theme.muted, align: "right", size: Math.min(TEXT_SIZE, 10.5) });
+      renderer.text(box.left - 8, box.top + (row + 0.5) * height, fitText(names[row]!, box.left - 12, NAME_SIZE), { fill: theme.muted, align: "right", size: NAME_SIZE });
     }
   });
 }

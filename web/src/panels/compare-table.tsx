@@ -31,6 +31,8 @@ type Line = { readonly kind: "run"; readonly row: RunRow } | { readonly kind: "g
 const ROW_PX = 30;
 const OVERSCAN = 10;
 const NAME_PX = 250;
+/** On a phone there has to be room for more than the names. */
+const NAME_ON_PHONE_PX = 150;
 const LEAST_PX = 60;
 const MOST_PX = 260;
 const PER_CHARACTER_PX = 7.4;
@@ -49,7 +51,8 @@ export function CompareTable({ page, rows, columns, order, onOrder, onHide, filt
   const isGrouped = page.runs.groupKeys.value.length > 0;
   const natural = useMemo(() => new Map(columns.map((column) => [column.id, naturalWidth(column, rows, hasBaseline, isGrouped)])), [columns, rows, hasBaseline, isGrouped]);
   const widthOf = (column: Column): number => widths[column.id] ?? natural.get(column.id)!;
-  const template = `${widths["name"] ?? NAME_PX}px ${columns.map((column) => `${widthOf(column)}px`).join(" ")}`;
+  const nameWidth = widths["name"] ?? (matchMedia("(max-width: 640px)").matches ? NAME_ON_PHONE_PX : NAME_PX);
+  const template = `${nameWidth}px ${columns.map((column) => `${widthOf(column)}px`).join(" ")}`;
   const { start, stop } = windowOf({ ...view, rowHeight: ROW_PX, count: lines.length, overscan: OVERSCAN });
   const resize = (id: string, width: number): void => setWidths({ ...widths, [id]: Math.max(LEAST_PX, width) });
   const fold = (title: string): void => setFolded(new Set(folded.has(title) ? [...folded].filter((one) => one !== title) : [...folded, title]));
@@ -58,7 +61,7 @@ export function CompareTable({ page, rows, columns, order, onOrder, onHide, filt
       <div ref={frame} class="compare" role="table" aria-label="Runs" aria-rowcount={lines.length + 1} tabIndex={0} style={{ "--columns": template }}>
         <div class="compare-top">
           <div class="compare-row compare-head" role="row">
-            <Head id="name" title="run" order={order} width={widths["name"] ?? NAME_PX} onOrder={onOrder} onResize={resize} />
+            <Head id="name" title="run" order={order} width={nameWidth} onOrder={onOrder} onResize={resize} />
             {columns.map((column) => (
               <Head key={column.id} id={column.id} title={column.title} isNumber={isNumeric(column, rows)} order={order} width={widthOf(column)} onOrder={onOrder} onResize={resize} onHide={onHide} />
             ))}

@@ -138,6 +138,8 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
   const numStored = signal(0);
   const serverProjects = signal<readonly string[] | null>(null);
   const unknown = signal<ReadonlySet<string>>(new Set());
+  /** How many runs fit, as the first answer says while the rest of them is on its way. */
+  const announced = signal<{ readonly query: string; readonly total: number } | null>(null);
   let numLoads = 0;
   let reloading: ReturnType<typeof setTimeout> | undefined;
 
@@ -178,6 +180,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
         }
         onList(list.rows, (id) => rows.peek().get(id));
         numStored.value = stored;
+        if (isFirst && start !== null && !isWrong) announced.value = { query: start.query, total: list.total };
         // An answer that leaves runs out, or has another order, is only what comes first.
         const isPart = list.total < stored || (isFirst && chosen.order !== NEWEST_FIRST);
         total = isPart ? stored : list.rows.length === 0 ? 0 : list.total;
@@ -258,7 +261,11 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     const inOrder = ordered(visible, view.order.value);
     return groupKeys.value.length === 0 ? inOrder : inOrder.toSorted(byKeys(groupKeys.value));
   });
-  const numFitting = computed(() => (isWhole.value ? fitting.value.length : (pages.total.value ?? 0)));
+  const numFitting = computed(() => {
+    if (!isWhole.value) return pages.total.value ?? 0;
+    const isComing = !isComplete.value && announced.value?.query === listQuery();
+    return Math.max(fitting.value.length, isComing ? announced.value!.total : 0);
+  });
   const numHidden = computed(() => (isWhole.value ? filtered.value.filter(({ hidden }) => hidden).length : 0));
   const filterProblem = computed(() => {
     if (!isWhole.value) return asked.value === "" ? null : pages.problem.value;

@@ -72,6 +72,18 @@ test("a short list is completed with the runs that the first answer left out", a
   expect(runs.all.value.length).toBe(150);
 });
 
+test("all runs that fit are counted before all of their rows have come", async () => {
+  const { source } = storeOf(1000);
+  const slow = { ...source, runs: (request: RunsRequest) => ((request.offset ?? 0) > 0 || request.query === undefined ? new Promise(() => undefined) : source.runs(request)) } as Source;
+  const view = emptyView();
+  const runs = createRuns(slow, view);
+  await vi.advanceTimersByTimeAsync(1000);
+  expect([runs.fitting.value.length, runs.numFitting.value]).toEqual([100, 999]);
+  // Another filter: nothing is known of it but the rows that are here.
+  view.filter.value = "run";
+  expect(runs.numFitting.value).toBe(100);
+});
+
 test("a mistake in the query of the address leaves the list whole", async () => {
   const { source, asked } = storeOf(150);
   const strict = { ...source, runs: (request: RunsRequest) => (request.query?.includes("cofnig") === true ? Promise.reject(new SourceError("no field cofnig", 400)) : source.runs(request)) } as Source;

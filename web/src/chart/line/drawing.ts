@@ -152,7 +152,11 @@ function drawLimit(renderer: Renderer, { box, y }: LineDrawing, value: number, l
     sink.lineTo(box.left + box.width, py);
   });
   const below = py - box.top < 16;
-  renderer.text(box.left + box.width - 4, py + (below ? 9 : -8), label, { fill: theme.critical, align: "right", size: 10.5 });
+  const [right, middle] = [box.left + box.width - 4, py + (below ? 9 : -8)];
+  // Lines that run through it would make it unreadable.
+  const width = textWidth(label, 10.5);
+  renderer.rect({ left: right - width - 3, top: middle - 7, width: width + 6, height: 14 }, { fill: theme.surface, alpha: 0.85 });
+  renderer.text(right, middle, label, { fill: theme.critical, align: "right", size: 10.5 });
 }
 
 /** What the axis leaves out, in words; empty where it shows everything. */

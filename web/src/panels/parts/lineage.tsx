@@ -11,13 +11,13 @@ export function Lineage({ page, row }: { readonly page: Page; readonly row: RunR
   const forks = page.runs.all.value.filter((one) => one.fork?.id === row.id);
   if (fork === null && forks.length === 0) return null;
   const link = (id: string, name: string): JSX.Element => (
-    page.runs.row(id) === undefined ? <b>{name}</b> : <button type="button" class="button is-quiet" onClick={() => (page.view.focus.value = id)}>{name}</button>
+    page.runs.row(id) === undefined ? <b>{name}</b> : <button type="button" class="link" onClick={() => (page.view.focus.value = id)}>{name}</button>
   );
   return (
     <section class="card lineage" aria-label="Lineage">
       <header class="card-head"><h2>Lineage</h2></header>
       {fork !== null && <p class="card-empty">Forked from {link(fork.id, fork.name)} after step {formatWhole(fork.step)}.{fork.gone ? " That run is gone: its history up to that step cannot be shown." : ""}</p>}
-      {forks.length > 0 && <p class="card-empty">Forks: {forks.map(({ id, name, fork: of }) => <span key={id}>{link(id, name)} after step {formatWhole(of!.step)} </span>)}</p>}
+      {forks.length > 0 && <p class="card-empty">Forks: {forks.map(({ id, name, fork: of }, index) => <span key={id}>{index === 0 ? "" : ", "}{link(id, name)} after step {formatWhole(of!.step)}</span>)}.</p>}
     </section>
   );
 }
