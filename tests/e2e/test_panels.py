@@ -345,9 +345,9 @@ def test_brushing_an_axis_keeps_the_runs_that_pass(
 def test_groups_have_a_mean_and_a_deviation(sweep: Path, serve: Serve, open_page: OpenPage) -> None:
     page = open_page(serve(sweep).url + "#panel=compare&p-compare=groups&group=lr")
     page.get_by_role(
-        "row", name=re.compile(r"^0\.01 2 best 0\.0650 ± 0\.0635 .* 0\.0071")
+        "row", name=re.compile(r"^0\.01 2 best 0\.0650 ± 0\.0635 .* 0\.00707")
     ).wait_for()
-    page.get_by_role("row", name=re.compile(r"^0\.1 2 0\.1550 ± 0\.0635 .* 0\.0071")).wait_for()
+    page.get_by_role("row", name=re.compile(r"^0\.1 2 0\.1550 ± 0\.0635 .* 0\.00707")).wait_for()
 
 
 def test_texts_of_runs_stand_side_by_side(sweep: Path, serve: Serve, open_page: OpenPage) -> None:
