@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from epochal.store.clickhouse import schema
 from epochal.store.clickhouse.connection import Address, parse_address
 from epochal.store.clickhouse.copies import Copies
 from epochal.store.clickhouse.store import ClickHouseStore
-from epochal.store.clickhouse.tables import Tables
+from epochal.store.clickhouse.tables import StoredRow, Tables
 from epochal.store.clickhouse.transfer import send_run
 from epochal.store.clickhouse.upstream import ClickHouseUpstream
 from epochal.store.local.store import LocalStore
@@ -354,3 +354,29 @@ def test_connections_that_the_server_has_closed_are_no_fault() -> None:
         assert tables.ask("SELECT 7 FORMAT TabSeparatedRaw") == b"7\n"
     for wire in wires:
         wire.close()
+
+
+def test_an_empty_disk_shows_the_newest_runs_before_it_knows_the_others(
+    tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(tmp_path / "runs", 5)
+    send(tables, tmp_path / "runs")
+    derive(tables, tmp_path / "first")
+    changed = {f"id{n}": n for n in (2, 0, 3, 1, 4)}
+    monkeypatch.setattr(copies_module, "_FIRST_RUNS", 2)
+    copies = Copies(tables, tmp_path / "second")
+    for run_id, when in changed.items():
+        copies._run(run_id).changed = 2**31 + when  # later than any clock says
+    shown: list[list[str]] = []
+    rows = tables.rows
+
+    def counted(kind: str, run_ids: Sequence[str]) -> Iterator[StoredRow]:
+        with ClickHouseStore(copies, is_followed=True) as store:
+            shown.append(sorted(run.id for run in store.known_runs().runs))
+        return rows(kind, run_ids)
+
+    monkeypatch.setattr(tables, "rows", counted)
+    copies.fetch_changed()
+    assert shown[:2] == [[], ["id3", "id4"]]
+    with ClickHouseStore(copies, is_followed=True) as store:
+        assert {run.id for run in store.known_runs().runs} == set(changed)

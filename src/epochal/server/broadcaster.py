@@ -54,7 +54,7 @@ STATUS_EVERY_S = 1.0
 _ROWS_SHARE = 0.1
 # A first list that takes longer is sent when it is ready.
 LIST_TIMEOUT_S = 2.0
-# Runs that are not read in this time get their updates at a later poll.
+# Runs that are not read in this time get their updates later than the others.
 _READ_TIMEOUT_S = 0.1
 _LOCK_TIMEOUT_S = 0.02
 _RETRY_S = 0.05
@@ -133,9 +133,14 @@ class Broadcaster:
         """Send new updates once; does nothing while there are no streams."""
         if self._closed or not self._channels:
             return
-        tasks = {self._refresh_list(), *map(self._read_on, self._subscribed())}
-        await asyncio.wait(tasks, timeout=_READ_TIMEOUT_S)
-        await self._thread.call(self._poll_in_thread)
+        self._refresh_list()
+        reads = {self._read_on(run_id) for run_id in self._subscribed()}
+        for timeout_s in (_READ_TIMEOUT_S, POLL_S):
+            if reads:
+                _, reads = await asyncio.wait(reads, timeout=timeout_s)
+            await self._thread.call(self._poll_in_thread)
+            if not reads:
+                break
 
     def close(self) -> None:
         """End every stream."""

@@ -13,9 +13,11 @@ from epochal.journal.layout import RunFolder
 from epochal.shipping.client import HubClient, HubError, NotYetError
 from epochal.shipping.shipper import BandwidthLimit, Shipper
 
-# Between two batches, drawn each time: a thousand companions do not send in the same moment. With
-# the look of the hub's page, a value is seen within 2 s.
-LOOK_EVERY_S = (0.6, 0.8)
+# Between two batches: with the look of the hub's page, a value is seen within 2 s. A hub that takes
+# long to answer is asked less often.
+SHORTEST_REST_S = 0.5
+LONGEST_REST_S = 0.8
+_REST_PER_ROUND = 8.0
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
 # Rank 0 of a launch starts a little later, or much later.
@@ -103,6 +105,7 @@ class ShippingWorker:
 
     def _round(self) -> float:
         """Ship once; how long to wait before the next time."""
+        began_s = time.monotonic()
         try:
             is_complete = self._shipper.ship(should_stop=self._stopping.is_set)
         except (EpochalError, OSError) as error:
@@ -115,7 +118,7 @@ class ShippingWorker:
         self.is_complete = is_complete and not self.error
         if self._finishing.is_set() and not is_complete:
             return 0.0
-        return random.uniform(*LOOK_EVERY_S)
+        return rest_after(time.monotonic() - began_s)
 
     def _failed(self, error: Exception) -> float:
         sentence = str(error)
@@ -131,6 +134,15 @@ class ShippingWorker:
                 pause_s = _REFUSED_PAUSE_S
             pause_s = max(pause_s, error.retry_after_s)
         return pause_s * random.uniform(0.5, 1.5)
+
+
+def rest_after(took_s: float) -> float:
+    """How long to rest after a batch that took so long; a little less or more each time.
+
+    So a thousand companions do not send in the same moment.
+    """
+    rest_s = min(max(_REST_PER_ROUND * took_s, SHORTEST_REST_S), LONGEST_REST_S)
+    return rest_s * random.uniform(0.8, 1.0)
 
 
 def ship_now(

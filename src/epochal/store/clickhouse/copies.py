@@ -14,7 +14,7 @@ import hashlib
 import shutil
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
 from epochal.errors import FormatError, UsageError
@@ -47,6 +47,8 @@ _LIVE_EVERY_S = 2.0
 # The row of a run that grows is derived so often, and so long after another hub should have.
 _DERIVE_EVERY_S = 2.0
 _DERIVE_FOR_OTHERS_S = 60.0
+# So many runs are shown at once where the disk is empty.
+_FIRST_RUNS = 200
 # A copy that was used within this time is not deleted.
 _IN_USE_S = 60.0
 
@@ -86,13 +88,37 @@ class Copies:
         The newest runs come first. Raises ``ClickHouseError``.
         """
         with self._looking:
-            self._look()
-            behind = [(run.changed, run_id) for run_id, run in self._runs.items() if run.is_behind]
-            for _, run_id in sorted(behind, reverse=True):
-                try:
-                    self._catch_up(run_id)
-                except FormatError as error:
-                    self.problems[run_id] = str(error)
+            is_whole = time.monotonic() > self._whole_s
+            told, versions = self._look(is_whole=is_whole)
+            newer = {
+                run_id
+                for run_id, version in versions.items()
+                if (row := self._run(run_id).row) is None or row.version < version
+            }
+            behind = [
+                (run.changed, run_id) for run_id, run in list(self._runs.items()) if run.is_behind
+            ]
+            ids = [run_id for _, run_id in sorted(behind, reverse=True)]
+            # A page of an empty disk shows the newest runs while the others are still on their way.
+            for some in (ids[:_FIRST_RUNS], ids[_FIRST_RUNS:]):
+                rows = [run_id for run_id in some if run_id in newer]
+                newer.difference_update(rows)
+                self._learn(self.tables.rows(self._kind, rows))
+                self._catch_up_all(some)
+            self._learn(self.tables.rows(self._kind, sorted(newer)))
+            for run_id in list(self._runs) if is_whole else told:
+                if not self._run(run_id).has_current_row:
+                    self._queue.want(run_id, in_s=_DERIVE_FOR_OTHERS_S)
+            self._seen_row = max(versions.values(), default=self._seen_row)
+            if is_whole:
+                self._whole_s = time.monotonic() + _WHOLE_EVERY_S
+
+    def _catch_up_all(self, run_ids: Sequence[str]) -> None:
+        for run_id in run_ids:
+            try:
+                self._catch_up(run_id)
+            except FormatError as error:
+                self.problems[run_id] = str(error)
 
     def fetch(self, run_id: str, *, lines: bool = True) -> Path | None:
         """Know everything that is stored of one run; its folder, None where there is no such run.
@@ -330,8 +356,8 @@ class Copies:
                 run = self._runs.setdefault(run_id, KnownRun())
         return run
 
-    def _look(self) -> None:
-        is_whole = time.monotonic() > self._whole_s
+    def _look(self, *, is_whole: bool) -> tuple[Set[str], Mapping[str, int]]:
+        """See what was stored; the runs it is of, and the versions of rows."""
         if is_whole:
             self._seen_s = self._seen_version = self._seen_row = 0
         # A clock that is ahead must not hide what others store meanwhile.
@@ -359,24 +385,10 @@ class Copies:
             if known is None or known.version < fact.version:
                 run.facts[fact.key] = fact
                 run.is_behind = True
-        self._learn_newer(versions)
-        told = {*(part.run for part in parts), *(fact.run for fact in facts)}
-        for run_id in self._runs if is_whole else told:
-            if run_id and not self._run(run_id).has_current_row:
-                self._queue.want(run_id, in_s=_DERIVE_FOR_OTHERS_S)
+        told = {*(part.run for part in parts), *(fact.run for fact in facts)} - {""}
         self._seen_s = max((part.changed for part in parts), default=self._seen_s)
         self._seen_version = max((fact.version for fact in facts), default=self._seen_version)
-        self._seen_row = max(versions.values(), default=self._seen_row)
-        if is_whole:
-            self._whole_s = time.monotonic() + _WHOLE_EVERY_S
-
-    def _learn_newer(self, versions: dict[str, int]) -> None:
-        newer = [
-            run_id
-            for run_id, version in versions.items()
-            if (row := self._run(run_id).row) is None or row.version < version
-        ]
-        self._learn(self.tables.rows(self._kind, newer))
+        return told, versions
 
     # -- one run ----------------------------------------------------------------------------------
 
