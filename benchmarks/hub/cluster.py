@@ -8,6 +8,8 @@ through two hubs, lets something go wrong at random, then compares every line:
 * ``cut``: no hub reaches any server, for some seconds;
 * ``full``: the disk of a server, a small tmpfs, has no byte left, for some seconds;
 * ``skew``: a hub starts again with a clock that is up to a week wrong.
+
+``… drill --engine chdb`` has one hub with the engine in its process: killing it kills both.
 """
 
 from __future__ import annotations
@@ -197,8 +199,28 @@ class Troubles:
             wire.close()
 
 
+class EngineTroubles:
+    """One hub with the engine in its process; each call kills both."""
+
+    def __init__(self, place: Path, store: str, seed: int) -> None:
+        self._chance = random.Random(seed)
+        self.hubs = [ClusterHub(place / "hub", store)]
+        await_port(self.hubs[0].port)
+
+    def happen(self, fault: str) -> None:
+        """Kill the hub and start it again, for ``skew`` with another clock."""
+        self.hubs[0].kill()
+        skew_s = self._chance.uniform(-WEEK_S, WEEK_S) if fault == "skew" else 0.0
+        self.hubs[0].start(skew_s=skew_s)
+        await_port(self.hubs[0].port)
+
+    def close(self) -> None:
+        """End the hub."""
+        self.hubs[0].kill()
+
+
 def drill(args: argparse.Namespace, place: Path) -> int:
-    """Send runs through two hubs while something goes wrong again and again."""
+    """Send runs through hubs while something goes wrong again and again."""
     chance = random.Random(args.seed)
     faults: Counter[str] = Counter()
     data_folder = place / "shards/shard1/data"
@@ -206,8 +228,13 @@ def drill(args: argparse.Namespace, place: Path) -> int:
     with contextlib.ExitStack() as stack:
         if disk is not None:
             stack.callback(disk.close)
-        shards, store = stack.enter_context(cluster(place, disk))
-        troubles = Troubles(place, shards, disk, args.seed)
+        troubles: Troubles | EngineTroubles
+        if args.engine == "chdb":
+            store = f"chdb://{place / 'engine'}"
+            troubles = EngineTroubles(place, store, args.seed)
+        else:
+            shards, store = stack.enter_context(cluster(place, disk))
+            troubles = Troubles(place, shards, disk, args.seed)
         with contextlib.closing(troubles):
             folders = [new_run(place / "runs", index) for index in range(args.runs)]
             per_run = args.lines // args.runs
@@ -228,7 +255,7 @@ def drill(args: argparse.Namespace, place: Path) -> int:
             took_s = time.monotonic() - began_s
         lost, doubled, stored_twice = _compare(folders, store)
     print(
-        f"{args.lines:,} lines of {args.runs} runs through two hubs in {took_s:.0f} s:"
+        f"{args.lines:,} lines of {args.runs} runs in {took_s:.0f} s:"
         f" {lost:,} lost, {doubled:,} doubled ({stored_twice:,} rows stored twice, read once);"
         f" {dict(faults)}"
     )
@@ -265,7 +292,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--disk-mb", type=int, default=1024)
     parser.add_argument("--only", nargs="+", choices=FAULTS, default=list(FAULTS))
+    parser.add_argument("--engine", choices=("servers", "chdb"), default="servers")
     args = parser.parse_args()
+    if args.engine == "chdb":
+        args.only = [fault for fault in args.only if fault in ("hub", "skew")]
     with tempfile.TemporaryDirectory() as place:
         if args.what == "ingest":
             ingest(args, Path(place))

@@ -301,12 +301,11 @@ def main() -> int:
             watchers = [Watcher(url, token, run_id) for run_id in started(client, args.companions)]
             for watcher in watchers:
                 watcher.start()
-            print(
-                measure_live(
+            if args.shippers:
+                live = measure_live(
                     process, url, token, runs, num_shippers=args.shippers, seconds=args.seconds
-                ),
-                flush=True,
-            )
+                )
+                print(live, flush=True)
             for watcher in watchers:
                 watcher.close()
             for one in trainings:

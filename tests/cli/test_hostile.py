@@ -99,7 +99,12 @@ def ways(root: Path) -> dict[str, list[list[str]]]:
             ["token", "list", "--hub", EVIL],
             ["token", "revoke", EVIL, "--hub", str(root)],
         ],
-        "share": [["share", one, "--hub", str(root), "--url", EVIL], ["share", "--hub", EVIL]],
+        "share": [
+            ["share", one, "--hub", str(root), "--url", EVIL],
+            ["share", one, "--hub", str(root), "--view", "http://[" + EVIL],
+            ["share", "--query", EVIL, "--hub", str(root)],
+            ["share", "--hub", EVIL],
+        ],
         "audit": [["audit", "--hub", str(root)], ["audit", "--hub", EVIL]],
         "hub": [["hub", str(root), "--trust", EVIL, "--user-header", "x"]],
         # These two print no words of runs; what they refuse they quote.

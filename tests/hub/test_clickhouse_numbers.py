@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from epochal.store.clickhouse import numbers, schema
 from epochal.store.clickhouse import tables as tables_module
 from epochal.store.clickhouse.connection import Address, ClickHouseError, Via, parse_address
-from epochal.store.clickhouse.schema import LINES, stored
+from epochal.store.clickhouse.schema import LINES, LIVE, stored
 from epochal.store.clickhouse.tables import Tables
 from tests.hub.clickhouse import ENGINES, new_database
 
@@ -172,6 +172,25 @@ def test_a_server_that_writes_numbers_otherwise_is_refused(
     monkeypatch.setattr(numbers, "_SAMPLE_LINE", "1.234567890123e3")
     with pytest.raises(ClickHouseError, match="writes numbers otherwise than the servers"):
         Tables(address)
+
+
+def test_tables_use_what_the_version_of_the_server_knows(address: Address) -> None:
+    with contextlib.closing(Tables(address, every_s=0.0)) as tables:
+        made = {
+            table.name: tables.ask(
+                f"SHOW CREATE TABLE {stored(table, address)} FORMAT TabSeparatedRaw"
+            )
+            for table in (LINES, LIVE)
+        }
+        is_new = tables.server_version > (20, 0)
+    for piece, table in (
+        (b"CODEC(T64('bit'), ZSTD(1))", LINES),
+        (b"LowCardinality(String)", LINES),
+        (b"TTL received + ", LIVE),
+        (b"fsync_after_insert = 1", LINES),
+        (b"fsync_part_directory = 1", LIVE),
+    ):
+        assert (piece in made[table.name]) == is_new, piece
 
 
 def layout_of(tables: Tables) -> set[str]:

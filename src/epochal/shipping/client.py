@@ -14,7 +14,7 @@ import ssl
 import urllib.request
 from collections.abc import Mapping
 from typing import Any, TypeVar
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import msgspec
 
@@ -73,6 +73,8 @@ class HubClient:
         self._token = token
         self._timeout_s = timeout_s
         self._connection: http.client.HTTPConnection | None = None
+        # Headers for a proxy that is asked for whole addresses; None without one.
+        self._by_proxy: Mapping[str, str] | None = None
         # What the hub can read; it refuses zstd where its machine lacks the package.
         self._may_zstd = True
         self.num_sent_bytes = 0
@@ -253,8 +255,11 @@ class HubClient:
     ) -> http.client.HTTPResponse:
         if self._connection is None:
             self._connection = self._connect()
-        prefix = urlsplit(self.url).path.rstrip("/")
-        self._connection.request(method, prefix + path, body=body, headers=dict(headers))
+        parts = urlsplit(self.url)
+        target, sent = parts.path.rstrip("/") + path, dict(headers)
+        if self._by_proxy is not None:
+            target, sent = f"http://{parts.netloc}{target}", {**sent, **self._by_proxy}
+        self._connection.request(method, target, body=body, headers=sent)
         return self._connection.getresponse()
 
     def _connect(self) -> http.client.HTTPConnection:
@@ -275,8 +280,10 @@ class HubClient:
             )
         else:
             connection = http.client.HTTPConnection(*there, timeout=self._timeout_s)
-        if tunnel is not None:
+        if tunnel is not None and is_tls:
             connection.set_tunnel(host, port, headers=tunnel)
+        # Without TLS a proxy is asked for the whole address: many tunnel to no port but 443.
+        self._by_proxy = None if is_tls else tunnel
         connection.connect()
         # A batch is one small write after another: without this each waits for an answer.
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -331,7 +338,7 @@ def check_url(url: str) -> str:
 def _credentials(proxy: Any) -> dict[str, str]:
     if not proxy.username:
         return {}
-    pair = f"{proxy.username}:{proxy.password or ''}".encode()
+    pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
     return {"proxy-authorization": f"Basic {base64.b64encode(pair).decode()}"}
 
 
