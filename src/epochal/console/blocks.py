@@ -59,9 +59,10 @@ def speed_of_light_block(
 ) -> str:
     """What the hardware could do at most.
 
-    ``peaks`` in TFLOP/s by dtype ("tf32", "bf16", "fp16", "fp8", "fp4"), shown for the dtypes in
-    use; work in FLOP per token; ``tps`` in tokens per second of all devices, None when the device
-    is not known. ``measured`` is what the blocks' dtype was seen to do, ``note`` what was assumed.
+    ``peaks`` are in TFLOP/s by dtype ("tf32", "bf16", "fp16", "fp8", "fp4"); those of the dtypes in
+    use are shown. Work is in FLOP per token. ``tps`` is in tokens per second of all devices, None
+    when the device is not known. ``measured`` is what the blocks' dtype was seen to do, ``note``
+    what was assumed.
     """
     used = {blocks_dtype.lower(), lm_head_dtype.lower(), attention_dtype.lower()}
     names = {_peak_name(dtype, peaks) for dtype in used}

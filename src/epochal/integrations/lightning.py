@@ -1,7 +1,7 @@
 """Records a training of Lightning: ``Trainer(logger=EpochalLogger("project"))``.
 
-The logger is made in every process and pickled into processes that are spawned; it opens its run
-when it is first needed, in the process of rank zero only.
+The logger is made in every process, and pickled into spawned ones. It opens its run when it is
+first needed, in the process of rank zero only.
 """
 
 from __future__ import annotations

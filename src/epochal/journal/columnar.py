@@ -2,9 +2,9 @@
 
 Lines with the same keys in the same order have the same *keys*, and with values of the same types
 the same *shape*. Lines of a known shape are decoded as structs, which takes no dictionary and
-hardly any Python, and the structs are encoded again. Only where that gives back the very bytes are
-their values handed out as columns: whatever a decoder forgives (another order, a key twice, ``-0``,
-1 for 1.0, a missing newline) shows there. Every other line is decoded by itself.
+hardly any Python, and the structs are encoded again. Their values become columns only if that gives
+back the very bytes. So whatever a decoder forgives shows there: another order, a key twice, ``-0``,
+1 for 1.0, a missing newline. Every other line is decoded by itself.
 
 A reader of series does without the order of keys, and 1 is 1.0 to it. For such a reader it is
 enough that the lines without their numbers are all the same text.
@@ -178,8 +178,8 @@ class ColumnarDecoder:
     """Decodes the lines of one part; it learns their shapes as it goes.
 
     With ``shapes`` it begins with what others have learnt, and passes on what it learns. Of a shape
-    that ``are_series`` accepts, only numbers are needed: their columns have 1 as 1.0 where most of
-    the values are floats, and whatever the order of the keys in a line.
+    that ``are_series`` accepts, only numbers are needed, whatever the order of the keys in a line.
+    Where most values of a column are floats, 1 stands as 1.0.
     """
 
     def __init__(

@@ -65,8 +65,8 @@ def signal_processes(
 ) -> SentAction:
     """Send a signal to those of a run's processes that are on this machine, rank 0's first.
 
-    Raises ``EpochalError`` when the first process is out of reach, and for a suspension that would
-    reach only some of them: the others would wait for them until they give up. A launcher is told
+    Raises ``EpochalError`` when the first process is out of reach. It also raises for a suspension
+    that would reach only some of them: the others would wait until they give up. A launcher is told
     of a kill, so that it does not start the training again.
     """
     if action == "checkpoint":

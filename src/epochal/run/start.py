@@ -77,11 +77,11 @@ def init(
     "finish_previous" finishes every open run of this process first. Running a notebook cell again
     finishes the run that the cell opened before.
 
-    ``resume``: "never" makes a new run (a name that is taken gets a number), "allow" resumes the
-    run of that name if there is one, "must" raises if there is none, "latest" resumes the newest
-    run of the project. With ``id``, which is the id of a new run, they mean the run of the project
-    that has this id. ``resume_step`` is the first step that will be logged again, by default the
-    first step logged. ``total_*`` and ``num_epochs`` give percent and time left.
+    ``resume``: "never" makes a new run; a name that is taken gets a number. "allow" resumes the run
+    of that name if there is one, "must" raises if there is none. "latest" resumes the newest run of
+    the project. With ``id``, which is the id of a new run, they mean the run of the project that
+    has this id. ``resume_step`` is the first step that will be logged again, by default the first
+    step logged. ``total_*`` and ``num_epochs`` give percent and time left.
 
     ``line_every_s`` is the least time between two step lines; 0 prints all. The newest line is
     always printed before other output and at the end. ``companion`` switches the companion
@@ -102,7 +102,7 @@ def init(
     all three.
 
     ``fork_from="RUN?step=N"`` makes a new run that shows the history of another up to that step (by
-    default its last), and goes on with the next; it has the other's configuration, with ``config``
+    default its last), and goes on with the next. It has the other's configuration, with ``config``
     over it. RUN is an id, a name, ``project/name`` or a folder.
 
     Arguments that are not given come from the environment, the ``epochal.toml`` of the project,

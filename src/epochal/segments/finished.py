@@ -21,9 +21,9 @@ _END_BYTES = 64 * 1024
 def sealable_parts(folder: RunFolder) -> list[PartName]:
     """The journal parts that are complete.
 
-    These are parts that a later one of the same writer and attempt follows, and the newest part of
-    a writer that has said it finished or whose process is gone. A writer on another machine that
-    has not finished counts as living. An imported run was complete when its folder appeared.
+    A part is complete if a later one of the same writer and attempt follows it. The newest part is
+    complete if its writer recorded its end, or if its process is gone. A writer on another machine
+    that has not finished counts as living. An imported run was complete when its folder appeared.
     """
     return [part for part in folder.parts() if is_sealable(folder, part)]
 

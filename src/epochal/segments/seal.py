@@ -1,10 +1,10 @@
 """Turns a finished journal part into a segment, so that no moment exists without its records.
 
-The segment is written under a name no reader looks at, read back and compared with what was read
-from the journal, brought to the disk, and renamed; only then does the journal part go.
+The segment is written under a name that no reader looks at. It is read back, compared with what was
+read from the journal, brought to the disk, and renamed. Only then is the journal part deleted.
 
-What was read is exact: lines that became columns at once gave back their very bytes when they were
-encoded again, and records that were taken apart one by one were put together again. So it is enough
+What was read is exact. Lines that became columns at once gave back their very bytes when they were
+encoded again. Records that were taken apart one by one were put together again. So it is enough
 that the file gives back the columns, every bit of every number, and every record exactly once.
 """
 

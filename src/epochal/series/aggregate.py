@@ -1,8 +1,8 @@
 """Several series as one: mean, median, spread and interval over the members at each position.
 
-Members are aligned by position. A member's value at a position is the one that it logged there;
-between its points, the last one before, for less than the usual distance of its own points.
-A member has no value before its first point, after its last one, or in a gap.
+Members are aligned by position. A member's value at a position is the one that it logged there.
+Between its points it is the last one before, for less than the usual distance of its own points. A
+member has no value before its first point, after its last one, or in a gap.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ ROLES: tuple[Role, ...] = ("read", "write", "admin")
 class Principal(msgspec.Struct, frozen=True):
     """Who sends a request and what they may do.
 
-    ``projects`` are those they may see, by the names of their folders, None for all of them;
-    ``runs`` are the ids of single runs of a shared link, None for all of these projects.
+    ``projects`` are those they may see, by the names of their folders; None for all. ``runs`` are
+    the ids of single runs of a shared link; None for all runs of these projects.
     """
 
     name: str

@@ -30,8 +30,8 @@ def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
 def child_environment(package_root: Path) -> dict[str, str]:
     """The environment of a process of ours that is started in another folder.
 
-    It finds this package and whatever the caller's relative entries of PYTHONPATH led to, but not
-    the package that takes the place of wandb: a sink needs W&B's own.
+    It finds this package, and what the caller's relative entries of PYTHONPATH led to. It does not
+    find the package that takes the place of wandb: a sink needs W&B's own.
     """
     env = dict(os.environ)
     env.pop("PYTHONINSPECT", None)  # would have it wait for input at its end

@@ -1,10 +1,10 @@
 """Which keys of the config a metric depends on, ranked.
 
 The runs are ordered by the metric; what explains this order matters. One run that diverged cannot
-hide everything else, and runs that ended as nan count as the worst where the goal is known.
-A numeric key has a rank correlation (Spearman), and every key the share of the variance between its
-levels (η²), so that a key whose best value lies in the middle ranks high. Keys of many numbers are
-cut into levels of about equally many runs.
+hide everything else, and runs that ended as nan count as the worst where the goal is known. A
+numeric key has a rank correlation (Spearman). Every key has the share of the variance between its
+levels (η²), so a key whose best value lies in the middle ranks high. Keys of many numbers are cut
+into levels of about equally many runs.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class Level:
 class Parameter:
     """One key of the config; ``share`` and ``spearman`` are nan where they cannot be computed.
 
-    ``share`` (η²) is the part of the order of the runs that the levels explain, ``score`` what the
-    table is sorted by: the share without what as many levels explain by chance, or the square of
+    ``share`` (η²) is the part of the order of the runs that the levels explain. The table is sorted
+    by ``score``: the share without what as many levels explain by chance, or the square of
     ``spearman`` if that is larger. ``p`` tests the key beside the other keys, after Holm's
     correction over all keys. ``best`` is the level with the best places in the order. ``same_as``
     are keys that always change together with this one.

@@ -32,15 +32,16 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     ``summary_set`` is what the program set with ``run.summary``, ``labels_set`` what people did.
     ``id`` is the one that the run itself says, which a copy of its folder says as well.
 
-    ``finish``, ``process``, ``vanished`` (what its companion said of a process that was gone),
-    ``written`` (when the journal was, by the clock of its disk), ``has_companion`` and ``source``
-    (where another tracker's run lies, or was copied from) are what its status is derived from.
-    ``found`` is what was recorded as found; ``worked_out`` the same with what was found later
-    in the ``unwatched`` records, once they have been looked at. Neither counts how the run ended:
-    that is known with its status. ``summaries`` fills up with those that were asked for; it and
-    ``worked_out`` are the only fields that change. ``is_ended``: every writer of the newest
-    attempt has written its last record. ``latest`` has the last value of rank 0 by role, as far as
-    summaries are known. ``is_partial``: made of identity and newest records alone.
+    Its status is derived from ``finish``, ``process``, ``vanished``, ``written``, ``has_companion``
+    and ``source``. ``vanished`` is what its companion recorded of a process that was gone,
+    ``written`` when the journal was written, by the clock of its disk. ``source`` is where another
+    tracker's run lies, or was copied from. ``found`` is what was recorded as found; ``worked_out``
+    the same with what was found later in the ``unwatched`` records, once they have been looked at.
+    Neither counts how the run ended: that is known with its status. ``summaries`` fills up with
+    those that were asked for; it and ``worked_out`` are the only fields that change. ``is_ended``:
+    every writer of the newest attempt has written its last record. ``latest`` has the last value of
+    rank 0 by role, as far as summaries are known. ``is_partial``: made of identity and newest
+    records alone.
     """
 
     id: str

@@ -43,9 +43,9 @@ def derive_status(
     """The status of a run; times in Unix seconds.
 
     ``finish`` is the last record of its newest attempt if that ended. ``process`` identifies the
-    process that wrote it. Three clocks say when it was last active: ``updated`` is the time of its
-    newest record, by its own machine; ``written`` when its journal was written, by the disk;
-    ``grew`` when a reader saw it grow, by this machine. ``vanished`` is the companion's sentence
+    process that wrote it. Three clocks say when it was last active. ``updated`` is the time of its
+    newest record, by its own machine. ``written`` is when its journal was written, by the disk.
+    ``grew`` is when a reader saw it grow, by this machine. ``vanished`` is the companion's sentence
     about a process that was gone. ``source`` names the tracker whose files it is read or was copied
     from.
     """

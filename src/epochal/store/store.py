@@ -35,8 +35,8 @@ Changed through a store, and only when a person asks for it
 
 Rules that hold for every engine
 - The attempts of a run are one series. Where a newer attempt started again at a step, the points of
-  older attempts from that step on are hidden: on every rank, in every kind of the step and the
-  epoch axis. The time axis hides nothing, nor does ``records``.
+  older attempts are hidden from that step on. That holds for every rank and every kind of the step
+  and the epoch axis. The time axis hides nothing, nor does ``records``.
 - Of several values at one step of one rank the last one written counts; ``duplicates`` counts the
   others. Rank 0 includes what its forked children logged, where it has no value of its own.
 - Steps may be logged in any order; results ascend. nan and infinities are kept.

@@ -86,9 +86,9 @@ def clip_grad_norm(
     """Scale all gradients so that their joint L2 norm is at most `max_norm`.
 
     Returns the norm before clipping, 0-d, on the gradients' device. Half-precision gradients are
-    summed up in float32. A norm that is not finite leaves the gradients as they are ('keep', so
-    that a grad scaler or a search for the cause still sees them) or makes them all zero ('zero').
-    Gradients on CPU and GPU in one call do wait for the GPU, and so do sparse ones.
+    summed up in float32. A norm that is not finite leaves the gradients as they are ('keep') or
+    makes them all zero ('zero'). With 'keep', a grad scaler or a search for the cause still sees
+    them. Gradients on CPU and GPU in one call do wait for the GPU, and so do sparse ones.
     """
     _check_limit(max_norm, name="max_norm")
     if nonfinite not in get_args(NonFinite):

@@ -1,11 +1,11 @@
 """Times the phases of a step on the GPU, with events in its stream and without waiting for it.
 
 An event stands before and after each phase, in the order of the work. The time between the two is
-how long the GPU was at that phase, idle or not: a wait for data that the GPU spends on work it has
-in its queue costs nothing and shows as nothing. Events are looked at when later steps end.
+how long the GPU was at that phase, idle or not. A wait for data costs nothing, and shows as
+nothing, while the GPU works off its queue. Events are looked at when later steps end.
 
-Whether the host keeps ahead is seen from the same events: when the GPU has not even begun a phase
-that the host is through with, it is the GPU that takes the time.
+The same events show whether the host keeps ahead. If the GPU has not begun a phase that the host
+has ended, it is the GPU that takes the time.
 """
 
 from __future__ import annotations

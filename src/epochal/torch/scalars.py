@@ -1,11 +1,11 @@
 """Reads numbers from a GPU without ever waiting for it.
 
 A value that is logged is still being computed. Asking for it (``.item()``) would stop the program
-until the GPU has caught up; instead all tensors of one record are gathered on the device, copied to
-pinned memory behind the work that makes them, and an event is put after the copy. When the event
-has passed, the numbers are there and the record is handed on. The values of a histogram are counted
-on the device, and what was counted is copied. The copy stands in the same stream as
-the work, so neither a later write in place nor a replayed graph can change what was logged.
+until the GPU has caught up. Instead all tensors of one record are gathered on the device and copied
+to pinned memory, behind the work that makes them. An event follows the copy. When the event has
+passed, the numbers are there and the record is handed on. The values of a histogram are counted on
+the device, and what was counted is copied. The copy stands in the same stream as the work, so
+neither a later write in place nor a replayed graph can change what was logged.
 
 Records are looked at on later calls, and by one thread that exists from the first such record on,
 for the last ones. At most ``MAX_PENDING`` records wait; one more waits for the oldest.

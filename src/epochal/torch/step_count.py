@@ -2,8 +2,8 @@
 
 Optimizers tell that a step was made and not which one. A run that was resumed may go on anywhere:
 its next step is a guess until the loop logs one. Later the count follows the run when both move
-alike: by as many steps between two logs, which a loop that restarts does, and one that logs epochs
-or tokens as steps does not.
+alike, by as many steps between two logs. A loop that restarts does so; one that logs epochs or
+tokens as steps does not.
 """
 
 from __future__ import annotations

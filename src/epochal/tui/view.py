@@ -25,8 +25,8 @@ class Extent:
 class Zoom:
     """A share of the axis, from 0 to 1, and where it ends; ``end=None`` stays at the newest point.
 
-    Shares, so that the same zoom fits every chart; ``held`` is the axis as it was when its end was
-    left, so that what is looked at stays in place while the run continues.
+    They are shares, so the same zoom fits every chart. ``held`` is the axis as it was when its end
+    was left: what is shown stays in place while the run continues.
     """
 
     share: float = 1.0

@@ -1,8 +1,8 @@
 """How long a step takes: the device's time, without evaluations, and without stopping the device.
 
 The host queues work ahead of a GPU, so that the time between two of its own lines says little. Here
-it waits at the end of a step for a mark set shortly before that end: never further ahead than one
-backward pass, and the GPU never runs dry.
+the host waits at the end of a step for a mark that was set shortly before. So it is never further
+ahead than one backward pass, and the GPU always has work.
 """
 
 from __future__ import annotations

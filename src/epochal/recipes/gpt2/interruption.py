@@ -1,7 +1,7 @@
 """Signals inside a step or an evaluation, whose end may be minutes away.
 
-Between two passes weights and optimizer are as the last step left them; only the place in the data
-has moved on inside a step, and is put back for the save.
+Between two passes weights and optimizer are as the last step left them. Only the position in the
+data has moved on inside a step; it is put back for the save.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Runs are read by several threads: each class in this file holds a short lock of 
 of runs hold that of the run (``locked``).
 
 Copies on disk are segments of large unsealed parts. They are in the user's cache folder, never in a
-run's own. Each is named after size and time of the journal part it was made of, so that one of an
-older state is never taken for the part as it is. ``python -m epochal.store.local.cache`` makes them
+run's own. Each is named after size and time of the journal part that it was made of. So one of an
+older state is never used for the part as it is. ``python -m epochal.store.local.cache`` makes them
 in a process of its own, because that takes seconds and would hold up every answer meanwhile.
 """
 

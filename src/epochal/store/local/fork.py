@@ -1,8 +1,8 @@
 """The history that a fork has from its parent: the parent's parts, up to a step.
 
 ``run.json`` of a fork names its parent (``fork``). Readers put the parent's parts before the fork's
-own, as attempts 0, -1, … A parent that is gone leaves a fork with its own records alone;
-``epochal pack`` copies the history into the fork, as attempt 0, and then the parent is not needed.
+own, as attempts 0, -1 and so on. Without its parent a fork has its own records alone.
+``epochal pack`` copies the history into the fork, as attempt 0; then the parent is not needed.
 """
 
 from __future__ import annotations

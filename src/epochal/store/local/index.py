@@ -1,7 +1,7 @@
 """Remembers the rows of runs between processes, so that ten thousand runs are listed at once.
 
 The index lies beside the runs, in ``.epochal`` of each folder that holds some, for all who read
-them; where that folder cannot be written it lies in the reader's cache. A row is valid only for
+them. Where that folder cannot be written, it lies in the reader's cache. A row is valid only for
 files that are as they were, and the index can be deleted at any time. It is a log, for the reasons
 in ``docs/decisions/index-of-runs.md``:
 

@@ -1,7 +1,7 @@
 """The index as a store uses it: what it knows at the first look, and which rows it learns.
 
-A run that has ended costs two stats: where they say what they said when its row was made, its
-folder is not looked into, and its row is the one of the index.
+A run that has ended costs two stats. If they are as they were when its row was made, its folder is
+not listed, and the row of the index is used.
 """
 
 from __future__ import annotations

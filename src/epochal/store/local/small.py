@@ -1,6 +1,6 @@
 """Reads the parts of a small run that has ended in one go each.
 
-Most runs of a list of thousands are small, have ended, and hold one part of rank 0 and perhaps
+Most runs of a list of thousands are small and have ended. They hold one part of rank 0 and perhaps
 those of its companion: a header, records that are mostly numbers, and ``finish``. Columns are
 summarised as they are decoded, and none is kept in memory. Of every other run the row is made from
 parts that are read on as they grow, which gives the same row.

@@ -1,7 +1,7 @@
 """What a run is read from: a folder of our own, or another tracker's files.
 
-``look`` is for every run whenever a list is looked at, and reads nothing; what the run says of
-itself and its parts are read when they are asked for, as of the last look.
+``look`` is called for every run of a list, and reads nothing. Identity, labels and parts are read
+when they are asked for, as of the last look.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The store over the runs of a hub or a server on another machine.
 
-Lists are made there. A run that is asked about in depth is copied into the cache folder, each time
-only what is new of it, and the local store answers over that copy: results are the same.
+Lists are made there. A run that is queried in depth is copied into the cache folder, each time only
+what is new. The local store answers over that copy, so results are the same.
 """
 
 from __future__ import annotations

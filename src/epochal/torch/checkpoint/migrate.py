@@ -42,7 +42,7 @@ def migrate_checkpoint(
 ) -> MigrateReport:
     """Write a checkpoint anew under a model's names, and say what became of each tensor.
 
-    The same name and shape go together first, whichever spelling a graph's names have; what is left
+    The same name and shape go together first, whichever spelling a graph's names have. What is left
     is paired in order by shape and dtype, which is a guess: read the report. Source and destination
     may be the same path.
     """

@@ -101,11 +101,11 @@ def load_checkpoint(
     """Fill a model, or named tensors, with what a checkpoint holds under the same names.
 
     A graph's ``encoder/weight`` and ``nodes.encoder.weight`` are the same name. Raises ValueError,
-    and changes nothing, for a damaged file, for another shape under a name, when no name matches at
-    all, and when both sides have a structural hash and the two differ; ``hash=None`` leaves that
-    comparison out, for transfer learning. With ``prefix`` only what the file holds below that name
-    is taken, without it: ``prefix="encoder"`` fills a model's part from a file of the whole.
-    ``freeze`` stops the training of every parameter that was loaded.
+    and changes nothing, for a damaged file, for another shape under a name, and when no name
+    matches at all. So it does when both sides have a structural hash and the two differ;
+    ``hash=None`` leaves that comparison out, for transfer learning. With ``prefix`` only what the
+    file holds below that name is taken, without it: ``prefix="encoder"`` fills a model's part from
+    a file of the whole. ``freeze`` stops the training of every parameter that was loaded.
     """
     with open_checkpoint(source) as reader:
         if prefix is None:

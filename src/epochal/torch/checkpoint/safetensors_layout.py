@@ -1,10 +1,10 @@
 """The safetensors layout in one pass: written to and read from anything that is a stream.
 
 Eight bytes of length, a JSON table of names, dtypes, shapes and offsets, then the values. The
-safetensors package opens these files and this module opens the package's; it is not used here
-because it wants a plain file or all of it in memory, where a compressed file or a connection can
-be read a tensor at a time, and refuses tensors that share memory or are not contiguous. Files of
-ours carry a SHA-256 over the table and all values. ``docs/dependencies.md`` has measurements.
+safetensors package opens these files, and this module opens the package's. The package is not used
+here: it needs a plain file or all of it in memory, and refuses tensors that share memory or are not
+contiguous. This module reads compressed files and connections, a tensor at a time. Files of ours
+carry a SHA-256 over the table and all values. ``docs/dependencies.md`` has measurements.
 """
 
 from __future__ import annotations

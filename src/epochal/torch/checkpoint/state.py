@@ -1,7 +1,7 @@
 """A whole training in a folder: one call saves it, one call goes on from it.
 
-Every rank calls both. A checkpoint appears under its name only when every rank has written its
-file and the manifest is down; until then it is a folder whose name starts with a dot.
+Every rank calls both. A checkpoint appears under its name when every rank has written its file and
+the manifest is on the disk. Until then it is a folder whose name starts with a dot.
 """
 
 from __future__ import annotations

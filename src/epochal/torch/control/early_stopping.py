@@ -1,9 +1,8 @@
 """Says when a training may stop, from its losses and evaluations; it stops nothing itself.
 
-Five reasons, each of which can be switched off: evaluations that no longer beat the best one, a
-loss that gained next to nothing over the last part of all steps, one that diverges, one that stays
-on a plateau, one that is no number. A curve that still falls, however slowly and however noisily,
-gives none of them.
+There are five reasons, each of which can be switched off. Evaluations no longer beat the best one.
+The loss gained next to nothing over the last part of all steps, diverges, stays on a plateau, or is
+no number. A curve that still falls, however slowly and however noisily, gives none of them.
 """
 
 from __future__ import annotations

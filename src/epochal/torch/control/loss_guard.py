@@ -39,14 +39,14 @@ class LossGuard(Scheduler):
     """Another schedule, guarded: jumps are reported and, with `acts=True`, halve the rate.
 
     A halved rate comes back over `blend_steps`. Trainings with planted faults were not lost less
-    often with the guard, so it does not act by itself.
-    A jump is a value that is not finite, a loss more than `deviations` above the usual ones and at
-    least `least_rise` of their size away, or a gradient norm of `norm_factor` times the usual.
-    Usual is the median of the last `window` values without earlier jumps, judged once `warmup` of
-    them are known. One batch is no reason: `lasting` jumps in a row are, and a value that is not
-    finite is at once. A cut comes back. When the loss was not usual again for `recovery` steps
-    after `most_temporary` cuts, further ones stay, `most_permanent` at most. After a cut nothing is
-    judged for `cooldown` steps, save values that are not finite.
+    often with the guard, so it does not act by itself. A value that is not finite is a jump. So is
+    a loss more than `deviations` above the usual ones and at least `least_rise` of their size away,
+    and a gradient norm of `norm_factor` times the usual. Usual is the median of the last `window`
+    values without earlier jumps, judged once `warmup` of them are known. One batch is no reason:
+    `lasting` jumps in a row are, and a value that is not finite is at once. A cut comes back. When
+    the loss was not usual again for `recovery` steps after `most_temporary` cuts, further ones
+    stay, `most_permanent` at most. After a cut nothing is judged for `cooldown` steps, save values
+    that are not finite.
     """
 
     inner: Scheduler

@@ -1,8 +1,8 @@
 """The layers of a picture, folded into columns so that a deep model still fits a page.
 
 Each node is in a layer below everything it reads. The layers are split into consecutive runs of
-about equal height, and each run is drawn as a column. An edge from one column to a later one leaves
-at the bottom, passes below the columns, climbs in the gap left of its column, and enters from the
+about equal height, and each run is drawn as a column. An edge to a later column leaves at the
+bottom and passes below the columns. It climbs in the gap left of its column, and enters from the
 top.
 """
 

@@ -1,8 +1,8 @@
 """Where the nodes of a layered drawing go.
 
-Nodes are in layers, edges point downwards. An edge over several layers gets a bend in each of
-them, so that it passes between the nodes. The order within a layer follows the barycentres of the
-neighbours, the sweep with the fewest crossings wins; then each layer is moved as near to its
+Nodes are in layers, edges point downwards. An edge over several layers gets a bend in each of them,
+so that it passes between the nodes. The order within a layer follows the barycentres of the
+neighbours; the sweep with the fewest crossings wins. Then each layer is moved as near to its
 neighbours as its order and the widths allow (the exact least-squares answer, by pooling).
 """
 

@@ -36,9 +36,9 @@ def picture_of(
 ) -> Picture:
     """Draw a module; `example_inputs` are its arguments: a tensor, a tuple, or a dict of names.
 
-    A Graph is drawn as it was built. Any other module by torch.export (which needs inputs), by
-    torch.fx, or by watching one forward (which needs inputs too), whichever works first; the
-    picture's `note` says which, and when nothing works the parts are drawn without their order.
+    A Graph is drawn as it was built. Any other module is read by torch.export (which needs inputs),
+    by torch.fx, or by watching one forward (which needs inputs too), whichever works first. The
+    picture's `note` says which. When nothing works, the parts are drawn without their order.
     `depth` draws modules that deep in the tree as one; without it that happens only when there
     would be more than 240 nodes.
     """

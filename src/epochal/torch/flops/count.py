@@ -1,8 +1,8 @@
 """Counts the work of any model by doing one step and adding up its matrix products.
 
 torch's counter does the counting. It takes causal attention for dense, adds what a fused kernel
-computes again in its backward pass, and does not know the fused kernel of CPUs; those formulas are
-replaced here, so that a count agrees with the formulas of :mod:`epochal.torch.flops.formulas`.
+computes again in its backward pass, and does not know the fused kernel of CPUs. Those formulas are
+replaced here, so a count agrees with :mod:`epochal.torch.flops.formulas`.
 """
 
 from __future__ import annotations
@@ -270,8 +270,8 @@ def _divided(work: Work, tokens: int) -> Work:
 def output_layer(model: nn.Module) -> tuple[str, nn.Linear] | None:
     """The output layer and its name; None for a model that has no vocabulary.
 
-    It is the one the model itself names, else one that shares an embedding's weight, else the last
-    linear layer with an output for every word; an inner layer may have as many by chance.
+    It is the one that the model names, else one that shares an embedding's weight. Otherwise it is
+    the last linear layer with an output for every word; an inner layer may have as many by chance.
     """
     linear = {name: m for name, m in model.named_modules() if isinstance(m, nn.Linear)}
     named = getattr(model, "get_output_embeddings", None)

@@ -27,9 +27,9 @@ _ADAPTER = "lora_"
 class SpeedOfLight:
     """Work per token and what the devices could do; ``tps`` is tokens per second of all of them.
 
-    ``tps`` counts all the work that is done, each part at its own dtype's rate; ``useful_tps`` is
-    that of MFU: the model's own work without what is computed again, at the main dtype's rate.
-    Both are None where the device is not known.
+    ``tps`` counts all the work that is done, each part at its own dtype's rate. ``useful_tps`` is
+    that of MFU: the model's own work without what is computed again, at the main dtype's rate. Both
+    are None where the device is not known.
     """
 
     flops: Flops
@@ -105,12 +105,12 @@ def speed_of_light(
 ) -> SpeedOfLight:
     """How many tokens per second ``world_size`` devices could train on at most.
 
-    Takes a decoder transformer's configuration (a mapping or an object), a model that carries one
-    as ``config``, or any model with ``inputs=``, the batch of one step, which is then counted: a
-    tuple of what the model is called with, or a mapping of names to it.
-    Which weights are trained is seen on a model and told by ``trained`` for a configuration.
-    ``calibrate=True`` measures the device as well; a CPU, and a GPU nobody has figures of, are
-    known only so. Prints nothing; hand the answer to ``run.log_sol_estimate``.
+    Takes a decoder transformer's configuration (a mapping or an object), or a model that carries
+    one as ``config``. Any other model needs ``inputs=``, the batch of one step, whose work is
+    counted: a tuple of what the model is called with, or a mapping of names to it. Which weights
+    are trained is seen on a model and told by ``trained`` for a configuration. ``calibrate=True``
+    measures the device as well; a CPU, and a GPU nobody has figures of, are known only so. Prints
+    nothing; hand the answer to ``run.log_sol_estimate``.
     """
     if world_size < 1:
         raise UsageError(f"world_size={world_size} must be 1 or more.")

@@ -1,8 +1,8 @@
 """The work of training on one token, in floating-point operations, by part of the model.
 
-A product of a token with a weight is two operations forward; backward it is two more for the
-gradient of what came in, and two more for that of the weight, unless the weight is frozen. Only
-matrix products are counted, as everywhere else: what is left is a few per mille of the work.
+A product of a token with a weight is two operations forward. Backward it is two more for the
+gradient of the input, and two more for that of the weight, unless the weight is frozen. Only matrix
+products are counted, as everywhere else: what is left is a few per mille of the work.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """What GPUs can do at most, from their makers' papers: dense matrix products, in TFLOP/s.
 
 The rows are in ``peaks.csv``. Papers print the figure with 2:4 sparsity more prominently, often
-only that one; training uses none, so every number there is the dense one, half of the printed one
-where only that is printed. Half precision is that with 32-bit accumulation, which GeForce cards do
-at half the rate.
+only that one. Training uses no sparsity, so every number there is the dense one: half of the
+printed one where only that is printed. Half precision is that with 32-bit accumulation, which
+GeForce cards do at half the rate.
 
-``clock_mhz`` is the clock the figure is reached at, which some papers call boost; where a paper
-gives none it is left out, and so are multiprocessors that it does not count. That of B200 and GB200
-follows from the figure: a multiprocessor does 8,192 operations of half precision per clock.
+``clock_mhz`` is the clock that the figure is reached at, which some papers call boost. Where a
+paper gives no clock or no number of multiprocessors, it is left out. That of B200 and GB200 follows
+from the figure: a multiprocessor does 8,192 operations of half precision per clock.
 
 AMD's architectures stand as 0.90 (CDNA 2) and 0.94 (CDNA 3), because 9.0 is Hopper's: nothing is
 scaled from or to these. Each of the two dies of an MI250X is a device of its own, and so is an

@@ -143,9 +143,9 @@ class FlowBuilder:
     def using(self, *names: str, initial: Initial | None = None) -> FlowBuilder:
         """Pass tagged values or inputs to the last part, after the stream.
 
-        A tag that is written further back is read directly. One at this part or further on is read
-        as it was in the call before; in the first call it is `initial(stream)`, or zeros in the
-        shape of the stream.
+        A tag that is written further back is read directly. A tag of this part or further on is
+        read as it was in the call before. In the first call it is `initial(stream)`, or zeros in
+        the shape of the stream.
         """
         if self._use_at is None:
             return self._fault(

@@ -1,11 +1,11 @@
 """Times the parts of a module, forward and backward, through hooks.
 
-Forward, each part is marked before and after. Backward, the moment the gradient arrives at a
-part's output is marked; autograd works through the parts one after the other, so that a part's
-backward lasts until the next mark. That needs no change to any tensor, in-place modules included.
-On a GPU marks are events in its stream, read when the GPU has passed them: a step never waits.
-A forward that runs again inside the backward (activation checkpointing) counts as backward. A part
-that has parts of its own (a labelled graph) lasts backward as long as they do together.
+Forward, each part is marked before and after. Backward, the moment when the gradient arrives at a
+part's output is marked. Autograd works through the parts one after the other, so a part's backward
+lasts until the next mark. That needs no change to any tensor, in-place modules included. On a GPU
+marks are events in its stream, read when the GPU has passed them: a step never waits. A forward
+that runs again inside the backward (activation checkpointing) counts as backward. A part that has
+parts of its own (a labelled graph) lasts backward as long as they do together.
 """
 
 from __future__ import annotations

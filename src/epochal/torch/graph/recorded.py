@@ -1,8 +1,8 @@
 """The values of one metric between two flushes, kept where they were computed.
 
-A value on an accelerator is copied into a buffer on the same device, which waits for nothing; the
-copy is enqueued at once, so that what later happens to the tensor does not matter. All buffers
-of a device are read together, in one copy, when somebody asks.
+A value on an accelerator is copied into a buffer on the same device, which waits for nothing. The
+copy is enqueued at once, so what later happens to the tensor does not matter. All buffers of a
+device are read together, in one copy, when somebody asks.
 """
 
 from __future__ import annotations

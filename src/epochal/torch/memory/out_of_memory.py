@@ -1,8 +1,8 @@
 """Explains an out-of-memory error: what was asked for, what is there, what to try.
 
-Nothing is allocated on the device, nothing is freed, and the error goes on. Where no model is given
-the models and optimizers that live in the process are looked for; tensors in the variables of the
-functions that were running are named after them.
+Nothing is allocated on the device, nothing is freed, and the error goes on. Without a given model,
+the models and optimizers of the process are looked for. Tensors in the variables of the functions
+that were running are named after them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """What a training's memory is used for: weights, gradients, optimizer, activations and the rest.
 
-On a GPU the segments add up to what the device has: the tensors of the model and its optimizer,
-``activations`` (what the peak had beyond them), ``reserved`` (cached by torch beyond the peak),
-``other`` (the CUDA context, libraries, other processes) and ``free``. On a CPU they add up to what
-the machine has: there ``activations`` are the other tensors that Python can reach at the moment,
-``other`` is the rest of the process, and ``system`` is what other processes and the system use.
+On a GPU the segments add up to the memory of the device. Besides the tensors of the model and its
+optimizer there are ``activations`` (what the peak had beyond them), ``reserved`` (cached by torch
+beyond the peak), ``other`` (the CUDA context, libraries, other processes) and ``free``. On a CPU
+they add up to the memory of the machine. There ``activations`` are the other tensors that Python
+can reach at the moment, and ``other`` is the rest of the process. ``system`` is what other
+processes and the system use.
 
 Weights of adapters are ``lora``, quantised base weights ``qlora``. Each piece of memory counts
 once. What the model has in main memory beside a GPU stands in the columns ``pinned`` and

@@ -2,11 +2,11 @@
 
 A router is a module named ``gate`` or ``router`` that knows, or whose parent or configuration
 knows, how many experts there are and how many a token goes to. That holds for Mixtral, Qwen MoE,
-OLMoE, DeepSeek, GPT-OSS, Granite and their kin, whether the router is a linear layer, a module that
-gives logits with what it chose, or one that gives only what it chose; and for the gates that
-:class:`FlowBuilder` builds. What a router calls its logits are scores in some models, dense or 0
-where a token does not go: then the logits are those of the linear layer inside it, or are computed
-once more from its weight.
+OLMoE, DeepSeek, GPT-OSS, Granite and similar models, and for the gates that :class:`FlowBuilder`
+builds. The router may be a linear layer, a module that returns logits with its choice, or one that
+returns only its choice. In some models the logits of a router are scores, dense or 0 where a token
+does not go. Then the logits are those of the linear layer inside it, or are computed once more from
+its weight.
 """
 
 from __future__ import annotations

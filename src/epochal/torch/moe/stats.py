@@ -109,8 +109,8 @@ def moe_stats(
 
     Either is the (tokens, experts) or (batch, tokens, experts) tensor of one layer, or a list of
     such, one for each layer. ``expert_index`` (…, k), or (…) for one expert each, says where tokens
-    went when that is not simply to the top ``top_k``; an index that is no expert's stands for a
-    token that was dropped. ``mask`` is True (or 1) for the tokens that count. No gradient flows.
+    went, if that is not simply to the top ``top_k``. An index that is no expert's stands for a
+    dropped token. ``mask`` is True (or 1) for the tokens that count. No gradient flows.
     """
     sums = MoeAccumulator(aux_coef=aux_coef, z_coef=z_coef)
     sums.add(router_logits, top_k, probs=probs, expert_index=expert_index, mask=mask)

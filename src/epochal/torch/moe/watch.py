@@ -1,9 +1,9 @@
 """Watches the routers of a model while it trains: a ``moe`` record each step, loads now and then.
 
-Forward hooks add up what routers do, over micro-steps, where the routers are; the optimizer's step
-ends the count, and the sums travel to the host while training goes on. Evaluation is left out, and
-so is the second forward pass of activation checkpointing. Tokens that an ``attention_mask`` given
-to the model by name leaves out are not counted.
+Forward hooks add up what routers do, over micro-steps, on the device of the routers. The
+optimizer's step ends the count, and the sums travel to the host while training goes on. Evaluation
+is left out, and so is the second forward pass of activation checkpointing. Tokens that an
+``attention_mask`` given to the model by name leaves out are not counted.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ class TorchSchedule(LRScheduler):
     """Sets every parameter group to `schedule.lr(steps so far)`; call `step()` after the optimizer.
 
     With several schedules there must be one per group, in the optimizer's order. `state_dict()`
-    holds plain values only and carries the schedules themselves, so that a restored run follows
-    the schedule it was saved with; only one of a kind of your own stays as it was constructed.
+    holds plain values only and carries the schedules themselves, so a restored run follows the
+    schedule it was saved with. Only a schedule of your own class stays as it was constructed.
     """
 
     def __init__(self, optimizer: Optimizer, *schedules: Scheduler) -> None:
