@@ -125,8 +125,8 @@ def test_a_connection_that_drops_every_few_thousand_bytes_still_delivers(
     folder = record(tmp_path / "runs", steps=300)
     drops = Wire(hub.port, most_bytes=6000)
     try:
-        client = HubClient(drops.url, hub.token, timeout_s=5)
-        ship_now(folder, client, tries=20, pause_s=0.05)
+        client = HubClient(drops.url, hub.token, timeout_s=30)
+        ship_now(folder, client, tries=60, pause_s=0.05)
         client.close()
     finally:
         drops.close()
