@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import resource
+import shutil
 import sqlite3
 import tempfile
 import threading
@@ -246,3 +247,20 @@ def test_a_run_that_did_not_fit_is_charged_to_who_sends_it_next(
     budget.charge("one", "p", 50)
     budget.close()
     assert ledger.bytes_by_writer() == {"bob": 50}
+
+
+def test_lines_of_a_deleted_run_never_reach_the_run_that_has_its_folder_now(
+    inbox: Inbox, tmp_path: Path
+) -> None:
+    inbox.append("one", STEM, first=0, lines=lines(0, 3))
+    shutil.move(tmp_path / "p" / "a", tmp_path / "elsewhere")
+    inbox.register("two", {**IDENTITY, "id": "two"})
+    assert inbox.place_of("two") == tmp_path / "p" / "a"
+    inbox.append("two", STEM, first=0, lines=lines(0, 2))
+    with pytest.raises(UnknownRunError):
+        inbox.append("one", STEM, first=2, lines=lines(2, 5))
+    assert inbox.project_of("one") is None
+    part = tmp_path / "p" / "a" / "journal" / f"{STEM}.jsonl"
+    assert part.read_bytes() == lines(0, 2)
+    inbox.register("one", IDENTITY)
+    assert inbox.place_of("one") not in (None, inbox.place_of("two"))

@@ -23,7 +23,6 @@ from epochal.hub.inbox import (
     Inbox,
     RemovedError,
     UnknownRunError,
-    checked_identity,
 )
 from epochal.hub.ledger import Ledger
 from epochal.journal.layout import MAX_JSON_BYTES, slugify
@@ -41,6 +40,7 @@ from epochal.shipping.protocol import (
     FileKind,
     LabelsOffer,
     UnknownEncodingError,
+    checked_identity,
     decompress,
     is_run_id,
 )

@@ -39,6 +39,7 @@ from epochal.shipping.offering import PartCounts, labels_of, named_part, piece_o
 from epochal.shipping.protocol import (
     FileKind,
     RunState,
+    checked_identity,
     is_file_name,
     is_run_id,
     last_line_crc,
@@ -46,7 +47,6 @@ from epochal.shipping.protocol import (
 )
 from epochal.shipping.shipper import file_digest
 
-_MAX_NAME = 200
 # Rank 0 may start so much earlier than the other ranks of its launch.
 _LAUNCH_SLACK_S = 600.0
 _MAX_LIVE_BYTES = 1 << 20
@@ -109,6 +109,8 @@ class Inbox:
         self._clock = clock
         self._lock = threading.Lock()
         self._places: dict[str, Path] | None = None
+        # The run in each folder: that of a deleted run may be given to another one.
+        self._at: dict[Path, str] = {}
         self._runs: dict[str, _Run] = {}
         self._counts = PartCounts()
 
@@ -167,7 +169,7 @@ class Inbox:
                 sync_folder(project)
                 if is_new_project:
                     sync_folder(self.root)
-                self._known_places()[run_id] = folder.path
+                self._take_place(run_id, folder.path)
             else:
                 self._lead_to_parent(place, checked)
         run = self._run(run_id)
@@ -316,9 +318,18 @@ class Inbox:
             for folder in run_folders(self.root):
                 with contextlib.suppress(OSError, FormatError):
                     run_id = read_json(folder.identity).get("id")
-                    if isinstance(run_id, str):
-                        self._places.setdefault(run_id, folder.path)
+                    if isinstance(run_id, str) and run_id not in self._places:
+                        self._take_place(run_id, folder.path)
         return self._places
+
+    def _take_place(self, run_id: str, place: Path) -> None:
+        """Know where a run lies; the one that lay there before is gone."""
+        places, before = self._known_places(), self._at.get(place, run_id)
+        if before != run_id and places.get(before, place) == place:
+            places.pop(before, None)
+            self._runs.pop(before, None)
+        self._at[place] = run_id
+        places[run_id] = place
 
     def _fetch(self, run_id: str, *, lines: bool = True) -> None:
         """Have what other hubs have stored of a run."""
@@ -326,7 +337,7 @@ class Inbox:
             place = self._upstream.fetch(run_id, lines=lines)
             if place is not None:
                 with self._lock:
-                    self._known_places()[run_id] = place
+                    self._take_place(run_id, place)
 
     def _run(self, run_id: str, *, is_held: bool = True) -> _Run:
         """A run that is here; ``is_held``: with its lines, where the folder is a working copy."""
@@ -455,23 +466,6 @@ class Inbox:
         with replaced_file(target) as temporary:
             temporary.write_bytes(chunk)
         return size
-
-
-def checked_identity(run_id: str, identity: Mapping[str, Any]) -> dict[str, Any]:
-    """What a sender says about a run, as it may stand in ``run.json`` here."""
-    if not is_run_id(run_id):
-        raise UsageError(f"{run_id!r} is not an id of a run.")
-    if identity.get("id") != run_id:
-        raise UsageError(f"run.json is of the run {identity.get('id')!r}, not of {run_id!r}.")
-    for key in ("project", "name"):
-        value = identity.get(key)
-        if not isinstance(value, str) or not 0 < len(value) <= _MAX_NAME:
-            raise UsageError(f"run.json has no {key} of 1 to {_MAX_NAME} characters.")
-    checked = dict(identity)
-    if isinstance(checked.get("fork"), dict):
-        # A path of the sender's machine; here it could lead into another project.
-        checked["fork"] = {k: v for k, v in checked["fork"].items() if k != "path"}
-    return checked
 
 
 def _counted(path: Path) -> _Part:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import re
 import zlib
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
 
-from epochal.errors import FormatError
+from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import parse_part_name
 
 PROTOCOL = 1
@@ -24,6 +25,7 @@ MAX_BODY_BYTES = 4 << 20
 MAX_LINES_BYTES = 64 << 20
 # Of a segment or a blob, in one request.
 CHUNK_BYTES = 1 << 20
+_MAX_NAME = 200
 SIZE_HEADER = "x-epochal-size"
 # What a hub may ask of a training, and for how long: a run that comes back later goes on.
 CONTROL_ACTIONS = ("stop", "suspend", "continue", "checkpoint")
@@ -106,6 +108,23 @@ class ControlOutcome(msgspec.Struct, frozen=True):
 def is_run_id(text: str) -> bool:
     """Whether a text can be the id of a run: it becomes part of a path."""
     return _RUN_ID.fullmatch(text) is not None
+
+
+def checked_identity(run_id: str, identity: Mapping[str, Any]) -> dict[str, Any]:
+    """What a sender says about a run, as it may stand in ``run.json`` here."""
+    if not is_run_id(run_id):
+        raise UsageError(f"{run_id!r} is not an id of a run.")
+    if identity.get("id") != run_id:
+        raise UsageError(f"run.json is of the run {identity.get('id')!r}, not of {run_id!r}.")
+    for key in ("project", "name"):
+        value = identity.get(key)
+        if not isinstance(value, str) or not 0 < len(value) <= _MAX_NAME:
+            raise UsageError(f"run.json has no {key} of 1 to {_MAX_NAME} characters.")
+    checked = dict(identity)
+    if isinstance(checked.get("fork"), dict):
+        # A path of the sender's machine; here it could lead into another project.
+        checked["fork"] = {k: v for k, v in checked["fork"].items() if k != "path"}
+    return checked
 
 
 def is_file_name(kind: str, name: str) -> bool:

@@ -36,7 +36,7 @@ _SMALLEST_PIECE = 64 * 1024
 # Blocks of a part that has many of them go to the file when they are as large as this.
 _SMALLEST_BLOCK = 8 * 1024
 # What all parts of all runs keep in memory together, as long as pieces are not too small.
-ALL_PARTS_BYTES = 64 * 1024 * 1024
+ALL_PARTS_BYTES = 32 * 1024 * 1024
 
 Names = tuple[str, ...]
 
