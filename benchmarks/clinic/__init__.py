@@ -4,8 +4,8 @@
 that trains and records them. `runner.py` runs them and keeps their records as evidence.
 `verdict.py` passes the evidence to the rules and compares the findings with `accepted.py`. Rules
 are tuned on one half of the kinds and judged on the other. A third group, the blind kinds, is for
-the last verdict: no rule was changed because of them. `run --half blind` records them. A fourth
-group, `blind2`, is for rules that have been judged by the third, and `blind3` for those after it.
+the last verdict: no rule was changed because of them. `run --half blind3` records them. Two blind
+groups before it were judged, rules were changed because of them, and they are in the unseen half.
 `rates` proves that healthy trainings are healthy: a third of the rate is no better.
 `run --device cuda` trains on a GPU, and `both` on the cores beside it as well.
 """

@@ -18,7 +18,7 @@ from benchmarks.clinic.harness import Bench, prepare, train
 from benchmarks.clinic.kinds import KINDS
 
 pytestmark = pytest.mark.slow
-LATER = tuple(kind.name for kind in KINDS.values() if kind.half in ("blind2", "blind3"))
+LATER = tuple(kind.name for kind in KINDS.values() if kind.faults)
 # What `meta` has not: figures that are read where there are gradients, and some functions.
 READS_FIGURES = ("vq", "multitask")
 NO_LOSS = ("speech",)

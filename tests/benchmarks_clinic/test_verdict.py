@@ -72,7 +72,7 @@ def test_results_are_read_without_asking_the_rules(tmp_path: Path) -> None:
     for name in ("mlp-momentum-healthy-0", "vit-adamw-healthy-0"):
         kept = Evidence(name, {"result": 0.5}, {}, 1.0)
         evidence.write(kept, evidence.path_of(tmp_path, name))
-    (found,) = results_of(tmp_path, half="blind")
+    (found,) = results_of(tmp_path, half="unseen")
     assert found.training.kind_name == "vit"
     assert found.result == {"result": 0.5}
     assert not any(found.said.values())

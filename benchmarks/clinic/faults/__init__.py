@@ -1,7 +1,7 @@
 """Planted faults: each changes a training before it runs, and says which harm proves it.
 
 A fault is planted on some kinds, each with the optimizer on which it does harm. Half of these kinds
-are of the unseen half. Most faults are planted on a blind kind too, which comes last.
+are of the unseen half. Later kinds name their faults themselves.
 """
 
 from __future__ import annotations

@@ -102,13 +102,12 @@ class ActorCritic(Play):
 KINDS = (
     Kind(
         "actor_critic",
-        "blind",
+        "unseen",
         ActorCritic,
         (OptimizerChoice("adam", 7e-4), OptimizerChoice("rmsprop", 5e-4, decay="linear")),
         steps=900,
         batch_size=192,
         clip=0.5,
         typed=False,
-        seeds=3,
     ),
 )

@@ -126,7 +126,7 @@ class Reversal(Task):
 KINDS = (
     Kind(
         "vit",
-        "blind",
+        "unseen",
         Gratings,
         (
             OptimizerChoice("adamw", 1.5e-3, {"weight_decay": 0.05}, decay="cosine"),
@@ -137,18 +137,16 @@ KINDS = (
         warmup=60,
         clip=1.0,
         num_evals=15,
-        seeds=3,
         config={"num_classes": 6},
     ),
     Kind(
         "seq2seq",
-        "blind",
+        "unseen",
         Reversal,
         (OptimizerChoice("adam", 1.5e-3), OptimizerChoice("adagrad", 0.03)),
         steps=700,
         batch_size=24,
         clip=1.0,
         typed=False,
-        seeds=3,
     ),
 )

@@ -133,7 +133,7 @@ class Bandit(Play):
 KINDS = (
     Kind(
         "clicks",
-        "blind2",
+        "unseen",
         Clicks,
         (
             OptimizerChoice("adamw", 1e-3, {"weight_decay": 0.01}, decay="cosine"),
@@ -151,7 +151,7 @@ KINDS = (
     ),
     Kind(
         "bandit",
-        "blind2",
+        "unseen",
         Bandit,
         (OptimizerChoice("adam", 2e-3), OptimizerChoice("rmsprop", 7e-4, decay="linear")),
         steps=1800,

@@ -139,18 +139,17 @@ class Graph(Classification):
 KINDS = (
     Kind(
         "word2vec",
-        "blind",
+        "unseen",
         Word2Vec,
         (OptimizerChoice("adagrad", 0.2), OptimizerChoice("sgd", 20.0, decay="linear")),
         steps=1500,
         batch_size=128,
         log_every=5,
         pace_ms=7.0,
-        seeds=3,
     ),
     Kind(
         "recommender",
-        "blind",
+        "unseen",
         Recommender,
         (
             OptimizerChoice("adam", 0.02, {"weight_decay": 1e-5}, decay="sqrt"),
@@ -162,11 +161,10 @@ KINDS = (
         num_evals=12,
         typed=False,
         pace_ms=7.0,
-        seeds=3,
     ),
     Kind(
         "graph",
-        "blind",
+        "unseen",
         Graph,
         (
             OptimizerChoice("adam", 1e-3, {"weight_decay": 5e-3}),
@@ -175,7 +173,6 @@ KINDS = (
         steps=700,
         batch_size=50,
         num_evals=35,
-        seeds=3,
         config={"num_classes": GROUPS},
     ),
 )

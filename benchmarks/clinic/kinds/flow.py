@@ -66,13 +66,12 @@ class Moons(Task):
 KINDS = (
     Kind(
         "flow",
-        "blind",
+        "unseen",
         Moons,
         (OptimizerChoice("adam", 1e-3, decay="steps"), OptimizerChoice("adamax", 2e-3)),
         steps=1000,
         batch_size=128,
         clip=5.0,
         num_evals=30,
-        seeds=3,
     ),
 )

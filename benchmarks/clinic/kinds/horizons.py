@@ -207,7 +207,6 @@ KINDS = (
         steps=900,
         batch_size=32,
         clip=1.0,
-        seeds=3,
         faults=(
             "rate_x30 overfitting schedule_unit frozen nan_input labels_shuffled",
             "clip_tight rate_too_small wrong_sign slow_loader",
@@ -226,7 +225,6 @@ KINDS = (
         warmup=60,
         clip=1.0,
         num_evals=18,
-        seeds=3,
         config={"num_classes": CALLS},
         faults=(
             "rate_x30 no_warmup labels_shuffled overfitting label_leak double_softmax",
@@ -246,7 +244,6 @@ KINDS = (
         warmup=80,
         clip=1.0,
         typed=False,
-        seeds=3,
         faults=(
             "no_warmup rate_x30 labels_shuffled missing_zero_grad one_batch tiny_init",
             "schedule_unit missing_step wrong_sign rate_too_small",

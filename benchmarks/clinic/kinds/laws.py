@@ -163,7 +163,6 @@ KINDS = (
         ),
         steps=1000,
         batch_size=128,
-        seeds=3,
         faults=(
             "rate_x30 labels_shuffled exploding_init rate_zero frozen overfitting",
             "wrong_sign schedule_unit nan_input missing_step",
@@ -181,7 +180,6 @@ KINDS = (
         batch_size=128,
         typed=False,
         log_every=2,
-        seeds=3,
         faults=(
             "rate_x30 nan_input wrong_sign one_batch rate_zero missing_parameters",
             "rate_too_small missing_zero_grad exploding_init clip_tight rate_x30",
@@ -197,7 +195,6 @@ KINDS = (
         ),
         steps=1000,
         batch_size=64,
-        seeds=3,
         faults=(
             "labels_shuffled overfitting eval_on_train dropout_in_eval missing_step rate_x30",
             "wrong_reduction rate_too_small wrong_sign nan_input unshuffled",

@@ -179,7 +179,6 @@ KINDS = (
         steps=1200,
         batch_size=GROUP,
         num_evals=12,
-        seeds=3,
         faults=(
             "rate_x30 labels_shuffled overfitting one_batch wrong_sign eval_on_train",
             "rate_too_small rate_x10 schedule_unit missing_step",
@@ -193,7 +192,6 @@ KINDS = (
         steps=1200,
         batch_size=64,
         typed=False,
-        seeds=3,
         faults=(
             "exploding_returns rate_x30 wrong_sign rate_zero tiny_init missing_step",
             "rate_x30 exploding_init frozen schedule_unit",

@@ -83,7 +83,7 @@ class MultiTask(Task):
 KINDS = (
     Kind(
         "multitask",
-        "blind",
+        "unseen",
         MultiTask,
         (
             OptimizerChoice("nesterov", 0.03, decay="linear"),
@@ -92,6 +92,5 @@ KINDS = (
         steps=1000,
         batch_size=48,
         precision="bfloat16",
-        seeds=3,
     ),
 )

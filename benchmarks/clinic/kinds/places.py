@@ -187,7 +187,6 @@ KINDS = (
         steps=800,
         batch_size=32,
         num_evals=16,
-        seeds=3,
         faults=(
             "rate_x30 labels_shuffled stale_batchnorm frozen one_batch double_softmax slow_loader",
             "rate_too_small wrong_reduction clip_tight dead_relu",
@@ -203,7 +202,6 @@ KINDS = (
         ),
         steps=1000,
         batch_size=32,
-        seeds=3,
         config={"num_classes": SHAPES},
         faults=(
             "rate_x30 stale_batchnorm unshuffled fp16_overflow accumulation rate_zero",
@@ -220,7 +218,6 @@ KINDS = (
         batch_size=256,
         num_evals=25,
         typed=False,
-        seeds=3,
         faults=(
             "rate_x30 exploding_init tiny_init unshuffled overfitting labels_shuffled",
             "schedule_unit missing_step dead_relu missing_zero_grad",

@@ -204,11 +204,11 @@ class MaskedWords(Task):
 KINDS = (
     Kind(
         "upscale",
-        "blind2",
+        "unseen",
         SuperResolution,
         (
             OptimizerChoice("adam", 1.5e-3, decay="steps"),
-            OptimizerChoice("momentum", 0.6, decay="linear"),
+            OptimizerChoice("momentum", 0.2, decay="linear"),
         ),
         steps=800,
         batch_size=16,
@@ -221,7 +221,7 @@ KINDS = (
     ),
     Kind(
         "vq",
-        "blind2",
+        "unseen",
         Quantised,
         (OptimizerChoice("adamw", 2e-3), OptimizerChoice("nadam", 1e-3, decay="sqrt")),
         steps=1000,
@@ -236,7 +236,7 @@ KINDS = (
     ),
     Kind(
         "masked_words",
-        "blind2",
+        "unseen",
         MaskedWords,
         (
             OptimizerChoice("adamw", 4e-3, {"weight_decay": 0.01}, decay="linear"),

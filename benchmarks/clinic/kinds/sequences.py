@@ -114,16 +114,15 @@ class Forecaster(Task):
 KINDS = (
     Kind(
         "tagger",
-        "blind",
+        "unseen",
         Tagger,
         (OptimizerChoice("adam", 3e-3), OptimizerChoice("momentum", 0.3, decay="steps")),
         steps=900,
         clip=5.0,
-        seeds=3,
     ),
     Kind(
         "forecaster",
-        "blind",
+        "unseen",
         Forecaster,
         (
             OptimizerChoice("radam", 2e-3, decay="cosine"),
@@ -133,6 +132,5 @@ KINDS = (
         accumulate=2,
         num_evals=25,
         typed=False,
-        seeds=3,
     ),
 )

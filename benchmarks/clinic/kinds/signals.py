@@ -185,7 +185,7 @@ class Orbits(Task):
 KINDS = (
     Kind(
         "audio",
-        "blind2",
+        "unseen",
         Audio,
         (
             OptimizerChoice("momentum", 0.03, {"weight_decay": 5e-4}, decay="cosine"),
@@ -203,7 +203,7 @@ KINDS = (
     ),
     Kind(
         "speech",
-        "blind2",
+        "unseen",
         Speech,
         (
             OptimizerChoice("adamw", 6e-3, decay="sqrt"),
@@ -222,7 +222,7 @@ KINDS = (
     ),
     Kind(
         "orbits",
-        "blind2",
+        "unseen",
         Orbits,
         (OptimizerChoice("adam", 3e-3, decay="cosine"), OptimizerChoice("rmsprop", 1e-3)),
         steps=600,

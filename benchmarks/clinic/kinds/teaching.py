@@ -186,7 +186,7 @@ class Preferences(Task):
 KINDS = (
     Kind(
         "distill",
-        "blind2",
+        "unseen",
         Distillation,
         (
             OptimizerChoice("momentum", 0.05, {"weight_decay": 1e-4}, decay="cosine"),
@@ -203,7 +203,7 @@ KINDS = (
     ),
     Kind(
         "triplet",
-        "blind2",
+        "unseen",
         Triplets,
         (
             OptimizerChoice("adamw", 1e-3, decay="linear"),
@@ -219,7 +219,7 @@ KINDS = (
     ),
     Kind(
         "preferences",
-        "blind2",
+        "unseen",
         Preferences,
         (
             OptimizerChoice("adamw", 2e-3, {"weight_decay": 0.05}, decay="cosine"),
