@@ -21,6 +21,7 @@ import shutil
 import statistics
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -229,13 +230,18 @@ def list_runs(args: argparse.Namespace, place: Path) -> None:
     with servers(place) as tables:
         began_s, own_s = time.monotonic(), time.process_time()
         copies = Copies(tables, empty)
-        copies.fetch_changed()
+        fetching = threading.Thread(target=copies.fetch_changed)
+        fetching.start()
+        num_first = _await_first(copies, empty / "list")
+        first_s = time.monotonic() - began_s
+        fetching.join()
         with ClickHouseStore(copies, empty / "list", is_followed=True) as there:
             known = there.known_runs()
             took_s, own_s = time.monotonic() - began_s, time.process_time() - own_s
             print(
                 f"an empty disk lists {len(known.runs):,} runs ({known.pending:,} pending)"
-                f" {took_s:.2f} s after its start, {own_s:.2f} s of CPU here; lines copied:"
+                f" {took_s:.2f} s after its start, the first {num_first:,} after {first_s:.2f} s,"
+                f" {own_s:.2f} s of CPU here; lines copied:"
                 f" {sum(map(copies.is_held, copies.folders.all())):,}"
             )
             with LocalStore(root, cache=place / "cache") as before:
@@ -255,6 +261,17 @@ def list_runs(args: argparse.Namespace, place: Path) -> None:
                     lambda: there.known_runs(_QUERY, order=_ORDER),
                 )
                 _compare("the same after a look", here.refresh, there.refresh)
+
+
+def _await_first(copies: Copies, folder: Path) -> int:
+    """Wait until a page would show runs; how many these are."""
+    while True:
+        if folder.is_dir():
+            with ClickHouseStore(copies, folder, is_followed=True) as store:
+                num_found = len(store.known_runs().runs)
+            if num_found:
+                return num_found
+        time.sleep(0.05)
 
 
 def _send_small(tables: Tables, root: Path) -> None:
