@@ -26,7 +26,9 @@ with epochal.init(project="small", name="one", dir=sys.argv[1], total_steps=4000
         run.log({"loss": 5.0 / (step + 1), "lr": 1e-3}, step=step)
     run.log_histogram("weights", [1.0, 2.0, 3.0])
     run.log_text("sample", "once")
-    while not list(run.dir.glob("journal/telemetry*")):
+    for _ in range(2400):  # two minutes at most
+        if list(run.dir.glob("journal/telemetry*")):
+            break
         time.sleep(0.05)
 loaded = {name.partition(".")[0] for name in sys.modules}
 print(sorted(loaded & {"msgspec", "numpy", "psutil", "pyarrow", "rich", "starlette", "textual"}))

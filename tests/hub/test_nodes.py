@@ -28,7 +28,9 @@ ranks.find.__kwdefaults__["wait_s"] = 0.0  # a shared disk would have it by now
 run = epochal.init("p", "many", dir=sys.argv[1], console=False, companion=True)
 for step in range(30):
     run.log({"loss": float(step)}, step=step)
-while sys.argv[2:] and not pathlib.Path(sys.argv[2]).exists():
+for _ in range(6000):  # five minutes at most
+    if not sys.argv[2:] or pathlib.Path(sys.argv[2]).exists():
+        break
     time.sleep(0.05)
 run.finish()
 """
