@@ -31,6 +31,8 @@ Floats = NDArray[np.float64]
 # The series that say which epoch a step belongs to and how many tokens it has.
 EPOCH_OF_STEP = "train/epoch"
 TOKENS_OF_STEP = "train/step_tokens"
+# Whole numbers beyond this may have been rounded when they became floats.
+EXACT_UP_TO = 2.0**53
 _OWN_X: dict[str, X] = {"step": "step", "epoch": "epoch", "time": "wall"}
 
 
@@ -98,6 +100,15 @@ class Series:
     def has_integers(self) -> bool:
         """Whether ``values`` are 64-bit integers because floats cannot represent them."""
         return self.values.dtype.kind in "iu"
+
+    @property
+    def may_be_rounded(self) -> bool:
+        """Whether some of the values may have been whole numbers that a float cannot hold."""
+        floats = self.floats
+        if not len(self) or not max(floats.max(), -floats.min()) >= EXACT_UP_TO:
+            return False
+        # One fraction says that they were floats: a loss that exploded is not read a second time.
+        return bool(np.all(floats == np.floor(floats)))
 
     @property
     def nbytes(self) -> int:

@@ -11,7 +11,6 @@ import pytest
 import epochal
 from epochal.cli.main import main
 from epochal.series.series import Series
-from epochal.store.local.part import may_be_rounded
 from tests.store.journals import Journal
 from tests.store.sealing import seal
 
@@ -111,4 +110,4 @@ def test_lines_are_read_again_only_where_all_values_are_whole(
 ) -> None:
     steps = np.arange(len(values))
     series = Series("n", "step", 0, steps, steps.astype(float), np.array(values, dtype=float))
-    assert may_be_rounded(series) is expected
+    assert series.may_be_rounded is expected

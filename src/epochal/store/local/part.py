@@ -33,8 +33,6 @@ from epochal.store.local.columns import (
 FACT_KINDS = ("run", "finish", "define", "resume", "option", "summary", "epoch")
 _MEANINGS = ("unit", "goal", "x", "role")
 _CHILD = "child-"
-# Whole numbers beyond this may have been rounded when they became floats.
-EXACT_UP_TO = 2.0**53
 # The value of a summary that was deleted; an earlier part may hold it.
 DELETED: Any = object()
 
@@ -191,15 +189,6 @@ def cuts_of(takeovers: Mapping[int, int], *, attempts: Iterable[int]) -> dict[in
 def weight_of(origin: Origin) -> tuple[bool, int]:
     """Later ones win: children before rank 0 itself, older attempts before newer."""
     return not origin.is_child, origin.attempt
-
-
-def may_be_rounded(series: Series) -> bool:
-    """Whether some of the values may have been whole numbers that a float cannot hold."""
-    floats = series.floats
-    if not len(series) or not max(floats.max(), -floats.min()) >= EXACT_UP_TO:
-        return False
-    # One fraction says that they were floats: a loss that exploded is not read a second time.
-    return bool(np.all(floats == np.floor(floats)))
 
 
 def exact_values(

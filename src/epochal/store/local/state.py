@@ -32,7 +32,6 @@ from epochal.store.local.part import (
     cuts_of,
     entries_in,
     exact_values,
-    may_be_rounded,
     weight_of,
 )
 from epochal.store.local.source import RunSource
@@ -212,7 +211,7 @@ class RunState:
         cuts = self.cuts(key.axis)
         parts = self._parts_of.get(rank, ())
         merged = self._beside_last(key, rank) or self._merged(key, rank)
-        exact = exact_values(parts, key, rank, cuts=cuts) if may_be_rounded(merged) else None
+        exact = exact_values(parts, key, rank, cuts=cuts) if merged.may_be_rounded else None
         metric = self._metric_of.get(key)
         series = replace(
             merged,

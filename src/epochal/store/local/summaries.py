@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 
 from epochal.records import Axis
 from epochal.series.reduce import Summary, summarise_rows
-from epochal.series.series import Series
+from epochal.series.series import EXACT_UP_TO, Series
 from epochal.store.answers import Metric
 from epochal.store.local.columns import SeriesKey, SeriesTable
-from epochal.store.local.part import EXACT_UP_TO
 from epochal.store.local.state import AXES, RunState
 from epochal.store.metrics import resolve, set_number
 from epochal.store.row import Row
