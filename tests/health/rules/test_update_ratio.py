@@ -68,7 +68,9 @@ def test_a_layer_that_has_left_zero_is_left_alone() -> None:
     assert len(opened(UpdateRatio, [record(n, 3.0) for n in range(20)])) == 1
 
 
-def first_steps(ratio: Callable[[int], float], losses: Callable[[int], float]) -> list[Record]:
+def first_steps(
+    ratio: Callable[[int], float], losses: Callable[[int], float], *, later_norm: float = 6.0
+) -> list[Record]:
     """Every tenth step watched, of four weights with biases that start near zero."""
     records: list[Record] = []
     for n in range(600):
@@ -76,7 +78,8 @@ def first_steps(ratio: Callable[[int], float], losses: Callable[[int], float]) -
         if n % 10 == 0:
             values = {f"update_ratio/{one}.weight": ratio(n) for one in "abcd"}
             values |= {f"update_ratio/{one}.bias": 0.05 for one in "abcd"}
-            values |= {f"params/{one}.weight/norm": 6.0 for one in "abcd"}
+            norm = later_norm if n else 6.0
+            values |= {f"params/{one}.weight/norm": norm for one in "abcd"}
             records.append(metrics(n, values))
     return records
 
@@ -91,6 +94,20 @@ def test_updates_that_shrink_as_a_training_converges_are_left_alone() -> None:
     assert opened(UpdateRatio, first_steps(lambda n: 0.01 * 0.99**n, lambda n: 2.0)) == []
 
 
-def test_large_updates_are_fine_while_the_loss_falls() -> None:
-    assert opened(UpdateRatio, first_steps(lambda n: 0.2, lambda n: 4 / (1 + n / 50))) == []
-    assert len(opened(UpdateRatio, first_steps(lambda n: 0.2, lambda n: 4.0))) == 1
+def test_large_updates_of_weights_that_have_grown_are_fine_while_the_loss_falls() -> None:
+    learns = first_steps(lambda n: 0.2, lambda n: 4 / (1 + n / 50), later_norm=30.0)
+    assert opened(UpdateRatio, learns) == []
+    stands = first_steps(lambda n: 0.2, lambda n: 4.0, later_norm=30.0)
+    assert len(opened(UpdateRatio, stands)) == 1
+
+
+def test_updates_that_stop_late_are_found() -> None:
+    def ratio(n: int) -> float:
+        return 1e-3 if n < 400 else 1e-8
+
+    records = first_steps(ratio, lambda n: 2.0)
+    for record in records:
+        if "m" in record:
+            record["m"] = {k: v for k, v in record["m"].items() if "bias" not in k}
+    (found,) = opened(UpdateRatio, records)
+    assert "Steps no longer change the weights" in found.sentence

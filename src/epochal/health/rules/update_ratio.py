@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from epochal.health.context import Context
 
 _ALL = "update_ratio"
+_NOW = "update_ratio, now"
+_LOSSES = 40  # fewer do not tell whether the loss falls
+_RAISE = (
+    "Raise the learning rate (about 0.1 % of the norm a step is usual), or look for a loss or a "
+    "gradient scaled down by mistake."
+)
 
 
 class UpdateRatio(Rule):
@@ -43,10 +49,10 @@ class UpdateRatio(Rule):
     healthy = "An update of about 0.001 of the weights' norm; 0.0001 to 0.03 is usual."
     reports = {
         "warning": (
-            "Above 0.1 while the loss does not fall by a tenth; if a layer has grown 3 times, in "
-            "most layers. Or below 0.00005 in the "
-            "median weight, as a mean of the first steps while the rate is high, and below 0.00011 "
-            "after 400 steps. Or below 0.000002 in one layer."
+            "Above 0.1; if a layer has grown 3 times, in most layers, while the loss does not fall "
+            "by a tenth. Or below 0.00005 in the median weight, as a mean of the first steps while "
+            "the rate is high, and below 0.00011 after 400 steps. Or below 0.000002 for five "
+            "watched steps, in one layer or in the median one."
         ),
     }
     what_to_try = "Change the learning rate. Check clipping and the scale of the loss."
@@ -59,8 +65,6 @@ class UpdateRatio(Rule):
     class Thresholds(RuleThresholds):
         # About 1e-3 is the textbook figure. Adam's first thousand steps reach several percent.
         high: float = 0.1
-        # Of the loss when they became large: what falls further learns by them.
-        learning: float = 0.1
         # The mean of the median weight: at most so many steps after the first one.
         low: float = 5e-5
         low_lasting: float = 1.1e-4
@@ -71,8 +75,10 @@ class UpdateRatio(Rule):
         # The first steps of a warm-up are small in every run.
         skip_steps: int = 50
         samples: int = 5
-        # Weights that left a small start are young: a step is large beside them, and teaches.
+        # Weights that left a small start are young: a step is large beside them, and teaches. Not
+        # if most are so, and the loss has not fallen by this share of it since.
         grown: float = 3.0
+        learning: float = 0.1
         # Biases and scales start near zero, where any step is large against the norm.
         min_norm_share: float = 0.02
         # At the end of a schedule updates are small on purpose.
@@ -86,8 +92,10 @@ class UpdateRatio(Rule):
         self._large = StreakCounter(needed=needed)
         self._medians: list[float] = []  # of the weights, at the peak of the rate
         self._lagging = StreakCounter(needed=needed)
+        self._still = StreakCounter(needed=needed)
         self._ratios: Mapping[str, float] = {}
         self._first_norms: dict[str, float] = {}
+        self._most_since: int | None = None  # the step since which most layers have large updates
         self._usual = 0.0
         self._peak_lr = 0.0
         self._step = 0
@@ -102,21 +110,18 @@ class UpdateRatio(Rule):
         if not ratios:
             return
         self._step, self._ratios = observation.step, ratios
-        large = self._too_large(ratios, WEIGHT_NORMS.of(observation.values))
+        large = self._too_large(ratios, WEIGHT_NORMS.of(observation.values), context)
         for layer in ratios:
             self._large.note(layer, ails=layer in large, step=self._step)
-        for verdict in self._large.verdicts(UPDATE_RATIOS.name, self._describe_large):
-            # Tables of vectors take large steps while they learn.
-            learns = verdict.steps is not None and has_fallen_since(
-                context.curves.get("loss"), verdict.steps[0], share=self.thresholds.learning
-            )
-            yield Verdict(verdict.subject, active=False) if learns else verdict
+        yield from self._large.verdicts(UPDATE_RATIOS.name, self._describe_large)
         yield from self._judge_small(observation, lr, context)
 
     def forget_from(self, step: int, context: Context) -> None:
         """Count again."""
         self._large.forget()
+        self._still.forget()
         self._medians.clear()
+        self._most_since = None
         self._lagging.forget()
 
     def _judge_small(
@@ -137,6 +142,10 @@ class UpdateRatio(Rule):
             is_small = fmean(self._medians) < bar
             yield self._describe_small(context) if is_small else Verdict(_ALL, active=False)
         self._usual = median(moving.values())
+        is_still = self._usual < limits.layer_low and self._is_near_peak(lr)
+        self._still.note(_NOW, ails=is_still, step=self._step)
+        if not context.is_open(self.name, _ALL):
+            yield from self._still.verdicts(str, self._describe_still)
         gradients = GRADIENT_NORMS.of(observation.values)
         for layer, ratio in moving.items():
             lags = ratio < limits.layer_low and self._usual >= limits.low
@@ -151,20 +160,33 @@ class UpdateRatio(Rule):
         if weights or weighty:
             self._medians.append(median(weights or [moving[one] for one in weighty]))
 
-    def _too_large(self, ratios: Mapping[str, float], norms: Mapping[str, float]) -> set[str]:
+    def _too_large(
+        self, ratios: Mapping[str, float], norms: Mapping[str, float], context: Context
+    ) -> set[str]:
         """The layers with large updates: not those that left a small start, unless most are so."""
         limits = self.thresholds
         for layer, norm in norms.items():
             self._first_norms.setdefault(layer, norm)
         weighty = self._weighty(ratios, norms)
         large = {layer for layer in weighty if ratios[layer] > limits.high}
-        if 2 * len(large) > len(weighty):
+        if 2 * len(large) <= len(weighty):
+            self._most_since = None
+        elif self._most_since is None:
+            self._most_since = self._step
+        if self._most_since is not None and self._stands(self._most_since, context):
             return large
         return {
             layer
             for layer in large
             if layer not in norms or norms[layer] < limits.grown * self._first_norms[layer]
         }
+
+    def _stands(self, since: int, context: Context) -> bool:
+        """Whether the loss has not fallen since a step, as far as that is known."""
+        loss = context.curves.get("loss")
+        if loss is not None and loss.count < _LOSSES:
+            return False
+        return not has_fallen_since(loss, since, share=self.thresholds.learning)
 
     def _weighty(self, ratios: Mapping[str, float], norms: Mapping[str, float]) -> set[str]:
         """The layers whose norm is large enough to measure an update by."""
@@ -206,6 +228,19 @@ class UpdateRatio(Rule):
             "the way back (normalisation, residual paths, saturated activations).",
         )
 
+    def _describe_still(self, names: Sequence[str]) -> Verdict:
+        since = self._still.since(names[0])
+        return Verdict(
+            names[0],
+            active=True,
+            sentence=f"Steps no longer change the weights: the update is "
+            f"{format_number(self._usual)} of their norm in the median layer, since step "
+            f"{since:,}.",
+            steps=(since, self._step),
+            evidence={"ratio": self._usual, "usual": 1e-3, "since_step": since},
+            advice=_RAISE,
+        )
+
     def _describe_small(self, context: Context) -> Verdict:
         first, mean = context.first_step or 0, fmean(self._medians)
         return Verdict(
@@ -216,6 +251,5 @@ class UpdateRatio(Rule):
             "in the mean.",
             steps=(first, self._step),
             evidence={"ratio": mean, "usual": 1e-3, "samples": len(self._medians)},
-            advice="Raise the learning rate (about 0.1 % of the norm a step is usual), or look for "
-            "a loss or a gradient scaled down by mistake.",
+            advice=_RAISE,
         )
