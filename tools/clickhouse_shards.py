@@ -120,7 +120,8 @@ def _unpack(*packages: str) -> None:
     debs = UNPACKED / "debs"
     (debs / "partial").mkdir(parents=True, exist_ok=True)
     command = ("apt-get", "install", "-y", "-qq", "--download-only")
-    cache = ("-o", f"Dir::Cache::archives={debs}")
+    # Nothing of the system is changed: without its locks, no rights are needed.
+    cache = ("-o", f"Dir::Cache::archives={debs}", "-o", "Debug::NoLocking=1")
     download = (*command, *cache, *packages)
     if subprocess.run(download, check=False, capture_output=True).returncode != 0:
         # A new machine, or an image without lists, knows no packages yet; this needs rights.

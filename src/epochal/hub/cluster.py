@@ -91,7 +91,8 @@ class Cluster:
             try:
                 return Tables(self.address, blobs=blobs)
             except ClickHouseError as error:
-                if error.is_final or error.code or not is_shared(root):
+                is_refused = error.is_final or (error.code and not error.is_passing)
+                if is_refused or not is_shared(root):
                     raise
                 if not is_told:
                     self._tell(f"The hub waits: {error}")
