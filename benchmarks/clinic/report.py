@@ -107,7 +107,7 @@ def _fault_table(verdict: Verdict, view: View) -> str:
     halves = {one.case.training.kind_name: one.case.training.half for one in verdict.faults}
     lines = [
         f"Faults, {_TITLES[view]}: C cause, A accepted advice, s symptom only, - missed, a letter "
-        "for each seed. Kinds of the unseen half have a star, blind ones two or three.",
+        "for each seed. Kinds of the unseen half have a star, blind ones two.",
         "",
         "| fault | " + " | ".join(f"{k}{_STARS[halves[k]]}" for k in kinds) + " | right |",
         "|---|" + "---|" * (len(kinds) + 1),
