@@ -162,7 +162,7 @@ function drawRowNames(renderer: Renderer, box: Box, names: readonly string[], he
   const every = Math.ceil(13 / height);
   renderer.clip({ left: 0, top: 0, width: box.left - 4, height: box.top + box.height + 8 }, () => {
     for (let row = 0; row < names.length; row += every) {
-      renderer.text(box.left - 8, box.top + (row + 0.5) * height, fitText(names[row]!, box.left - 12, NAME_SIZE), { fill: theme.muted, align: "right", size: NAME_SIZE });
+      renderer.text(box.left - 8, box.top + (row + 0.5) * height, fitText(names[row]!, box.left - 8, NAME_SIZE), { fill: theme.muted, align: "right", size: NAME_SIZE });
     }
   });
 }

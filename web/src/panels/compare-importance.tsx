@@ -83,7 +83,7 @@ function RankTable({ found, chosen, onChoose }: { readonly found: ImportanceTabl
         <thead>
           <tr>
             <th scope="col">key</th><th scope="col" class="matters-share" title="Share of the order of the runs that the key explains">explains</th><th scope="col" title="Spearman's rank correlation">rank correlation</th>
-            <th scope="col" title="After Holm's correction over all keys">p</th><th scope="col">best at</th>{hasForest && <th scope="col" title={`Out-of-bag R² ${formatNumber(found.forest_score!)}`}>forest</th>}<th scope="col">verdict</th>
+            <th scope="col" title="After Holm's correction over all keys">p</th><th scope="col">best at</th>{hasForest && <th scope="col" class="matters-share" title={`Out-of-bag R² ${formatNumber(found.forest_score!)}`}>forest</th>}<th scope="col">verdict</th>
           </tr>
         </thead>
         <tbody>
