@@ -73,3 +73,10 @@ def test_a_loss_that_is_lost_in_the_first_steps_is_not_resumed() -> None:
     assert "zero_grad" in found.advice
     late = [*falling(600), *(2.5 * 1.02 ** min(n, 80) for n in range(200))]
     assert "resume from a checkpoint" in opened(Divergence, steps(late))[-1].advice
+
+
+def test_the_loss_of_a_game_may_rise_with_what_the_players_learn() -> None:
+    losses = [1.0 + min(1.5, n / 60) + around for n, around in enumerate(noise(300, 0.05))]
+    assert opened(Divergence, steps(losses)) != []
+    rewards = [dict(record, m={"reward": 1.0}) for record in steps(losses)]
+    assert opened(Divergence, rewards) == []

@@ -38,3 +38,12 @@ def test_norms_that_double_in_a_small_run_are_no_more_than_a_note() -> None:
     health = Health()
     found = [f for record in steps(losses, norm=norms) for f in health.feed(record)]
     assert [f.sentence for f in found if f.severity != "info"] == []
+
+
+def test_a_norm_that_grows_as_the_loss_leaves_a_standstill_is_no_warning() -> None:
+    rest = noise(200, 0.02)
+    fall = [around * 6 - 0.011 * n for n, around in enumerate(noise(80, 0.02))]
+    losses = [1.7 + around for around in [*rest, *fall]]
+    norms = [1.0 + around for around in rest]
+    norms += [1.0 * 5 ** (n / 60) + around for n, around in enumerate(noise(80, 0.02))]
+    assert opened(GradientAcceleration, steps(losses, norm=norms)) == []

@@ -40,10 +40,11 @@ class Divergence(Rule):
         ),
         "error": (
             "For 60 points the level does not fall and is far above the best one. Far is a "
-            "fifth, a quarter of the gain, 5 widths and 1.5 times any earlier rise. Ten points "
-            "are enough if the loss has doubled and all gain is lost. After a jump to a new, "
-            "higher learning rate: a third of the gain is still lost after 60 points. After a "
-            "restart to a known rate: four fifths after 160 points."
+            "fifth, a quarter of the gain, 5 widths and 1.5 times any earlier rise. In a game, "
+            "with rewards or two players, far is ten times the best level instead of a fifth. "
+            "Ten points are enough if the loss has doubled and all gain is lost. After a jump to "
+            "a new, higher learning rate: a third of the gain is still lost after 60 points. After "
+            "a restart to a known rate: four fifths after 160 points."
         ),
     }
     what_to_try = (
@@ -62,6 +63,8 @@ class Divergence(Rule):
         most: float = 0.8
         # ...and five widths, and half as much again as any rise the run recovered from.
         widths: float = 5.0
+        # The losses of a game rise as both sides learn: far is so many times the best level there.
+        times_game: float = 10.0
         # So many points in a row, time for a harder stage of the data to show that it is learned...
         wait: int = 60
         # ...unless the rise is more than was ever gained and doubles the loss.
@@ -90,7 +93,7 @@ class Divergence(Rule):
         if not is_known:
             return ()
         # Harder data and terms that grow lift the training loss while the model gets better.
-        is_far = self._is_far(curve) and not evaluation_gains(context, self._rise.best_at)
+        is_far = self._is_far(curve, context) and not evaluation_gains(context, self._rise.best_at)
         # What is open closes when the loss is back, not when it falls for a moment.
         if not (is_far if is_open else self._begins(is_far, curve)):
             return (Verdict(curve.name, False),)
@@ -174,12 +177,13 @@ class Divergence(Rule):
         enough = thresholds.lost_points if is_lost else thresholds.wait
         return lasted >= enough and not self._rise.is_falling(curve)
 
-    def _is_far(self, curve: Curve) -> bool:
+    def _is_far(self, curve: Curve, context: Context) -> bool:
         thresholds = self.thresholds
+        share = thresholds.times_game if context.is_game else thresholds.share
         best = self._rise.best or 0.0
         size = abs(best) if curve.lowest > 0 else curve.highest - curve.lowest
         return self._rise.height > max(
-            thresholds.share * size,
+            share * size,
             curve.share_of_gain(thresholds.of_gain, best, most=thresholds.most),
             thresholds.widths * curve.width_at(best),
             thresholds.over_worst * self._rise.worst,

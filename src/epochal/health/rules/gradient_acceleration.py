@@ -10,6 +10,7 @@ from epochal.format import format_number
 from epochal.health.causes import OF_INSTABILITY
 from epochal.health.context import Context
 from epochal.health.curve import Curve
+from epochal.health.learning import has_fallen_since
 from epochal.health.line_fit import fit_line
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
@@ -84,11 +85,13 @@ class GradientAcceleration(Rule):
         is_sure = fit.slope > thresholds.errors * fit.slope_error
         if not is_sure or growth < math.log(thresholds.growth):
             return (Verdict(curve.name, False),)
-        # While the loss falls, or stands, gradients that grow a little are no fault.
-        grave = {
-            "converging": thresholds.grave,
-            "plateau": thresholds.on_plateau,
-        }.get(context.phase, 0.0)
+        # While the loss falls, or stands, gradients that grow a little are no fault. A loss that
+        # leaves a standstill falls so fast that its phase is unstable.
+        first = curve.points[-len(window)][0]
+        falls = context.phase == "converging" or has_fallen_since(context.curves.get("loss"), first)
+        grave = thresholds.on_plateau if context.phase == "plateau" else 0.0
+        if falls:
+            grave = thresholds.grave
         # Norms that fell far at first may come back to where they began.
         is_new = curve.start is None or median(window[-_EVERY:]) > curve.start
         if grown < grave or not is_new:
