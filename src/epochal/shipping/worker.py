@@ -16,7 +16,7 @@ from epochal.shipping.shipper import BandwidthLimit, Shipper
 # Between two batches: with the look of the hub's page, a value is seen within 2 s. A hub that takes
 # long to answer is asked less often.
 SHORTEST_REST_S = 0.5
-LONGEST_REST_S = 0.8
+LONGEST_REST_S = 1.0
 _REST_PER_ROUND = 8.0
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
