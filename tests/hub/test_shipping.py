@@ -149,12 +149,14 @@ def test_labels_are_merged_both_ways(hub: HubProcess, tmp_path: Path) -> None:
         assert labels.notes == "seen"
 
 
+@pytest.mark.parametrize("is_argument", [False, True])
 def test_a_run_is_shipped_while_it_is_recorded(
-    hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_argument: bool
 ) -> None:
-    monkeypatch.setenv("EPOCHAL_HUB", hub.url)
+    monkeypatch.setenv("EPOCHAL_HUB", "http://127.0.0.1:1" if is_argument else hub.url)
     monkeypatch.setenv("EPOCHAL_HUB_TOKEN", hub.token)
-    run = epochal.init("p", "live", dir=tmp_path / "runs", console=False, companion=True)
+    url = hub.url if is_argument else None
+    run = epochal.init("p", "live", dir=tmp_path / "runs", console=False, companion=True, hub=url)
     for step in range(20):
         run.log({"loss": float(step)}, step=step)
     wait_until(lambda: (hub.root / "p" / "live").is_dir() and len(values(hub.root, "live")) == 20)
