@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import re
@@ -110,6 +111,18 @@ def environments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Names of folders that do not exist yet; ``mktemp`` would list all others each time."""
     folder = tmp_path_factory.mktemp("environments")
     return (folder / str(number) for number in itertools.count())
+
+
+@pytest.fixture(autouse=True)
+def _own_loop(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests run event loops, although browser tests of this process left theirs as running."""
+    running = asyncio._get_running_loop()
+    if running is None or "e2e" in request.path.parts:
+        yield
+        return
+    asyncio._set_running_loop(None)
+    yield
+    asyncio._set_running_loop(running)
 
 
 @pytest.fixture(autouse=True)

@@ -102,7 +102,7 @@ def test_all_shows_options_of_sinks_and_thresholds_too(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = shown(capsys, "--all")
-    assert lines["rules.plateau.window"]["value"] == 400
+    assert lines["rules.plateau.window"]["value"] == 300
     assert lines["rules.overfitting.evals"]["from"] == "project"
     assert lines["sinks.wandb_project"]["value"] is None
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeVar
 
 from textual.pilot import Pilot
 
@@ -14,18 +13,6 @@ from epochal.tui.app_state import REFRESH_EVERY_S, AppState
 from epochal.tui.glyphs import UNICODE, Glyphs
 from epochal.tui.screen import WatchScreen
 from epochal.tui.view import View
-
-T = TypeVar("T")
-
-
-def run_in(loop: asyncio.AbstractEventLoop, awaitable: Awaitable[T]) -> T:
-    """Run a loop although browser tests of this process have left theirs marked as running."""
-    outer = asyncio._get_running_loop()
-    asyncio._set_running_loop(None)
-    try:
-        return loop.run_until_complete(awaitable)
-    finally:
-        asyncio._set_running_loop(outer)
 
 
 class Screen:
@@ -54,13 +41,13 @@ class Screen:
         return main.view
 
     def press(self, *keys: str) -> Screen:
-        run_in(self._loop, self._pilot.press(*keys))
+        self._loop.run_until_complete(self._pilot.press(*keys))
         # The footer is composed anew after the focus has moved: one more round of messages.
-        run_in(self._loop, self._pilot.pause())
+        self._loop.run_until_complete(self._pilot.pause())
         return self
 
     def resize(self, columns: int, rows: int) -> Screen:
-        run_in(self._loop, self._pilot.resize_terminal(columns, rows))
+        self._loop.run_until_complete(self._pilot.resize_terminal(columns, rows))
         return self.press()
 
     def wait_for_news(self) -> Screen:
@@ -68,7 +55,7 @@ class Screen:
         assert isinstance(main, WatchScreen)
         # On a busy machine a refresh takes long, and the next one waits many times as long.
         main._state._run_timer.after_s = 0.0
-        run_in(self._loop, self._pilot.pause(2 * REFRESH_EVERY_S))
+        self._loop.run_until_complete(self._pilot.pause(2 * REFRESH_EVERY_S))
         return self.press()
 
 
@@ -89,11 +76,11 @@ def watching(
 
     running = loop.create_task(run())
     try:
-        yield Screen(app, run_in(loop, started), loop).press()
+        yield Screen(app, loop.run_until_complete(started), loop).press()
     finally:
         ended.set_result(None)
-        run_in(loop, running)
-        run_in(loop, loop.shutdown_asyncgens())
+        loop.run_until_complete(running)
+        loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
 
 
