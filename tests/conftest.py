@@ -51,7 +51,8 @@ _SLOW = (
     *("run/test_notebook.py", "run/test_several_runs.py", "segments/test_round_trip.py"),
     *("server/test_cursor.py", "sinks/test_wandb.py", "store/local/test_damaged_files.py"),
     *("store/local/test_sealed.py", "test_monitor_models.py", "tui/test_app.py"),
-    "tui/test_app_keys.py",
+    *("tui/test_app_keys.py", "hub/test_access.py", "members/test_companion.py"),
+    *("members/test_training.py", "server/test_unfinished.py"),
 )
 _IMPORTS_SLOW = re.compile(r"^(import|from) (multiprocessing|subprocess|torch)\b", re.MULTILINE)
 

@@ -70,6 +70,7 @@ def sent_of(server: Server, journal: Journal, record: dict[str, Any], **listen: 
         return until(events, "records")
 
 
+@pytest.mark.slow
 def test_a_step_of_a_wide_run_costs_a_stream_no_more_than_that_of_another(
     tmp_path: Path, server: Server
 ) -> None:
@@ -270,6 +271,7 @@ def test_a_client_that_does_not_read_is_told_to_start_anew(
     assert event.id == "id-x:loop.1.0.2"
 
 
+@pytest.mark.slow
 def test_the_list_tells_what_was_added_changed_and_removed(tmp_path: Path, server: Server) -> None:
     journal = Journal(tmp_path, "a").metrics(1, loss=1.0)
     with server.listen() as events:

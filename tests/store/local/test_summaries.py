@@ -121,6 +121,7 @@ def wide_run(root: Path, num_metrics: int) -> None:
     journal.finish()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", ["show x", "show x --json", "export x --format csv", "ls", "pack"]
 )
