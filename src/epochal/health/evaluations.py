@@ -20,6 +20,7 @@ _GAMES = frozenset(
     "reward rewards return returns episode d_loss g_loss loss_d loss_g d_losses g_losses disc_loss "
     "gen_loss discriminator generator critic critic_loss actor actor_loss".split()
 )
+_ADAPTIVE = ("adam", "rmsprop", "lion", "adagrad")
 _CLASS_KEYS = ("num_classes", "num_labels", "n_classes", "nb_classes", "classes", "num_class")
 
 
@@ -98,9 +99,6 @@ def configured(config: Mapping[str, Any], keys: Collection[str]) -> Iterator[Any
     for value in config.values():
         if isinstance(value, Mapping):
             yield from configured(value, keys)
-
-
-_ADAPTIVE = ("adam", "rmsprop", "lion", "adagrad")
 
 
 def is_adaptive(config: Mapping[str, Any], kinds: Collection[str] = _ADAPTIVE) -> bool:

@@ -89,9 +89,10 @@ class GradientAcceleration(Rule):
         # leaves a standstill falls so fast that its phase is unstable.
         first = curve.points[-len(window)][0]
         falls = context.phase == "converging" or has_fallen_since(context.curves.get("loss"), first)
-        grave = thresholds.on_plateau if context.phase == "plateau" else 0.0
         if falls:
             grave = thresholds.grave
+        else:
+            grave = thresholds.on_plateau if context.phase == "plateau" else 0.0
         # Norms that fell far at first may come back to where they began.
         is_new = curve.start is None or median(window[-_EVERY:]) > curve.start
         if grown < grave or not is_new:
