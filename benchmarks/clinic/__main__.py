@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 OUT = Path(".bench/clinic")
-_HALVES = ("tuning", "unseen", "blind3", "all")
+_HALVES = ("tuning", "unseen", "blind3", "blind4", "all")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,15 +35,9 @@ def _parser() -> argparse.ArgumentParser:
     guard = commands.add_parser("guard", help="train with and without LossGuard, and compare")
     guard.add_argument("--jobs", type=int, default=2, help="trainings at a time (default 2)")
     for one in (run, listing):
-        one.add_argument("--tier", choices=("quick", "full"), default="quick")
+        one.add_argument("--tier", choices=("quick", "full", "all"), default="quick")
         one.add_argument("--only", action="append", default=[], help="kind/fault, with * and ?")
     run.add_argument("--jobs", type=int, default=2, help="trainings at a time (default 2)")
-    run.add_argument(
-        "--device",
-        choices=("cpu", "cuda", "both"),
-        default="cpu",
-        help="both trains every second one on the GPU (default cpu)",
-    )
     run.add_argument(
         "--order",
         choices=("longest", "balanced"),
@@ -59,6 +53,16 @@ def _parser() -> argparse.ArgumentParser:
     rates.add_argument("--seeds", type=int, default=2, help="trainings of each (default 2)")
     rates.add_argument("--jobs", type=int, default=2, help="trainings at a time (default 2)")
     rates.add_argument("--only", action="append", default=[], help="kind, with * and ?")
+    rates.add_argument("--wide", action="store_true", help="from a ninth to 27 times the rate")
+    rates.add_argument("--minutes", type=float, help="begin nothing more after this time")
+    rates.add_argument("--to", type=Path, help="a file with a line of JSON for each trial")
+    for one in (run, rates):
+        one.add_argument(
+            "--device",
+            choices=("cpu", "cuda", "both"),
+            default="cpu",
+            help="both trains every second one, or seed, on the GPU (default cpu)",
+        )
     for one in (run, listing, judge, report, harm, rates):
         one.add_argument("--half", choices=_HALVES, default="all")
     for one in (judge, report, harm):
@@ -132,9 +136,18 @@ def _rates(asked: argparse.Namespace) -> int:
     from benchmarks.clinic.rates import markdown, trials
 
     only = tuple(asked.only) or ("*",)
-    found = (one for one in healthy("full") if asked.half in ("all", one.half))
-    places = {f"{one.kind_name}/{one.optimizer}": None for one in found if matches(one, only)}
-    print(markdown(trials(tuple(places), seeds=asked.seeds, jobs=asked.jobs)))
+    asked_for = (one for one in healthy("all") if asked.half in ("all", one.half))
+    places = {f"{one.kind_name}/{one.optimizer}": None for one in asked_for if matches(one, only)}
+    found = trials(
+        tuple(places),
+        seeds=asked.seeds,
+        jobs=asked.jobs,
+        wide=asked.wide,
+        minutes=asked.minutes,
+        device=asked.device,
+        to=asked.to,
+    )
+    print(markdown(found))
     return 0
 
 
@@ -146,14 +159,18 @@ def _guard(asked: argparse.Namespace) -> int:
 
 
 def _list(asked: argparse.Namespace) -> int:
+    from benchmarks.clinic.cost import cpu_hours
     from benchmarks.clinic.plan import trainings
 
     wanted = trainings(asked.tier, tuple(asked.only), half=asked.half)
     for one in wanted:
         print(one.id, one.half)
     steps = sum(one.kind.steps for one in wanted if one.fault is None)
-    seconds = sum(one.expected_s for one in wanted)
-    print(f"{len(wanted)} trainings, {steps:,} healthy steps, about {seconds / 3600:.1f} hours")
+    hours, waits = cpu_hours(wanted), sum(one.expected_s for one in wanted) / 3600
+    print(
+        f"{len(wanted)} trainings, {steps:,} healthy steps, about {hours:.1f} CPU-hours "
+        f"({waits:.1f} hours one after the other)"
+    )
     return 0
 
 

@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from itertools import zip_longest
 from typing import Literal
 
 from benchmarks.clinic.faults import FAULTS
 from benchmarks.clinic.faults.fault import Fault
 from benchmarks.clinic.kinds import KINDS, ROOMS
-from benchmarks.clinic.task import BLIND, Half, Kind
+from benchmarks.clinic.task import BLIND, NEWEST, Half, Kind
 
-Tier = Literal["quick", "full"]
+# quick: one training of each fault. full: as much as fits into the time that the clinic may take,
+# with the newest kinds whole. all: every training that there is evidence of.
+Tier = Literal["quick", "full", "all"]
 HEALTHY = "healthy"
 FAULT_SEEDS = 3
 # Kinds that name their own faults have many of them each.
 OWN_FAULT_SEEDS = 2
 # Healthy twins of each optimizer that come before any fault, where the time is short.
 FIRST_SEEDS = 2
+# What a full run has of kinds that were judged before: so many kinds of each fault, and so many
+# healthy seeds with the optimizers of these; of the others one, and one of each later kind.
+FULL_KINDS, FULL_SEEDS = 3, 2
 # Starting Python and torch, building data and model, and what a run does at its end.
 START_S = 8.0
 # These take minutes of waiting: not for a quick look.
@@ -51,11 +57,15 @@ class Training:
         return FAULTS.get(self.fault_name)
 
     @property
+    def waits_s(self) -> float:
+        """How much of its time is waiting, which takes no longer on a busy machine."""
+        return 0.0 if self.fault is None else self.fault.wait_s
+
+    @property
     def expected_s(self) -> float:
         """About how long it takes on an idle core."""
-        fault, kind = self.fault, self.kind
-        waits_s = 0.0 if fault is None else fault.wait_s
-        return START_S + waits_s + kind.steps * max(8.0, kind.pace_ms) / 1000 * kind.world
+        kind = self.kind
+        return START_S + self.waits_s + kind.steps * max(8.0, kind.pace_ms) / 1000 * kind.world
 
 
 def parse(text: str) -> Training:
@@ -82,7 +92,8 @@ def balanced(wanted: Iterable[Training]) -> list[Training]:
     """In an order that may be cut off anywhere: no kind and no fault is far ahead of another.
 
     Two healthy seeds of each kind and optimizer come first, then a seed of each fault, in turn by
-    kind; then the other seeds, the healthy ones first. Each kind begins with other faults.
+    kind; then the other seeds, the healthy ones first. Each kind begins with other faults, but
+    with those that wait for long, which would not end in time later.
     """
     groups: dict[tuple[int, bool, str], list[Training]] = {}
     for one in sorted(wanted, key=lambda one: (one.seed, one.fault_name, one.optimizer)):
@@ -97,7 +108,8 @@ def balanced(wanted: Iterable[Training]) -> list[Training]:
     for (wave, is_faulty, kind), group in groups.items():
         place = kinds.index(kind)
         first = place * len(group) // len(kinds) if is_faulty else 0
-        for turn, one in enumerate(group[first:] + group[:first]):
+        turned = group[first:] + group[:first]
+        for turn, one in enumerate(sorted(turned, key=lambda one: -one.waits_s)):
             keyed.append(((wave, is_faulty, turn, place), one))
     return [one for _, one in sorted(keyed)]
 
@@ -119,12 +131,25 @@ def healthy(tier: Tier) -> list[Training]:
             for kind in firsts
             if kind.half not in BLIND
         ]
+    planted = {place for fault in FAULTS.values() for place in _of_both_halves(fault.kinds())}
+
+    def seeds(kind: Kind, optimizer: str) -> int:
+        if _is_whole(kind, tier):
+            return kind.seeds
+        if kind.faults:  # its faults are not part of a full run
+            return int(optimizer == kind.optimizers[0].name)
+        return FULL_SEEDS if (kind.name, optimizer) in planted else 1
+
     return [
         Training(kind.name, choice.name, HEALTHY, seed)
         for kind in KINDS.values()
         for choice in kind.optimizers
-        for seed in range(kind.seeds)
+        for seed in range(seeds(kind, choice.name))
     ]
+
+
+def _is_whole(kind: Kind, tier: Tier) -> bool:
+    return tier == "all" or kind.half == NEWEST
 
 
 def faulty(tier: Tier) -> list[Training]:
@@ -136,18 +161,31 @@ def faulty(tier: Tier) -> list[Training]:
             if fault.name not in _SLOW:
                 found.append(Training(*places[0], fault.name, 0))
             continue
+        if tier == "full":
+            places = _of_both_halves(places)
         found += [
             Training(kind, optimizer, fault.name, seed)
             for kind, optimizer in places
             for seed in range(FAULT_SEEDS)
         ]
-    if tier == "full":
-        found += [
-            Training(kind.name, choice.name, fault, seed)
-            for kind in KINDS.values()
-            if kind.faults
-            for choice, faults in zip(kind.optimizers, kind.faults, strict=True)
-            for fault in faults.split()
-            for seed in range(OWN_FAULT_SEEDS)
-        ]
-    return found
+    return found if tier == "quick" else found + _own(tier)
+
+
+def _of_both_halves(places: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Some of a fault's places, in turn of the tuning half and of the unseen one."""
+    tuning = [place for place in places if KINDS[place[0]].half == "tuning"]
+    others = [place for place in places if place not in tuning]
+    mixed = [one for pair in zip_longest(tuning, others) for one in pair if one is not None]
+    return tuple(mixed[:FULL_KINDS])
+
+
+def _own(tier: Tier) -> list[Training]:
+    """Faults that kinds name themselves; a full run has none of kinds that were judged before."""
+    return [
+        Training(kind.name, choice.name, fault, seed)
+        for kind in KINDS.values()
+        if kind.faults and _is_whole(kind, tier)
+        for choice, faults in zip(kind.optimizers, kind.faults, strict=True)
+        for fault in faults.split()
+        for seed in range(OWN_FAULT_SEEDS)
+    ]

@@ -74,7 +74,8 @@ def run_all(
         """The first training that fits into the time that is left."""
         with lock:
             for one in waiting:
-                if until is None or time.monotonic() + stretch * one.expected_s < until:
+                needs_s = one.waits_s + stretch * (one.expected_s - one.waits_s)
+                if until is None or time.monotonic() + needs_s < until:
                     waiting.remove(one)
                     return one
             return None
@@ -101,7 +102,8 @@ def run_all(
                     progress.failed.append(one.id)
                 at = progress.done + len(progress.failed)
                 took = time.monotonic() - began
-                stretch += 0.1 * (1.2 * took / one.expected_s - stretch)
+                busy_s = one.expected_s - one.waits_s
+                stretch += 0.1 * (1.2 * max(0.0, took - one.waits_s) / busy_s - stretch)
                 print(f"{at}/{progress.total} {one.id} {word}{where}, {took:.0f} s", flush=True)
 
     out.mkdir(parents=True, exist_ok=True)

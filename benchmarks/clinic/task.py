@@ -12,9 +12,11 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
 # Rules may be tuned on "tuning" kinds. "unseen" ones were judged only, until rules were changed
-# because of them. "blind3" ones came last: no rule was changed because of them before a verdict.
-Half = Literal["tuning", "unseen", "blind3"]
-BLIND: tuple[Half, ...] = ("blind3",)
+# because of them. "blind3" and then "blind4" ones came later: no rule was changed because of them
+# before a verdict.
+Half = Literal["tuning", "unseen", "blind3", "blind4"]
+BLIND: tuple[Half, ...] = ("blind3", "blind4")
+NEWEST: Half = "blind4"
 Decay = Literal["none", "cosine", "linear", "steps", "sqrt"]
 Batch = tuple[Tensor, Tensor]
 

@@ -22,12 +22,12 @@ LATER = tuple(kind.name for kind in KINDS.values() if kind.faults)
 # What `meta` has not: figures that are read where there are gradients, and some functions.
 READS_FIGURES = ("vq", "multitask")
 NO_LOSS = ("speech",)
-NO_MODEL = ("moe", "moe_mlp", "moe_top2")
+NO_MODEL = ("moe", "moe_mlp", "moe_top2", "columns")
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 
 
 def bench_on(kind: str, optimizer: str, device: str, *, steps: int) -> Bench:
-    quick = replace(KINDS[kind], steps=steps, num_evals=2, pace_ms=0.0)
+    quick = replace(KINDS[kind], steps=steps, num_evals=2, pace_ms=0.0, world=1)
     with torch.random.fork_rng():
         return prepare(quick, optimizer, 0, device=device)
 

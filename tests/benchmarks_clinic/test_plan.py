@@ -1,8 +1,11 @@
+from collections import Counter
+
 from benchmarks.clinic.accepted import ACCEPTED, RETIRED
+from benchmarks.clinic.cost import cpu_hours
 from benchmarks.clinic.faults import FAULTS
 from benchmarks.clinic.kinds import KINDS
 from benchmarks.clinic.plan import FIRST_SEEDS, balanced, healthy, parse, trainings
-from benchmarks.clinic.task import BLIND
+from benchmarks.clinic.task import BLIND, NEWEST
 from epochal.guard import Guard
 from epochal.health.registry import all_rules
 
@@ -24,18 +27,39 @@ def test_every_fault_is_planted_on_three_kinds_of_both_halves() -> None:
 
 
 def test_blind_kinds_have_eight_faults_each_and_enough_healthy_steps() -> None:
-    found = [one for half in BLIND for one in trainings("full", half=half)]
-    kinds = {one.kind_name for one in found}
-    assert len(kinds) >= 8
-    for kind in kinds:
-        faults = {one.fault_name for one in found if one.kind_name == kind and one.fault}
-        assert len(faults) >= 8, kind
-    assert len({one.fault_name for one in found if one.fault is not None}) >= 20
-    assert sum(one.kind.steps for one in found if one.fault is None) >= 60_000
+    for half in BLIND:
+        found = trainings("all", half=half)
+        kinds = {one.kind_name for one in found}
+        assert len(kinds) >= 8
+        for kind in kinds:
+            faults = {one.fault_name for one in found if one.kind_name == kind and one.fault}
+            assert len(faults) >= 8, kind
+        assert len({one.fault_name for one in found if one.fault is not None}) >= 20
+        assert sum(one.kind.steps for one in found if one.fault is None) >= 60_000
+
+
+def test_the_newest_kinds_have_every_fault_twice_and_100000_healthy_steps() -> None:
+    found = trainings("full", half=NEWEST)
+    assert found == trainings("all", half=NEWEST)
+    planted = Counter(one.fault_name for one in found if one.fault is not None)
+    assert planted.keys() == FAULTS.keys()
+    assert min(planted.values()) >= 2
+    assert sum(one.kind.steps for one in found if one.fault is None) >= 100_000
+
+
+def test_a_full_run_has_every_fault_on_three_kinds_with_three_seeds_in_four_hours() -> None:
+    found = trainings("full")
+    for fault in FAULTS.values():
+        seeds = Counter(one.kind_name for one in found if one.fault is fault)
+        assert sum(count >= 3 for count in seeds.values()) >= 3, fault.name
+        halves = {KINDS[kind].half for kind, count in seeds.items() if count >= 3}
+        assert halves >= {"tuning", "unseen"}, fault.name
+    assert cpu_hours(found) < 4
+    assert set(found) <= set(trainings("all"))
 
 
 def test_a_balanced_order_begins_with_healthy_twins_and_goes_on_in_turn_by_kind() -> None:
-    found = trainings("full", half="blind3")
+    found = trainings("full", half=NEWEST)
     order = balanced(found)
     assert sorted(order) == sorted(found)
     kinds = {one.kind_name for one in found}
@@ -46,11 +70,12 @@ def test_a_balanced_order_begins_with_healthy_twins_and_goes_on_in_turn_by_kind(
     assert all(one.fault is not None and one.seed == 0 for one in faults)
     assert all([one.kind_name for one in faults].count(kind) == 3 for kind in kinds)
     assert len({one.fault_name for one in faults}) >= 15
+    assert "memory_leak" in {one.fault_name for one in faults[: len(kinds)]}
 
 
 def test_every_optimizer_of_a_blind_kind_has_healthy_twins_for_its_faults() -> None:
-    twins = {(one.kind_name, one.optimizer) for one in healthy("full")}
-    for one in (one for half in BLIND for one in trainings("full", half=half)):
+    twins = {(one.kind_name, one.optimizer) for one in healthy("all")}
+    for one in (one for half in BLIND for one in trainings("all", half=half)):
         assert (one.kind_name, one.optimizer) in twins
 
 
@@ -74,7 +99,7 @@ def test_the_healthy_trainings_have_enough_steps() -> None:
 
 
 def test_an_id_gives_its_training_back() -> None:
-    for one in trainings("full"):
+    for one in trainings("all"):
         assert parse(one.id) == one
 
 

@@ -22,16 +22,20 @@ from benchmarks.clinic.kinds import (
     laws,
     meeting,
     multitask,
+    pictures,
     places,
     play,
     ranks,
     restoring,
+    sensors,
     sequences,
     signals,
+    structure,
     tables,
     teaching,
     transfer,
     vision,
+    writing,
 )
 from benchmarks.clinic.task import Kind
 
@@ -39,6 +43,7 @@ ROOMS = (
     *(tables, vision, language, generative, play, transfer, experts, ranks),
     *(attention, sequences, embeddings, flow, multitask, actor_critic),  # blind until a verdict
     *(teaching, signals, restoring, choices),  # blind until the next one
-    *(places, laws, horizons, meeting),  # blind
+    *(places, laws, horizons, meeting),  # blind until a third one
+    *(pictures, writing, sensors, structure),  # blind
 )
 KINDS: dict[str, Kind] = {kind.name: kind for room in ROOMS for kind in room.KINDS}
