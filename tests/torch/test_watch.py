@@ -385,3 +385,51 @@ def test_a_fault_of_watching_reaches_no_training(
     run.finish()
     told = [one for one in of_kind(run.dir, "event") if one["name"] == "internal-error"]
     assert [one["member"] for one in told] == ["watch"]
+
+
+def test_frozen_parameters_are_counted_once(start_run: StartRun) -> None:
+    torch.manual_seed(0)
+    run = start_run()
+    model = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 64), nn.Linear(64, 2))
+    for parameter in (*model[0].parameters(), *model[2].parameters()):
+        parameter.requires_grad_(False)
+    watch(model, run, every=1)
+    train(model, 3)
+    run.finish()
+    (event,) = records(run, "event")
+    assert event["name"] == "frozen-parameters"
+    assert (event["parameter"], event["parameters"], event["of"]) == ("0.weight", 4, 6)
+    assert (event["initialised"], event["others"]) == (4, 0)
+
+
+def test_a_frozen_copy_of_what_is_trained_is_not_as_initialised(start_run: StartRun) -> None:
+    run, net = start_run(), nn.Sequential(nn.Linear(4, 64), nn.Linear(64, 64), nn.Linear(64, 2))
+    pair = nn.ModuleDict({"net": net, "target": copy.deepcopy(net).requires_grad_(False)})
+    watch(pair, run, every=1)
+    train(pair["net"], 2)
+    run.finish()
+    (event,) = records(run, "event")
+    assert (event["parameters"], event["initialised"]) == (6, 0)
+
+
+def test_gradients_that_no_step_follows_are_an_event(start_run: StartRun) -> None:
+    run, model = start_run(), small_model()
+    watch(model, run)
+    for _ in range(250):
+        model(torch.ones(16, 4)).square().mean().backward()
+    run.finish()
+    (event,) = records(run, "event")
+    assert (event["name"], event["passes"]) == ("no-optimizer-step", 200)
+
+
+def test_accumulated_gradients_with_a_step_are_fine(start_run: StartRun) -> None:
+    run, model = start_run(), small_model()
+    watch(model, run)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for n in range(450):
+        model(torch.ones(16, 4)).square().mean().backward()
+        if n % 150 == 149:
+            optimizer.step()
+            optimizer.zero_grad()
+    run.finish()
+    assert records(run, "event") == []

@@ -9,8 +9,9 @@ Of every parameter ``p``: ``params/p/norm``, ``grads/p/norm``, ``grads/p/zeros``
 zeros) and ``update_ratio/p`` (norm of the update over norm of the weights); histograms
 ``Parameters/p`` and ``Gradients/p``; an event that names the first parameter with a non-finite
 gradient. A parameter that is frozen (``requires_grad`` is False) and stays as it is has neither
-gradient nor ratio. Of every BatchNorm ``b`` in training mode: ``running_stats/b/norm``. Evaluations
-in training mode are an event.
+gradient nor ratio; the first record comes with an event that counts those. Of every BatchNorm ``b``
+in training mode: ``running_stats/b/norm``. Evaluations in training mode are an event, and so are
+gradients without a step.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ from epochal.records import Record
 from epochal.run.current import given_or_current
 from epochal.torch.evaluation_mode import EvaluationModes
 from epochal.torch.guarded import guarded_hook
+from epochal.torch.initial_norms import initialised
 from epochal.torch.measure import Reduced, Rows, local, reduce_tensors
+from epochal.torch.missing_steps import MissingSteps
 from epochal.torch.names import named_parameters, plain_name
 from epochal.torch.running_stats import RunningStats
 from epochal.torch.step_count import StepCount
@@ -100,6 +103,8 @@ class Watch:
         self._ids = {id(parameter) for parameter in self._parameters.values()}
         self._running_stats = RunningStats(model)
         self._modes = EvaluationModes(model, run, self._report_passes)
+        self._missing_steps = MissingSteps(self._parameters, run, self._report_no_step)
+        self._tells_frozen = True
         self._count = StepCount(run, step)
         self._before: dict[str, torch.Tensor] = {}
         self._taking: _Taken | None = None
@@ -120,6 +125,7 @@ class Watch:
             handle.remove()
         self._handles.clear()
         self._modes.remove()
+        self._missing_steps.end()
         self._before = {}
         self._write_rest()
 
@@ -134,6 +140,7 @@ class Watch:
 
     @guarded_hook("watch")
     def _before_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        self._missing_steps.end()  # an optimizer of copies, as of sharded weights, counts as well
         if not self._owns(optimizer):
             return
         if self._count.begins_with(optimizer):
@@ -256,6 +263,9 @@ class Watch:
             self._write_histograms(taken, "Parameters", params)
             self._write_histograms(taken, "Gradients", grads)
         self._tell_nonfinite(taken, grads)
+        if self._tells_frozen:
+            self._tells_frozen = False
+            self._tell_frozen(taken, {name: row.norm for name, row in params.items()})
 
     @staticmethod
     def _ratios(taken: _Taken, params: dict[str, Reduced]) -> dict[str, float]:
@@ -269,6 +279,30 @@ class Watch:
             for name, change in changes.items()
             if params[name].norm > 0 and (change != 0 or name not in taken.frozen)
         }
+
+    def _tell_frozen(self, taken: _Taken, norms: dict[str, float]) -> None:
+        """Count the frozen parameters, and those of them whose norms are as initialised."""
+        frozen = [name for name in norms if name in taken.frozen]
+        if not frozen:
+            return
+        shapes = {name: tuple(self._parameters[name].shape) for name in frozen}
+        fitting, others = initialised(shapes, norms)
+        # A copy starts equal to what is trained: the target of a self-supervised or Q network.
+        trained = {norms[name] for name in norms if name not in taken.frozen}
+        drawn = [name for name in fitting if len(shapes[name]) > 1 and norms[name] > 0]
+        copies = [name for name in drawn if norms[name] in trained]
+        self._run.event(
+            "frozen-parameters",
+            at_step=taken.step,
+            parameter=frozen[0],
+            parameters=len(frozen),
+            of=len(norms),
+            initialised=0 if copies else len(fitting),
+            others=len(others),
+        )
+
+    def _report_no_step(self, passes: int) -> None:
+        self._run.event("no-optimizer-step", passes=passes)
 
     def _report_passes(self, **facts: Any) -> None:
         self._run.event("evaluation-passes", **facts)

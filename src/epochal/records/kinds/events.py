@@ -97,6 +97,25 @@ EVENTS = (
         ),
     ),
     Event(
+        "frozen-parameters",
+        "training",
+        "parameters of a watched model have `requires_grad` False",
+        (
+            Field("at_step", "count"),
+            Field("parameter", "text", meaning="the first one"),
+            Field("parameters", "count", meaning="how many"),
+            Field("of", "count", meaning="how many the model has"),
+            Field("initialised", "count", meaning="those with the norm of an initialisation"),
+            Field("others", "count", meaning="those with another norm"),
+        ),
+    ),
+    Event(
+        "no-optimizer-step",
+        "training",
+        "a watched model got gradients, and no optimizer took a step",
+        (*counts("passes"),),
+    ),
+    Event(
         "evaluation-passes",
         "training",
         "since the last step a model ran without gradients, in training mode",
