@@ -54,7 +54,8 @@ def lost() -> list[Record]:
     """Learns, is thrown back to chance, and is evaluated at the same accuracy from then on."""
     losses = [*falling(400, start=2.3, floor=0.4), *flat(2400, 2.3, width=0.01)]
     accuracies = [*(0.1 + 0.02 * n for n in range(16)), *([0.1015] * 96)]
-    return in_order(steps(losses, norm=1.0), evals([2.3] * 112, every=25, accuracy=accuracies))
+    scores = [*(2.3 - 0.1 * n for n in range(16)), *([2.3001] * 96)]
+    return in_order(steps(losses, norm=1.0), evals(scores, every=25, accuracy=accuracies))
 
 
 def test_a_loss_that_is_lost_is_not_also_a_plateau_or_a_flat_evaluation() -> None:

@@ -3,6 +3,7 @@ import pytest
 from epochal.health.evaluations import (
     accuracy_of,
     is_accuracy,
+    is_adaptive,
     is_evaluation,
     is_quality,
     num_classes,
@@ -47,3 +48,10 @@ def test_per_cent_is_told_from_a_share() -> None:
     assert accuracy_of(93.5, 10) == 0.935
     assert accuracy_of(0.93, 10) == 0.93
     assert accuracy_of(0.99, 100) is None
+
+
+def test_an_optimizer_is_found_at_any_depth_and_the_outer_one_counts() -> None:
+    assert is_adaptive({"optimizer": "AdamW"})
+    assert is_adaptive({"train": {"optim.name": "torch.optim.RMSprop"}, "lr": 1})
+    assert not is_adaptive({"model": {"optimizer": "adam"}, "optimizer": "sgd"})
+    assert not is_adaptive({"optimizer": {"lr": 0.1}})

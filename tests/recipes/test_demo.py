@@ -286,7 +286,7 @@ def findings_of(folder: Path) -> list[tuple[str, str, list[int]]]:
 
 def test_it_finds_the_damaged_batches_and_nothing_else(trained: Path) -> None:
     damaged = Trainer(FAST, seed=1).damaged_steps
-    assert findings_of(trained) == [("loss-spike", "warning", [damaged[0], damaged[-1]])]
+    assert findings_of(trained) == [("loss-spike", "info", [damaged[0], damaged[-1]])]
 
 
 def test_the_time_of_a_step_is_all_of_it(trained: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.health.case import Fault
-from benchmarks.health.faults.planting import fault, onset, ramp, require, soon
+from benchmarks.health.faults.planting import fault, lift_evaluations, onset, ramp, require, soon
 from benchmarks.health.parts import within
 from benchmarks.health.sketch import Sketch
 from benchmarks.health.strengths import Strengths
@@ -47,7 +47,10 @@ def nonfinite(sketch: Sketch, strengths: Strengths) -> Fault:
 
 
 def divergence(sketch: Sketch, strengths: Strengths) -> Fault:
-    """The loss rises to 1.8 times what it was or more and stays there, twice as noisy."""
+    """The loss rises to 1.8 times what it was or more and stays there, twice as noisy.
+
+    Evaluations rise with it: where they do not, harder data has lifted the training loss.
+    """
     require(sketch.falls)
     row = onset(sketch, 300, 1200)
     length = within(sketch.rng, *strengths.rise_rows)
@@ -58,6 +61,7 @@ def divergence(sketch: Sketch, strengths: Strengths) -> Fault:
     level = np.where(up > 0, smooth[row], smooth)
     sketch.loss = level * (1 + (rise - 1) * up) * (1 + rough * (1 + up))
     sketch.norm *= 1 + (rise - 1) * up
+    lift_evaluations(sketch, row, 1 + (rise - 1) * up)
     return fault(sketch, "divergence", row, rows=RISE_ROWS)
 
 
@@ -142,6 +146,7 @@ def lr_too_high(sketch: Sketch, strengths: Strengths) -> Fault:
     level = np.where(up > 0, smooth[row], smooth)
     sketch.loss = level * rise * (1 + rough * (1 + up))
     sketch.norm *= 1 + 2 * up
+    lift_evaluations(sketch, row, rise)
     return fault(sketch, "lr-too-high", row, rows=450)
 
 

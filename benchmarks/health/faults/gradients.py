@@ -40,11 +40,15 @@ def gradient_vanishing(sketch: Sketch, strengths: Strengths) -> Fault:
 
 
 def gradient_acceleration(sketch: Sketch, strengths: Strengths) -> Fault:
-    """The norm doubles every 8 to 40 rows, eight times over, and stays there."""
+    """The norm doubles every 8 to 40 rows, eight times over, and the loss begins to rise with it.
+
+    Without the rise it is no fault: gradients also grow where a loss leaves a standstill.
+    """
     require(_has_norm_role(sketch) and not sketch.is_noisy)
     row = onset(sketch, 200, 1200)
     doublings = (np.arange(sketch.rows) - row) / within(sketch.rng, *strengths.doubling_rows)
     sketch.norm *= 2 ** np.clip(doublings, 0, 8)
+    sketch.loss += np.abs(sketch.loss) * 0.15 * np.clip(doublings, 0, 8)
     return fault(sketch, "gradient-acceleration", row, rows=RISE_ROWS)
 
 

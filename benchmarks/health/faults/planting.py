@@ -68,6 +68,16 @@ def fault(
     )
 
 
+def lift_evaluations(sketch: Sketch, row: int, lift: Column) -> None:
+    """Multiply the evaluation losses from a row on, where they then stand at what it was there."""
+    if sketch.evals is None:
+        return
+    late = sketch.evals.at >= row
+    before = sketch.evals.loss[~late]
+    if late.any() and len(before):
+        sketch.evals.loss[late] = before[-1] * lift[sketch.evals.at[late]]
+
+
 def soon(sketch: Sketch) -> int:
     """Rows of 20 steps; where records are sparse, three of them."""
     return max(20 // sketch.every, 3)

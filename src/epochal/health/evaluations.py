@@ -91,22 +91,24 @@ def num_classes(config: Mapping[str, Any]) -> int | None:
     return None
 
 
-def configured(config: Mapping[str, Any], keys: Collection[str]) -> Iterator[Any]:
-    """The values of some keys in a configuration: those of an object before those inside it."""
+def configured(
+    config: Mapping[str, Any], keys: Collection[str] = (), *, part: str | None = None
+) -> Iterator[Any]:
+    """The values of some keys in a configuration: those of an object before those inside it.
+
+    ``keys`` are last parts of names; ``part`` is anything in one, such as ``optim``.
+    """
     for key, value in config.items():
-        if key.rsplit(".", 1)[-1].lower() in keys:
+        name = str(key).lower()
+        if name.rsplit(".", 1)[-1] in keys or (part is not None and part in name):
             yield value
     for value in config.values():
         if isinstance(value, Mapping):
-            yield from configured(value, keys)
+            yield from configured(value, keys, part=part)
 
 
 def is_adaptive(config: Mapping[str, Any], kinds: Collection[str] = _ADAPTIVE) -> bool:
     """Whether the configuration names an optimizer that scales each element by its own history."""
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            if is_adaptive(value, kinds):
-                return True
-        elif "optim" in str(key).lower() and isinstance(value, str):
-            return any(word in value.lower() for word in kinds)
-    return False
+    names = (value for value in configured(config, part="optim") if isinstance(value, str))
+    name = next(names, "").lower()
+    return any(kind in name for kind in kinds)

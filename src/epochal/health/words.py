@@ -6,6 +6,8 @@ from epochal.health.curve import Curve
 
 # Kinds of records that points of a curve come from.
 CURVE_KINDS = frozenset({"step", "metrics", "eval", "epoch"})
+# The series of the gradient norm after clipping.
+CLIPPED = "train/norm_clipped"
 
 
 def steps_of(curve: Curve, first: int, last: int) -> tuple[int, int] | None:

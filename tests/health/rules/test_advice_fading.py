@@ -14,7 +14,7 @@ def run(losses: list[float], norms: list[float]) -> list[Record]:
 
 
 def test_a_loss_that_stops_as_gradients_fade_is_noted() -> None:
-    losses = [5.0 - 3 * n / 300 for n in range(300)] + [2.0] * 300
+    losses = [5.0 - 0.8 * n / 300 for n in range(300)] + [4.2] * 300
     norms = noisy(1.0, 0.1, 300) + noisy(0.2, 0.1, 300, seed=1)
     found, *_ = opened(AdviceFading, run(losses, norms))
     assert "become too small to learn" in found.sentence
@@ -22,7 +22,7 @@ def test_a_loss_that_stops_as_gradients_fade_is_noted() -> None:
 
 def test_gradients_that_fade_slowly_are_noted_once_the_plateau_is_found() -> None:
     health = Health(rules=[Plateau, AdviceFading])
-    losses = [5.0 - 3 * n / 300 for n in range(300)] + [2.0] * 1500
+    losses = [5.0 - 0.8 * n / 300 for n in range(300)] + [4.2] * 1500
     norms = [
         norm * max(0.2, 0.995 ** max(0, n - 300)) for n, norm in enumerate(noisy(1, 0.1, 1800))
     ]
@@ -46,4 +46,10 @@ def test_a_plateau_with_gradients_as_before_is_left_alone() -> None:
 def test_a_likelihood_that_has_converged_is_left_alone() -> None:
     losses = [5.0 - 90 * n / 300 for n in range(300)] + [-85.0] * 300
     norms = noisy(1.0, 0.1, 300) + noisy(0.2, 0.1, 300, seed=1)
+    assert opened(AdviceFading, run(losses, norms)) == []
+
+
+def test_a_loss_that_has_come_to_its_end_has_small_gradients() -> None:
+    losses = [1.7] * 200 + [1.7 - 1.6 * n / 100 for n in range(100)] + [0.1] * 400
+    norms = noisy(1.0, 0.1, 300) + noisy(0.02, 0.1, 400, seed=1)
     assert opened(AdviceFading, run(losses, norms)) == []

@@ -45,3 +45,17 @@ def test_samples_kept_by_value_are_enough() -> None:
     record = epoch(1, [*range(40), *range(20)], has_indices=False)
     record["hashes"] = [one << 4 for one in record["hashes"]]
     assert len(opened(DataRepeated, [{**record, "hash_bits": 4}])) == 1
+
+
+def test_a_batch_that_comes_for_ever_is_named() -> None:
+    again = epoch(1, [7] * 40, ended=False, dataset_samples=500, batches=40, read_batches=40)
+    (found,) = opened(DataRepeated, [again])
+    assert found.severity == "warning"
+    assert "The same batch comes again and again" in found.sentence
+    # A dataset that is one batch comes so by design.
+    whole = {**again, "samples": 40 * 500}
+    assert opened(DataRepeated, [whole]) == []
+    # A sample that most batches share is not all of them.
+    shared = [*[7] * 40, *range(100, 140)]
+    record = epoch(1, shared, ended=False, dataset_samples=500, batches=40, read_batches=40)
+    assert all("same batch" not in one.sentence for one in opened(DataRepeated, [record]))

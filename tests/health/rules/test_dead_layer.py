@@ -32,6 +32,90 @@ def test_an_expert_without_tokens_now_and_then_is_not_dead() -> None:
     assert opened(DeadLayer, records) == []
 
 
+def branches(number: int, norms: dict[str, float]) -> Record:
+    """A watched step of a mixture: of each branch, two layers with weight and bias."""
+    values = {"grads/stem.weight/norm": 0.5}
+    for branch, norm in norms.items():
+        for part in ("0.weight", "0.bias", "2.weight", "2.bias"):
+            values[f"grads/{branch}.{part}/norm"] = norm
+    return metrics(number, values)
+
+
+def test_an_expert_without_tokens_for_long_is_a_matter_of_its_router() -> None:
+    for idle in (0, 1, 3):
+        norms = {f"moe.experts.{n}": 0.0 if n == idle else 0.2 for n in range(4)}
+        assert opened(DeadLayer, [branches(n, norms) for n in range(100)]) == []
+
+
+def test_heads_of_tasks_that_are_not_in_the_data_are_not_dead() -> None:
+    norms = {"heads.left": 0.3, "heads.right": 0.2, "heads.middle": 0.0}
+    assert opened(DeadLayer, [branches(n, norms) for n in range(100)]) == []
+
+
+def test_half_of_the_experts_unused_from_the_beginning_is_noted_once() -> None:
+    norms = {f"moe.experts.{n}": 0.0 if n > 1 else 0.2 for n in range(4)}
+    used = dict.fromkeys(norms, 0.2)
+    records = [branches(n, used if n % 50 == 49 else norms) for n in range(300)]
+    (found,) = opened(DeadLayer, records)
+    assert found.severity == "info"
+    assert "2 of 4 branches" in found.sentence
+    assert "moe.experts.2 (and 1 more: moe.experts.3)" in found.sentence
+
+
+def test_the_rules_on_experts_speak_of_them_where_the_routing_is_recorded() -> None:
+    norms = {f"moe.experts.{n}": 0.0 if n > 1 else 0.2 for n in range(4)}
+    routing: Record = {"log": "moe", "t": 0.5, "step": 0, "moe/expert_utilization": 0.5}
+    assert opened(DeadLayer, [routing, *(branches(n, norms) for n in range(100))]) == []
+
+
+def test_a_block_of_a_chain_without_gradient_is_dead() -> None:
+    for chain in ("layers", "blocks", "h"):
+        norms = {f"{chain}.{n}": 0.0 if n == 2 else 0.2 for n in range(4)}
+        (found,) = opened(DeadLayer, [branches(n, norms) for n in range(20)])
+        assert f"No gradient has reached {chain}.2.0.weight" in found.sentence
+
+
+def test_members_of_a_list_beside_a_router_are_branches() -> None:
+    norms = {f"moe.parts.{n}": 0.0 if n == 2 else 0.2 for n in range(4)}
+    (found,) = opened(DeadLayer, [branches(n, norms) for n in range(20)])
+    assert "No gradient has reached moe.parts.2.0.weight" in found.sentence
+    records = [branches(n, norms) for n in range(20)]
+    for record in records:
+        record["m"]["grads/moe.router.weight/norm"] = 0.1
+    assert opened(DeadLayer, records) == []
+
+
+def test_numbered_layers_that_a_dead_one_cuts_off_are_dead() -> None:
+    names = ("mlp.0", "mlp.2", "mlp.4")
+    parts = ("weight", "bias")
+    norms = {
+        GRADIENTS.format(f"{n}.{p}"): 0.2 if n == "mlp.4" else 0.0 for n in names for p in parts
+    }
+    (found,) = opened(DeadLayer, [metrics(n, norms) for n in range(20)])
+    assert "mlp.0.weight" in found.sentence
+
+
+def test_half_a_branch_without_gradient_is_dead() -> None:
+    # The units of its first layer are dead; the bias of the last one still learns.
+    records = []
+    for n in range(20):
+        record = branches(n, {f"moe.experts.{one}": 0.0 if one == 1 else 0.2 for one in range(4)})
+        record["m"]["grads/moe.experts.1.2.bias/norm"] = 0.1
+        records.append(record)
+    (found,) = opened(DeadLayer, records)
+    assert "moe.experts.1.0.weight" in found.sentence
+
+
+def test_what_is_used_rarely_is_dead_only_after_a_longer_time() -> None:
+    # Five steps without a gradient came before; so it takes three times as many.
+    rare = [watched(0.5, 0.0 if n % 5 else 0.1, 0.3, number=n) for n in range(100)]
+    gone = [watched(0.5, 0.0, 0.3, number=n) for n in range(100, 140)]
+    assert opened(DeadLayer, rare) == []
+    assert len(opened(DeadLayer, rare + gone)) == 1
+    often = [watched(0.5, 0.0 if n % 9 else 0.1, 0.3, number=n) for n in range(400)]
+    assert len(opened(DeadLayer, often)) == 1
+
+
 def test_dead_units_are_found_by_their_output() -> None:
     records = [metrics(n, {"activations/relu/zeros": 1.0 if n > 5 else 0.6}) for n in range(20)]
     (found,) = opened(DeadLayer, records)

@@ -80,3 +80,24 @@ def test_the_loss_of_a_game_may_rise_with_what_the_players_learn() -> None:
     assert opened(Divergence, steps(losses)) != []
     rewards = [dict(record, m={"reward": 1.0}) for record in steps(losses)]
     assert opened(Divergence, rewards) == []
+
+
+def test_a_rise_needs_noise_and_gradients_that_grow_with_it() -> None:
+    """A term whose weight grows lifts the loss evenly; steps too large make it rough."""
+    fallen = falling(400, start=9.0)
+    risen = [fallen[-1] * (1 + 0.6 * min(1.0, n / 200)) for n in range(400)]
+    calm = [a * (1 + b) for a, b in zip(risen, noise(400, 0.02), strict=True)]
+    assert opened(Divergence, steps(fallen + calm, norm=1.0)) == []
+    rough = [a * (1 + b) for a, b in zip(risen, noise(400, 0.06), strict=True)]
+    norms = [1.0] * 450 + [2.0] * 350
+    (found,) = opened(Divergence, steps(fallen + rough, norm=norms))
+    assert found.severity == "warning"
+
+
+def test_harder_data_that_the_evaluation_does_not_suffer_from_is_fine() -> None:
+    losses = falling(400) + flat(400, 7.0, width=0.06)
+    norms = [1.0] * 400 + [3.0] * 400
+    stands = evals([5.0 * 0.8 ** min(n, 7) for n in range(16)], every=50)
+    assert opened(Divergence, in_order(steps(losses, norm=norms), stands)) == []
+    suffers = evals([5.0 * 0.8**n if n < 8 else 6.0 for n in range(16)], every=50)
+    assert opened(Divergence, in_order(steps(losses, norm=norms), suffers)) != []

@@ -1,7 +1,7 @@
 import math
 
 from epochal.health.rules.double_softmax import DoubleSoftmax
-from tests.health.curve_records import evals
+from tests.health.curve_records import evals, flat, in_order, steps
 from tests.health.machine_records import opened
 
 ACCURACIES = [0.3, 0.45, 0.5, 0.53, 0.53, 0.54]
@@ -23,3 +23,23 @@ def test_a_loss_that_falls_further_is_fine() -> None:
 def test_guessing_is_no_double_softmax() -> None:
     records = evals([2.30] * 8, every=50, accuracy=[0.12] * 8)
     assert opened(DoubleSoftmax, records, config={"num_classes": 10}) == []
+
+
+def test_first_losses_that_all_guess_tell_the_number_of_classes() -> None:
+    train = steps([3.178 + 0.001 * (n % 3) for n in range(20)] + flat(400, 2.95, width=0.01))
+    expected = [math.log1p(23 / math.e) + 1 - share for share in (0.3, 0.31, 0.3, 0.3, 0.31, 0.3)]
+    shares = [0.3, 0.31, 0.3, 0.3, 0.31, 0.3]
+    (found,) = opened(DoubleSoftmax, in_order(train, evals(expected, every=50, accuracy=shares)))
+    assert "24 classes" in found.sentence
+    # Logits make first losses that differ.
+    rough = steps([3.178 + 0.1 * (n % 3) for n in range(20)] + flat(400, 2.95, width=0.01))
+    assert opened(DoubleSoftmax, in_order(rough, evals(expected, every=50, accuracy=shares))) == []
+
+
+def test_a_loss_at_the_floor_is_noted_without_an_accuracy() -> None:
+    train = steps([5.546 - 0.001 * n for n in range(20)] + flat(400, 4.6, width=0.005))
+    floor = math.log1p(255 / math.e)
+    (found,) = opened(DoubleSoftmax, in_order(train, evals([floor + 0.05] * 8, every=50)))
+    assert found.severity == "info"
+    assert "softmax before the loss" in found.sentence
+    assert opened(DoubleSoftmax, in_order(train, evals([floor - 0.1] * 8, every=50))) == []

@@ -5,7 +5,7 @@ from tests.health.machine_records import opened, updated
 
 
 def test_the_same_figure_again_and_again_is_a_warning() -> None:
-    (found,) = opened(EvalFlat, evals([2.31] * 6, every=50))
+    (found,) = opened(EvalFlat, evals([2.3107] * 6, every=50))
     assert (found.severity, found.series) == ("warning", "eval/loss")
 
 
@@ -42,8 +42,8 @@ def test_a_share_of_few_samples_may_stand_still_while_the_loss_moves() -> None:
 
 
 def test_what_was_said_of_a_metric_is_not_said_again_soon() -> None:
-    accuracies = [*([0.9] * 5), 0.91, 0.92, 0.93, 0.92, *([0.91] * 5), 0.92, 0.9, 0.92]
-    records = evals([1.0] * len(accuracies), every=50, accuracy=accuracies)
+    scores = [*([90.17] * 5), 91.1, 92.1, 93.1, 92.1, *([91.17] * 5), 92.1, 90.1, 92.1]
+    records = evals([1.0] * len(scores), every=50, bleu=scores)
     for record in records:
         del record["loss"]
     assert [finding.severity for finding in opened(EvalFlat, records)] == ["warning"]
@@ -66,7 +66,7 @@ def test_a_metric_that_moves_again_is_over() -> None:
 
 def test_a_model_that_the_rate_no_longer_moves_measures_the_same() -> None:
     rates = [1e-3 if n < 200 else 1e-6 for n in range(600)]
-    losses = [2.0, 1.5, 1.2, *([1.1] * 8)]
+    losses = [2.0, 1.5, 1.2, *([1.1037] * 8)]
     records = in_order(steps(falling(600), lr=rates), evals(losses, every=50))
     assert opened(EvalFlat, records) == []
     awake = in_order(steps(falling(600), lr=1e-3), evals(losses, every=50))
@@ -83,4 +83,9 @@ def test_a_return_that_has_reached_its_limit_may_stay_there() -> None:
     records = evals([1.0] * len(returns), every=50, **{"return": returns})
     for record in records:
         del record["loss"]
+    assert opened(EvalFlat, records) == []
+
+
+def test_a_figure_that_is_too_coarse_may_come_again() -> None:
+    records = evals([0.12] * 8, every=50, accuracy=[0.96875] * 8)
     assert opened(EvalFlat, records) == []

@@ -1,6 +1,6 @@
 from epochal.health.rules.frozen_layer import FrozenLayer
 from epochal.records import Record
-from tests.health.machine_records import layers, metrics, opened
+from tests.health.machine_records import START, layers, metrics, opened
 
 RATIOS, GRADIENTS, WEIGHTS = "update_ratio/{}", "grads/{}/norm", "params/{}/norm"
 
@@ -96,3 +96,43 @@ def test_the_copy_of_a_network_is_not_frozen_by_mistake() -> None:
 
     assert opened(FrozenLayer, [record(n, 1.0) for n in range(10)]) == []
     assert len(opened(FrozenLayer, [record(n, 1.01) for n in range(10)])) == 1
+
+
+def event(name: str, **fields: object) -> Record:
+    return {"log": "event", "t": START, "name": name, **fields}
+
+
+def test_frozen_parameters_that_are_as_initialised_are_a_warning() -> None:
+    counts = {"parameter": "0.weight", "parameters": 26, "of": 28}
+    (found,) = opened(FrozenLayer, [event("frozen-parameters", **counts, initialised=9, others=0)])
+    assert found.severity == "warning"
+    assert "26 of 28 parameters are frozen" in found.sentence
+    # Trained ones have other norms, and a few tables may be frozen by design.
+    assert (
+        opened(FrozenLayer, [event("frozen-parameters", **counts, initialised=7, others=10)]) == []
+    )
+    few = {"parameter": "0.weight", "parameters": 2, "of": 28, "initialised": 2, "others": 0}
+    assert opened(FrozenLayer, [event("frozen-parameters", **few)]) == []
+
+
+def test_gradients_without_a_step_are_a_warning() -> None:
+    (found,) = opened(FrozenLayer, [event("no-optimizer-step", passes=200)])
+    assert "no optimizer has taken a step" in found.sentence
+    assert "optimizer.step()" in found.advice
+
+
+def test_a_head_without_samples_is_neither_frozen_nor_noted() -> None:
+    def run(gradient: float | None) -> list[Record]:
+        values = {}
+        for name in ("left", "right", "middle"):
+            is_idle = name == "middle"
+            values[f"update_ratio/heads.{name}.weight"] = 0.0 if is_idle else 1e-3
+            values[f"params/heads.{name}.weight/norm"] = 2.0
+            if gradient is not None or not is_idle:
+                norm = (gradient or 0.0) if is_idle else 0.2
+                values[f"grads/heads.{name}.weight/norm"] = norm
+        return [metrics(20 * n, values) for n in range(30)]
+
+    assert opened(FrozenLayer, run(None)) == []
+    assert opened(FrozenLayer, run(1e-9)) == []
+    assert len(opened(FrozenLayer, run(0.1))) == 1

@@ -7,7 +7,8 @@ from tests.health.machine_records import opened
 def test_a_norm_that_doubles_again_and_again_is_a_warning() -> None:
     usual = flat(400, 1.0, width=0.2)
     norms = usual[:250] + [usual[250 + n] * 2 ** (n / 25) for n in range(150)]
-    found = opened(GradientAcceleration, steps(falling(400), norm=norms))
+    losses = falling(250) + [2.9 * 1.004**n for n in range(150)]
+    found = opened(GradientAcceleration, steps(losses, norm=norms))
     assert found[-1].severity == "warning"
     assert "doubling about every" in found[-1].sentence
 
@@ -46,4 +47,18 @@ def test_a_norm_that_grows_as_the_loss_leaves_a_standstill_is_no_warning() -> No
     losses = [1.7 + around for around in [*rest, *fall]]
     norms = [1.0 + around for around in rest]
     norms += [1.0 * 5 ** (n / 60) + around for n, around in enumerate(noise(80, 0.02))]
+    assert opened(GradientAcceleration, steps(losses, norm=norms)) == []
+
+
+def test_norms_that_grow_while_the_loss_is_at_its_best_are_left_alone() -> None:
+    """A loss that stands at chance and is about to fall."""
+    usual = flat(400, 1.0, width=0.2)
+    norms = usual[:250] + [usual[250 + n] * 2 ** (n / 25) for n in range(150)]
+    assert opened(GradientAcceleration, steps(flat(400, 1.6), norm=norms)) == []
+
+
+def test_other_data_that_comes_in_turn_is_no_growth() -> None:
+    other = [n > 300 and (n // 25) % 4 == 0 for n in range(800)]
+    norms = [v * (12 if o else 1) for v, o in zip(flat(800, 1.0, width=0.2), other, strict=True)]
+    losses = [v * (3 if o else 1) for v, o in zip(falling(800), other, strict=True)]
     assert opened(GradientAcceleration, steps(losses, norm=norms)) == []

@@ -39,3 +39,39 @@ def test_a_sum_that_turns_soon_is_found_at_once() -> None:
     norms = [12.9, 20.3, 32.1, 39.9, 45.5, 49.4, 52.2, 52.6, 50.6, 46.6, 41.8, 37.3]
     (found,) = opened(GradientsAddUp, steps(flat(12, 2.0), norm=norms))
     assert "step 7" in found.sentence
+
+
+def test_a_long_sum_is_smoother_than_the_loss_of_its_batches() -> None:
+    losses = flat(300, 2.0, width=0.05)
+    # It turns soon, and grows later: no sum by its first steps.
+    norms = [1.0 + 0.05 * max(0, n - 60) for n in range(300)]
+    norms = [norm * around for norm, around in zip(norms, flat(300, 1.0, width=1e-4), strict=True)]
+    (found,) = opened(GradientsAddUp, steps(losses, norm=norms))
+    assert "gradients add up" in found.sentence
+    # One batch for ever is smooth in both.
+    smooth = flat(300, 2.0, width=1e-4)
+    assert opened(GradientsAddUp, steps(smooth, norm=norms)) == []
+    rough = [norm * around for norm, around in zip(norms, flat(300, 1.0, width=0.1), strict=True)]
+    assert opened(GradientsAddUp, steps(losses, norm=rough)) == []
+
+
+def test_a_sum_whose_norms_are_not_all_logged_is_found() -> None:
+    norms = [0.051, 0.099, 0.159, 0.208, 0.257, 0.289, 0.381, 0.479, 0.778]
+    every_second = [{**one, "step": 2 * one["step"]} for one in steps(flat(9, 2.0), norm=norms)]
+    (found,) = opened(GradientsAddUp, every_second)
+    assert "step 14" in found.sentence
+    # Twice as many steps must give twice as much.
+    slower = [0.051 * (1 + 0.6 * n) for n in range(9)]
+    records = [{**one, "step": 2 * one["step"]} for one in steps(flat(9, 2.0), norm=slower)]
+    assert opened(GradientsAddUp, records) == []
+
+
+def test_a_sum_that_is_clipped_in_each_step_is_found() -> None:
+    norms = [1.47, 2.39, 2.41, 2.37, 2.36, 2.31, 2.32, 2.34, 2.29]
+    (found,) = opened(GradientsAddUp, steps(flat(9, 2.0), norm=norms, norm_clipped=1.0))
+    assert "clipped to 1.0000 before. Gradients add up." in found.sentence
+    assert "zero_grad" in found.advice
+    assert opened(GradientsAddUp, steps(flat(9, 2.0), norm=norms, norm_clipped=0.5)) == []
+    steady = [1.47, 1.41, 1.44, 1.39, 1.38, 1.34, 1.34, 1.37, 1.32]
+    assert opened(GradientsAddUp, steps(flat(9, 2.0), norm=steady, norm_clipped=1.0)) == []
+    assert opened(GradientsAddUp, steps(flat(9, 2.0), norm=norms)) == []

@@ -32,3 +32,16 @@ def test_a_product_of_small_factors_starts_late() -> None:
     losses = [*flat(400, 0.7), *(0.7 - 0.001 * n for n in range(300))]
     records = in_order(steps(losses), evals([losses[50 * n + 49] for n in range(14)], every=50))
     assert opened(LearnsAverage, records) == []
+
+
+def test_a_small_fall_is_an_average_if_nothing_else_of_the_evaluation_moves() -> None:
+    losses = [*[5.05, 5.04, 5.03, 5.0], *[4.94] * 10]
+    off = [5.8, 6.5, 7.3, 4.5, 4.7, 6.2, 5.4, 5.7, 6.5, 6.8, 4.9, 6.2, 5.3, 5.7]
+    train = steps(flat(700, 4.97, width=0.005))
+    (found,) = opened(LearnsAverage, in_order(train, evals(losses, every=50, pixels_off=off)))
+    assert "labels belong to their inputs" in found.advice
+    better = [one - 0.4 * n for n, one in enumerate(off)]
+    assert opened(LearnsAverage, in_order(train, evals(losses, every=50, pixels_off=better))) == []
+    # The loss alone does not say so, and neither does the time that an evaluation takes.
+    assert opened(LearnsAverage, in_order(train, evals(losses, every=50))) == []
+    assert opened(LearnsAverage, in_order(train, evals(losses, every=50, runtime=off))) == []

@@ -1,3 +1,5 @@
+import math
+
 from epochal.health.rules.loss_sign import LossSign
 from tests.health.curve_records import evals, falling, flat, in_order, steps
 from tests.health.machine_records import opened
@@ -11,11 +13,19 @@ def test_a_loss_that_is_the_negative_of_the_evaluation_is_an_error() -> None:
     assert "sign" in found.sentence
 
 
-def test_a_loss_that_falls_without_end_is_an_error() -> None:
+def test_a_loss_that_falls_without_end_is_an_error_where_it_cannot_be_negative() -> None:
     losses = [-2.3 * 1.08**n for n in range(60)]
     norms = [0.5 * 1.1**n for n in range(60)]
     (found,) = opened(LossSign, steps(losses, norm=norms))
-    assert found.severity == "error"
+    assert (found.severity, "faster and faster" in found.sentence) == ("warning", True)
+    (sure,) = opened(LossSign, steps(losses, norm=norms), config={"num_classes": 10})
+    assert sure.severity == "error"
+
+
+def test_a_density_that_falls_ever_more_slowly_is_fine() -> None:
+    losses = [-0.5 - 12 * math.log1p(n / 100) for n in range(600)]
+    norms = [0.5 * (1 + n / 20) for n in range(600)]
+    assert opened(LossSign, steps(losses, norm=norms)) == []
 
 
 def test_a_likelihood_that_improves_is_fine() -> None:

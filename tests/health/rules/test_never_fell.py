@@ -3,14 +3,14 @@ import math
 import pytest
 
 from epochal.health.rules.never_fell import NeverFell
-from tests.health.curve_records import falling, flat, noise, steps
+from tests.health.curve_records import evals, falling, flat, in_order, noise, steps
 from tests.health.machine_records import opened
 
 
 def test_a_loss_that_stays_where_it_began_is_a_warning() -> None:
     found = opened(NeverFell, steps(flat(1500, 2.303, width=0.01)))
-    assert [finding.severity for finding in found] == ["info", "warning"]
-    assert found[0].evidence["points"] == 450
+    assert [finding.severity for finding in found] == ["warning"]
+    assert found[0].evidence["points"] == 600
 
 
 def test_a_loss_that_fell_is_fine() -> None:
@@ -56,3 +56,21 @@ def test_a_loss_that_rose_far_is_told_as_it_is_now() -> None:
     losses = [0.5] * 150 + [40.0] * 290 + [25.0] * 160
     found = opened(NeverFell, steps(losses))
     assert all("25.00" in one.sentence or "40.00" not in one.sentence for one in found)
+
+
+def test_a_loss_that_stands_while_the_evaluation_learns_is_fine() -> None:
+    """A loss of pairs or of an opponent need not fall."""
+    losses = steps(flat(1000, 3.4657, width=0.003))
+    learns = evals([2.0 * 0.97**n for n in range(20)], every=50)
+    assert opened(NeverFell, in_order(losses, learns)) == []
+
+
+def test_a_loss_that_falls_just_now_or_has_risen_is_not_said_to_stand() -> None:
+    falls = flat(560, 0.13, width=0.01) + [0.13 * 0.99**n for n in range(60)]
+    assert opened(NeverFell, steps(falls)) == []
+    rises = [0.7 + 0.8 * min(1.0, n / 300) for n in range(1000)]
+    assert opened(NeverFell, steps(rises)) == []
+
+
+def test_a_loss_around_zero_need_not_fall() -> None:
+    assert opened(NeverFell, steps(noise(1000, 0.3))) == []

@@ -49,3 +49,17 @@ def test_a_shock_that_passes_is_no_fault() -> None:
     losses += [0.28 * 0.99**n for n in range(200)]
     shrinking = [0.4 * 0.97**n for n in range(260)]
     assert opened(NoWarmup, steps(losses, lr=1e-3, norm=shrinking)) == []
+
+
+def test_first_steps_that_throw_the_loss_far_away_are_a_warning() -> None:
+    losses = [0.29, 9.8, 0.06, 0.25, *flat(200, 0.05)]
+    norms = [0.83, 25.7, 0.18, 0.57, *flat(200, 0.1)]
+    (found,) = opened(NoWarmup, steps(losses, norm=norms, lr=0.06))
+    assert "from 0.2900 to 9.8" in found.sentence
+    assert "the learning rate of 0.06" in found.sentence
+    # Rare batches with a large loss come again.
+    rare = [*losses[:30], 8.0, *losses[30:]]
+    assert opened(NoWarmup, steps(rare, norm=[*norms, 0.1], lr=0.06)) == []
+    # A rate that warms up is not the reason.
+    rates = [0.06 * min(1, (n + 1) / 50) for n in range(len(losses))]
+    assert opened(NoWarmup, steps(losses, norm=norms, lr=rates)) == []

@@ -1,5 +1,6 @@
 from epochal.health.rules.overfitting import Overfitting
-from tests.health.curve_records import evals, falling, flat, in_order, noise, steps
+from tests.health.curve_records import START, evals, falling, flat, in_order, noise, steps
+from tests.health.data_records import epoch
 from tests.health.machine_records import opened
 
 
@@ -16,6 +17,15 @@ def test_a_rising_evaluation_under_a_falling_loss_is_a_warning() -> None:
 def test_an_evaluation_that_wanders_is_fine() -> None:
     losses = [2 + around for around in noise(60, 0.01)]
     assert opened(Overfitting, in_order(steps(falling(3000)), evals(losses, every=50))) == []
+
+
+def test_a_small_rise_beside_a_training_that_stands_is_fine() -> None:
+    losses = [1.42 - n / 50 for n in range(4)] + [1.365 + n / 400 for n in range(12)]
+    stands = [1.5 - n / 1000 for n in range(150)] + [1.348 - n / 200_000 for n in range(650)]
+    assert opened(Overfitting, in_order(steps(stands), evals(losses, every=50))) == []
+    falls = [1.5 - n / 2000 + around for n, around in enumerate(noise(800, 0.02))]
+    (found,) = opened(Overfitting, in_order(steps(falls), evals(losses, every=50)))
+    assert found.severity == "warning"
 
 
 def test_where_both_rise_it_is_not_overfitting() -> None:
@@ -51,3 +61,39 @@ def test_a_loss_without_the_noise_of_batches_is_that_of_one_batch() -> None:
     # Batches that differ have noise.
     rough = [loss * (1 + around) for loss, around in zip(smooth, noise(600, 0.01), strict=True)]
     assert opened(Overfitting, in_order(steps(rough), evals([0.18] * 12, every=50))) == []
+
+
+def test_samples_that_were_seen_often_are_memorised_where_only_the_training_gains() -> None:
+    losses = [0.5 * (1 + n / 100) ** -0.6 for n in range(900)]
+    train = [loss * (1 + around) for loss, around in zip(losses, noise(900, 0.05), strict=True)]
+    stays = evals([0.4, *[0.36 - 0.0005 * n for n in range(17)]], every=50)
+    seen_often = steps(train, epoch=[n / 4 for n in range(900)])
+    (found,) = opened(Overfitting, in_order(seen_often, stays))
+    assert found.severity == "info"
+    assert "the model memorises its training data" in found.sentence
+    # Of samples that come for the first times the gap is none of memory.
+    new = steps(train, epoch=[n / 100 for n in range(900)])
+    assert opened(Overfitting, in_order(new, stays)) == []
+    # An evaluation that gains as well learns.
+    gains = evals([1.1 * losses[50 * n + 49] for n in range(18)], every=50)
+    assert opened(Overfitting, in_order(seen_often, gains)) == []
+
+
+def test_a_watched_loader_tells_how_often_samples_were_seen() -> None:
+    losses = [0.5 * (1 + n / 100) ** -0.6 for n in range(900)]
+    train = [loss * (1 + around) for loss, around in zip(losses, noise(900, 0.05), strict=True)]
+    stays = evals([0.4, *[0.36 - 0.0005 * n for n in range(17)]], every=50)
+    epochs = [{**epoch(4 * n + 1, range(64)), "t": START + 16 * n} for n in range(50)]
+    for one in epochs:
+        one["dataset_samples"] = 64
+    assert len(opened(Overfitting, in_order(steps(train), stays, epochs))) == 1
+    for one in epochs:
+        one["dataset_samples"] = 1000  # an epoch of this loader is a part of it
+    assert opened(Overfitting, in_order(steps(train), stays, epochs)) == []
+
+
+def test_an_energy_that_swings_around_zero_is_no_overfitting() -> None:
+    losses = [0.01 - 0.00001 * n for n in range(1000)]
+    swing = [-0.01 + 0.0002 * max(0, n - 8) + 0.02 * (n == 0) for n in range(20)]
+    records = in_order(steps(losses), evals(swing, every=50))
+    assert opened(Overfitting, records) == []

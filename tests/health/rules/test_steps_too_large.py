@@ -80,3 +80,33 @@ def test_weights_may_double_while_the_loss_falls() -> None:
 def test_a_loss_that_fell_at_once_and_stands_does_not_excuse_large_steps() -> None:
     (found,) = opened(StepsTooLarge, learning(lambda n: 3.0 if n < 10 else 1.0 - n / 2000, 2.8))
     assert "the loss is still 9" in found.sentence
+
+
+def with_updates(ratios: list[float]) -> list[Record]:
+    """A watched model whose loss falls, and whose steps are these shares of its weights."""
+    records = []
+    for n, ratio in enumerate(ratios):
+        norms = {f"params/{layer}.weight/norm": 6.0 for layer in "abcd"}
+        norms |= {f"update_ratio/{layer}.weight": ratio for layer in "abcd"}
+        records += [metrics(16 * n, norms)]
+        records += [step(16 * n + k, lr=0.09, loss=2.0 * 0.98**n) for k in range(0, 16, 4)]
+    return records
+
+
+def test_a_first_step_of_half_the_weights_is_noted() -> None:
+    (found,) = opened(StepsTooLarge, with_updates([0.45, *[0.01] * 20]))
+    assert found.severity == "info"
+    assert "The first step changes the weights by 45 %" in found.sentence
+    assert opened(StepsTooLarge, with_updates([0.15, *[0.01] * 20])) == []
+
+
+def test_the_first_step_of_rmsprop_is_ten_times_its_rate() -> None:
+    config = {"optimizer": "RMSprop"}
+    assert opened(StepsTooLarge, with_updates([1.4, *[0.03] * 20]), config=config) == []
+    assert opened(StepsTooLarge, with_updates([5.0, *[0.03] * 20]), config=config) != []
+
+
+def test_first_steps_that_all_are_large_are_noted() -> None:
+    (found,) = opened(StepsTooLarge, with_updates([0.01, *[0.08] * 20]))
+    assert "may be too high" in found.sentence
+    assert opened(StepsTooLarge, with_updates([0.01, *[0.03] * 20])) == []

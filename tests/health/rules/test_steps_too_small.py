@@ -1,5 +1,5 @@
 from epochal.health.rules.steps_too_small import StepsTooSmall
-from tests.health.curve_records import falling, flat, noise, steps
+from tests.health.curve_records import evals, falling, flat, in_order, noise, steps
 from tests.health.machine_records import opened
 
 
@@ -21,3 +21,40 @@ def test_a_rate_that_was_lowered_on_purpose_is_fine() -> None:
     losses = [2.3 - 8e-5 * n + around for n, around in enumerate(noise(700, 0.01))]
     rates = [1e-3] * 50 + [1e-4] * 650
     assert opened(StepsTooSmall, steps(losses, lr=rates)) == []
+
+
+def rates_of(count: int) -> list[float]:
+    """A rate that falls to a fifth."""
+    return [1e-5 * (1 - 0.8 * n / count) for n in range(count)]
+
+
+def evenly(rates: list[float], *, fall: float, every: int) -> list[float]:
+    """Evaluation losses that fall by what the rates account for."""
+    whole = sum(rates)
+    count = len(rates) // every
+    return [2.3 * (1 - fall * sum(rates[: (n + 1) * every]) / whole) for n in range(count)]
+
+
+def test_evaluations_that_fall_evenly_say_it_in_spite_of_noise() -> None:
+    rates = rates_of(600)
+    train = steps(flat(600, 2.2, width=0.2), lr=rates)
+    losses = evenly(rates, fall=0.03, every=50)
+    (found,) = opened(StepsTooSmall, in_order(train, evals(losses, every=50)))
+    assert found.severity == "warning"
+    assert "evaluation loss falls evenly" in found.sentence
+    assert "Raise the learning rate" in found.advice
+    losses = evenly(rates, fall=0.2, every=50)
+    (found,) = opened(StepsTooSmall, in_order(train, evals(losses, every=50)))
+    assert found.severity == "info"
+
+
+def test_evaluations_that_scatter_bend_or_speed_up_are_fine() -> None:
+    rates = rates_of(600)
+    train = steps(flat(600, 2.2, width=0.2), lr=rates)
+    even = evenly(rates, fall=0.2, every=50)
+    scattered = [one * (1 + around) for one, around in zip(even, noise(12, 0.004), strict=True)]
+    bent = [1.9 + 0.4 * 0.6**n for n in range(12)]
+    faster = [2.3 - 0.004 * n * n for n in range(12)]
+    far = evenly(rates, fall=0.6, every=50)
+    for losses in (scattered, bent, faster, far):
+        assert opened(StepsTooSmall, in_order(train, evals(losses, every=50))) == []

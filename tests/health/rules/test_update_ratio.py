@@ -16,7 +16,7 @@ def watched(ratios: list[float], *, count: int = 20, lr: float = 1e-3) -> list[R
 
 
 def test_updates_of_a_third_of_the_weights_are_found() -> None:
-    (found,) = opened(UpdateRatio, watched([1e-3, 0.33, 2e-3]))
+    (found,) = opened(UpdateRatio, watched([1e-3, 0.33, 2e-3], count=60))
     assert found.series == "update_ratio/b"
     assert "33 % now" in found.sentence
 
@@ -101,6 +101,46 @@ def test_large_updates_of_weights_that_have_grown_are_fine_while_the_loss_falls(
     assert len(opened(UpdateRatio, stands)) == 1
 
 
+def test_large_updates_of_a_table_are_fine_while_the_loss_falls() -> None:
+    # A table of a few rows beside a large one, as of the relations of a knowledge graph.
+    def run(losses: list[float]) -> list[Record]:
+        records: list[Record] = []
+        for n, loss in enumerate(losses):
+            records.append(step(n, lr=0.1, loss=loss))
+            if n % 20 == 0:
+                ratios = {"update_ratio/names.weight": 0.04, "update_ratio/verbs.weight": 0.15}
+                norms = {"params/names.weight/norm": 90.0, "params/verbs.weight/norm": 6.5}
+                records.append(metrics(n, ratios | norms))
+        return records
+
+    falls = [5.7 - 0.004 * n + around for n, around in enumerate(noisy(0.05, 1.0, 400))]
+    assert opened(UpdateRatio, run(falls)) == []
+    # As low as ever: larger steps would do no harm.
+    stays = [
+        max(4.0, value) + around for value, around in zip(falls, noisy(0.05, 1.0, 400), strict=True)
+    ]
+    assert opened(UpdateRatio, run(stays)) == []
+    (found,) = opened(UpdateRatio, run([5.7 + around for around in noisy(0.05, 1.0, 400)]))
+    assert "Each step changes verbs.weight" in found.sentence
+    rises = [max(4.0, value) if n < 300 else 6.0 for n, value in enumerate(falls + falls)]
+    assert len(opened(UpdateRatio, run(rises))) == 1
+
+
+def test_tables_that_leave_a_small_start_may_take_large_steps() -> None:
+    # The loss of products of tables falls late and slowly at first.
+    def loss(n: int) -> float:
+        return 5.7 - 0.008 * max(n - 50, 0)
+
+    records: list[Record] = []
+    for n in range(300):
+        records.append(step(n, lr=0.1, loss=loss(n) + 0.03 * (-1) ** n))
+        if n % 20 == 0:
+            ratios = {"update_ratio/names.weight": 0.2, "update_ratio/verbs.weight": 0.25}
+            grown = {"params/names.weight/norm": 14.0 + n / 2, "params/verbs.weight/norm": 3.0 + n}
+            records.append(metrics(n, ratios | grown))
+    assert opened(UpdateRatio, records) == []
+
+
 def test_updates_that_stop_late_are_found() -> None:
     def ratio(n: int) -> float:
         return 1e-3 if n < 400 else 1e-8
@@ -111,3 +151,29 @@ def test_updates_that_stop_late_are_found() -> None:
             record["m"] = {k: v for k, v in record["m"].items() if "bias" not in k}
     (found,) = opened(UpdateRatio, records)
     assert "Steps no longer change the weights" in found.sentence
+
+
+def test_small_updates_are_too_small_while_the_loss_falls_in_a_straight_line() -> None:
+    def run(losses: list[float]) -> list[Record]:
+        records = []
+        for n, loss in enumerate(losses):
+            records.append(step(n, lr=1e-4, loss=loss))
+            if n % 10 == 0:
+                records.append(metrics(n, layers(n, RATIOS, [2e-4, 2e-4, 3e-4])))
+        return records
+
+    straight = [2.8 - 0.003 * n + around for n, around in enumerate(noisy(0.02, 1.0, 300))]
+    (found,) = opened(UpdateRatio, run(straight))
+    assert "Raise the learning rate" in found.advice
+    bent = [1 + 1.8 * 0.98**n + around for n, around in enumerate(noisy(0.02, 1.0, 300))]
+    assert opened(UpdateRatio, run(bent)) == []
+
+
+def test_an_expert_without_tokens_does_not_lag() -> None:
+    def record(number: int, *, idle: str) -> Record:
+        names = [f"{idle}.{n}.{part}" for n in range(4) for part in ("w1", "w2")]
+        ratios = {f"update_ratio/{one}": 1e-9 if ".2." in one else 1e-3 for one in names}
+        return metrics(50 * number, ratios)
+
+    assert opened(UpdateRatio, [record(n, idle="moe.experts") for n in range(20)]) == []
+    assert len(opened(UpdateRatio, [record(n, idle="layers") for n in range(20)])) == 1

@@ -92,3 +92,19 @@ def test_a_bias_may_go_through_zero() -> None:
     for n, record in enumerate(one for one in records if "m" in one):
         record["m"]["params/a.bias/norm"] = abs(3.0 - 0.1 * n)
     assert opened(WeightNorm, records) == []
+
+
+def test_weights_may_grow_tenfold_for_targets_in_large_units() -> None:
+    """The loss has fallen by half over a window, though it has stopped for a moment."""
+    losses = [20_000 * 0.995**n * (1.1 if n % 100 > 70 else 1.0) for n in range(600)]
+    norms = [2.0 * 1.55 ** min(n, 12) for n in range(30)]
+    assert opened(WeightNorm, learning(norms, losses, bias=True)) == []
+
+
+def test_tables_may_leave_a_small_start_before_the_loss_falls() -> None:
+    norms = [14.0, 14.8, 19.9, 34.6, 58.9, 79.0, 91.0, 96.9, 100.0, 101.5, 103.0]
+    losses = [5.7 + 0.02 * (-1) ** n for n in range(140)] + [5.7 - 0.01 * n for n in range(60)]
+    assert opened(WeightNorm, learning(norms, losses)) == []
+    rises = [5.7 + 0.02 * (-1) ** n + 0.02 * n for n in range(140)]
+    assert len(opened(WeightNorm, learning(norms, rises))) == 1
+    assert len(opened(WeightNorm, learning(norms, losses, bias=True))) == 1

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from epochal.health.causes import OF_STANDSTILL
+from epochal.health.learning import has_learned
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.signals import AdviceThresholds, Signals
@@ -30,8 +31,8 @@ class AdviceFading(Rule):
     healthy = "Gradients stay in a range while the loss falls."
     reports = {
         "info": (
-            "The loss stopped falling, gradients are half as large as before that, and the "
-            "learning rate is high."
+            "The loss stopped falling less than a fifth below its start. Gradients are half as "
+            "large as before that, and the learning rate is high."
         ),
     }
     what_to_try = (
@@ -80,8 +81,10 @@ class AdviceFading(Rule):
         if left > bar or context.is_game or not signals.rate_is_high(limits.lr_share):
             return
         loss = context.curves.get("loss")
-        if loss is not None and loss.lowest < 0:
-            return  # of a loss without an end nobody knows how much there is left to learn
+        if loss is not None and (loss.lowest < 0 or has_learned(loss)):
+            # Of a loss without an end nobody knows how much there is left to learn; one that has
+            # fallen far has come to its end.
+            return
         yield Verdict(
             subject,
             active=True,

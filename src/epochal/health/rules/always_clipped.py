@@ -12,9 +12,8 @@ from epochal.health.evaluations import is_adaptive
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import percent, times
+from epochal.health.words import CLIPPED, percent, times
 
-_CLIPPED = "train/norm_clipped"
 # Optimizers whose steps do not depend on the scale of the gradients.
 _SCALE_FREE = ("adam", "rmsprop", "lion", "adagrad", "adafactor")
 _EVERY = 10  # steps between two looks at the window
@@ -62,7 +61,7 @@ class AlwaysClipped(Rule):
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check the newest steps."""
-        norm, clipped = observation.roles.get("norm"), observation.values.get(_CLIPPED)
+        norm, clipped = observation.roles.get("norm"), observation.values.get(CLIPPED)
         if norm is None or clipped is None or not (norm >= 0 and clipped >= 0):
             return ()
         self._ratios.append(norm / clipped if clipped > 0 else 1.0)

@@ -28,7 +28,10 @@ class DataRepeated(Rule):
     healthy = "Each sample comes once in an epoch."
     reports = {
         "info": "5 % of the samples have content that came before in the epoch.",
-        "warning": "2 % of the indices come again, or every worker gives the same samples.",
+        "warning": (
+            "2 % of the indices come again, or every worker gives the same samples. Or each sample "
+            "that is kept came in half of 16 batches or more: one batch comes again and again."
+        ),
     }
     what_to_try = (
         "Check the sampler. In an `IterableDataset`, let each worker read its own part "
@@ -43,6 +46,9 @@ class DataRepeated(Rule):
         index_share: float = 0.02  # a distributed sampler fills its last batch with a few
         content_share: float = 0.05  # datasets have some copies
         worker_share: float = 0.5  # of samples that come once for each worker
+        # Batches, and the share of them that each kept sample is in, if all are the same one.
+        batches: int = 16
+        in_batches: float = 0.5
 
     thresholds: Thresholds
 
@@ -50,6 +56,7 @@ class DataRepeated(Rule):
         super().__init__(thresholds)
         self._epochs: dict[tuple[str, int], tuple[int, bool]] = {}
         self._sets: dict[tuple[str, int], SampleSet] = {}
+        self._batches: dict[tuple[str, int], int] = {}  # of the epoch, as far as they were read
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Count the samples of the epoch so far."""
@@ -60,11 +67,15 @@ class DataRepeated(Rule):
         key = (window.name, window.rank)
         if self._epochs.get(key) != (window.epoch, is_index):
             self._epochs[key], self._sets[key] = (window.epoch, is_index), SampleSet()
+            self._batches[key] = 0
+        self._batches[key] += window.count("read_batches")
         samples, bits = window.hashes, window.hash_bits
         if is_index:
             samples, bits = window.indices, window.index_bits
         kept = self._sets[key]
         kept.add(samples, bits, is_index=is_index)
+        if self._is_one_batch(window, kept, self._batches[key]):
+            return (self._one_batch(window, kept, self._batches[key]),)
         if len(kept.kept) < self.thresholds.least and not window.has_ended:
             return ()
         return (self._verdict(window, kept, is_index=is_index),)
@@ -74,8 +85,33 @@ class DataRepeated(Rule):
         self._epochs.clear()
         self._sets.clear()
 
+    def _is_one_batch(self, window: DataWindow, kept: SampleSet, batches: int) -> bool:
+        """Whether each kept sample is in most batches, of a dataset that has more than one."""
+        limits = self.thresholds
+        total = sum(kept.kept.values())
+        if batches < limits.batches or total < limits.least:
+            return False
+        if min(kept.kept.values()) < limits.in_batches * batches:
+            return False
+        size = window.samples / max(1, window.batches)
+        return window.count("dataset_samples") > 2 * size
+
+    def _one_batch(self, window: DataWindow, kept: SampleSet, batches: int) -> Verdict:
+        often = sum(kept.kept.values()) / len(kept.kept)
+        return Verdict(
+            _subject(window),
+            active=True,
+            severity="warning",
+            sentence=f"The same batch comes again and again in epoch {window.epoch} of "
+            f"{window.name!r}: each of its samples that were kept came {often:.0f} times in "
+            f"{batches:,} batches, of a dataset of {window.count('dataset_samples'):,}.",
+            evidence={"times": often, "batches": batches, "different": len(kept.kept)},
+            advice="Take the next batch in each step: check where the iterator of the loader is "
+            "made, and that no batch of a test is left in the loop.",
+        )
+
     def _verdict(self, window: DataWindow, kept: SampleSet, *, is_index: bool) -> Verdict:
-        subject = window.subject if window.rank == 0 else f"{window.subject} of rank {window.rank}"
+        subject = _subject(window)
         total = sum(kept.kept.values())
         again = [one for one, times in kept.kept.items() if times > 1]
         if total < self.thresholds.least or len(again) < 3:
@@ -107,6 +143,10 @@ class DataRepeated(Rule):
             evidence=evidence,
             advice=_advice(is_index=is_index, is_of_workers=is_of_workers),
         )
+
+
+def _subject(window: DataWindow) -> str:
+    return window.subject if window.rank == 0 else f"{window.subject} of rank {window.rank}"
 
 
 def _advice(*, is_index: bool, is_of_workers: bool) -> str:

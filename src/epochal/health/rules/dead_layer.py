@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
+from epochal.health.branches import Branch, idle_branches, number_beside
 from epochal.health.layer_series import (
     ACTIVATION_ZEROS,
     GRADIENT_NORMS,
@@ -30,10 +31,15 @@ class DeadLayer(Rule):
     meaning = "A layer gets no gradient, so it learns nothing."
     healthy = "Every trained layer has a gradient. Outputs of a ReLU are 50 to 95 % zeros."
     reports = {
+        "info": (
+            "Half of the branches beside each other, such as experts, had no gradient in any of "
+            "the first 20 watched steps. Once in a run, and not if the routing is recorded."
+        ),
         "warning": (
             "Five watched steps without any gradient, or with more than 99.5 % zeros. A bias "
-            "beside a weight with a gradient does not count. Many layers with the same fault are "
-            "one finding, which names the first ones."
+            "beside a weight with a gradient does not count. What was without one before takes "
+            "three times as long. Many layers with the same fault are one finding, which names "
+            "the first ones."
         ),
     }
     what_to_try = (
@@ -42,13 +48,17 @@ class DeadLayer(Rule):
     )
     needs = "`epochal.watch(model)`."
     silenced_by = ("nonfinite",)
-    kinds = frozenset({"metrics", "step"})
+    kinds = frozenset({"metrics", "step", "moe", "experts"})
     every_rank = False
 
     class Thresholds(RuleThresholds):
         # Watched steps in a row. Zero-initialised branches get their first gradient a step or two
         # late, and an expert may go without tokens for some steps.
         samples: int = 5
+        # Watched steps from the first one: a router tries its experts one after the other.
+        unused: int = 20
+        # Of the longest time without a gradient that ended: what is used rarely is not dead.
+        rare: float = 3.0
         # Beside the usual gradient of the other layers, this is nothing.
         gradient_share: float = 1e-8
         # A ReLU layer is half to nine tenths zeros; this is a layer that says nothing.
@@ -61,10 +71,18 @@ class DeadLayer(Rule):
         needed = thresholds.samples
         self._without_gradient = StreakCounter(needed=needed)
         self._silent = StreakCounter(needed=needed)
+        self._waits: dict[str, int] = {}  # watched steps without a gradient, up to now
+        self._longest: dict[str, int] = {}  # of those that ended
+        self._unused: set[Branch] | None = None  # in all watched steps
+        self._num_watched = 0
+        self._noted: Branch | None = None
         self._step = 0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check a watched step; other records have none of the series."""
+        if observation.kind in ("moe", "experts"):
+            self._unused = set()  # rules on experts say more about them
+            return
         if observation.step is None or not holds_layers(observation):
             return
         self._step = observation.step
@@ -80,15 +98,52 @@ class DeadLayer(Rule):
         """Count again."""
         self._without_gradient.forget()
         self._silent.forget()
+        self._waits.clear()
 
     def _judge_gradients(self, gradients: Mapping[str, float]) -> Iterable[Verdict]:
         largest, usual = max(gradients.values()), median(gradients.values())
         bar = (usual or largest) * self.thresholds.gradient_share
-        for layer, norm in gradients.items():
-            # Where none has a gradient the training as a whole stands still: no matter of layers.
-            ails = largest > 0 and norm <= bar and not is_spare_bias(layer, gradients)
+        # Where none has a gradient the training as a whole stands still: no matter of layers.
+        idle = {layer for layer, norm in gradients.items() if largest > 0 and norm <= bar}
+        branches = idle_branches(idle, gradients)
+        excused = {parameter for branch in branches for parameter in branch.parameters}
+        for layer in gradients:
+            ails = layer in idle and layer not in excused and not is_spare_bias(layer, gradients)
+            ails = ails and self._waits_long(layer)
             self._without_gradient.note(layer, ails=ails, step=self._step)
+        for layer in gradients:
+            self._note_wait(layer, is_idle=layer in idle)
         yield from self._without_gradient.verdicts(GRADIENT_NORMS.name, self._describe_gradient)
+        yield from self._judge_branches(branches, gradients)
+
+    def _waits_long(self, layer: str) -> bool:
+        """Whether it has been without a gradient for longer than it was before it had one."""
+        return self._waits.get(layer, 0) >= self.thresholds.rare * self._longest.get(layer, 0)
+
+    def _note_wait(self, layer: str, *, is_idle: bool) -> None:
+        if is_idle:
+            self._waits[layer] = self._waits.get(layer, 0) + 1
+        elif waited := self._waits.pop(layer, 0):
+            self._longest[layer] = max(self._longest.get(layer, 0), waited)
+
+    def _judge_branches(
+        self, idle: Sequence[Branch], gradients: Mapping[str, float]
+    ) -> Iterable[Verdict]:
+        """Note branches that were never used, once: a router may leave some without tokens."""
+        self._num_watched += 1
+        if self._unused is None:
+            self._unused = set(idle)
+        self._unused.intersection_update(idle)
+        if self._noted is not None and self._noted not in self._unused:
+            yield Verdict(self._noted.name, active=False)
+            self._noted = None
+        if self._num_watched == self.thresholds.unused and self._unused:
+            kept = [branch for branch in idle if branch in self._unused]
+            kept = [branch for branch in kept if branch.family == kept[0].family]
+            number = number_beside(kept[0], gradients)
+            if 2 * len(kept) >= number:
+                self._noted = kept[0]
+                yield self._describe_branches([branch.name for branch in kept], number)
 
     def _judge_activations(self, zeros: Mapping[str, float]) -> Iterable[Verdict]:
         for layer, share in zeros.items():
@@ -108,6 +163,20 @@ class DeadLayer(Rule):
             advice="Check that its output is used in the loss and not detached, and that what "
             "follows it is not saturated or all negative; if it died during training, lower the "
             "learning rate or warm it up longer.",
+        )
+
+    def _describe_branches(self, branches: Sequence[str], number: int) -> Verdict:
+        watched = self.thresholds.unused
+        return Verdict(
+            branches[0],
+            active=True,
+            severity="info",
+            sentence=f"{len(branches)} of {number} branches beside each other had no gradient in "
+            f"any of the first {watched} watched steps: {named(branches)}.",
+            steps=(0, self._step),
+            evidence={"branches": len(branches), "of": number, "watched_steps": watched},
+            advice="A router may leave experts unused, and the data of a batch some of the heads. "
+            "If all of them should learn, balance the load, or mix the data of each batch.",
         )
 
     def _describe_silence(self, layers: Sequence[str]) -> Verdict:

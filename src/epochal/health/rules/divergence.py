@@ -8,7 +8,13 @@ from epochal.format import format_number
 from epochal.health.causes import OF_INSTABILITY
 from epochal.health.context import Context
 from epochal.health.curve import Curve
-from epochal.health.learning import evaluation_gains
+from epochal.health.learning import (
+    evaluation_gains,
+    evaluation_stands,
+    evaluation_suffers,
+    has_lost_all,
+    is_rougher,
+)
 from epochal.health.observation import Observation
 from epochal.health.rate import RateJump
 from epochal.health.rise import Rise
@@ -16,6 +22,8 @@ from epochal.health.rule import Rule, Verdict
 from epochal.health.setback import Setback, SetbackThresholds
 from epochal.health.words import CURVE_KINDS, steps_of, times
 
+_EVALS = 2
+_ALL = 0.9  # of the gain: what is left of it is noise
 _EARLY = 40  # steps after the first points, by which hardly a checkpoint is worth to resume from
 RATE_AFTER = "rate_after"  # evidence of a loss that was lost to a jump of the rate
 
@@ -27,6 +35,9 @@ class Divergence(Rule):
     recovered: the losses of adversarial networks oscillate normally. After a jump of the learning
     rate it is measured from the best level since. Once the loss has had time to return, it is
     measured from the best level of the whole run.
+
+    A loss also rises by design: its terms get weight, its data gets harder, its opponent learns.
+    So a rise needs witnesses: noise and gradients that grow, and evaluations that suffer.
     """
 
     name = "divergence"
@@ -35,16 +46,20 @@ class Divergence(Rule):
     healthy = "Returns to its best level soon after a rise."
     reports = {
         "warning": (
-            "As for an error, but the loss had fallen so far that a quarter of the gain is more "
-            "than 80 % of the rest."
+            "For 60 points the level does not fall and is far above the best one. Far is a "
+            "fifth, a quarter of the gain (at most 80 % of the best level), 5 widths and 1.5 times "
+            "any earlier rise. In a game, with rewards or two players, far is ten times the best "
+            "level instead of a fifth. Noise, as a share of the loss, is also 1.4 times what it "
+            "was at the best, and gradients are 1.6 times as large. If all gain is lost, one of "
+            "the two is enough, or three times the noise, or evaluations that lost half of their "
+            "gain. Evaluations, if there are any, are worse than before. Ten points are enough if "
+            "the loss has doubled and all gain is lost. After a jump to a new, higher learning "
+            "rate: a third of the gain is still lost after 60 points. After a restart to a known "
+            "rate: four fifths after 160 points."
         ),
         "error": (
-            "For 60 points the level does not fall and is far above the best one. Far is a "
-            "fifth, a quarter of the gain, 5 widths and 1.5 times any earlier rise. In a game, "
-            "with rewards or two players, far is ten times the best level instead of a fifth. "
-            "Ten points are enough if the loss has doubled and all gain is lost. After a jump to "
-            "a new, higher learning rate: a third of the gain is still lost after 60 points. After "
-            "a restart to a known rate: four fifths after 160 points."
+            "The same, and the loss is above its start. Not in a game. Or it came with a jump to "
+            "a new, higher learning rate."
         ),
     }
     what_to_try = (
@@ -69,6 +84,8 @@ class Divergence(Rule):
         wait: int = 60
         # ...unless the rise is more than was ever gained and doubles the loss.
         lost_points: int = 10
+        # Points within which a run that is evaluated is evaluated twice.
+        wait_evals: int = 150
 
     thresholds: Thresholds
 
@@ -93,9 +110,13 @@ class Divergence(Rule):
         if not is_known:
             return ()
         # Harder data and terms that grow lift the training loss while the model gets better.
-        is_far = self._is_far(curve, context) and not evaluation_gains(context, self._rise.best_at)
+        is_far = self._is_far(curve, context)
+        lasted = min(self._rise.lasts(is_far), len(curve.points))
+        risen_at = curve.points[-max(1, lasted)][0]
+        is_far = is_far and not evaluation_gains(context, self._rise.best_at)
+        is_far = is_far and not evaluation_stands(context, risen_at)
         # What is open closes when the loss is back, not when it falls for a moment.
-        if not (is_far if is_open else self._begins(is_far, curve)):
+        if not is_far or not (is_open or self._begins(curve, context, lasted, risen_at)):
             return (Verdict(curve.name, False),)
         return (self._rose(curve, context),)
 
@@ -128,7 +149,7 @@ class Divergence(Rule):
     def _rose(self, curve: Curve, context: Context) -> Verdict:
         rise, position = self._rise, curve.points[-1][0]
         best = rise.best or 0.0
-        is_grave = rise.height > self.thresholds.of_gain * curve.gained(best)
+        is_grave = self._is_lost(curve) and not context.is_game
         return Verdict(
             curve.name,
             True,
@@ -146,7 +167,7 @@ class Divergence(Rule):
         return Verdict(
             curve.name,
             True,
-            "error",
+            "error" if jump.is_new or has_lost_all(curve) else "warning",
             f"The learning rate rose {times(jump.factor)} times at {curve.at(jump.position)}, "
             f"from {format_number(jump.before)} to {format_number(jump.after)}; the loss has not "
             f"returned to {format_number(best)} since: it is {format_number(rise.level)} at "
@@ -164,18 +185,33 @@ class Divergence(Rule):
             ),
         )
 
-    def _begins(self, is_far: bool, curve: Curve) -> bool:
+    def _begins(self, curve: Curve, context: Context, lasted: int, risen_at: int) -> bool:
         """Far up and not falling: at once where all is lost, after a while where it may be data.
 
-        A harder stage of a curriculum lifts the loss as well, but it falls again from there.
+        A harder stage of a curriculum lifts the loss as well, but it falls again from there, and
+        evaluations do not suffer: a run that has them is given time for two.
         """
         thresholds, best = self.thresholds, self._rise.best or 0.0
-        lasted = self._rise.lasts(is_far)
-        if not lasted:
-            return False
         is_lost = self._rise.height > max(abs(best), curve.gained(best))
         enough = thresholds.lost_points if is_lost else thresholds.wait
-        return lasted >= enough and not self._rise.is_falling(curve)
+        if lasted < enough or self._rise.is_falling(curve):
+            return False
+        evaluation, norm = context.curves.get("eval_loss"), context.curves.get("norm")
+        is_evaluated = evaluation is not None and evaluation.count >= _EVALS
+        since = [] if evaluation is None else [at for at, _ in evaluation.points if at > risen_at]
+        if is_evaluated and len(since) < _EVALS and lasted < thresholds.wait_evals:
+            return False
+        suffers = evaluation_suffers(context, self._rise.best_at)
+        if self._is_lost(curve):
+            return suffers or any(is_rougher(curve, norm, self._rise.best_at))
+        if norm is None and suffers:
+            return True
+        return all(is_rougher(curve, norm, self._rise.best_at, by_level=True))
+
+    def _is_lost(self, curve: Curve) -> bool:
+        """Whether nothing is left of what was gained."""
+        start = self._rise.best if curve.start is None else curve.start
+        return start is not None and self._rise.height > _ALL * (start - (self._rise.best or 0.0))
 
     def _is_far(self, curve: Curve, context: Context) -> bool:
         thresholds = self.thresholds

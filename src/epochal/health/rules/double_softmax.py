@@ -13,6 +13,8 @@ from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import percent
 
+_MOST = 14.0  # the loss of guessing among a million
+
 
 class DoubleSoftmax(Rule):
     """An evaluation loss that the accuracy alone decides, as after two softmaxes.
@@ -26,13 +28,20 @@ class DoubleSoftmax(Rule):
     meaning = "A softmax stands before a loss that has its own, so gradients are far too small."
     healthy = "A loss far below `log(1 + (n-1)/e) + 1 - accuracy` for n classes."
     reports = {
+        "info": (
+            "Without an accuracy: in 4 evaluations in a row the loss is above "
+            "`log(1 + (n-1)/e)`, by 0.06 at most."
+        ),
         "warning": (
             "In 4 evaluations in a row the loss is `log(1 + (n-1)/e) + 1 - accuracy`, to 0.045, "
             "while the accuracy is well above chance."
         ),
     }
     what_to_try = "Remove the softmax of the model: the loss takes logits."
-    needs = "An accuracy, an evaluation loss, and the number of classes in the configuration."
+    needs = (
+        "An evaluation loss, and the number of classes: in the configuration, or by first training "
+        "losses that all are those of guessing. An accuracy, for a warning."
+    )
     silenced_by = ("nonfinite", "divergence")
     kinds = frozenset({"eval", "metrics", "epoch"})
     every_rank = False
@@ -42,6 +51,10 @@ class DoubleSoftmax(Rule):
         near: float = 0.045
         # Above chance: a model that guesses has such a loss by right.
         above: float = 0.15
+        # First losses of probabilities: within so much of each other.
+        guess: float = 0.01
+        # Without an accuracy, above the floor.
+        floor: float = 0.06
 
     thresholds: Thresholds
 
@@ -52,12 +65,15 @@ class DoubleSoftmax(Rule):
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare loss and accuracy of one evaluation."""
         loss = observation.roles.get("eval_loss")
-        classes = num_classes(context.config) if loss is not None else None
-        if loss is None or classes is None:
+        if loss is None:
+            return ()
+        guessed = self._guessed(context)
+        classes = num_classes(context.config) or guessed
+        if classes is None:
             return ()
         accuracy = _accuracy(observation, classes)
         if accuracy is None:
-            return ()
+            return () if guessed is None else (self._at_floor(loss, guessed, context),)
         name, limits = context.role_names["eval_loss"], self.thresholds
         expected = math.log1p((classes - 1) / math.e) + 1 - accuracy
         is_above = accuracy > 1 / classes + limits.above
@@ -77,6 +93,35 @@ class DoubleSoftmax(Rule):
                     "Remove the softmax at the end of the model: the loss takes logits and has its "
                     "own. If the model returns log-probabilities, use nll_loss."
                 ),
+            ),
+        )
+
+    def _guessed(self, context: Context) -> int | None:
+        """The number of classes among which the first training losses guess, all alike."""
+        curve, limit = context.curves.get("loss"), self.thresholds.guess
+        if curve is None or curve.first is None or curve.start is None:
+            return None
+        if context.is_resumed or context.is_game:
+            return None
+        if not 1.0 < curve.first < _MOST or abs(curve.first - curve.start) > limit:
+            return None
+        classes = round(math.exp(curve.first))
+        return classes if abs(math.log(classes) - curve.first) < limit else None
+
+    def _at_floor(self, loss: float, classes: int, context: Context) -> Verdict:
+        name, floor = context.role_names["eval_loss"], math.log1p((classes - 1) / math.e)
+        if not 0 <= loss - floor < self.thresholds.floor:
+            return Verdict(name, False)
+        return Verdict(
+            name,
+            True,
+            "info",
+            f"The evaluation loss is {format_number(loss)}, just above {format_number(floor)}: "
+            f"what a softmax before the loss leaves of {classes:,} classes at best.",
+            evidence={"loss": loss, "floor": floor, "classes": classes},
+            advice=(
+                "If the model ends with a softmax, remove it: the loss takes logits and has its "
+                "own. If it returns log-probabilities, use nll_loss."
             ),
         )
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from epochal.format import format_number
 from epochal.health.causes import OF_EVALUATION, OF_STANDSTILL
 from epochal.health.context import Context
+from epochal.health.curve import Curve
 from epochal.health.evaluations import (
     accuracy_of,
     is_accuracy,
@@ -18,6 +20,8 @@ from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import percent
+
+_POINTS = 20  # of the training loss beside an evaluation
 
 
 class EvalAtChance(Rule):
@@ -31,10 +35,10 @@ class EvalAtChance(Rule):
     meaning = "The model guesses."
     healthy = "Clearly above 1 / number of classes."
     reports = {
-        "info": "In 3 evaluations in a row the accuracy is close to 1 / number of classes.",
         "warning": (
-            "So it is in 12 evaluations in a row. Or IoU, Dice or F1 is below 1 % at 6 evaluations "
-            "in a row."
+            "In 12 evaluations in a row the accuracy is close to 1 / number of classes, and the "
+            "training loss stands where it started. Or in 16, whatever the training loss. Or IoU, "
+            "Dice or F1 is below 1 % at 6 evaluations in a row."
         ),
     }
     what_to_try = "Check labels, weights and input of the evaluation."
@@ -49,11 +53,13 @@ class EvalAtChance(Rule):
 
     class Thresholds(RuleThresholds):
         # An accuracy this close to one in num_classes is guessing.
-        evals: int = 3
         share: float = 0.3
         most: float = 0.03
-        # Some models start so and learn late.
-        lasting: int = 12
+        # Some models start so and learn late: their training loss stands meanwhile, and falls then.
+        evals: int = 12
+        evals_learning: int = 16
+        # Of its start: less is left of a training loss that falls.
+        left: float = 0.95
         # A model that knows nothing finds nothing; one that learns rare classes needs a while.
         overlap: float = 0.01
         overlap_evals: int = 6
@@ -62,7 +68,6 @@ class EvalAtChance(Rule):
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        self.patience = thresholds.evals
         self._in_percent: set[str] = set()
         self._without_overlap: Counter[str] = Counter()
         self._at_chance: Counter[str] = Counter()
@@ -77,7 +82,7 @@ class EvalAtChance(Rule):
                 self._without_overlap[name] = count
                 if not is_nothing:
                     yield Verdict(name, False)
-                elif count > self.thresholds.overlap_evals - self.patience:
+                elif count >= self.thresholds.overlap_evals:
                     yield self._no_overlap(name, value, count)
 
     def _accuracies(self, observation: Observation, context: Context) -> list[Verdict]:
@@ -93,7 +98,7 @@ class EvalAtChance(Rule):
             self._in_percent |= {name} if value > 1 else set()
             accuracy = value / 100 if name in self._in_percent else accuracy_of(value, classes)
             if accuracy is not None:
-                verdicts.append(self._verdict(name, accuracy, classes))
+                verdicts.append(self._verdict(name, accuracy, classes, context.curves.get("loss")))
         return verdicts
 
     def _no_overlap(self, name: str, value: float, count: int) -> Verdict:
@@ -110,21 +115,35 @@ class EvalAtChance(Rule):
             ),
         )
 
-    def _verdict(self, name: str, accuracy: float, classes: int) -> Verdict:
+    def _verdict(self, name: str, accuracy: float, classes: int, loss: Curve | None) -> Verdict:
         thresholds = self.thresholds
         chance = 1 / classes
         if abs(accuracy - chance) > min(thresholds.most, thresholds.share * chance):
             self._at_chance[name] = 0
             return Verdict(name, False)
         self._at_chance[name] += 1
-        is_lasting = self._at_chance[name] >= thresholds.lasting
+        start, now = (None, None) if loss is None else (loss.start, loss.recent_level(_POINTS))
+        falls = start is not None and now is not None and now < thresholds.left * start
+        if self._at_chance[name] < (thresholds.evals_learning if falls else thresholds.evals):
+            return Verdict(name, False)
+        evidence: dict[str, float | int | str] = {
+            "accuracy": accuracy,
+            "chance": chance,
+            "classes": classes,
+        }
+        train = ""
+        if start is not None and now is not None:
+            evidence |= {"loss_at_first": start, "loss": now}
+            train = f" The training loss was {format_number(start)} at first and is " + (
+                f"{format_number(now)}."
+            )
         return Verdict(
             name,
             True,
-            "warning" if is_lasting else "info",
+            "warning",
             f"{name} is {percent(accuracy)}: no better than guessing among {classes:,} classes "
-            f"({percent(chance)}), at {self._at_chance[name]} evaluations in a row.",
-            evidence={"accuracy": accuracy, "chance": chance, "classes": classes},
+            f"({percent(chance)}), at {self._at_chance[name]} evaluations in a row.{train}",
+            evidence=evidence,
             advice=(
                 "Check that labels and inputs of the evaluation belong together, that it uses the "
                 "trained weights, and that the training loss falls at all."

@@ -11,7 +11,13 @@ from epochal.format import format_number
 from epochal.health.causes import OF_EVALUATION, OF_STANDSTILL
 from epochal.health.context import Context
 from epochal.health.curve import is_usable
-from epochal.health.evaluations import is_evaluation, is_of_a_game, is_quality
+from epochal.health.evaluations import (
+    is_accuracy,
+    is_evaluation,
+    is_of_a_game,
+    is_overlap,
+    is_quality,
+)
 from epochal.health.line_fit import fit_line
 from epochal.health.observation import Observation
 from epochal.health.rate import LearningRate
@@ -45,7 +51,8 @@ class EvalFlat(Rule):
             "1 % of the value, or of 5 % of what it changed before."
         ),
         "warning": (
-            "4 evaluations are equal to six digits, and no other metric of them changes by 0.1 %."
+            "4 evaluations are equal to six digits, and no other metric of them changes by 0.1 %. "
+            "A share of samples, or a number of three digits or fewer, is too coarse to tell."
         ),
     }
     what_to_try = "Check that the trained model is evaluated, and that the data is not empty."
@@ -171,7 +178,7 @@ class EvalFlat(Rule):
         is_equal = self._is_equal(last, thresholds.equal)
         if is_equal and (last[-1] in (0.0, 1.0) or is_of_a_game(name)):
             return None  # a share, count or return at its end can stay there by right
-        if is_equal and not is_right:
+        if is_equal and not is_right and not _is_coarse(name, last[-1]):
             return Verdict(
                 name,
                 True,
@@ -228,3 +235,8 @@ class EvalFlat(Rule):
 def _wanders(values: Sequence[float]) -> bool:
     fit = fit_line(values)
     return abs(fit.slope) <= fit.slope_error
+
+
+def _is_coarse(name: str, value: float) -> bool:
+    """Whether a metric is too coarse to change with every step: a share, or one of few digits."""
+    return is_accuracy(name) or is_overlap(name) or float(f"{value:.3g}") == value

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 from typing import TYPE_CHECKING
 
+from epochal.health.branches import idle_branches
 from epochal.health.causes import OF_STANDSTILL
 from epochal.health.layer_series import (
     GRADIENT_NORMS,
@@ -21,9 +23,14 @@ from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.streak_counter import StreakCounter
 from epochal.health.thresholds import RuleThresholds
+from epochal.records import Record
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
+
+# Of the median gradient: what is left of one where next to no input comes.
+_UNUSED = 1e-4
+FROZEN, NO_STEP = "frozen-parameters", "no-optimizer-step"
 
 
 class FrozenLayer(Rule):
@@ -39,10 +46,12 @@ class FrozenLayer(Rule):
     reports = {
         "info": (
             "The weights do not change and have no gradient, although `requires_grad` is True. "
-            "Parameters that are frozen by `requires_grad` give no finding."
+            "Parameters that are frozen by `requires_grad` after they were trained give no finding."
         ),
         "warning": (
-            "The weights do not change for four watched steps, although they have a gradient."
+            "The weights do not change for four watched steps, although they have a gradient. Or "
+            "more than half of the parameters are frozen, and most of those are as initialised. Or "
+            "200 gradients were computed, and no optimizer took a step."
         ),
     }
     what_to_try = (
@@ -52,11 +61,15 @@ class FrozenLayer(Rule):
     needs = "`epochal.watch(model)`."
     silenced_by = ("nonfinite",)
     explained_by = OF_STANDSTILL
-    kinds = frozenset({"metrics", "step"})
+    kinds = frozenset({"metrics", "step", "event"})
     every_rank = False
 
     class Thresholds(RuleThresholds):
         samples: int = 4
+        # Of all parameters: frozen ones. Of those whose norm tells: as initialised.
+        frozen: float = 0.5
+        initialised: float = 0.9
+        fitting: int = 3
 
     thresholds: Thresholds
 
@@ -69,16 +82,21 @@ class FrozenLayer(Rule):
         self._initial: dict[str, float] = {}
         self._untrained: list[str] = []
         self._num_still = 0
+        self._is_told = False  # that frozen weights are as initialised
         self._step = 0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check a watched step by its update ratios, else by the norms of the weights."""
+        if observation.kind == "event":
+            yield from self._judge_event(observation)
+            return
         if observation.step is None or not has_free_metrics(observation):
             return
         if not self._untrained and not holds_layers(observation):
             return
         self._note_untrained(observation)
-        if self._untrained and self._num_still == self.thresholds.samples:
+        if self._untrained and self._num_still == self.thresholds.samples and not self._is_told:
+            self._is_told = True
             yield self._describe_untrained(observation.step)
         moves = UPDATE_RATIOS.of(observation.values) or self._moves(observation.values)
         # When nothing moves the rate is zero or the loop does not step: no matter of layers.
@@ -86,12 +104,12 @@ class FrozenLayer(Rule):
             return
         self._step = observation.step
         gradients = GRADIENT_NORMS.of(observation.values)
+        unused = _unused(moves, gradients)
         for layer, move in moves.items():
             gradient = gradients.get(layer)
-            stands = move == 0
+            stands = move == 0 and layer not in unused
             has_one = stands and has_gradient(layer, gradients)
             self._unchanged.note(layer, ails=has_one, step=self._step)
-            # An expert without tokens has no gradient: that is a matter of its router.
             is_idle = stands and gradient is None and "expert" not in layer
             self._without_gradient.note(layer, ails=is_idle, step=self._step)
         yield from self._unchanged.verdicts(UPDATE_RATIOS.name, self._describe)
@@ -103,6 +121,20 @@ class FrozenLayer(Rule):
         self._unchanged.forget()
         self._without_gradient.forget()
         self._norms.clear()
+
+    def _judge_event(self, observation: Observation) -> Iterable[Verdict]:
+        record, limits = observation.record, self.thresholds
+        if record.get("name") == NO_STEP:
+            yield self._describe_no_step(_count(record, "passes"), observation.step or 0)
+        if record.get("name") != FROZEN:
+            return
+        frozen, number = _count(record, "parameters"), _count(record, "of")
+        fitting, others = _count(record, "initialised"), _count(record, "others")
+        if self._is_told or frozen <= limits.frozen * number or fitting < limits.fitting:
+            return
+        if fitting >= limits.initialised * (fitting + others):
+            self._is_told = True
+            yield self._describe_frozen(str(record.get("parameter")), frozen, number, fitting)
 
     def _note_untrained(self, observation: Observation) -> None:
         """Count layers without a gradient in any watched step whose weights are as initialised."""
@@ -145,6 +177,31 @@ class FrozenLayer(Rule):
             "is not 0. In 16-bit weights, updates below the precision vanish: keep a 32-bit copy.",
         )
 
+    def _describe_no_step(self, passes: int, step: int) -> Verdict:
+        return Verdict(
+            WEIGHT_NORMS.prefix.rstrip("/"),
+            active=True,
+            sentence=f"The weights do not change: the model got {passes:,} gradients, and no "
+            "optimizer has taken a step.",
+            steps=(0, step),
+            evidence={"passes": passes},
+            advice="Call optimizer.step() after each backward pass, on an optimizer that holds "
+            "the parameters of this model.",
+        )
+
+    def _describe_frozen(self, first: str, frozen: int, number: int, fitting: int) -> Verdict:
+        return Verdict(
+            WEIGHT_NORMS.name(first),
+            active=True,
+            sentence=f"{frozen:,} of {number:,} parameters are frozen (requires_grad is False), "
+            f"{first} first, and {fitting:,} of them have the norm of an initialisation: they "
+            "are frozen at random values.",
+            steps=(0, 0),
+            evidence={"parameters": frozen, "of": number, "initialised": fitting},
+            advice="Set requires_grad to True for these parameters before the optimizer is made, "
+            "or load the weights that they should have.",
+        )
+
     def _describe_untrained(self, step: int) -> Verdict:
         layers = self._untrained
         return Verdict(
@@ -171,6 +228,18 @@ class FrozenLayer(Rule):
             advice="If it is frozen on purpose, ignore this; otherwise set requires_grad, and see "
             "that the forward pass uses the layer.",
         )
+
+
+def _unused(moves: Mapping[str, float], gradients: Mapping[str, float]) -> set[str]:
+    """The parameters of branches without input: that is a matter of what chooses among them."""
+    bar = _UNUSED * median(gradients.values()) if gradients else 0.0
+    still = {one for one, move in moves.items() if move == 0 and gradients.get(one, 0.0) <= bar}
+    return {one for branch in idle_branches(still, moves) for one in branch.parameters}
+
+
+def _count(record: Record, name: str) -> int:
+    value = record.get(name)
+    return value if isinstance(value, int) else 0
 
 
 def looks_untrained(layers: Sequence[str], norms: Mapping[str, float]) -> bool:

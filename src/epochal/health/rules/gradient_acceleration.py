@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from itertools import pairwise
 from statistics import median
 
 from epochal.format import format_number
 from epochal.health.causes import OF_INSTABILITY
 from epochal.health.context import Context
 from epochal.health.curve import Curve
-from epochal.health.learning import has_fallen_since
+from epochal.health.learning import has_fallen_since, has_risen
 from epochal.health.line_fit import fit_line
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
@@ -18,6 +19,7 @@ from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import CURVE_KINDS, times
 
 _LEAST_LOG = math.log(1e-300)
+_JUMP = 0.7  # of the growth, from one quarter of the window to the next
 _EVERY = 4  # points between two fits: a slope over forty hardly changes with one
 
 
@@ -33,9 +35,9 @@ class GradientAcceleration(Rule):
     healthy = "No lasting slope."
     reports = {
         "warning": (
-            "The norm grows 2.5 times within 60 points, along a line, while the loss rises or "
-            "oscillates. Or 4 times its lowest level on a plateau. Or 8 times while the loss "
-            "falls. It is then above the norm of the first steps."
+            "The norm grows 2.5 times within 60 points, along a line, while the loss stands above "
+            "its best level. On a plateau it takes 4 times the lowest norm, and 8 times while the "
+            "loss falls. It is then above the norm of the first steps."
         ),
     }
     what_to_try = "Lower the learning rate before it explodes."
@@ -83,7 +85,10 @@ class GradientAcceleration(Rule):
         fit = fit_line([math.log(value) if value > 1e-300 else _LEAST_LOG for value in window])
         growth = fit.slope * (len(window) - 1)
         is_sure = fit.slope > thresholds.errors * fit.slope_error
-        if not is_sure or growth < math.log(thresholds.growth):
+        if not is_sure or growth < math.log(thresholds.growth) or not _is_steady(window):
+            return (Verdict(curve.name, False),)
+        # Gradients grow where a loss leaves a standstill, and as a model becomes sure of itself.
+        if not has_risen(context.curves.get("loss")):
             return (Verdict(curve.name, False),)
         # While the loss falls, or stands, gradients that grow a little are no fault. A loss that
         # leaves a standstill falls so fast that its phase is unstable.
@@ -121,3 +126,13 @@ class GradientAcceleration(Rule):
                 "normalisation keeps weights from feeding the growth."
             ),
         )
+
+
+def _is_steady(window: list[float]) -> bool:
+    """Whether the norm grows in every quarter, and in none by most of it: other data is a jump."""
+    size = len(window) // 4
+    levels = [median(window[n * size : (n + 1) * size]) for n in range(4)]
+    if levels[0] <= 0:
+        return False
+    rises = [math.log(max(after, 1e-300) / before) for before, after in pairwise(levels)]
+    return min(rises) > 0 and max(rises) < _JUMP * sum(rises)

@@ -10,7 +10,7 @@ from epochal.health.causes import OF_INSTABILITY
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.finding import Severity
-from epochal.health.learning import is_hurt
+from epochal.health.learning import has_lost_all, has_risen, is_hurt
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
@@ -31,14 +31,14 @@ class GradientExplosion(Rule):
     healthy = "Within 8 times the usual norm."
     reports = {
         "info": (
-            "One or two points are beyond 8 times the usual norm, and above that of the first "
-            "steps."
+            "A point is beyond 8 times the usual norm, and above that of the first steps. Or the "
+            "level is 30 times the usual level of the run, and 100 times if the loss has fallen "
+            "and is as low as ever."
         ),
         "warning": (
-            "Three of five points are. Or the level is 30 times the usual level of the run, and "
-            "100 times if the loss has fallen and is as low as ever."
+            "Three of five points are, or the level is, and the loss stands above its best level."
         ),
-        "error": "The same at 100 times the usual norm or more.",
+        "error": "The same at 100 times the usual norm or more, and a loss above its first one.",
     }
     what_to_try = "Clip at the usual norm, or lower the learning rate."
     needs = (
@@ -75,12 +75,12 @@ class GradientExplosion(Rule):
         curve = context.updated_curves.get("norm")
         if curve is None or curve.level is None or curve.distance is None:
             return ()
-        thresholds = self.thresholds
+        thresholds, loss = self.thresholds, context.curves.get("loss")
         now = curve.recent_level(thresholds.lasting_of)
         if self._lasts(curve, context):
             if now < thresholds.ratio / 2 * self._usual:
                 return (Verdict(curve.name, False),)
-            return (self._verdict(curve, self._usual, now, is_lasting=True),)
+            return (self._verdict(curve, self._usual, now, loss, is_lasting=True),)
         usual, newest = math.exp(curve.level), curve.points[-1][1]
         # What the first steps had, the model has taken before: norms that fell far vary far.
         is_new = curve.start is None or max(newest, now) > curve.start
@@ -88,13 +88,13 @@ class GradientExplosion(Rule):
             return (Verdict(curve.name, False),)
         if curve.stands_out and newest >= thresholds.ratio * usual > 0:
             is_lasting = sum(curve.outliers) >= thresholds.lasting
-            return (self._verdict(curve, usual, newest, is_lasting=is_lasting),)
+            return (self._verdict(curve, usual, newest, loss, is_lasting=is_lasting),)
         if len(curve.blocks) >= _LEAST_BLOCKS:
             usual = curve.blocks.former_median()
             # Densities and the like have norms that grow while the loss is as low as ever.
-            does_harm = is_hurt(context.curves.get("loss"))
-            if now > (thresholds.over_run if does_harm else thresholds.grave) * usual > 0:
-                return (self._verdict(curve, usual, now, is_lasting=True),)
+            least = thresholds.over_run if is_hurt(loss) else thresholds.grave
+            if now > least * usual > 0:
+                return (self._verdict(curve, usual, now, loss, is_lasting=True),)
         return (Verdict(curve.name, False),)
 
     def _lasts(self, curve: Curve, context: Context) -> bool:
@@ -102,12 +102,19 @@ class GradientExplosion(Rule):
         finding = context.open.get((self.name, curve.name))
         return finding is not None and finding.severity != "info"
 
-    def _verdict(self, curve: Curve, usual: float, value: float, *, is_lasting: bool) -> Verdict:
+    def _verdict(
+        self, curve: Curve, usual: float, value: float, loss: Curve | None, *, is_lasting: bool
+    ) -> Verdict:
         self._usual = usual
         position, ratio = curve.points[-1][0], value / usual
-        grave = ratio >= self.thresholds.grave
-        severity: Severity = "info" if not is_lasting else "error" if grave else "warning"
-        what = "The gradient norm exploded" if is_lasting else "The gradient norm jumped once"
+        # Gradients grow where a loss begins to fall, too. What rises with them is harmed.
+        does_harm = is_lasting and has_risen(loss)
+        is_grave = ratio >= self.thresholds.grave and has_lost_all(loss)
+        severity: Severity = "info" if not does_harm else "error" if is_grave else "warning"
+        if not is_lasting:
+            what = "The gradient norm jumped once"
+        else:
+            what = "The gradient norm exploded" if does_harm else "The gradient norm has grown far"
         return Verdict(
             curve.name,
             True,

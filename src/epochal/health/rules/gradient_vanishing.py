@@ -9,7 +9,7 @@ from epochal.format import format_number
 from epochal.health.causes import OF_STANDSTILL
 from epochal.health.context import Context
 from epochal.health.curve import Curve
-from epochal.health.learning import has_learned
+from epochal.health.learning import has_fallen_since, has_learned
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
@@ -65,7 +65,11 @@ class GradientVanishing(Rule):
         is_small = now <= self.thresholds.share * usual * learned
         # Gradients of a whole dataset go to nothing where its loss is lowest, step by step.
         is_sudden = now < _SUDDEN * curve.blocks[-_BLOCKS_AGO].level
-        lasts = context.is_open(self.name, curve.name) or is_sudden
+        # A loss that falls meanwhile has been learned: a margin that is met has no gradient.
+        fell = has_fallen_since(
+            context.curves.get("loss"), curve.blocks[-_BLOCKS_AGO].first, share=0.1
+        )
+        lasts = context.is_open(self.name, curve.name) or (is_sudden and not fell)
         if not is_small or (not lasts and has_learned(context.curves.get("loss"))):
             return (Verdict(curve.name, False),)
         position = curve.points[-1][0]

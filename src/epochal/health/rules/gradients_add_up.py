@@ -13,11 +13,18 @@ from epochal.health.curve import Curve
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, steps_of, times
+from epochal.health.words import CLIPPED, CURVE_KINDS, steps_of, times
 
 _NEWEST = 10  # norms whose changes are looked at
 _LEVEL = 3
 _AT_ONCE = 8
+_WIDEST = 3  # steps from one logged norm to the next
+_WINDOW, _EVERY = 40, 20  # points of a look at the smoothness of a long sum
+_RESET = (
+    "Call optimizer.zero_grad() in each step. If it is called, some parameters that get gradients "
+    "are not in the optimizer, and are neither trained nor reset: compare its parameters with the "
+    "model's."
+)
 
 
 class GradientsAddUp(Rule):
@@ -35,7 +42,9 @@ class GradientsAddUp(Rule):
         "warning": (
             "Over the first 20 to 100 steps the norm grows by a fifth of its first value per step "
             "or more. From one step to the next it changes as little as a sum would. Or it "
-            "triples within 8 steps that all rise by at most one gradient."
+            "triples within 8 steps that all rise by at most one gradient. Or for 8 steps it is "
+            "the first gradient on top of the clipped sum. Or at any time it is 5 times its first "
+            "value, and 25 times smoother than the loss of the same batches."
         ),
     }
     what_to_try = "Call `optimizer.zero_grad()` in each step. Check what the optimizer holds."
@@ -54,9 +63,18 @@ class GradientsAddUp(Rule):
         change: float = 2.2
         # So many times the first norm within eight steps that all rise: a sum that turns soon.
         at_once: float = 3.0
+        # Of a sum that is clipped in each step: how far a norm may be from the limit and the first
+        # norm together, and how much more than the first norm that must be.
+        capped: float = 0.1
+        above: float = 1.3
         # Checks in favour, one every five points, and their share of all.
         checks: int = 5
         share: float = 0.7
+        # Of a long sum: over its first value, its usual bend as a share of it, and that of the loss
+        # over it. Of single batches the norm is at most seven times smoother than the loss.
+        long: float = 5.0
+        bend: float = 0.01
+        smoother: float = 25.0
 
     thresholds: Thresholds
 
@@ -66,20 +84,28 @@ class GradientsAddUp(Rule):
 
     def _begin(self, curve: Curve | None) -> None:
         self._curve = curve
+        self._limit = 0.0  # the largest norm after clipping
         self._hits = self._checks = 0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check the first norms of a run, every few points."""
         curve = context.updated_curves.get("norm")
-        if curve is None or curve.axis != "step" or context.is_resumed or context.is_game:
+        if curve is None or curve.axis != "step" or context.is_resumed:
+            return ()
+        if curve.count % _EVERY == 0 and self._is_long_sum(curve, context.curves.get("loss")):
+            return (self._verdict(curve, self._start(curve), curve.recent_level(_LEVEL)),)
+        if context.is_game:
             return ()
         if curve is not self._curve:
             self._begin(curve)
         first, position = curve.points[0][0], curve.points[-1][0]
         count = position - first + 1
         limits = self.thresholds
-        if curve.count == count == _AT_ONCE and self._piles_up(curve.window(count)):
+        self._limit = max(self._limit, observation.values.get(CLIPPED, 0.0))
+        if curve.count == _AT_ONCE and self._piles_up(curve):
             return (self._verdict(curve, curve.points[0][1], curve.points[-1][1]),)
+        if curve.count == count == _AT_ONCE and self._is_capped_sum(curve.window(count)):
+            return (self._capped_verdict(curve),)
         if curve.count > len(curve.points) or not limits.first <= count <= limits.last:
             return ()
         if curve.count % 5 or curve.count < _NEWEST + _LEVEL:
@@ -91,12 +117,47 @@ class GradientsAddUp(Rule):
             return ()
         return (self._verdict(curve, values[0], median(values[-_LEVEL:])),)
 
-    def _piles_up(self, values: Sequence[float]) -> bool:
+    @staticmethod
+    def _start(curve: Curve) -> float:
+        return curve.first if curve.first is not None else curve.points[0][1]
+
+    def _is_long_sum(self, curve: Curve, loss: Curve | None) -> bool:
+        """Whether the norm has grown, and bends far less than the loss of the same batches."""
+        limits = self.thresholds
+        if loss is None or min(curve.count, loss.count) < _WINDOW:
+            return False
+        norms, losses = curve.window(_WINDOW), loss.window(_WINDOW)
+        if curve.points[-1][0] - curve.points[-_WINDOW][0] != _WINDOW - 1:
+            return False  # steps in between are not logged
+        if min(norms) < limits.long * self._start(curve) or self._start(curve) <= 0:
+            return False
+        bend = _bend(norms)
+        return 0 < bend < limits.bend and _bend(losses) > limits.smoother * bend
+
+    def _piles_up(self, curve: Curve) -> bool:
         """Whether each of the first norms is larger than the last, by no more than one gradient."""
+        values = curve.window(_AT_ONCE)
+        gaps = {b - a for (a, _), (b, _) in pairwise(curve.points)}
+        gap = max(gaps)
+        if len(gaps) > 1 or gap > _WIDEST:
+            return False
         rises = [b - a for a, b in pairwise(values)]
-        most = 1.1 * values[0]
-        is_steady = min(rises) > 0 and max(rises) < most
-        return is_steady and values[-1] > self.thresholds.at_once * values[0]
+        is_steady = min(rises) > 0 and max(rises) < 1.1 * gap * values[0]
+        return is_steady and values[-1] > self.thresholds.at_once * gap * values[0]
+
+    def _is_capped_sum(self, values: Sequence[float]) -> bool:
+        """Whether each norm is that of the first gradient on top of the clipped sum so far.
+
+        Clipping shortens the sum in each step, so that it does not grow.
+        """
+        limits, first, cap = self.thresholds, values[0], self._limit
+        if first <= 0 or cap <= 0 or min(values[2:]) <= cap:
+            return False
+        for before, norm in pairwise(values):
+            expected = first + min(before, cap)
+            if expected < limits.above * first or abs(norm / expected - 1) > limits.capped:
+                return False
+        return True
 
     def _adds_up(self, values: Sequence[float], count: int) -> bool:
         limits, start = self.thresholds, median(values[:_LEVEL])
@@ -119,9 +180,26 @@ class GradientsAddUp(Rule):
             f"({times(now / first)} times), and as smoothly as a sum: gradients add up.",
             steps=steps_of(curve, begin, position),
             evidence={"first": first, "now": now},
-            advice=(
-                "Call optimizer.zero_grad() in each step. If it is called, some parameters that "
-                "get gradients are not in the optimizer, and are neither trained nor reset: "
-                "compare its parameters with the model's."
-            ),
+            advice=_RESET,
         )
+
+    def _capped_verdict(self, curve: Curve) -> Verdict:
+        (begin, first), (position, now) = curve.points[0], curve.points[-1]
+        return Verdict(
+            curve.name,
+            True,
+            "warning",
+            f"The gradient norm rises from {format_number(first)} at {curve.at(begin)} to "
+            f"{format_number(now)} at {curve.at(position)}: a new gradient on top of what was "
+            f"clipped to {format_number(self._limit)} before. Gradients add up.",
+            steps=steps_of(curve, begin, position),
+            evidence={"first": first, "now": now, "limit": self._limit},
+            advice=_RESET,
+        )
+
+
+def _bend(values: Sequence[float]) -> float:
+    """How far a point usually lies from the line between its neighbours, as a share of it."""
+    threes = zip(values, values[1:], values[2:], strict=False)
+    level = abs(median(values))
+    return median(abs(a - 2 * b + c) for a, b, c in threes) / level if level > 0 else 0.0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
-from statistics import fmean
+from itertools import pairwise
+from statistics import fmean, median
 
 from epochal.format import format_number
 from epochal.health.context import Context
@@ -17,6 +19,9 @@ from epochal.health.words import CURVE_KINDS, steps_of
 
 _TRAIN_POINTS = 50
 _LEVEL = 4  # evaluations whose mean is compared
+# Figures that say nothing about the quality of a model.
+_COUNTS = re.compile(r"time|second|duration|samples|steps|tokens|epoch|memory|rate", re.IGNORECASE)
+_STEP_PER_DEVIATION = 0.954  # the median change from one to the next, of normal noise
 
 
 class LearnsAverage(Rule):
@@ -31,11 +36,11 @@ class LearnsAverage(Rule):
     meaning = "The inputs say nothing about the labels, or do not reach the output."
     healthy = "The evaluation loss falls on after the first evaluation."
     reports = {
-        "info": (
-            "After 12 evaluations the mean of four is not 1 % below that of the first four. The "
-            "training loss is near it and above half of its start. The accuracy is near chance."
+        "warning": (
+            "After 14 evaluations the mean of four is not 1 % below that of the first four. The "
+            "training loss is near it and above half of its start. The accuracy is near chance. "
+            "Up to 2 % count as well if other figures of the evaluation do not move beyond noise."
         ),
-        "warning": "The same after 16 evaluations.",
     }
     what_to_try = "Check that labels belong to their inputs, and look for a dead layer."
     silenced_by = ("nonfinite", "divergence")
@@ -55,9 +60,11 @@ class LearnsAverage(Rule):
 
     class Thresholds(RuleThresholds):
         # Some models start so and learn late, such as products of small factors.
-        evals: int = 12
-        lasting: int = 16
+        evals: int = 14
         fall: float = 0.01
+        # If the other figures of the evaluation stand: within so many standard errors.
+        fall_alone: float = 0.02
+        errors: float = 5.0
         # The evaluation as a share of its first; the training loss of the evaluation's.
         rise: float = 1.15
         near: float = 0.75
@@ -72,6 +79,7 @@ class LearnsAverage(Rule):
         super().__init__(thresholds)
         self._evals: list[tuple[int, float]] = []
         self._accuracy: float | None = None
+        self._figures: dict[str, list[float]] = {}  # the others of the evaluations
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare the newest evaluations with the first ones."""
@@ -81,6 +89,7 @@ class LearnsAverage(Rule):
         if context.is_resumed or min(train.lowest, evaluation.lowest) <= 0:
             return ()
         self._note_accuracy(observation, context)
+        self._note_figures(observation, evaluation.name)
         self._evals.append(evaluation.points[-1])
         if len(self._evals) < self.thresholds.evals:
             return ()
@@ -91,6 +100,26 @@ class LearnsAverage(Rule):
     def forget_from(self, step: int, context: Context) -> None:
         """Forget the evaluations that are void."""
         self._evals = [one for one in self._evals if one[0] < step]
+        self._figures.clear()
+
+    def _note_figures(self, observation: Observation, loss: str) -> None:
+        for name, value in observation.values.items():
+            is_other = name != loss and not _COUNTS.search(name)
+            if is_other and is_evaluation(name, observation.kind) and math.isfinite(value):
+                self._figures.setdefault(name, []).append(value)
+
+    def _figures_stand(self) -> bool:
+        """Whether there are other figures, and none has moved since the first evaluations."""
+        count = len(self._evals)
+        followed = [v for v in self._figures.values() if len(v) == count and min(v) < max(v)]
+        return bool(followed) and not any(self._has_moved(values) for values in followed)
+
+    def _has_moved(self, values: list[float]) -> bool:
+        usual = median(abs(b - a) for a, b in pairwise(values)) / _STEP_PER_DEVIATION
+        error = usual * math.sqrt(2 / _LEVEL)
+        return (
+            abs(fmean(values[-_LEVEL:]) - fmean(values[:_LEVEL])) > self.thresholds.errors * error
+        )
 
     def _note_accuracy(self, observation: Observation, context: Context) -> None:
         classes = num_classes(context.config)
@@ -105,7 +134,8 @@ class LearnsAverage(Rule):
         losses = [loss for _, loss in self._evals]
         first, now = fmean(losses[:_LEVEL]), fmean(losses[-_LEVEL:])
         level = train.recent_level(_TRAIN_POINTS)
-        if not (1 - limits.fall) * first < now < limits.rise * first:
+        fall = limits.fall_alone if self._figures_stand() else limits.fall
+        if not (1 - fall) * first < now < limits.rise * first:
             return False
         if min(losses) < (1 - 4 * limits.fall) * losses[0] or level < limits.near * now:
             return False
@@ -119,7 +149,7 @@ class LearnsAverage(Rule):
         return Verdict(
             evaluation.name,
             True,
-            "warning" if len(self._evals) >= self.thresholds.lasting else "info",
+            "warning",
             f"The evaluation loss is where the first evaluation found it: {format_number(first)}, "
             f"and {format_number(now)} after {len(self._evals)} evaluations. The training loss is "
             f"{format_number(level)}. So far the model has learned an average, no single sample.",

@@ -9,12 +9,14 @@ from epochal.format import format_number
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.evaluations import num_classes
+from epochal.health.finding import Severity
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import CURVE_KINDS, steps_of
 
 _FIRST, _NEWEST = 3, 3
+_FASTER = 1.5  # times the fall of the older half
 
 
 class LossSign(Rule):
@@ -29,11 +31,14 @@ class LossSign(Rule):
     meaning = "The loss is negated somewhere. Each step makes the model worse."
     healthy = "The training loss and the evaluation loss have the same sign and move together."
     reports = {
+        "warning": (
+            "The loss starts below zero and falls faster and faster, to 10 times that, while the "
+            "gradient norm grows 10 times. In reinforcement learning both are 1,000 times."
+        ),
         "error": (
             "The training loss is below zero and the evaluation loss is as far above it, in two "
-            "evaluations. Or it starts below zero and falls to 3 times that while the gradient "
-            "norm grows 3 times. Without the number of classes, which makes a negative loss "
-            "impossible, both must be 10 times, and 1,000 times in reinforcement learning."
+            "evaluations. Or it starts below zero although the number of classes is known, and "
+            "falls to 3 times that while the norm grows 3 times."
         ),
     }
     what_to_try = "Check the sign of the loss, and whether a score is returned as a loss."
@@ -96,7 +101,9 @@ class LossSign(Rule):
         times = limits.times_game if context.is_game else times
         start, first = train.start or 0.0, median(norm.window(norm.count)[:_FIRST])
         has_fallen = train.recent_level(_NEWEST) < times * start < 0
-        return has_fallen and norm.recent_level(_NEWEST) > times * first > 0
+        if not has_fallen or norm.recent_level(_NEWEST) <= times * first:
+            return False
+        return first > 0 and (is_certain or _accelerates(train))
 
     def _mirror(self, train: Curve, level: float, value: float) -> Verdict:
         position = train.points[-1][0]
@@ -112,19 +119,28 @@ class LossSign(Rule):
         level = train.recent_level(_NEWEST)
         is_certain = num_classes(context.config) is not None
         why = "a cross-entropy cannot be negative" if is_certain else "it is being maximised"
+        faster = " faster and faster" if _accelerates(train) else ""
         return self._verdict(
             train,
-            f"The loss is negative and falls faster and faster, from {format_number(start)} to "
+            f"The loss is negative and falls{faster}, from {format_number(start)} to "
             f"{format_number(level)} at {train.at(position)}, while gradients grow. Its sign is "
             f"wrong: {why}.",
             {"start": start, "loss": level},
+            severity="error" if is_certain else "warning",
         )
 
-    def _verdict(self, train: Curve, sentence: str, evidence: dict[str, float]) -> Verdict:
+    def _verdict(
+        self,
+        train: Curve,
+        sentence: str,
+        evidence: dict[str, float],
+        *,
+        severity: Severity = "error",
+    ) -> Verdict:
         return Verdict(
             train.name,
             True,
-            "error",
+            severity,
             sentence,
             steps=steps_of(train, train.points[0][0], train.points[-1][0]),
             evidence=evidence,
@@ -133,3 +149,17 @@ class LossSign(Rule):
                 "log-likelihood is returned. Start again: these weights are worse than new ones."
             ),
         )
+
+
+def _accelerates(train: Curve) -> bool:
+    """Whether the loss falls faster in the newer half of the run, as what has no end does.
+
+    A density that learns falls ever more slowly.
+    """
+    values = train.window(train.count)
+    half = len(values) // 2
+    if half < _NEWEST:
+        return False
+    first, middle, last = values[:_NEWEST], values[half : half + _NEWEST], values[-_NEWEST:]
+    early, late = median(first) - median(middle), median(middle) - median(last)
+    return late > _FASTER * max(early, 0.0)

@@ -21,8 +21,8 @@ _KNOWN = 0.05  # of the first loss
 class LossSpike(Rule):
     """A loss far out of its own noise and beyond all that stood out of it before.
 
-    A single point or a small bump is worth a note; several large ones close together a warning. In
-    a game they are a note as well: its targets move, as with a new target network or opponent.
+    It is a note, however large: a new task, harder data and a new opponent lift a loss as well as a
+    step that was too large. A loss that does not come back is another rule's.
     """
 
     name = "loss-spike"
@@ -30,10 +30,9 @@ class LossSpike(Rule):
     meaning = "One batch, or too large a step, raised the loss suddenly."
     healthy = "Within 8 widths of its level, or within 1.6 times the worst point so far."
     reports = {
-        "info": "One point is above both bounds, and a tenth above the level.",
-        "warning": (
-            "Three of five points are above both bounds, and a third above the level. Not in "
-            "reinforcement learning or with two players, whose targets move."
+        "info": (
+            "One point is above both bounds, and a tenth above the level. The finding adds "
+            "whether three of five points are, and a third above the level."
         ),
     }
     what_to_try = (
@@ -70,7 +69,7 @@ class LossSpike(Rule):
             return (Verdict(curve.name, False),)
         if self._since_turn <= _AT_TURN:
             self._turns.add(self._epoch)
-        return (self._verdict(curve, context),)
+        return (self._verdict(curve),)
 
     def forget_from(self, step: int, context: Context) -> None:
         """An epoch that is begun again counts again."""
@@ -83,7 +82,7 @@ class LossSpike(Rule):
         if epoch is not None and math.isfinite(epoch) and math.floor(epoch) > self._epoch:
             self._epoch, self._since_turn = math.floor(epoch), 0
 
-    def _verdict(self, curve: Curve, context: Context) -> Verdict:
+    def _verdict(self, curve: Curve) -> Verdict:
         thresholds = self.thresholds
         lasting = sum(curve.outliers)
         # The highest of those that stand out together; the newest is always among them.
@@ -108,7 +107,7 @@ class LossSpike(Rule):
         return Verdict(
             curve.name,
             True,
-            "warning" if is_lasting and not context.is_game else "info",
+            "info",
             sentence,
             evidence={"value": value, "level": level, "width": width, "lasting": lasting},
             advice=self._advice(curve, value, is_lasting=is_lasting),

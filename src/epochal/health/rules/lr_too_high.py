@@ -8,13 +8,20 @@ from epochal.format import format_number
 from epochal.health.causes import OF_INSTABILITY
 from epochal.health.context import Context
 from epochal.health.curve import Curve
-from epochal.health.learning import evaluation_gains
+from epochal.health.learning import (
+    evaluation_gains,
+    evaluation_stands,
+    evaluation_suffers,
+    is_rougher,
+)
 from epochal.health.observation import Observation
 from epochal.health.rise import Rise
 from epochal.health.rule import Rule, Verdict
 from epochal.health.rules.divergence import RATE_AFTER
 from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import CURVE_KINDS, percent, steps_of
+
+_ALL = 0.9  # of the gain: what is left of it is noise
 
 
 class LearningRateTooHigh(Rule):
@@ -32,7 +39,9 @@ class LearningRateTooHigh(Rule):
         "warning": (
             "At 90 % of the peak rate or more, the loss stays above its best level for 30 "
             "points. It is higher by all of these: 15 %, a tenth of its gain, 1.6 widths, and "
-            "1.5 times any rise it recovered from."
+            "1.5 times any rise it recovered from. It is three times as noisy as at its best, or "
+            "gradients are 1.6 times as large, and evaluations are worse. Or all gain is lost, in "
+            "evaluations too."
         ),
     }
     what_to_try = "Halve the peak of the learning rate."
@@ -77,8 +86,10 @@ class LearningRateTooHigh(Rule):
             return ()
         is_high = rate.is_near_peak(thresholds.share) and self._is_high(curve)
         is_high = is_high and not evaluation_gains(context, self._rise.best_at)
+        is_high = is_high and not evaluation_stands(context, self._rise.best_at)
         begins = self._rise.lasts(is_high) >= thresholds.wait
         begins = begins and not self._rise.is_falling(curve)
+        begins = begins and self._is_witnessed(curve, context)
         if not (is_high if context.is_open(self.name, curve.name) else begins):
             return (Verdict(curve.name, False),)
         rise, position = self._rise, curve.points[-1][0]
@@ -101,6 +112,14 @@ class LearningRateTooHigh(Rule):
     def forget_from(self, step: int, context: Context) -> None:
         """Search the best level again in the remaining points."""
         self._rise.forget()
+
+    def _is_witnessed(self, curve: Curve, context: Context) -> bool:
+        """Whether noise or gradients grew, or all gain is lost in evaluations as well."""
+        since = self._rise.best_at
+        if any(is_rougher(curve, context.curves.get("norm"), since)):
+            return True
+        gained = curve.gained(self._rise.best or 0.0)
+        return self._rise.height > _ALL * gained and evaluation_suffers(context, since)
 
     def _is_high(self, curve: Curve) -> bool:
         thresholds = self.thresholds

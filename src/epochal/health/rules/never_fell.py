@@ -20,6 +20,9 @@ from epochal.health.words import CURVE_KINDS, steps_of
 
 _VISIBLE = 0.02  # a share of the level that a reader sees in two figures
 _EVERY = 50  # points between two looks at the whole run
+_LEVEL = 20  # points of the newest level
+_RISEN = 1.2  # times the first level: a loss that rises is no matter of this rule
+_JUST_NOW = 0.04  # of the first level: what fell so far within the newest points
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class NeverFell(Rule):
     """After hundreds of points the loss has not come below its first level.
 
     It is a warning if the points exclude even a small fall. It is an info if noise could hide one,
-    as in reinforcement or adversarial learning, where losses need not fall.
+    as that of few samples. A loss that reaches zero, or that of a game, need not fall.
     """
 
     name = "never-fell"
@@ -52,7 +55,10 @@ class NeverFell(Rule):
     )
     healthy = "Lower after a few hundred points."
     reports = {
-        "info": "No fall beyond noise in 450 points.",
+        "info": (
+            "No fall beyond noise in 450 points and 600 steps, and the points exclude a fall of "
+            "10 %. The evaluation loss has not fallen by 2 % either."
+        ),
         "warning": ("The points exclude a fall of 0.5 % in 600 points, or of 2 % in 2,000."),
     }
     what_to_try = (
@@ -67,6 +73,9 @@ class NeverFell(Rule):
     class Thresholds(RuleThresholds):
         # Nothing learned in so many points is long past any warm-up.
         points: int = 450
+        steps: int = 600
+        # A fall that noise may hide, of the first level: where it is larger nobody knows.
+        hidden_most: float = 0.1
         # A fall is real when it is three standard errors of the difference of two thirds...
         errors: float = 3.0
         # ...or when the blocks of the two thirds are so far from one order: ten of ten are 3.8...
@@ -100,15 +109,21 @@ class NeverFell(Rule):
             return ()
         if curve is not self._curve:
             self._curve, self._fell = curve, context.is_resumed
-        if self._fell or curve.count % _EVERY or context.is_game:
+        if self._fell or curve.count % _EVERY or context.is_game or curve.lowest <= 0:
             return ()
-        if curve.count < self.thresholds.points:
+        limits = self.thresholds
+        if curve.count < limits.points or _span(curve) < limits.steps:
             return ()
         fall = _fall(curve)
-        if self._is_real(fall, curve):
+        if self._is_real(fall, curve) or _falls_elsewhere(context):
             self._fell = True
             return (Verdict(curve.name, False),)
-        return (self._verdict(fall, curve),)
+        # What falls just now, or may have fallen by more than that, is not known to stand.
+        first, now = fall.first, curve.recent_level(_LEVEL)
+        has_moved = first - now > _JUST_NOW * abs(first) or now > _RISEN * first
+        if has_moved or self._hidden(fall) > limits.hidden_most:
+            return (Verdict(curve.name, False),)
+        return (self._verdict(fall, curve, now),)
 
     def _is_real(self, fall: _Fall, curve: Curve) -> bool:
         thresholds = self.thresholds
@@ -136,24 +151,24 @@ class NeverFell(Rule):
 
     def _severity(self, fall: _Fall, curve: Curve) -> Severity:
         thresholds = self.thresholds
-        if curve.lowest <= 0:
-            return "info"
-        hidden = (fall.size + thresholds.errors * fall.error) / abs(fall.first)
+        hidden = self._hidden(fall)
         is_sure = hidden < thresholds.hidden
         is_long = curve.count >= thresholds.long
         if is_sure and curve.count >= thresholds.grave:
             return "warning"
         return "warning" if is_long and hidden < thresholds.hidden_long else "info"
 
-    def _verdict(self, fall: _Fall, curve: Curve) -> Verdict:
+    def _hidden(self, fall: _Fall) -> float:
+        """The largest fall that the points do not exclude, as a share of the first level."""
+        return (fall.size + self.thresholds.errors * fall.error) / abs(fall.first)
+
+    def _verdict(self, fall: _Fall, curve: Curve, now: float) -> Verdict:
         first_at, position = curve.blocks[0].first, curve.points[-1][0]
-        # A loss that has risen far is not at the level of its last third.
-        now = fall.now if fall.now < 1.5 * abs(fall.first) else curve.recent_level(10)
         return Verdict(
             curve.name,
             True,
             self._severity(fall, curve),
-            f"The loss {_fell_words(fall)}: {format_number(fall.first)} at first, "
+            f"The loss {_fell_words(fall.first, now)}: {format_number(fall.first)} at first, "
             f"{format_number(now)} at {curve.at(position)}.",
             steps=steps_of(curve, first_at, position),
             evidence={"first": fall.first, "now": now, "points": curve.count},
@@ -165,8 +180,27 @@ class NeverFell(Rule):
         )
 
 
-def _fell_words(fall: _Fall) -> str:
-    if fall.first - fall.now > _VISIBLE * abs(fall.first):
+def _span(curve: Curve) -> int:
+    """From the first position of the run to the newest; epochs are longer than any limit."""
+    if curve.axis != "step":
+        return curve.count * 1000
+    return curve.points[-1][0] - curve.blocks[0].first + 1
+
+
+def _falls_elsewhere(context: Context) -> bool:
+    """Whether the evaluation loss is clearly below its first: then the model learns.
+
+    A loss of pairs, of an opponent or of a growing queue need not fall for that.
+    """
+    curve = context.curves.get("eval_loss")
+    if curve is None or curve.first is None or len(curve.points) < 2:
+        return False
+    newest = max(value for _, value in list(curve.points)[-2:])
+    return curve.first - newest > _VISIBLE * abs(curve.first)
+
+
+def _fell_words(first: float, now: float) -> str:
+    if first - now > _VISIBLE * abs(first):
         return "shows no fall beyond its noise"  # lower, but by chance
     return "has not fallen from where it started"
 

@@ -44,8 +44,9 @@ class NoWarmup(Rule):
     reports = {
         "warning": (
             "The rate starts at its peak. Within 120 points the loss is a tenth and 3 to 4 widths "
-            "above its start. If the gradient norm has not doubled, it takes 50 points. 2.2 to 3 "
-            "widths are enough if the norm jumped as well."
+            "above its start. The gradient norm has doubled, if it is known. 2.2 to 3 widths are "
+            "enough if the norm grew 2.5 times. Or within the first 15 points loss and "
+            "gradient norm are 6 times as high as in the first, and never again by half."
         ),
     }
     what_to_try = "Warm up over 1 to 5 % of the steps."
@@ -66,22 +67,17 @@ class NoWarmup(Rule):
         # Noise without a shock gets there once in five hundred runs that do not fall at all,
         # mostly because the three first points happen to be low.
         rise: float = 0.1
-        # While gradients do not double, for so many points.
-        lasting: int = 50
         widths: tuple[float, float] = (4.0, 3.0)
         # Norms fall at a healthy start; one that multiplies is a second witness.
         leap: float = 2.5
         leap_widths: tuple[float, float] = (3.0, 2.2)
+        # The very first steps: within so many points, of the first loss and of what comes later.
+        # Two times is the most in health.
+        blow_points: int = 15
+        blow_known: int = 40
+        blow: float = 6.0
 
     thresholds: Thresholds
-
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
-        self._lasted = 0
-
-    def forget_from(self, step: int, context: Context) -> None:
-        """A resumed run is not judged."""
-        self._lasted = 0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check the first points of a run."""
@@ -89,23 +85,58 @@ class NoWarmup(Rule):
         thresholds = self.thresholds
         if curve is None or curve.count > thresholds.points or curve.lowest <= 0:
             return ()
-        if curve.count < _FIRST + _NEWEST[0] or context.is_resumed or context.is_game:
+        if curve.count < _FIRST + _NEWEST[0] or context.is_resumed:
             return ()
         rate = context.rate
         if not rate.began_at_peak(thresholds.share) or rate.count < curve.count // 2:
             return ()
+        if curve.count >= thresholds.blow_known:
+            blow = self._blow(curve, context.curves.get("norm"))
+            if blow is not None:
+                return (self._blown(curve, context, blow),)
+        if context.is_game:
+            return ()
         values = curve.window(curve.count)
         shock = self._shock(values, context.curves.get("norm"))
-        self._lasted = 0 if shock is None else self._lasted + 1
         if shock is None:
             return (Verdict(curve.name, False),)
-        # Models with several terms find their balance in the first steps, and fall from there:
-        # their gradients do not double meanwhile.
+        # Models with several terms find their balance in the first steps, and fall from there; a
+        # queue that fills lifts a loss as well. Their gradients do not double meanwhile.
         norm = context.curves.get("norm")
-        is_calm = norm is not None and not _has_leapt(norm, _NEWEST[0], 2.0)
-        if is_calm and self._lasted < thresholds.lasting:
+        if norm is not None and not _has_leapt(norm, _NEWEST[0], 2.0):
             return ()
         return (self._verdict(curve, context, *shock),)
+
+    def _blow(self, curve: Curve, norm: Curve | None) -> int | None:
+        """The place of the loss to which the first steps threw it, if they did."""
+        limits = self.thresholds
+        values = curve.window(curve.count)[: limits.blow_known]
+        place = max(range(1, limits.blow_points), key=values.__getitem__)
+        later = values[limits.blow_points + 5 :]
+        # What comes back is the noise of rare batches, or no matter of the first steps.
+        if values[place] < limits.blow * max(values[0], median(later)):
+            return None
+        if 2 * max(later) > values[place]:
+            return None
+        if norm is None or norm.count < limits.blow_known:
+            return None
+        norms = norm.window(norm.count)[: limits.blow_points]
+        return place if max(norms[1:]) > limits.blow * norms[0] > 0 else None
+
+    def _blown(self, curve: Curve, context: Context, place: int) -> Verdict:
+        (begin, first), (position, high) = curve.points[0], curve.points[place]
+        rate = context.rate.first or 0.0
+        return Verdict(
+            curve.name,
+            True,
+            "warning",
+            f"The first steps threw the loss from {format_number(first)} to {format_number(high)} "
+            f"at {curve.at(position)}: the learning rate of {format_number(rate)} is too high for "
+            "the initial weights.",
+            steps=steps_of(curve, begin, position),
+            evidence={"rate": rate, "first": first, "high": high},
+            advice=_ADVICE_LOST,
+        )
 
     def _shock(self, values: list[float], norm: Curve | None) -> tuple[float, float] | None:
         """The start and the newest level, when the latter lies far beyond the noise.

@@ -16,6 +16,7 @@ from epochal.health.signals import AdviceThresholds, Signals
 from epochal.health.words import CURVE_KINDS, percent, steps_of
 
 _PARTS = 4  # of a window
+_SPREAD = 3.0  # times the change of a part's level that noise alone does not cause
 
 
 class Plateau(Rule):
@@ -93,6 +94,11 @@ class Plateau(Rule):
             return ()
         older, newer = _mean(values[:window]), _mean(values[window:])
         if not self._has_fallen(curve, newer) or older - newer > self._least_fall(curve, window):
+            return (Verdict(curve.name, False),)
+        # Levels that move to and fro, or up, are of other data or another objective.
+        quarter = window // _PARTS
+        parts = [_mean(values[n : n + quarter]) for n in range(0, 2 * window, quarter)]
+        if max(parts) - min(parts) > _SPREAD * self._least_fall(curve, quarter):
             return (Verdict(curve.name, False),)
         # It stood still from its first points on, not only on average.
         first = window // _PARTS

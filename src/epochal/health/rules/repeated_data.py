@@ -167,20 +167,20 @@ class RepeatedData(Rule):
             side.widths * (curve.width or 0.0),
             3 * side.fall,
         )
-        if drop <= bar:
+        if drop <= bar or before <= 0:  # a loss below zero may have no end, and fall far
             return Verdict(curve.name, False)
         # A loss that falls fast has steps of its own: one is a chance, two at two ends are not.
         is_first = self._cliff in (None, self._boundary)
         self._cliff = self._boundary if self._cliff is None else self._cliff
         if is_first and drop <= self.thresholds.at_once * size:
             return Verdict(curve.name, False)
-        share = f" (-{percent(drop / before)})" if before > 0 else ""
         return Verdict(
             curve.name,
             True,
             "warning",
-            f"The loss dropped sharply at the end of an epoch: from {format_number(before)} to "
-            f"{format_number(after)}{share} at {curve.at(self._boundary)}.",
+            f"The loss dropped sharply at the end of an epoch, {curve.at(self._boundary)}: the "
+            f"median of {side.points} points was {format_number(before)} before it and is "
+            f"{format_number(after)} after it (-{percent(drop / before)}).",
             steps=steps_of(curve, self._boundary, curve.points[-1][0]),
             evidence={"before": before, "after": after, "drop": drop},
             advice=(

@@ -7,7 +7,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from epochal.format import format_number
-from epochal.health.layer_series import WEIGHT_NORMS, bias_of, holds_layers
+from epochal.health.evaluations import is_adaptive
+from epochal.health.layer_series import UPDATE_RATIOS, WEIGHT_NORMS, bias_of, holds_layers
 from epochal.health.learning import share_left
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
@@ -16,6 +17,9 @@ from epochal.health.words import percent, times
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
+
+# RMSprop divides its first gradient by a tenth of it, because its mean of squares starts at 0.
+_FIRST_STEP_OF_RMSPROP = 10.0
 
 
 class StepsTooLarge(Rule):
@@ -31,6 +35,10 @@ class StepsTooLarge(Rule):
     meaning = "The learning rate is far too high for the initial weights."
     healthy = "Norms grow by less than a third in the first 160 steps, or the loss falls meanwhile."
     reports = {
+        "info": (
+            "The first watched step changes the median weight by 35 % of its norm or more, ten "
+            "times that with RMSprop. Or the median one of the first 200 steps does so by 5.5 %."
+        ),
         "warning": (
             "The norm of the median weight grows 1.6 times in the first 90 to 160 steps. In the "
             "last quarter of them the loss is above 90 % of its level in the second quarter. Three "
@@ -54,6 +62,12 @@ class StepsTooLarge(Rule):
         # What is left of the loss of the second quarter in the last one: less, and it learns.
         left: float = 0.9
         layers: int = 3
+        # The update of the median weight over its norm: in the first step, and in the median of
+        # the first steps, of which so many are watched. In health at most 0.16 and 0.028.
+        first_update: float = 0.35
+        updates: float = 0.055
+        update_steps: int = 200
+        watched: int = 5
         # Of the largest norm: smaller ones were not initialised to mean anything.
         least: float = 0.05
 
@@ -65,12 +79,15 @@ class StepsTooLarge(Rule):
         self._first_step = 0
         self._is_unscaled = False
         self._is_judged = True
+        self._updates: list[tuple[int, float]] | None = []  # steps, medians; None once judged
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare a watched step with the first one."""
         step, limits = observation.step, self.thresholds
         if step is None or context.is_resumed or not holds_layers(observation):
             return ()
+        if found := self._judge_updates(observation, context):
+            return (found,)
         is_late = self._first and step - self._first_step > limits.steps[-1]
         if is_late or not self._is_judged:
             return ()
@@ -103,6 +120,51 @@ class StepsTooLarge(Rule):
         if left is None or left < limits.left:
             return ()
         return (self._verdict(growth, left, len(grown), step, context),)
+
+    def _judge_updates(self, observation: Observation, context: Context) -> Verdict | None:
+        """Note how far a step moves the median weight, and judge the first one and all of them."""
+        step, limits = observation.step or 0, self.thresholds
+        ratios, norms = UPDATE_RATIOS.of(observation.values), WEIGHT_NORMS.of(observation.values)
+        updates, first = self._updates, context.first_step or 0
+        if updates is None:
+            return None
+        if not updates and step > first + 5:
+            self._updates = None  # it was not watched from the beginning
+            return None
+        bar = limits.least * max(norms.values(), default=0.0)
+        weights = [name for name in ratios if "weight" in name.rpartition(".")[-1]]
+        moved = [ratios[name] for name in weights if norms.get(name, 0.0) > bar]
+        if len(moved) < limits.layers:
+            return None
+        if updates and step - first > limits.update_steps:
+            self._updates = None
+            later = [ratio for _, ratio in updates[1:]]
+            usual = median(later) if len(later) >= limits.watched else 0.0
+            if usual < limits.updates:
+                return None
+            return self._describe_updates(usual, len(moved), updates[-1][0], context)
+        updates.append((step, median(moved)))
+        start = _FIRST_STEP_OF_RMSPROP if is_adaptive(context.config, ("rmsprop",)) else 1.0
+        if len(updates) == 1 and updates[0][1] > start * limits.first_update:
+            self._updates = None
+            return self._describe_updates(updates[0][1], len(moved), step, context)
+        return None
+
+    @staticmethod
+    def _describe_updates(ratio: float, layers: int, step: int, context: Context) -> Verdict:
+        first, rate = context.first_step or 0, context.last.get("lr")
+        told = f" of {format_number(rate)}" if rate else ""
+        when = "The first step changes" if step <= first + 5 else f"Up to step {step:,} one changes"
+        return Verdict(
+            "update_ratio",
+            True,
+            "info",
+            f"{when} the weights by {percent(ratio)} of their norm (the median of {layers} layers; "
+            f"0.1 % to 3 % is usual): the learning rate{told} may be too high for them.",
+            steps=(first, step),
+            evidence={"ratio": ratio, "layers": layers},
+            advice="Compare with a learning rate 3 to 10 times lower, or warm it up.",
+        )
 
     def _verdict(
         self, growth: float, left: float, layers: int, step: int, context: Context

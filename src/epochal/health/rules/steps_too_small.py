@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from statistics import fmean, stdev
+from itertools import pairwise
+from statistics import fmean, median, stdev
 
 from epochal.format import format_number
 from epochal.health.context import Context
@@ -15,13 +16,18 @@ from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import CURVE_KINDS, percent, steps_of
 
 _EVERY = 50  # points between two looks
+_RAISE = (
+    "Raise the learning rate 3 to 10 times, and again while the loss still falls in a straight "
+    "line. Check that neither clipping nor a scaled loss makes steps small."
+)
 
 
 class StepsTooSmall(Rule):
     """A loss that has fallen by a few per cent, as fast in the end as in the beginning.
 
     Training bends its loss: it falls fast and then slowly. A straight line means that the steps
-    have not left the place where the training started.
+    have not left the place where the training started. Evaluations of the same samples say it
+    without noise: each is lower than the one before, by as much as the rate accounts for.
     """
 
     name = "steps-too-small"
@@ -29,9 +35,14 @@ class StepsTooSmall(Rule):
     meaning = "The steps are far too small for the way the training has to go."
     healthy = "The loss falls fast at first, and then ever more slowly."
     reports = {
+        "info": (
+            "Each of 11 evaluations or more is below the one before. Per step and rate the loss "
+            "falls evenly, and by less than 37 % in all."
+        ),
         "warning": (
             "After 450 points the loss has fallen by less than 5 %, beyond doubt. From the second "
-            "third to the last it falls by half of what it fell before or more."
+            "third to the last it falls by half of what it fell before or more. Or evaluations "
+            "fall evenly, by less than 5 %."
         ),
     }
     what_to_try = "Raise the learning rate 3 to 10 times. Check clipping and the loss's scale."
@@ -52,13 +63,78 @@ class StepsTooSmall(Rule):
         errors: float = 7.0
         # Of its peak: the rate must not be the reason by plan.
         rate: float = 0.5
+        # Evaluations that tell, the most that they fall, and the last fall over the first: what
+        # falls faster and faster leaves a standstill.
+        evals: int = 11
+        last_evals: int = 40
+        most_evals: float = 0.37
+        bent: float = 0.25
+        speeding: float = 1.1
+        # How much one fall differs from the next: steps of a usual size scatter twice as much.
+        even: float = 0.17
 
     thresholds: Thresholds
 
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._way = 0.0  # the sum of the rates so far
+        self._position: int | None = None
+        self._evals: list[tuple[int, float, float]] = []  # step, way and loss
+
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Compare the three thirds of the run so far."""
-        curve, limits = context.updated_curves.get("loss"), self.thresholds
-        if curve is None or curve.count % _EVERY or context.is_resumed or context.is_game:
+        """Compare the three thirds of the run so far, and the falls between evaluations."""
+        curve, evaluation = (context.updated_curves.get(name) for name in ("loss", "eval_loss"))
+        if context.is_resumed or context.is_game:
+            return
+        if curve is not None:
+            self._go_on(curve, context)
+            yield from self._judge_losses(curve, context)
+        if evaluation is not None and evaluation.axis == "step":
+            yield from self._judge_evaluations(evaluation, context)
+
+    def forget_from(self, step: int, context: Context) -> None:
+        """Count again."""
+        self._way, self._position = 0.0, None
+        self._evals.clear()
+
+    def _go_on(self, curve: Curve, context: Context) -> None:
+        position = curve.points[-1][0]
+        passed = 1 if self._position is None else position - self._position
+        rate = context.rate.latest
+        self._way += passed * (1.0 if rate is None else rate)
+        self._position = position
+
+    def _judge_evaluations(self, evaluation: Curve, context: Context) -> Iterable[Verdict]:
+        train, limits = context.curves.get("loss"), self.thresholds
+        position, loss = evaluation.points[-1]
+        self._evals.append((position, self._way, loss))
+        count = len(self._evals)
+        if train is None or not limits.evals <= count <= limits.last_evals:
+            return
+        if not train.start or min(train.lowest, evaluation.lowest) <= 0:
+            return
+        first = self._evals[0][2]
+        share = max(1 - loss / first, 1 - loss / train.start)
+        if share < limits.most_evals and self._is_even():
+            yield self._describe_evaluations(evaluation, context, 1 - loss / first)
+        else:
+            yield Verdict(evaluation.name, False)
+
+    def _is_even(self) -> bool:
+        """Whether each evaluation is below the one before, by as much as the rates account for."""
+        falls = []
+        for (_, way, loss), (_, later, lower) in pairwise(self._evals):
+            if later <= way or lower >= loss:
+                return False
+            falls.append((loss - lower) / (later - way))
+        limits, third = self.thresholds, len(falls) // 3
+        change = median(abs(b - a) for a, b in pairwise(falls)) / median(falls)
+        bend = fmean(falls[-third:]) / fmean(falls[:third])
+        return change < limits.even and limits.bent < bend < limits.speeding
+
+    def _judge_losses(self, curve: Curve, context: Context) -> Iterable[Verdict]:
+        limits = self.thresholds
+        if curve.count % _EVERY:
             return ()
         if not limits.points <= curve.count <= limits.last or curve.lowest <= 0:
             return ()
@@ -78,6 +154,24 @@ class StepsTooSmall(Rule):
             return (Verdict(curve.name, False),)
         return (self._verdict(curve, context, share),)
 
+    def _describe_evaluations(self, evaluation: Curve, context: Context, share: float) -> Verdict:
+        (begin, _, first), (position, _, now) = self._evals[0], self._evals[-1]
+        rate = context.rate.peak
+        told = f" at a peak rate of {format_number(rate)}" if rate else ""
+        evidence: dict[str, float | int | str] = {"first": first, "now": now}
+        if rate is not None:
+            evidence["rate"] = rate
+        return Verdict(
+            evaluation.name,
+            True,
+            "warning" if share < self.thresholds.most else "info",
+            f"The evaluation loss falls evenly and slowly{told}, from {format_number(first)} to "
+            f"{format_number(now)} in {len(self._evals)} evaluations: the steps may be too small.",
+            steps=(begin, position),
+            evidence=evidence,
+            advice=_RAISE,
+        )
+
     def _verdict(self, curve: Curve, context: Context, share: float) -> Verdict:
         first, position = curve.points[0][0], curve.points[-1][0]
         rate = context.rate.latest
@@ -93,8 +187,5 @@ class StepsTooSmall(Rule):
             "straight line: the steps are too small to get anywhere.",
             steps=steps_of(curve, first, position),
             evidence=evidence,
-            advice=(
-                "Raise the learning rate 3 to 10 times, and again while the loss still falls in a "
-                "straight line. Check that neither clipping nor a scaled loss makes steps small."
-            ),
+            advice=_RAISE,
         )

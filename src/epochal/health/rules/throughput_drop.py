@@ -30,7 +30,7 @@ class _Speed:
 
 
 class ThroughputDrop(Rule):
-    """Throughput well below the run's own usual one, for half a minute or several records.
+    """Throughput well below the run's own usual one, for most of a minute or several records.
 
     Without a throughput the rule uses the duration of the steps, else the time between records. The
     usual value is the median of records that were not slow. So pauses for evaluation and saving
@@ -42,16 +42,20 @@ class ThroughputDrop(Rule):
     meaning = "The run is slower than before."
     healthy = "Near its own median. Pauses for evaluation and saving do not count."
     reports = {
+        "info": (
+            "A fifth slower for 40 s, or for three records in a row if they are sparse. The "
+            "finding names the first slow step."
+        ),
         "warning": (
-            "A fifth slower for half a minute, or for three records in a row if they are sparse. "
-            "The finding names the first slow step."
+            "The same of a throughput in tokens or samples, while the CPUs of the machine are "
+            "known to have time left. Longer inputs and other programs explain longer steps."
         ),
     }
     what_to_try = (
         "Check the System panel at that time: other programs, slow storage, longer inputs."
     )
     needs = "The throughput, else the duration of the steps, else the time between records."
-    kinds = frozenset({"step", "metrics"})
+    kinds = frozenset({"step", "metrics", "system"})
     replaces_text = True
     every_rank = False
 
@@ -63,8 +67,10 @@ class ThroughputDrop(Rule):
         baseline: int = 400
         # A fifth less costs an hour in five, and is beyond what clocks and batches vary by.
         share: float = 0.8
-        # A background save slows a run for ten or twenty seconds; half a minute is no longer one.
-        recent_s: float = 30.0
+        # A background save slows a run for ten or twenty seconds, another program for longer.
+        recent_s: float = 50.0
+        # From here on the CPUs of the machine are busy, with whatever it is.
+        cpu_pct: float = 90.0
         # Slow loggers: so many records in a row, since an evaluation slows one or two.
         recent_min: int = 3
         # Of a long stretch three quarters must be slow, of a short one all.
@@ -77,11 +83,14 @@ class ThroughputDrop(Rule):
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._source = ""
+        self._cpu_pct: float | None = None
         self._usual: deque[float] = deque(maxlen=thresholds.baseline)
         self._forget()
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check one record against the usual throughput."""
+        if observation.kind == "system":
+            self._cpu_pct = observation.values.get("system/cpu_pct", self._cpu_pct)
         if observation.step is None:
             return
         value = self._speed(observation, observation.step, context)
@@ -205,15 +214,18 @@ class ThroughputDrop(Rule):
         if len(self._recent) < limits.recent_min:
             return False
         spans = self._recent[-1].t - self._recent[0].t
-        return spans >= 0.5 * limits.recent_s
+        return spans >= 0.8 * limits.recent_s
 
     def _described(self, since: int) -> Verdict:
         slow = sorted(speed.value for speed in self._recent if speed.is_slow)
         now, usual = slow[len(slow) // 2], self._median
         less = 100 * (1 - now / usual)
+        has_time = self._cpu_pct is not None and self._cpu_pct < self.thresholds.cpu_pct
+        is_witnessed = has_time and self._source not in ("", _DURATION)
         return Verdict(
             self._source,
             active=True,
+            severity="warning" if is_witnessed else "info",
             sentence=f"Throughput fell by {less:.0f} %, from {_shown(usual)} to {_shown(now)} "
             f"{self._unit()}, at step {since:,}.",
             steps=(since, self._recent[-1].step),

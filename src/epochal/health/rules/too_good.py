@@ -29,6 +29,7 @@ _ADVICE = (
 )
 
 _LEAST_BLOCKS = 4
+_MOST_NATS = 16.0  # of guessing among nine million tokens: a larger loss is of another kind
 
 
 class TooGood(Rule):
@@ -199,6 +200,9 @@ def _steps_so_far(observation: Observation, context: Context) -> int | None:
 
 def _is_cross_entropy(observation: Observation, context: Context) -> bool:
     """Whether a loss is one of classes or tokens, which data set a floor to."""
-    if num_classes(context.config) is not None or "eval_tokens" in observation.record:
+    start = context.curves["loss"].start
+    if num_classes(context.config) is not None:
+        return True
+    if "eval_tokens" in observation.record and start is not None and start < _MOST_NATS:
         return True
     return any(is_accuracy(name) or is_perplexity(name) for name in observation.values)

@@ -7,6 +7,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from epochal.format import format_number
+from epochal.health.branches import idle_branches
 from epochal.health.causes import OF_STANDSTILL
 from epochal.health.layer_series import (
     GRADIENT_NORMS,
@@ -16,7 +17,7 @@ from epochal.health.layer_series import (
     holds_layers,
     named,
 )
-from epochal.health.learning import has_fallen_since
+from epochal.health.learning import falls_straight, has_fallen_since, is_hurt
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.streak_counter import StreakCounter
@@ -29,8 +30,8 @@ _ALL = "update_ratio"
 _NOW = "update_ratio, now"
 _LOSSES = 40  # fewer do not tell whether the loss falls
 _RAISE = (
-    "Raise the learning rate (about 0.1 % of the norm a step is usual), or look for a loss or a "
-    "gradient scaled down by mistake."
+    "Raise the learning rate (about 0.1 % of the norm a step is usual), or look for clipping at "
+    "far too low a limit, and for a loss or a gradient scaled down by mistake."
 )
 
 
@@ -49,9 +50,11 @@ class UpdateRatio(Rule):
     healthy = "An update of about 0.001 of the weights' norm; 0.0001 to 0.03 is usual."
     reports = {
         "warning": (
-            "Above 0.1; if a layer has grown 3 times, in most layers, while the loss does not fall "
-            "by a tenth. Or below 0.00005 in the median weight, as a mean of the first steps while "
-            "the rate is high, and below 0.00011 after 400 steps. Or below 0.000002 for five "
+            "Above 0.1, while the loss does not fall and has gained nothing, or stands above its "
+            "best level. If a layer has grown 3 times, most layers must be so, and the loss must "
+            "not have fallen by a tenth. Or below 0.00005 in the median weight, as a mean of the "
+            "first steps while the rate is high, and below 0.00011 after 400 steps. Below 0.0004 "
+            "after 150 steps, if the loss falls in a straight line. Or below 0.000002 for five "
             "watched steps, in one layer or in the median one."
         ),
     }
@@ -70,6 +73,9 @@ class UpdateRatio(Rule):
         low_lasting: float = 1.1e-4
         lasting_steps: int = 400
         last_step: int = 1000
+        # While the loss falls in a straight line, the steps have not left where they started.
+        low_straight: float = 4e-4
+        straight_steps: int = 150
         # A single layer may lag far behind the others, with a rate that falls from layer to layer.
         layer_low: float = 2e-6
         # The first steps of a warm-up are small in every run.
@@ -96,6 +102,7 @@ class UpdateRatio(Rule):
         self._ratios: Mapping[str, float] = {}
         self._first_norms: dict[str, float] = {}
         self._most_since: int | None = None  # the step since which most layers have large updates
+        self._large_since: dict[str, int] = {}  # and each of them
         self._usual = 0.0
         self._peak_lr = 0.0
         self._step = 0
@@ -122,6 +129,7 @@ class UpdateRatio(Rule):
         self._still.forget()
         self._medians.clear()
         self._most_since = None
+        self._large_since.clear()
         self._lagging.forget()
 
     def _judge_small(
@@ -139,6 +147,8 @@ class UpdateRatio(Rule):
             return
         if is_early and len(self._medians) >= limits.samples:
             bar = limits.low_lasting if passed >= limits.lasting_steps else limits.low
+            if passed >= limits.straight_steps and falls_straight(context.curves.get("loss")):
+                bar = limits.low_straight
             is_small = fmean(self._medians) < bar
             yield self._describe_small(context) if is_small else Verdict(_ALL, active=False)
         self._usual = median(moving.values())
@@ -147,8 +157,12 @@ class UpdateRatio(Rule):
         if not context.is_open(self.name, _ALL):
             yield from self._still.verdicts(str, self._describe_still)
         gradients = GRADIENT_NORMS.of(observation.values)
-        for layer, ratio in moving.items():
-            lags = ratio < limits.layer_low and self._usual >= limits.low
+        small = {layer for layer, ratio in moving.items() if ratio < limits.layer_low}
+        # An expert without tokens hardly changes: that is a matter of its router.
+        for branch in idle_branches(small, moving):
+            small -= branch.parameters
+        for layer in moving:
+            lags = layer in small and self._usual >= limits.low
             ails = lags and (layer not in gradients or has_gradient(layer, gradients))
             self._lagging.note(layer, ails=ails, step=self._step)
         yield from self._lagging.verdicts(UPDATE_RATIOS.name, self._describe_lag)
@@ -163,21 +177,32 @@ class UpdateRatio(Rule):
     def _too_large(
         self, ratios: Mapping[str, float], norms: Mapping[str, float], context: Context
     ) -> set[str]:
-        """The layers with large updates: not those that left a small start, unless most are so."""
+        """The layers with large updates that do harm.
+
+        Those that left a small start are not among them, unless most are so.
+        """
         limits = self.thresholds
         for layer, norm in norms.items():
             self._first_norms.setdefault(layer, norm)
         weighty = self._weighty(ratios, norms)
         large = {layer for layer in weighty if ratios[layer] > limits.high}
+        since = self._large_since
+        self._large_since = {layer: since.get(layer, self._step) for layer in large}
         if 2 * len(large) <= len(weighty):
             self._most_since = None
         elif self._most_since is None:
             self._most_since = self._step
-        if self._most_since is not None and self._stands(self._most_since, context):
-            return large
-        return {
+        named_already = set(self._large.names())
+        harmful = {
             layer
             for layer in large
+            if layer in named_already or self._does_harm(self._large_since[layer], context)
+        }
+        if self._most_since is not None and self._stands(self._most_since, context):
+            return harmful
+        return {
+            layer
+            for layer in harmful
             if layer not in norms or norms[layer] < limits.grown * self._first_norms[layer]
         }
 
@@ -187,6 +212,16 @@ class UpdateRatio(Rule):
         if loss is not None and loss.count < _LOSSES:
             return False
         return not has_fallen_since(loss, since, share=self.thresholds.learning)
+
+    def _does_harm(self, since: int, context: Context) -> bool:
+        """Whether the loss does not fall, and has gained nothing or lost some, as far as known.
+
+        What it gained first does not count for ever: it is the later half of the time that tells.
+        """
+        loss = context.curves.get("loss")
+        if loss is not None and loss.count < _LOSSES:
+            return False
+        return not has_fallen_since(loss, (since + self._step) // 2) and is_hurt(loss)
 
     def _weighty(self, ratios: Mapping[str, float], norms: Mapping[str, float]) -> set[str]:
         """The layers whose norm is large enough to measure an update by."""

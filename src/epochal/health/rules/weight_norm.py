@@ -12,7 +12,7 @@ from epochal.format import format_number
 from epochal.health.causes import OF_INSTABILITY
 from epochal.health.curve import Curve
 from epochal.health.layer_series import WEIGHT_NORMS, bias_of, has_free_metrics, named
-from epochal.health.learning import has_fallen_since, is_hurt
+from epochal.health.learning import has_fallen_since, has_risen, is_hurt
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.streak_counter import StreakCounter
@@ -28,6 +28,8 @@ _WHOLE = frozenset(
 )
 
 
+# Of the loss: what fell so far while weights grew was learned by them.
+_LEARNING = 0.2
 # Records that the past at the slowest pace goes back, with some to spare.
 _LONGEST_PAST = 1000
 
@@ -55,7 +57,8 @@ class WeightNorm(Rule):
         "info": (
             "It grows 4 times within 6 watched steps or more, and the loss is as low as ever. "
             "While the loss falls, it takes 8 times, and a weight without a bias beside it may "
-            "grow slowly."
+            "grow slowly. It may grow freely while the loss falls by a fifth. A weight without a "
+            "bias may leave its initial size while the loss does not rise."
         ),
         "warning": (
             "It doubles, and the loss has gained nothing or stands above its best level. Or it "
@@ -76,6 +79,8 @@ class WeightNorm(Rule):
         growth: float = 2.0
         # Optimizers double weights that no decay holds, without harm: the loss is as low as ever.
         grave: float = 4.0
+        # Times the first norm: so far weights are what they were drawn as.
+        start: float = 1.5
         # So many times that for biases, which start near zero.
         bias: float = 2.0
         # So many times that, while the loss falls.
@@ -98,9 +103,10 @@ class WeightNorm(Rule):
         self._found: dict[tuple[str, int], str] = {}
         self._moves: dict[str, _Move] = {}
         self._peaks: dict[str, float] = {}
+        self._first: dict[str, float] = {}
         self._peak_lr = 0.0
         self._loss: Curve | None = None
-        self._falls = self._does_harm = False
+        self._falls = self._does_harm = self._rises = False
         self._step = 0
         self._largest: dict[int, float] = {}
 
@@ -111,7 +117,7 @@ class WeightNorm(Rule):
         # Weights that grow while the loss falls learn.
         self._loss = context.curves.get("loss")
         self._falls = context.phase in ("", "warm-up", "converging") and self._loss is not None
-        self._does_harm = is_hurt(self._loss)
+        self._does_harm, self._rises = is_hurt(self._loss), has_risen(self._loss)
         lr = observation.roles.get("lr", context.last.get("lr", 0.0))
         warms_up, self._peak_lr = lr > self._peak_lr > 0, max(lr, self._peak_lr)
         norms = {
@@ -154,6 +160,7 @@ class WeightNorm(Rule):
         limits = self.thresholds
         past = self._pasts.setdefault(name, StridedPast(limits.window))
         peak = self._peaks[name] = max(self._peaks.get(name, 0.0), norm)
+        first = self._first.setdefault(name, norm)
         factor = limits.growth_warmup if warms_up else limits.growth
         for pace, points in past.push(self._step, norm):
             step, before = points[0]
@@ -165,6 +172,11 @@ class WeightNorm(Rule):
             learns = self._falls or (is_slow and has_fallen_since(self._loss, step))
             limit = factor * (limits.learning if learns else limits.bias if "bias" in name else 1.0)
             may_grow = is_slow and learns and not has_scale
+            # Targets in large units need large weights: the loss falls as they grow.
+            may_grow = may_grow or has_fallen_since(self._loss, step, share=_LEARNING)
+            # Products of tables have no gradient until both have left a small start.
+            is_new = before < limits.start * first and not has_scale and "bias" not in name
+            may_grow = may_grow or (is_new and not self._rises)
             if not self._does_harm:
                 limit = max(limit, limits.grave)
             if before > bar and not may_grow and _keeps_growing(values, limit):

@@ -1,0 +1,81 @@
+"""Branches beside each other, such as experts: each gets a gradient only when it is used.
+
+A layer of a chain that gets no gradient cuts off those before it. A branch does not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+# Lists and dictionaries of modules of which a sample takes some, and single modules named alike.
+_BESIDE = re.compile(r"(experts|heads|adapters|branches|tasks|domains|towers|languages)$")
+_ONE_OF = re.compile(r"(.*(?:expert|head|adapter|branch|task|domain|tower)_?)\d+$")
+# What chooses among the members of a list beside it.
+_CHOOSES = re.compile(r"gat(e|ing)|router|switch")
+# Lists of what follows each other; a residual path may lead around one of these.
+_IN_DEPTH = re.compile(r"(^h|layers?|blocks?|stages?)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One of several with the same parameters, which stand beside each other."""
+
+    name: str
+    family: str
+    parameters: frozenset[str]
+
+
+def idle_branches(idle: Collection[str], parameters: Collection[str]) -> list[Branch]:
+    """The branches of which every parameter is idle, while all of another one beside it are not."""
+    still = frozenset(idle)
+    found: list[Branch] = []
+    for family in _families(tuple(parameters)) if still else ():
+        if any(one.parameters.isdisjoint(still) for one in family):
+            found += [one for one in family if one.parameters <= still]
+    return found
+
+
+def number_beside(branch: Branch, parameters: Collection[str]) -> int:
+    """How many branches its family has."""
+    return next(len(family) for family in _families(tuple(parameters)) if branch in family)
+
+
+@lru_cache(64)
+def _families(parameters: tuple[str, ...]) -> list[tuple[Branch, ...]]:
+    """Every set of two or more branches among the parameters of a model."""
+    choosing = {
+        ".".join(parts[:place])
+        for parts in (parameter.split(".") for parameter in parameters)
+        for place, part in enumerate(parts)
+        if _CHOOSES.search(part)
+    }
+    grouped: dict[str, dict[str, dict[str, str]]] = {}
+    for parameter in parameters:
+        parts = parameter.split(".")
+        for place in range(len(parts)):
+            family = _family(parts, place, choosing)
+            if family is not None:
+                branch, rest = ".".join(parts[: place + 1]), ".".join(parts[place + 1 :])
+                grouped.setdefault(family, {}).setdefault(branch, {})[rest] = parameter
+    return [
+        tuple(
+            Branch(name, family, frozenset(members.values())) for name, members in branches.items()
+        )
+        for family, branches in grouped.items()
+        if len(branches) > 1 and len({frozenset(members) for members in branches.values()}) == 1
+    ]
+
+
+def _family(parts: Sequence[str], place: int, choosing: Collection[str]) -> str | None:
+    """What the branch that a parameter's name has at a place belongs to; None for no branch."""
+    container = parts[place - 1] if place else ""
+    if one := _ONE_OF.match(parts[place]):
+        return ".".join((*parts[:place], one[1]))
+    is_chosen = parts[place].isdigit() and ".".join(parts[: max(place - 1, 0)]) in choosing
+    is_listed = is_chosen and container and not _IN_DEPTH.search(container)
+    if container and (is_listed or _BESIDE.search(container)):
+        return ".".join(parts[:place])
+    return None
