@@ -9,6 +9,8 @@ through two hubs, lets something go wrong at random, then compares every line:
 * ``full``: the disk of a server, a small tmpfs, has no byte left, for some seconds;
 * ``skew``: a hub starts again with a clock that is up to a week wrong.
 
+``python -m benchmarks.hub.cluster bytes [--engine chdb]`` prints bytes per point by kind of values.
+
 ``… drill --engine chdb`` has one hub with the engine in its process: killing it kills both.
 """
 
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import random
 import signal
 import subprocess
@@ -24,9 +27,10 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy
 import psutil
 
 from benchmarks.hub.drill import STEM, WEEK_S
@@ -34,6 +38,7 @@ from benchmarks.hub.faults import HUB, SmallDisk, Wire, await_port, free_port
 from benchmarks.hub.ingest import METRICS, line, measure_live, measure_stream, new_run
 from epochal.hub.ledger import Ledger
 from epochal.journal.layout import RunFolder
+from epochal.journal.line import encode_json
 from epochal.shipping.client import HubClient, HubError
 from epochal.shipping.offering import PartCounts
 from epochal.shipping.shipper import BandwidthLimit, Shipper
@@ -42,6 +47,9 @@ from epochal.store.clickhouse.tables import Tables
 from tools.clickhouse_shards import Shards, fetch
 
 _TABLES = ("lines", "parts", "runs")
+_BLOCK = 5000
+_SIZE = "SELECT sum(bytes_on_disk) FROM system.parts WHERE active AND database = '{database}'"
+_SIZE += " FORMAT TabSeparatedRaw"
 FAULTS = ("hub", "server", "cut", "full", "skew")
 
 
@@ -128,6 +136,53 @@ def _print_sizes(shards: Shards, store: str, num_lines: int) -> None:
     total = sum(shards.bytes_of("bench", f"{table}_local") for table in _TABLES)
     points = num_lines * METRICS
     print(f"tables: {total / points:.2f} bytes/point", flush=True)
+
+
+def _training(step: int, chance: random.Random) -> list[float]:
+    """What a small training logs: float32 values, a schedule, times, counts."""
+    loss = float(numpy.float32(1.5 + 2 / (1 + step / 500) + chance.gauss(0, 0.05)))
+    lr = 1.5e-4 * (1 + math.cos(math.pi * step / 60_000))
+    norm, total = (float(numpy.float32(chance.gauss(mean, 0.1))) for mean in (1.0, 50.0))
+    seconds = 0.4 + abs(chance.gauss(0, 0.01))
+    memory = 8_123_456_789 + 4096 * (step // 1000)
+    return [loss, lr, norm, total, lr * norm / total, 8192 / seconds, seconds, memory, loss / 10, 0]
+
+
+KINDS: dict[str, Callable[[int, random.Random], list[float]]] = {
+    "float64": lambda step, chance: [2.5 + chance.gauss(0, 0.1) for _ in range(METRICS)],
+    "float32": lambda step, chance: [
+        float(numpy.float32(2.5 + chance.gauss(0, 0.1))) for _ in range(METRICS)
+    ],
+    "9 digits": lambda step, chance: [round(2.5 + chance.gauss(0, 0.1), 9) for _ in range(METRICS)],
+    "training": _training,
+}
+
+
+def measure_bytes(args: argparse.Namespace, place: Path) -> None:
+    """How large lines are in the tables, by the kind of their values."""
+    with contextlib.ExitStack() as stack:
+        if args.engine == "servers":
+            shards, _ = stack.enter_context(cluster(place))
+        for number, (kind, values) in enumerate(KINDS.items()):
+            chance, name = random.Random(0), f"bytes{number}"
+            engine = f"chdb://{place / 'engine'}?database={name}"
+            address = parse_address(engine if args.engine == "chdb" else shards.address(name))
+            with contextlib.closing(Tables(address, every_s=0.0)) as tables:
+                for first in range(0, args.lines, _BLOCK):
+                    lines = [_line(n, values(n, chance)) for n in range(first, first + _BLOCK)]
+                    tables.append("one", STEM, first=first, lines=b"".join(lines))
+                tables.optimize()
+                size = sum(
+                    int(server.query(_SIZE.format(database=name)) or 0)
+                    for server in tables._each_server()
+                )
+            print(f"{args.engine}, {kind}: {size / args.lines / METRICS:.2f} bytes/point")
+
+
+def _line(step: int, values: list[float]) -> bytes:
+    head = {"log": "metrics", "t": round(1.7e9 + step / 10, 3), "step": step}
+    named = {f"train/metric_{number}": value for number, value in enumerate(values)}
+    return encode_json({**head, "m": named}) + b"\n"
 
 
 class Sender(threading.Thread):
@@ -283,7 +338,7 @@ def _compare(folders: list[RunFolder], store: str) -> tuple[int, int, int]:
 def main() -> int:
     """Measure, or drill."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.hub.cluster")
-    parser.add_argument("what", choices=("ingest", "drill"))
+    parser.add_argument("what", choices=("ingest", "bytes", "drill"))
     parser.add_argument("--lines", type=int, default=200_000)
     parser.add_argument("--shippers", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=20.0)
@@ -299,6 +354,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         if args.what == "ingest":
             ingest(args, Path(place))
+            return 0
+        if args.what == "bytes":
+            measure_bytes(args, Path(place))
             return 0
         return drill(args, Path(place))
 

@@ -3,35 +3,29 @@
 ``python -m benchmarks.hub.ingest --shippers 480 --companions 20 --seconds 120`` prints points per
 second end to end and the CPU and memory of the hub. Shippers are the shipping threads of companions
 in this process, each with a connection of its own. Companions are those of small trainings in
-processes of their own. Some event streams of the hub's page are read: how old is a value when it
-comes?
+processes of their own. Some event streams of the hub's page are read, in other processes: how old
+is a value when it comes?
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import http.client
-import json
-import math
 import os
-import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import urlencode, urlsplit
 
 import psutil
 
 from benchmarks.hub.drill import STEM
 from benchmarks.hub.faults import Hub, free_port
+from benchmarks.hub.watch import Watchers
 from epochal.hub.ledger import Ledger
 from epochal.journal.layout import RunFolder, write_json
+from epochal.journal.line import encode_json
 from epochal.shipping.client import HubClient, HubError
 from epochal.shipping.shipper import Shipper
 from epochal.shipping.worker import ShippingWorker
@@ -55,13 +49,14 @@ run.finish()
 """
 
 
-def line(step: int) -> bytes:
+def line(step: int, time_s: float | None = None) -> bytes:
     """A record of ten scalars, as a training writes it."""
-    values = ",".join(
-        f'"train/metric_{i}":{(step * 7919 + i) % 10007 / 10007:.9f}' for i in range(METRICS)
-    )
-    head = f'"log":"metrics","t":{1.7e9 + step / 10:.3f},"step":{step}'
-    return f'{{{head},"m":{{{values}}}}}\n'.encode()
+    written_s = 1.7e9 + step / 10 if time_s is None else time_s
+    values = {
+        f"train/metric_{i}": round((step * 7919 + i) % 10007 / 10007, 9) for i in range(METRICS)
+    }
+    head = {"log": "metrics", "t": round(written_s, 3), "step": step}
+    return encode_json({**head, "m": values}) + b"\n"
 
 
 def new_run(root: Path, index: int) -> RunFolder:
@@ -131,49 +126,6 @@ def compare_trainings(here: Path, there: Path) -> str:
         time.sleep(1.0)
 
 
-class Watcher(threading.Thread):
-    """Reads the event stream of a run, and notes how old each of its values is when it comes.
-
-    ``written_s`` has the time at which each step was written; without it, records say that.
-    """
-
-    def __init__(
-        self, url: str, token: str, run_id: str, written_s: list[float] | None = None
-    ) -> None:
-        super().__init__(daemon=True)
-        self._written_s = written_s
-        self.ages_s: list[float] = []
-        parts = urlsplit(url)
-        self._connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
-        query = urlencode({"run": run_id, "name": "train/metric_0"})
-        headers = {"authorization": f"Bearer {token}"}
-        self._connection.request("GET", f"/api/events?{query}", headers=headers)
-        self._response = self._connection.getresponse()
-
-    def run(self) -> None:
-        """Read until it is closed."""
-        event = b""
-        with contextlib.suppress(OSError, AttributeError, ValueError, http.client.HTTPException):
-            while line := self._response.readline():
-                name, _, value = line.strip().partition(b": ")
-                if name == b"event":
-                    event = value
-                elif name == b"data" and event == b"records":
-                    now_s, written_s = time.time(), self._written_s
-                    for points in json.loads(value)["points"]:
-                        times_s = points["t"]
-                        if written_s is not None:
-                            times_s = [written_s[int(step)] for step in points["x"]]
-                        self.ages_s += [now_s - time_s for time_s in times_s]
-
-    def close(self) -> None:
-        """Read no more."""
-        with contextlib.suppress(OSError):
-            self._connection.sock.shutdown(socket.SHUT_RDWR)
-        self.join(5.0)
-        self._connection.close()
-
-
 def _num_steps(root: Path) -> int:
     with LocalStore(*sorted((root / "ingest").glob("training*"))) as store:
         return sum(len(run.series("train/metric_0")) for run in store.runs())
@@ -208,17 +160,15 @@ def measure_live(
     time.sleep(2.0)
     written_s: list[float] = []
     some = folders[:: max(1, num_shippers // _NUM_WATCHERS)]
-    watchers = [Watcher(url, token, folder.path.name, written_s) for folder in some]
-    for watcher in watchers:
-        watcher.start()
+    watchers = Watchers(url, token, [folder.path.name for folder in some])
     before, began_s, steps = _cpu(hub), time.monotonic(), 0
     own_s, idle_s = time.process_time(), psutil.cpu_times().idle
     longest_s = 0.0
     memory = [hub.memory_info().rss]
     while time.monotonic() - began_s < seconds:
-        data = line(steps)
-        steps += 1
         written_s.append(time.time())
+        data = line(steps, written_s[-1])
+        steps += 1
         for file in files:
             file.write(data)
         if time.monotonic() - began_s > _MEMORY_EVERY_S * len(memory):
@@ -240,33 +190,18 @@ def measure_live(
     for worker in workers:
         worker.join(60.0)
     sent = sum(worker.num_lines for worker in workers)
-    for watcher in watchers:
-        watcher.close()
+    ages = watchers.close()
     for file in files:
         file.close()
     return (
         f"live: {num_shippers} runs x {steps / took:.1f} steps/s, {sent:,} of"
         f" {steps * num_shippers:,} lines acknowledged, the last {late_s:.1f} s after it was"
         f" written, the oldest that was not yet {longest_s:.1f} s old, {reasons.total()} errors"
-        f" {dict(reasons.most_common(3)) or ''}; {ages(watchers)};"
+        f" {dict(reasons.most_common(3)) or ''}; {ages};"
         f" hub {used / took:.2f} cores, this process {own_s / took:.2f}, idle {idle_s / took:.2f};"
         f" MiB of the hub every {_MEMORY_EVERY_S:.0f} s:"
         f" {', '.join(f'{one / 2**20:.0f}' for one in memory)}"
     )
-
-
-def ages(watchers: Sequence[Watcher]) -> str:
-    """How old the values were that came."""
-    found = sorted(age_s for watcher in watchers for age_s in watcher.ages_s)
-    return (
-        f"{len(found):,} values on {len(watchers)} event streams: median"
-        f" {_quantile(found, 0.5):.2f} s old, 99 % {_quantile(found, 0.99):.2f}, oldest"
-        f" {_quantile(found, 1.0):.2f}"
-    )
-
-
-def _quantile(ordered: list[float], share: float) -> float:
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else math.nan
 
 
 def _cpu(process: psutil.Process) -> float:
@@ -298,20 +233,17 @@ def main() -> int:
             trainings = start_trainings(
                 url, token, runs, num=args.companions, seconds=args.seconds + _STARTED_S
             )
-            watchers = [Watcher(url, token, run_id) for run_id in started(client, args.companions)]
-            for watcher in watchers:
-                watcher.start()
+            watchers = Watchers(url, token, started(client, args.companions))
             if args.shippers:
                 live = measure_live(
                     process, url, token, runs, num_shippers=args.shippers, seconds=args.seconds
                 )
                 print(live, flush=True)
-            for watcher in watchers:
-                watcher.close()
+            ages = watchers.close()
             for one in trainings:
                 one.wait()
             if trainings:
-                print(f"trainings: {ages(watchers)}", flush=True)
+                print(f"trainings: {ages}", flush=True)
                 print(compare_trainings(runs, root))
         finally:
             client.close()

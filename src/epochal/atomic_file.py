@@ -45,11 +45,12 @@ def new_text_file(path: str | Path) -> Iterator[TextIO]:
 
 
 @contextlib.contextmanager
-def between_processes(path: Path) -> Iterator[None]:
+def between_processes(path: Path, *, waits: bool = True) -> Iterator[None]:
     """Hold the lock file `path`, so that one process at a time runs the block; makes the file.
 
-    Without effect on systems and disks that have no such locks. The file stays: deleting it would
-    let two processes hold two locks of one name.
+    Without `waits`, ``BlockingIOError`` is raised where another process holds it. Without effect
+    on systems and disks that have no such locks. The file stays: deleting it would let two
+    processes hold two locks of one name.
     """
     try:
         import fcntl
@@ -58,8 +59,11 @@ def between_processes(path: Path) -> Iterator[None]:
         return
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+        except OSError as error:  # a file system without locks, or another process has it
+            if isinstance(error, BlockingIOError) and not waits:
+                raise
         yield
     finally:
         os.close(descriptor)

@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from epochal.companion.config import GRACE_S, node_name, parse
+from epochal.companion.config import GRACE_S, parse
+from epochal.journal.layout import node_name
 
 
 def test_a_command_line_is_read(tmp_path: Path) -> None:

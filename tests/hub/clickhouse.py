@@ -1,4 +1,5 @@
-"""The ClickHouse engines that are here to test with: chdb in this process, and two real servers.
+"""The ClickHouse engines that are here to test with: chdb in this process, its engine behind HTTP,
+and two real servers.
 
 What is not installed is skipped with the reason. ``make test-hub`` installs both.
 """
@@ -17,10 +18,11 @@ from pathlib import Path
 import pytest
 
 from epochal.store.clickhouse.connection import Address, ChdbServer, parse_address
+from tests.hub.new_server import NewServer
 from tools.clickhouse_shards import Shards, is_fetched
 
 _NUMBERS = itertools.count(1)
-ENGINES = ("chdb", "two shards")
+ENGINES = ("chdb", "new server", "two shards")
 
 
 def new_database(engine: str) -> Address:
@@ -30,6 +32,8 @@ def new_database(engine: str) -> Address:
         if importlib.util.find_spec("chdb") is None:
             pytest.skip("chdb is not installed: 'make test-hub' installs it")
         return parse_address(f"chdb://{_chdb_folder()}?database={name}")
+    if engine == "new server":
+        return parse_address(running_new_server().address(name))
     return parse_address(running_shards().address(name))
 
 
@@ -39,6 +43,20 @@ def _chdb_folder() -> Path:
     folder = _temporary("chdb")
     ChdbServer.at(str(folder))
     return folder
+
+
+def running_new_server() -> NewServer:
+    """The newest engine behind HTTP, for all tests of this process; skips where it is not there."""
+    if importlib.util.find_spec("chdb") is None:
+        pytest.skip("chdb is not installed: 'make test-hub' installs it")
+    return _new_server()
+
+
+@functools.cache
+def _new_server() -> NewServer:
+    server = NewServer(_temporary("new-server"))
+    atexit.register(server.stop)
+    return server
 
 
 def running_shards() -> Shards:

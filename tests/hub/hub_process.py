@@ -44,6 +44,7 @@ class HubProcess:
         return client
 
     def start(self) -> None:
+        self._began = len(self.output)
         self._process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "epochal", "hub", str(self.root)),
@@ -62,8 +63,10 @@ class HubProcess:
         raise AssertionError("the hub did not start")
 
     def read_until(self, text: str) -> None:
-        """Read what it prints until a line that has this text."""
+        """Read what it prints until a line that has this text; it may have come before the URL."""
         assert self._process is not None
+        if any(text in line for line in self.output[self._began :]):
+            return
         assert self._process.stdout is not None
         for line in self._process.stdout:
             self.output.append(line)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import importlib.util
 import math
 import re
 import shutil
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
@@ -25,7 +29,13 @@ from epochal.hub.shared_ledger import open_ledger
 from epochal.journal.layout import RunFolder, write_json
 from epochal.shipping.client import HubClient, HubError
 from epochal.shipping.shipper import Shipper
-from epochal.store.clickhouse.connection import Address, ClickHouseError, HttpServer, parse_address
+from epochal.store.clickhouse.connection import (
+    Address,
+    ClickHouseError,
+    HttpServer,
+    _Connection,
+    parse_address,
+)
 from epochal.store.clickhouse.tables import Tables
 from epochal.store.clickhouse.transfer import lines_of_segment
 from epochal.store.local.store import LocalStore
@@ -298,6 +308,38 @@ def test_an_address_names_hosts_and_never_shows_its_password() -> None:
     address = parse_address("clickhouse://me:p%40ss@h1:1,h2/db?cluster=main")
     assert (address.hosts, address.password) == ((("h1", 1), ("h2", 8123)), "p@ss")
     assert str(address) == "clickhouse://me@h1:1,h2:8123/db?cluster=main"
+
+
+@pytest.mark.parametrize("engine", ["new server", "two shards"])
+def test_an_insert_says_that_it_waits_whatever_the_server_does_by_default(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    request = http.client.HTTPConnection.request
+
+    def noted(self: Any, method: str, url: str, *args: Any, **named: Any) -> None:
+        asked.append(url)
+        request(self, method, url, *args, **named)
+
+    monkeypatch.setattr(http.client.HTTPConnection, "request", noted)
+    with contextlib.closing(Tables(new_database(engine), every_s=0.0)) as tables:
+        tables.append("one", STEM, first=0, lines=lines(0, 3))
+        sent = dict(parse_qsl(urlsplit(asked[-1]).query))
+        assert (sent["insert_distributed_sync"], sent["insert_deduplicate"]) == ("1", "0")
+        if tables.server_version >= (26, 0):  # these store inserts later unless told otherwise
+            assert (sent["async_insert"], sent["deduplicate_insert"]) == ("0", "disable")
+        assert b"".join(tables.lines("one", STEM, first=0, end=3)) == lines(0, 3)
+
+
+def test_a_server_behind_a_cut_network_is_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        connection = _Connection("127.0.0.1", listening.getsockname()[1], timeout=300.0)
+        connection.connect()
+        with contextlib.closing(connection):
+            assert connection.sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            if hasattr(socket, "TCP_USER_TIMEOUT"):
+                after_ms = connection.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+                assert 0 < after_ms <= 60_000
 
 
 def test_a_full_disk_of_the_server_is_told() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from pathlib import Path
 
@@ -11,13 +12,19 @@ from hypothesis import strategies as st
 
 from epochal.hub.inbox import Inbox
 from epochal.journal.layout import RunFolder
+from epochal.shipping.offering import PartCounts
 from epochal.store.answers import Labels
+from epochal.store.clickhouse.connection import ClickHouseError
 from epochal.store.clickhouse.copies import Copies
+from epochal.store.clickhouse.schema import FACTS, stored
 from epochal.store.clickhouse.store import ClickHouseStore
 from epochal.store.clickhouse.tables import Tables
+from epochal.store.clickhouse.transfer import send_run
 from epochal.store.clickhouse.upstream import ClickHouseUpstream
-from tests.hub.clickhouse import new_database
+from tests.hub.clickhouse import ENGINES, new_database
 from tests.hub.test_inbox import IDENTITY, STEM, lines
+from tests.store.journals import Journal
+from tests.store.sealing import seal
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +81,7 @@ def test_two_hubs_store_lines_once_and_in_order(
     tables.close()
 
 
-@pytest.mark.parametrize("engine", ["chdb", "two shards"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_labels_and_the_trash_are_those_of_all_hubs(engine: str, tmp_path: Path) -> None:
     tables = Tables(new_database(engine), every_s=0.0)
     one, other = (_Hub(tables, tmp_path / name) for name in ("one", "other"))
@@ -104,6 +111,91 @@ def test_labels_and_the_trash_are_those_of_all_hubs(engine: str, tmp_path: Path)
     assert other.inbox.register("one", IDENTITY).parts == {}
     assert other.inbox.append("one", STEM, first=0, lines=lines(0, 3)) == 3
     tables.close()
+
+
+def test_what_cannot_be_stored_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*args: object, **named: object) -> int:
+        raise ClickHouseError("the server is away.", code=210)
+
+    journal = Journal(tmp_path / "runs", "run", id="one", project="p").metrics(1, a=1.5)
+    with contextlib.closing(Tables(new_database("two shards"), every_s=0.0)) as tables:
+        send_run(tables, journal.finish().folder, PartCounts())
+        hub = _Hub(tables, tmp_path / "hub")
+        hub.copies.fetch("one")
+        with ClickHouseStore(hub.copies, is_followed=True) as store:
+            with monkeypatch.context() as patch:
+                patch.setattr(tables, "put_fact", away)
+                with pytest.raises(ClickHouseError, match="away"):
+                    store.run("one").relabel(lambda labels: Labels(name="better"))
+                assert store.run("one").info.name == "run"
+                with pytest.raises(ClickHouseError, match="away"):
+                    store.remove(store.run("one"))
+            hub.copies.fetch_changed()
+            store.refresh()
+            assert [run.info.name for run in store.runs()] == ["run"]
+            with monkeypatch.context() as patch:
+                moved = store.remove(store.run("one"))
+                patch.setattr(tables, "put_fact", away)
+                with pytest.raises(ClickHouseError, match="away"):
+                    store.trash.restore(moved)
+            hub.copies.fetch_changed()
+            store.refresh()
+            assert list(store.runs()) == []
+            assert [run.id for run in store.trash.runs()] == ["one"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_run_that_was_erased_here_can_be_sent_here_again(engine: str, tmp_path: Path) -> None:
+    whole = lines(0, 8) + b'{"log":"finish","t":2,"status":"finished"}\n'
+    with contextlib.closing(Tables(new_database(engine), every_s=0.0)) as tables:
+        hub = _Hub(tables, tmp_path / "hub")
+        hub.inbox.register("one", IDENTITY)
+        assert hub.inbox.append("one", STEM, first=0, lines=whole) == 9
+        with ClickHouseStore(hub.copies, is_followed=True) as store:
+            store.trash.erase(store.remove(store.run("one")))
+        hub.inbox.look_again()  # as after each change of a person
+        hub.copies.fetch_changed()
+        assert hub.inbox.register("one", IDENTITY).parts == {}
+        assert hub.inbox.append("one", STEM, first=0, lines=lines(0, 3)) == 3
+        hub.copies.fetch_changed()
+        hub.copies.fetch("one")
+        assert hub.copies.num_lines("one", STEM) == 3
+        assert hub.copies.problems == {}
+        assert b"".join(tables.lines("one", STEM, first=0, end=3)) == lines(0, 3)
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_a_run_that_restored_tables_do_not_know_is_stored_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_sealed: bool
+) -> None:
+    journal = Journal(tmp_path / "runs", "one", id="one", project="p").metrics(1, a=1.5)
+    journal.metrics(2, a=2.5).finish()
+    if is_sealed:
+        seal(journal.folder)
+    with contextlib.closing(Tables(new_database("two shards"), every_s=0.0)) as tables:
+        send_run(tables, journal.folder, PartCounts())
+        tables.put_fact("one", "labels", '{"name":"better"}')
+        (part,) = tables.parts("one")
+        sent = b"".join(tables.lines("one", part.part, first=0, end=part.lines))
+        hub = _Hub(tables, tmp_path / "hub")
+        place = hub.copies.fetch("one")
+        assert place is not None
+        assert bool(RunFolder(place).sealed_parts()) is is_sealed
+        hub.copies.fetch_changed()
+        tables.erase("one")
+        for server in tables._each_server():
+            server.query(f"ALTER TABLE {stored(FACTS, tables.address)} DELETE WHERE run = 'one'")
+            tables._wait_for_deletions(server)
+        assert (tables.parts("one"), tables.facts("one")) == ([], [])
+        hub.copies.fetch_changed()  # looks only at what is new
+        monkeypatch.setattr(hub.copies, "_whole_s", 0.0)
+        hub.copies.fetch_changed()
+        assert b"".join(tables.lines("one", part.part, first=0, end=part.lines)) == sent
+        with ClickHouseStore(Copies(tables, tmp_path / "other")) as store:
+            assert store.run("one").info.name == "better"
+            assert store.run("one").series("a").values.tolist() == [1.5, 2.5]
 
 
 def test_a_copy_gives_back_what_restored_tables_have_lost(tmp_path: Path) -> None:

@@ -57,8 +57,21 @@ def test_odd_lines_come_back(tables: Tables) -> None:
     tables.append("one", STEM, first=0, lines=b"\n".join(ODD) + b"\n")
     assert read(tables, "one", len(ODD)) == ODD
     # And people who query the table see them.
-    query = f"SELECT line FROM {tables.name(LINES)} ORDER BY ordinal FORMAT TabSeparatedRaw"
-    assert tables.ask(query) == b"\n".join(ODD) + b"\n"
+    query = f"SELECT line FROM {tables.name(LINES)} ORDER BY ordinal LIMIT 1 BY ordinal"
+    assert tables.ask(f"{query} FORMAT TabSeparatedRaw") == b"\n".join(ODD) + b"\n"
+
+
+def test_long_lines_come_in_blocks_of_some_bytes(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables_module, "_FIRST_WINDOW", 16)
+    monkeypatch.setattr(tables_module, "_WINDOW_BYTES", 20_000)
+    stored = [b"%d " % number + b"x" * (20 if number < 400 else 500) for number in range(4000)]
+    tables.append("one", STEM, first=0, lines=b"\n".join(stored) + b"\n")
+    blocks = list(tables.lines("one", STEM, first=0, end=4000))
+    assert b"".join(blocks).splitlines() == stored
+    assert 50 < len(blocks) < 200
+    assert max(map(len, blocks[-50:])) < 25_000
 
 
 SPELLINGS = [
@@ -253,6 +266,15 @@ def test_all_servers_of_a_cluster_store_lines_in_one_way(
             schema._is_apart(address, servers)
     else:
         assert schema._is_apart(address, servers) is expected
+
+
+def test_a_small_number_keeps_the_others_of_its_line_from_nothing() -> None:
+    line = b'{"loss":2.0287300883532224,"lr":0.00007509063507079443,"norm":0.0009277740848515414}'
+    with contextlib.closing(Tables(new_database("chdb"), every_s=0.0)) as tables:
+        tables.append("one", STEM, first=0, lines=line + b"\n")
+        assert read(tables, "one", 1) == [line]
+        query = f"SELECT length(numbers) FROM {tables.name(LINES)} FORMAT TabSeparatedRaw"
+        assert tables.ask(query) == b"2\n"
 
 
 def _float64(chance: random.Random) -> float:

@@ -97,3 +97,19 @@ def test_a_store_over_replicas_answers_as_a_folder(replicas: Shards, tmp_path: P
             assert (series.values.tolist(), series.duplicates) == ([2, 3], 1)
             store.trash.erase(store.remove(store.run("x")))
         assert tables.num_rows() == 0
+
+
+def test_what_was_erased_can_be_stored_again(replicas: Shards, tmp_path: Path) -> None:
+    blob = tmp_path / "picture.png"
+    blob.write_bytes(b"the same bytes")
+    with contextlib.closing(Tables(parse_address(replicas.address("c")), every_s=0.0)) as tables:
+        for _ in range(2):  # a replicated table drops a block that it has had lately
+            tables.blobs.put("one", blob.name, blob)
+            tables.append("one", STEM, first=0, lines=lines(0, 50))
+            assert tables.blobs.sizes("one") == {blob.name: 14}
+            assert b"".join(tables.lines("one", STEM, first=0, end=50)) == lines(0, 50)
+            tables.erase("one")
+            deadline_s = time.monotonic() + 120
+            while tables.blobs.sizes("one") or tables.num_rows():
+                assert time.monotonic() < deadline_s
+                time.sleep(0.2)

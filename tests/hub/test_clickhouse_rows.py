@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import struct
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -314,6 +315,27 @@ def test_what_a_hub_with_a_wrong_clock_stores_shows_at_the_next_look(
         copies.fetch_changed()
         store.refresh()
         assert {run.info.name for run in store.runs()} == {"run0", "again"}
+
+
+def test_lines_that_come_late_do_not_make_a_run_shorter(
+    tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(tmp_path / "runs", 1)
+    send(tables, tmp_path / "runs")
+    derive(tables, tmp_path / "other")
+    copies, store = empty_hub(tables, tmp_path / "copy")
+    (part,) = tables.parts("id0")
+    assert copies.num_lines("id0", part.part) == part.lines
+    # An insert of another hub was on its way for longer than looks go back.
+    monkeypatch.setattr(copies_module, "_SLACK_S", -5)
+    names = b"".join(bytes([len(one)]) + one.encode() for one in ("id0", part.part))
+    late = struct.pack("<QI", 3, part.changed + 100)
+    tables.insert(schema.PARTS, "id0", names + late)
+    with store:
+        copies.fetch_changed()
+        assert copies.num_lines("id0", part.part) == part.lines
+        assert copies.is_current("id0")
+        assert len(store.run("id0").series("loss")) == 20
 
 
 def test_rows_are_derived_as_soon_as_the_cluster_is_back(tmp_path: Path) -> None:

@@ -196,7 +196,8 @@ class ProxyConnection(socketserver.StreamRequestHandler):
                 path = target.partition(place)[2]
                 del headers["proxy-authorization"]
                 headers["connection"] = "close"
-                there.sendall(f"{method} {path} HTTP/1.1\r\n{headers}".encode())
+                lines = [f"{method} {path} HTTP/1.1", *map(": ".join, headers.items()), "", ""]
+                there.sendall("\r\n".join(lines).encode())
             back = threading.Thread(target=self._copy, args=(there, self.connection), daemon=True)
             back.start()
             with contextlib.suppress(OSError):
@@ -258,6 +259,7 @@ def test_a_bucket_refills() -> None:
     [
         (["--tls-cert", "x"], "--tls-cert and --tls-key belong together"),
         (["--tls-cert", "x", "--tls-key", "y"], "--tls-cert: there is no file x"),
+        (["--tls-cert", __file__, "--tls-key", __file__], "is not a PEM file of its kind"),
         (["--user-header", "X-User"], "--user-header needs --trust"),
         (["--user-header", "X-User", "--trust", "nonsense"], "--trust: 'nonsense'"),
     ],

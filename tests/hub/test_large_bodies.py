@@ -1,9 +1,11 @@
-"""Large bodies wait for each other, so that they do not take all memory together."""
+"""Large bodies arrive in files, and are in memory one after another."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -53,29 +55,63 @@ class Sending:
 
 
 @pytest.mark.parametrize("has_length", [True, False])
-def test_large_bodies_are_read_one_after_another_and_small_ones_meanwhile(
+def test_a_slow_sender_of_a_large_body_keeps_nobody_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_length: bool
 ) -> None:
     monkeypatch.setattr(endpoints, "_MOST_LARGE", 1)
 
     async def send(receiving: Receiving) -> None:
-        first, second = (Sending(f"loop.000{n}.0000", LARGE, has_length=has_length) for n in (1, 2))
+        slow, large = (Sending(f"loop.000{n}.0000", LARGE, has_length=has_length) for n in (1, 2))
         small = Sending("loop.0003.0000", SMALL)
         tasks = [
-            asyncio.ensure_future(receiving.append(one.request)) for one in (first, second, small)
+            asyncio.ensure_future(receiving.append(one.request)) for one in (slow, large, small)
         ]
-        await first.is_read.wait()
-        small.may_end.set()
-        assert (await tasks[2]).body == b'{"have":1}'
-        assert not second.is_read.is_set()
-        first.may_end.set()
-        assert (await tasks[0]).body == b'{"have":1}'
-        second.may_end.set()
-        assert (await tasks[1]).body == b'{"have":1}'
+        await slow.is_read.wait()
+        for sending, task in ((small, tasks[2]), (large, tasks[1]), (slow, tasks[0])):
+            sending.may_end.set()
+            assert (await task).body == b'{"have":1}'
 
-    with contextlib.closing(Ledger(tmp_path)) as ledger:
-        inbox = Inbox(tmp_path)
+    with receiving_in(tmp_path) as receiving:
+        asyncio.run(send(receiving))
+    assert (tmp_path / "p" / "a" / "journal" / "loop.0001.0000.jsonl").read_bytes() == LARGE
+
+
+def test_large_bodies_are_in_memory_one_after_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoints, "_MOST_LARGE", 1)
+    in_memory, most, lock = 0, 0, threading.Lock()
+
+    def append(inbox: Inbox, run_id: str, stem: str, *, first: int, lines: bytes) -> int:
+        nonlocal in_memory, most
+        with lock:
+            in_memory += 1
+            most = max(most, in_memory)
+        have = take(inbox, run_id, stem, first=first, lines=lines)
+        with lock:
+            in_memory -= 1
+        return have
+
+    take = Inbox.append
+    monkeypatch.setattr(Inbox, "append", append)
+
+    async def send(receiving: Receiving) -> None:
+        sendings = [Sending(f"loop.000{n}.0000", LARGE) for n in range(4)]
+        tasks = [asyncio.ensure_future(receiving.append(one.request)) for one in sendings]
+        for one in sendings:
+            one.may_end.set()
+        assert {(await task).body for task in tasks} == {b'{"have":1}'}
+
+    with receiving_in(tmp_path) as receiving:
+        asyncio.run(send(receiving))
+    assert most == 1
+
+
+@contextlib.contextmanager
+def receiving_in(root: Path) -> Iterator[Receiving]:
+    with contextlib.closing(Ledger(root)) as ledger:
+        inbox = Inbox(root)
         inbox.register("one", {"v": 1, "id": "one", "name": "a", "project": "p"})
         receiving = Receiving(inbox, ledger, HubControls(ledger, is_allowed=False))
         with contextlib.closing(receiving):
-            asyncio.run(send(receiving))
+            yield receiving

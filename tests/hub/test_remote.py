@@ -17,7 +17,11 @@ from epochal.errors import RunNotFoundError
 from epochal.hub.ledger import Ledger
 from epochal.hub.links import Links
 from epochal.shipping.client import HubError
+from epochal.shipping.worker import ship_now
+from epochal.store.remote.address import open_remote
 from epochal.store.remote.store import RemoteStore
+from epochal.tui import panels
+from epochal.tui.app_state import AppState
 from tests.hub.hub_process import HubProcess
 from tests.hub.test_shipping import record
 from tests.server.live import serving
@@ -215,6 +219,16 @@ def test_commands_read_a_hub(
     assert "loss" in Path(out).read_text()
 
 
+def test_an_empty_hub_is_not_taken_for_a_folder(
+    hub: HubProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for more in ([], ["--projects"]):
+        assert main(["ls", "--hub", f"{hub.url}/?token={hub.token}", *more]) == 0
+        said = capsys.readouterr().out
+        assert "yet, or none that you may see" in said
+        assert "--dir" not in said
+
+
 def test_failures_are_one_sentence(
     hub: HubProcess, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -229,3 +243,24 @@ def test_failures_are_one_sentence(
         said = capsys.readouterr().err
         assert expected in said
         assert len(said.splitlines()) == 1
+
+
+def test_watching_goes_on_while_the_hub_is_away(hub: HubProcess, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        ship_now(record(tmp_path / "runs", name, steps=2), hub.client())
+    now = 100.0
+    with open_remote(hub.url, token=hub.token) as store:
+        state = AppState(store, clock=lambda: now)
+        state.choose(1)
+        shown = state.run
+        hub.kill()
+        now += 60
+        assert state.refresh()  # something to draw: the sentence
+        assert "cannot reach the hub" in panels.trouble(state).plain
+        state.choose(0)
+        assert state.run is shown
+        hub.start()
+        now += 60
+        assert state.refresh()
+        assert state.lost == ""
+        assert len(state.runs) == 2

@@ -276,7 +276,7 @@ def test_a_writer_gets_its_quota_back_for_what_was_erased(tmp_path: Path) -> Non
     for run_id in ("one", "two"):
         ledger.claim(run_id, "p", "machine")
     budget.charge("one", "p", 90)
-    with pytest.raises(FullError, match="of its 100 B"):
+    with pytest.raises(FullError, match="of its quota of 100 B"):
         budget.charge("two", "p", 20)
     budget.release({"one"})
     budget.charge("two", "p", 20)

@@ -14,6 +14,7 @@ import pytest
 
 import epochal
 from epochal.cli.main import main
+from epochal.reading import Runs
 from epochal.shipping.ssh import SshError, SshServer
 from tests.hub.test_shipping import record
 
@@ -46,6 +47,7 @@ def forward():
             try:
                 far = socket.create_connection(("127.0.0.1", int(there)))
             except OSError:
+                sys.stderr.write("channel 2: open failed: connect failed: Connection refused\\n")
                 near.close()
                 continue
             for pair in ((near, far), (far, near)):
@@ -79,8 +81,34 @@ def test_a_folder_behind_ssh_is_read_like_one_here(
 ) -> None:
     record(tmp_path / "my runs", "a", steps=4)
     address = f"ssh://me@there{tmp_path}/my%20runs"
+    for _ in range(2):  # the second time from the copy that the first one made
+        with epochal.open(address) as runs:
+            assert len(runs.run("a").series("loss")) == 4
+
+
+def test_a_connection_that_was_cut_is_named_by_the_address_that_was_given(
+    ssh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(tmp_path / "runs", "a", steps=2)
+    address = f"ssh://there{tmp_path}/runs"
+    # A port of this machine is not a proxy's to connect to.
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "")
     with epochal.open(address) as runs:
-        assert len(runs.run("a").series("loss")) == 4
+        assert len(runs.runs()) == 1
+        children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+        for pid in children:
+            if str(tmp_path).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(int(pid), signal.SIGKILL)
+        with pytest.raises(epochal.EpochalError, match=f"cannot reach {address}: "):
+            _list_until_it_fails(runs)
+
+
+def test_it_is_listed_without_a_token_in_the_command(
+    ssh: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(tmp_path / "my runs", "a", steps=4)
+    address = f"ssh://me@there{tmp_path}/my%20runs"
     assert main(["ls", address]) == 0
     assert "finished" in capsys.readouterr().out
     assert "token" not in ssh.read_text().replace("--stdin-token", "")
@@ -150,6 +178,12 @@ def test_serve_shows_a_folder_behind_ssh(ssh: Path, tmp_path: Path) -> None:
             assert process.wait(120) == 0
         finally:
             process.kill()
+
+
+def _list_until_it_fails(runs: Runs) -> None:
+    for _ in range(600):  # the port is closed a moment later
+        runs.runs()
+        time.sleep(0.1)
 
 
 def _listens(port: int) -> bool:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from epochal.journal import columnar
+from epochal.journal import line as line_module
 from epochal.journal.columnar import ColumnarDecoder, Decoded, OrdinalRecord
 from epochal.journal.layout import PartName
 from epochal.journal.line import encode_json
@@ -198,6 +199,37 @@ def test_lines_of_other_writers_become_columns_too() -> None:
     decoded = assert_as_read(b"".join(line % (step, step) for step in range(300)))
     assert not decoded.lines
     assert [group.shape.types for group in decoded.groups] == [(float, int, float)]
+
+
+def test_series_of_other_writers_are_not_decoded_line_by_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decoded_alone: list[bytes] = []
+
+    def decode_whole(line: bytes) -> Record | None:
+        decoded_alone.append(line)
+        return line_module.decode_whole(line)
+
+    monkeypatch.setattr(columnar, "decode_whole", decode_whole)
+    line = b'{"log": "metrics", "t": 1700000000.500, "step": %d, "m": {"a1": %.3f, "a2": 2.50}}\n'
+    lines = [line % (step, step / 8) for step in range(20_000)]
+    decoder = ColumnarDecoder(are_series=lambda _: True)
+    decoded = assert_as_read(b"".join(lines), decoder)
+    assert not decoded.lines
+    assert [len(group.ordinals) for group in decoded.groups] == [20_000]
+    assert len(decoded_alone) < 2000
+    # Another key in a place of the same text is another series.
+    other = b"".join(lines[:200]).replace(b'"a2"', b'"a3"')
+    groups = assert_as_read(other, decoder).groups
+    assert [("m", "a3") in group.shape.paths() for group in groups] == [True]
+
+
+def test_a_key_that_stands_twice_is_one_key_of_other_writers_too() -> None:
+    line = b'{"log": "metrics", "t": 1700000000.500, "step": %d, "m": {"a1": %d.50, "a1": 2.50}}\n'
+    decoder = ColumnarDecoder(are_series=lambda _: True)
+    text = b"".join(line % (step, step) for step in range(300))
+    assert_as_read(text, decoder)
+    assert_as_read(text.replace(b'"a1": 2', b'"a2": 2'), decoder)
 
 
 def test_a_record_over_two_lines_is_damage() -> None:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from epochal.server.access import LOOPBACK, Access
 from epochal.server.app import App, create_app
-from epochal.server.process import MAX_HEADER_BYTES, BoundedProtocol, bounded_protocol
+from epochal.server.process import BoundedProtocol, bounded_protocol
 from epochal.server.state import ExportFormat
 from epochal.store.local.store import LocalStore
 from epochal.store.store import Store
@@ -196,7 +196,6 @@ def serving_app(
         access_log=False,
         ws="none",
         lifespan="on",
-        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
     server = QuickServer(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)

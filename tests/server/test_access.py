@@ -127,7 +127,9 @@ def test_wrong_tokens_are_refused(guarded: Server) -> None:
     assert guarded.ask("/", headers={"Authorization": "Bearer wrong"}).status == 401
     assert guarded.ask("/", headers={"Cookie": f"epochal-{guarded.port}=wrong"}).status == 401
     assert guarded.ask("/", headers={"Cookie": f"epochal-1={TOKEN}"}).status == 401
-    assert guarded.ask("/", headers={"Cookie": '"; =\x01'}).status == 401
+    assert guarded.ask("/", headers={"Cookie": '"; ='}).status == 401
+    # No header has a control character: such a request is refused before it is read.
+    assert guarded.ask("/", headers={"Cookie": '"; =\x01'}).status == 400
 
 
 def test_a_link_elsewhere_loads_once_more_from_here(guarded: Server) -> None:

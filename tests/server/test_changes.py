@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -177,3 +178,12 @@ def test_a_live_run_says_where_it_runs_and_what_it_does(tmp_path: Path, server: 
     rows = {row["name"]: row for row in server.ask("/api/runs").json["rows"]}
     assert (rows["x"]["host"], rows["x"]["phase"]) == ("node7", "converging")
     assert (rows["done"]["host"], rows["done"]["phase"]) == (None, None)
+
+
+def test_of_phases_that_are_written_at_one_time_the_last_counts(
+    tmp_path: Path, server: Server
+) -> None:
+    journal, now = Journal(tmp_path).metrics(1, loss=2.0), time.time()
+    said = [{"log": "event", "t": now, "name": "phase", "phase": one} for one in ("a", "b", "c")]
+    journal.add(*said, writer="findings")
+    assert server.ask("/api/runs").json["rows"][0]["phase"] == "c"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.server.process import bounded_protocol
+from epochal.server.process import MAX_HEADER_BYTES, bounded_protocol
 from tests.server.live import WAIT_S, Server, serving, until
 from tests.store.journals import Journal
 
@@ -20,6 +20,7 @@ PATCH = (
     b"PATCH /api/runs/id-x/labels HTTP/1.1\r\nHost: localhost\r\n"
     b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 )
+CHUNKED = b"POST /api/runs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 @pytest.fixture
@@ -54,7 +55,9 @@ def is_closed(client: socket.socket) -> bool:
         b"GET /api/runs HTTP/1.1\r\nHost: localhost\r\n",
         PATCH % 100 + b"{",
         b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /heal",
-        b"POST /api/runs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+        CHUNKED + b"5\r\nab",
+        b"\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n\r\n",
     ],
 )
 def test_a_request_that_is_not_sent_whole_is_closed(hasty: Server, sent: bytes) -> None:
@@ -70,6 +73,59 @@ def test_a_slow_drip_is_closed_too(hasty: Server) -> None:
                 break
             client.sendall(b"X")
         assert is_closed(client)
+
+
+@pytest.mark.parametrize(
+    ("begin", "more"),
+    [
+        (b"GET /", b"x" * 1000),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ", b"x" * 1000),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n", b"X: x\r\n" * 100),
+        (CHUNKED + b"0\r\nX: ", b"x" * 1000),
+        (CHUNKED + b"0\r\n", b"X: x\r\n" * 100),
+        (CHUNKED, b"1\r\nx\r\n" * 100),
+        (b"", b"\r\n" * 500),
+    ],
+)
+def test_a_head_without_end_is_refused(tmp_path: Path, begin: bytes, more: bytes) -> None:
+    protocol = bounded_protocol(timeout_s=WAIT_S * 10)
+    with serving(tmp_path, protocol=protocol) as server, connect(server, begin) as client:
+        sent = 0
+        with suppress(ConnectionResetError, BrokenPipeError):
+            while sent < 10 * MAX_HEADER_BYTES:
+                client.sendall(more)
+                sent += len(more)
+        assert is_closed(client)
+        assert server.ask("/healthz").json["faults"] == 0
+
+
+def test_requests_that_wait_for_no_answer_are_refused(tmp_path: Path, server: Server) -> None:
+    Journal(tmp_path).metrics(1, loss=1.0)
+    stream = b"GET /api/events?run=id-x HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with connect(server, stream) as client:
+        assert client.recv(4096).startswith(b"HTTP/1.1 200")
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
+        assert is_closed(client)
+
+
+def test_a_client_that_asks_for_another_protocol_gets_an_answer_in_this_one(server: Server) -> None:
+    asks = (
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+    )
+    with connect(server, asks) as client:
+        answer = b"".join(iter(lambda: client.recv(4096), b""))
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert b"connection: close" in answer
+
+
+def test_a_body_in_large_chunks_is_taken(tmp_path: Path, server: Server) -> None:
+    Journal(tmp_path).metrics(1, loss=1.0)
+    note = b'{"notes": "%s"}' % (b"x" * 20_000)
+    head = PATCH.replace(b"Content-Length: %d", b"Transfer-Encoding: chunked\r\nConnection: close")
+    chunks = [note[at : at + 1000] for at in range(0, len(note), 1000)]
+    body = b"".join(b"%x\r\n%s\r\n" % (len(one), one) for one in chunks)
+    with connect(server, head + body + b"0\r\n\r\n") as client:
+        assert client.recv(4096).startswith(b"HTTP/1.1 200")
 
 
 def test_many_half_sent_requests_leave_room_for_others(tmp_path: Path) -> None:
@@ -120,3 +176,20 @@ def test_a_client_that_hangs_up_in_a_change_is_no_fault(
     assert server.ask("/api/runs/id-x").json["labels"]["name"] is None
     assert server.ask("/healthz").json["faults"] == 0
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_small_answer_comes_in_one_piece(server: Server) -> None:
+    for _ in range(5):
+        with connect(server, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n") as client:
+            head, _, body = client.recv(65536).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200")
+            assert body.endswith(b"}")
+
+
+@pytest.mark.parametrize("method", [b"HEAD", b"GET"])
+def test_an_answer_without_a_body_comes_whole(server: Server, method: bytes) -> None:
+    asks = method + b" /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with connect(server, asks) as client:
+        head, _, body = b"".join(iter(lambda: client.recv(4096), b"")).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200")
+        assert bool(body) == (method == b"GET")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
-from pathlib import Path
 
-from epochal.cli.command import add_json
-from epochal.cli.output import say, say_json
+from epochal.cli.command import add_json, hub_folder
+from epochal.cli.output import remark, say, say_json
 from epochal.cli.table import table, terminal_columns
-from epochal.errors import UsageError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -25,14 +24,15 @@ def run(args: argparse.Namespace) -> int:
     """Print the log."""
     from epochal.hub.shared_ledger import open_ledger
 
-    root = Path(args.hub).expanduser()
-    if not root.is_dir():
-        raise UsageError(f"--hub: there is no folder {root}.")
+    root = hub_folder(args.hub)
     ledger = open_ledger(root)
     rows = ledger.audit(limit=args.lines)
     ledger.close()
     if args.json:
         say_json(rows)
+        return 0
+    if not rows:
+        remark(f"Nobody has changed anything on the hub of {root} yet.")
         return 0
     cells = [
         (
@@ -45,5 +45,7 @@ def run(args: argparse.Namespace) -> int:
         for row in rows
     ]
     header = ("time", "who", "what", "run", "details")
-    say(table(header, cells, width=terminal_columns(), shrink=(2, 4)))
+    # In a pipe or a file nothing of the log is cut off.
+    width = terminal_columns() if sys.stdout.isatty() else None
+    say(table(header, cells, width=width, shrink=(2, 4)))
     return 0

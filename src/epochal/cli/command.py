@@ -124,6 +124,25 @@ def add_hub_reading(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def hub_folder(given: str) -> Path:
+    """The folder of the hub that ``--hub DIR`` names; there its tokens and its log are."""
+    if "://" in given:
+        raise UsageError(
+            f"--hub: {given!r} is an address: run this where the hub runs, with its folder."
+        )
+    root = Path(given).expanduser()
+    if not root.is_dir():
+        raise UsageError(f"--hub: there is no folder {root}.")
+    return root
+
+
+def command_user() -> str:
+    """Who changes a hub with a command, as its audit log names them."""
+    from epochal.run.provenance import user_name
+
+    return f"{user_name() or 'someone'} (command line)"
+
+
 @contextlib.contextmanager
 def reading_store(args: argparse.Namespace) -> Iterator[Store]:
     """The store that a command reads: ``--hub``, else the folder of runs."""

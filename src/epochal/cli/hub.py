@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from epochal.hub.cluster import Cluster
     from epochal.server.access import TrustedProxy
     from epochal.server.process import TlsFiles
+    from epochal.serving import ServerAddress
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -139,15 +140,24 @@ def _reindex(places: Sequence[str]) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
+    from epochal.hub.ledger import only_hub
+
+    tls, proxy = _tls(args), _proxy(args)
+    root = _root(args)
+    root.mkdir(parents=True, exist_ok=True)
+    with only_hub(root):
+        return _serve_folder(args, root, tls, proxy)
+
+
+def _serve_folder(
+    args: argparse.Namespace, root: Path, tls: TlsFiles | None, proxy: TrustedProxy | None
+) -> int:
     from epochal.hub.budget import Budget
     from epochal.hub.ledger import Ledger
     from epochal.hub.retention_rules import read_rules
     from epochal.hub.serving import serve_hub
     from epochal.serving import find_address
 
-    tls, proxy = _tls(args), _proxy(args)
-    root = _root(args)
-    root.mkdir(parents=True, exist_ok=True)
     retention = read_rules(
         root,
         trash_after_s=args.trash_after,
@@ -166,14 +176,15 @@ def _serve(args: argparse.Namespace) -> int:
     first = None if ledger.tokens() else ledger.add_token("admin", "admin")
 
     def greet() -> None:
-        url = server.url.partition("?")[0]
-        url = url if tls is None else url.replace("http://", "https://", 1)
+        urls = _urls(server, is_tls=tls is not None)
         where = root if cluster is None else f"{cluster.address}, with a working copy in {root}"
         remark(f"The hub keeps runs in {where} (Ctrl-C stops)")
-        say(url, flush=True)
+        for url in urls:
+            say(url, flush=True)
         if first is not None:
             remark("Its first token, for the role admin, is shown only now:")
             say(first, flush=True)
+            remark(f"Its page: {urls[0]}?token={first}")
         remark(f"A token for a machine: epochal token add NAME --role write --hub {root}")
 
     try:
@@ -195,6 +206,16 @@ def _serve(args: argparse.Namespace) -> int:
     finally:
         ledger.close()
     return 0
+
+
+def _urls(server: ServerAddress, *, is_tls: bool) -> list[str]:
+    """Where the hub is found: at each address of this machine when it listens at all of them."""
+    from epochal.server.address import own_addresses, url_of
+
+    is_any = server.host in ("0.0.0.0", "::")
+    hosts = own_addresses() or ["127.0.0.1"] if is_any else [server.host]
+    urls = [url_of(host, server.port) for host in hosts]
+    return [url.replace("http://", "https://", 1) for url in urls] if is_tls else urls
 
 
 def _root(args: argparse.Namespace) -> Path:
@@ -238,7 +259,24 @@ def _tls(args: argparse.Namespace) -> TlsFiles | None:
     for option, path in (("--tls-cert", args.tls_cert), ("--tls-key", args.tls_key)):
         if not Path(path).is_file():
             raise UsageError(f"{option}: there is no file {path}.")
+    _check_tls(args.tls_cert, args.tls_key)
     return TlsFiles(args.tls_cert, args.tls_key)
+
+
+def _check_tls(certificate: str, key: str) -> None:
+    import ssl
+
+    try:
+        # A key with a password would be asked for at a terminal that a service does not have.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key, password=lambda: "")
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise UsageError(f"--tls-key: {key} is not the key of {certificate}.") from error
+        raise UsageError(
+            f"--tls-cert {certificate}, --tls-key {key}: one of them is not a PEM file of its kind,"
+            " or the key has a password."
+        ) from error
 
 
 def _proxy(args: argparse.Namespace) -> TrustedProxy | None:

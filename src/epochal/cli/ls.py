@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             say_json([{"info": info, "loss": loss} for info, loss in rows])
         elif not _print(rows):
-            remark(_nothing(_where(args, folder), query))
+            remark(_nothing(_where(args, folder), query, is_here=args.hub is None))
     return 0
 
 
@@ -99,7 +99,7 @@ def _list_projects(args: argparse.Namespace, store: Store, where: str, query: st
         say_json(rows)
         return 0
     if not rows:
-        remark(_nothing(where, None))
+        remark(_nothing(where, None, is_here=args.hub is None))
         return 0
     now = time.time()
     header = ("PROJECT", "RUNS", "LIVE", "FAILED", "FINDINGS", "BEST", "LAST ACTIVITY", "OWNERS")
@@ -161,7 +161,7 @@ def _store(args: argparse.Namespace, folder: Path | None) -> AbstractContextMana
 
 def _where(args: argparse.Namespace, folder: Path | None) -> str:
     if args.hub is not None:
-        return args.hub or "the hub"
+        return args.hub.partition("?")[0] or "the hub"  # without the token of a link
     return str(folder or runs_dir(args))
 
 
@@ -296,11 +296,13 @@ def _marked(line: str, info: RunInfo) -> Line:
     return [(before, ""), (found, style), (after, "")]
 
 
-def _nothing(where: str, query: str | None) -> str:
+def _nothing(where: str, query: str | None, *, is_here: bool) -> str:
     if _is_project(query):
         return f"No run of project {query!r} in {where}."
     if query is not None:
         return f"No run in {where} matches {query!r}."
+    if not is_here:
+        return f"No runs in {where} yet, or none that you may see."
     return (
         f"No runs in {where} yet. 'epochal demo' records one; in a training, epochal.init() does."
         " Another folder is named with --dir."

@@ -8,6 +8,7 @@ they are shown escaped, ``\\x1b``. Our own colours are spans of a line, painted 
     say_lines(lines) the same in pieces with styles, where stdout is a terminal
     say_json(value)  one JSON text on stdout
     remark(text)     what is said about the data, on stdout; ``--quiet`` silences it
+    hint(text)       the same on stderr, beside one value that scripts take from stdout
     complain(text)   a problem, on stderr
     agreed(question) ask for yes or no on stderr
 
@@ -24,7 +25,7 @@ from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TextIO
 
-from epochal.console.messages import msg
+from epochal.console.messages import Verbosity, enabled, msg
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -74,6 +75,12 @@ def say_json(value: Any) -> None:
 def remark(text: str) -> None:
     """Print a remark about the output, unless ``--quiet`` was given."""
     msg("%s", visible(text))
+
+
+def hint(text: str) -> None:
+    """Print a remark on stderr, unless ``--quiet`` was given: stdout has the value alone."""
+    if enabled(Verbosity.NORMAL):
+        print(visible(text), file=sys.stderr, flush=True)
 
 
 def complain(text: str, *, style: str = "") -> None:

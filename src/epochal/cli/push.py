@@ -11,8 +11,8 @@ from epochal.cli.output import complain, one_line, remark, say
 from epochal.errors import UsageError
 from epochal.journal.layout import RunFolder
 from epochal.settings import read_settings
-from epochal.shipping.client import HubClient, HubError
-from epochal.shipping.credentials import hub_token
+from epochal.shipping.client import HubClient, HubError, check_url
+from epochal.shipping.credentials import hub_token, linked_token
 from epochal.shipping.worker import ship_now
 from epochal.store.local.trash import is_live
 
@@ -41,7 +41,7 @@ def client_of(args: argparse.Namespace) -> HubClient:
     url = args.hub or settings.hub
     if url is None:
         raise UsageError("no hub is known: give its address, or set EPOCHAL_HUB.")
-    return HubClient(url, hub_token(settings))
+    return HubClient(check_url(url), linked_token(url) or hub_token(settings))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -77,7 +77,8 @@ def _push_all(args: argparse.Namespace, client: HubClient, removed: set[str]) ->
                 num_failed += 1
             continue
         if num_lines or not args.watch:
-            say(f"{one_line(name)}: {num_lines:,} records sent", flush=True)
+            sent = f"{num_lines:,} records sent" if num_lines else "the hub has all of it"
+            say(f"{one_line(name)}: {sent}", flush=True)
     if args.watch and num_failed:
         remark("What could not be sent is tried again.")
     return num_failed

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import time
-from pathlib import Path
 from urllib.parse import urlsplit
 
-from epochal.cli.command import check_own, runs_of, store_of
-from epochal.cli.output import remark, say
+from epochal.cli.command import check_own, command_user, hub_folder, runs_of, store_of
+from epochal.cli.output import hint, remark, say
 from epochal.errors import UsageError
 from epochal.format import plural
 from epochal.store.local.run import LocalRun
@@ -38,13 +37,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print a link, or end all of them."""
     from epochal.hub.links import Links
+    from epochal.hub.shared_ledger import open_ledger
 
-    root = Path(args.hub).expanduser()
-    if not root.is_dir():
-        raise UsageError(f"--hub: there is no folder {root}.")
+    root = hub_folder(args.hub)
     links = Links(root)
     if args.revoke_all:
         links.revoke_all()
+        open_ledger(root).note(command_user(), "share --revoke-all")
         remark("Every link that was given out before is refused from now on.")
         return 0
     if not args.runs and args.query is None:
@@ -55,8 +54,11 @@ def run(args: argparse.Namespace) -> int:
     views = {view.id: view for view in (*runs_of(args), *_found(args))}
     for view in views.values():
         check_own(view)
-    token = links.make(list(views), until=time.time() + args.days * _DAY_S)
-    remark(f"Whoever has this link can see {plural(len(views), 'run')} for {args.days:g} days:")
+    until = time.time() + args.days * _DAY_S
+    token = links.make(list(views), until=until)
+    details = f"until {time.strftime('%Y-%m-%d %H:%M', time.localtime(until))}: {', '.join(views)}"
+    open_ledger(root).note(command_user(), "share", details=details)
+    hint(f"Whoever has this link can see {plural(len(views), 'run')} for {args.days:g} days:")
     try:
         shown = urlsplit(args.view)
     except ValueError as error:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epochal.cli.command import add_json
-from epochal.cli.output import remark, say, say_json
+from epochal.cli.command import add_json, command_user, hub_folder
+from epochal.cli.output import hint, remark, say, say_json
 from epochal.cli.table import table
 from epochal.errors import UsageError
 
@@ -44,10 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from epochal.hub.shared_ledger import open_ledger
     from epochal.journal.layout import slugify
 
-    root = Path(args.hub).expanduser()
-    if not root.is_dir():
-        raise UsageError(f"--hub: there is no folder {root}.")
-    ledger = open_ledger(root)
+    ledger = open_ledger(hub_folder(args.hub))
     if args.action == "list":
         _list(ledger.tokens(), as_json=args.json)
         return 0
@@ -55,11 +51,14 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"epochal token {args.action} needs a NAME.")
     if args.action == "revoke":
         ledger.revoke_token(args.name)
+        ledger.note(command_user(), "token revoke", details=args.name)
         remark(f"The token {args.name!r} is refused from now on.")
         return 0
     projects = None if args.projects is None else [slugify(one) for one in args.projects]
     token = ledger.add_token(args.name, args.role, projects)
-    remark("The token is shown only now; set it as EPOCHAL_HUB_TOKEN on the machine:")
+    where = "all projects" if projects is None else ", ".join(projects)
+    ledger.note(command_user(), "token add", details=f"{args.name}: {args.role}, {where}")
+    hint("The token is shown only now; set it as EPOCHAL_HUB_TOKEN on the machine:")
     say(token)
     return 0
 

@@ -99,4 +99,6 @@ def _watch(state: AppState, glyphs: Glyphs) -> int:
     app = WatchApp(state, glyphs=glyphs)
     # Without mouse support the terminal's own selection of text keeps working.
     app.run(mouse=False)
+    if app.problem is not None:
+        raise app.problem
     return app.return_code or 0

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from epochal.journal.layout import LOOP, TELEMETRY, RunFolder
+from epochal.journal.layout import LOOP, TELEMETRY, RunFolder, node_name
 
 GRACE_S = 30.0
 
@@ -70,8 +69,3 @@ def parse(argv: Sequence[str] | None = None) -> CompanionConfig:
         is_aside=args.aside,
         grace_s=args.grace,
     )
-
-
-def node_name(host: str) -> str:
-    """A machine's name as it can be part of a writer's."""
-    return re.sub(r"[^a-z0-9]+", "-", host.lower()).strip("-")[-60:].strip("-") or "node"

@@ -22,6 +22,8 @@ from epochal.hub.ledger import Ledger
 # Kept free for what else the machine does, and for the hub's own files.
 RESERVE_BYTES = 256 << 20
 _MEASURE_EVERY_S = 600.0
+# Between two looks at the disk, what was charged counts as stored.
+_LOOK_EVERY_S = 1.0
 _STORE_EVERY_S = 5.0
 
 
@@ -53,6 +55,7 @@ class Budget:
         self._lock = threading.Lock()
         self._storing = threading.Lock()
         self._measured_s = -math.inf
+        self._looked_s, self._left = -math.inf, 0
         self._stored_s = clock()
         self._used = 0
         self._by_writer = ledger.bytes_by_writer()
@@ -67,8 +70,9 @@ class Budget:
             had = self._by_writer.get(writer, 0)
             if self._most_per_writer is not None and had + num_bytes > self._most_per_writer:
                 raise FullError(
-                    f"{writer!r} has sent {format_bytes(had)} of its"
-                    f" {format_bytes(self._most_per_writer)}: delete runs, or ask for more."
+                    f"{format_bytes(num_bytes)} more do not fit: {writer!r} has sent"
+                    f" {format_bytes(had)} of its quota of {format_bytes(self._most_per_writer)}."
+                    " Delete runs on the hub and empty its trash, or ask who runs it for more."
                 )
             self._writers[run_id] = writer
             self._by_writer[writer] = had + num_bytes
@@ -94,7 +98,11 @@ class Budget:
         self._store()
 
     def _check_disk(self, num_bytes: int) -> None:
-        if self._free(self._root) - num_bytes < self._reserve:
+        now_s = self._clock()
+        if now_s - self._looked_s >= _LOOK_EVERY_S or self._left - num_bytes < self._reserve:
+            self._looked_s, self._left = now_s, self._free(self._root)
+        self._left -= num_bytes
+        if self._left < self._reserve:
             raise FullError("the disk of the hub is full: delete runs there, then empty the trash.")
         if self._most is None:
             return
@@ -103,8 +111,9 @@ class Budget:
             self._used, self._measured_s = size_of(self._root), self._clock()
         if self._used + num_bytes > self._most:
             raise FullError(
-                f"the hub stores {format_bytes(self._used)} of its {format_bytes(self._most)}:"
-                " delete runs there, then empty the trash."
+                f"{format_bytes(num_bytes)} more do not fit: the hub stores"
+                f" {format_bytes(self._used)} of at most {format_bytes(self._most)}. Delete runs"
+                " there, then empty the trash."
             )
 
     def _writer_of(self, run_id: str) -> str:

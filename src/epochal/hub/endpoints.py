@@ -6,9 +6,10 @@ import asyncio
 import functools
 import math
 import sqlite3
+import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import IO, Any, ParamSpec, TypeVar, cast
 
 import msgspec
 from starlette.requests import Request
@@ -49,8 +50,10 @@ from epochal.store.clickhouse.connection import ClickHouseError
 # Requests that wait at once for the disk: it writes what many wait for together.
 THREADS = 32
 _CLOSE_TIMEOUT_S = 5.0
-# Requests with lines of more than 4 MiB that are in memory at once.
+# Requests with lines of more than 4 MiB: so many arrive in files at once, and are in memory.
+_MOST_ARRIVING = 32
 _MOST_LARGE = 4
+_WRITTEN_AT_ONCE = 1 << 20
 _MOST_DIGITS = 18
 _RETRY_FULL_S = 60
 _RETRY_AWAY_S = 2
@@ -70,6 +73,7 @@ class Receiving:
         self._controls = controls
         # Those who wait for a store elsewhere must not keep others waiting: more threads.
         self._pool = ThreadPool("epochal-receive", threads)
+        self._arriving = asyncio.Semaphore(_MOST_ARRIVING)
         self._large = asyncio.Semaphore(_MOST_LARGE)
 
     def close(self) -> None:
@@ -81,10 +85,10 @@ class Receiving:
         run, part = "/api/hub/runs/{run_id}", "/api/hub/runs/{run_id}/parts/{stem}"
         file = "/api/hub/runs/{run_id}/{kind:str}/{name}"
         return [
+            Route(part, _answering(self.append), methods=["POST"]),  # nearly all requests
             Route(run, _answering(self.register), methods=["PUT"]),
             Route(run, _answering(self.state), methods=["GET"]),
             Route("/api/hub/launches/{launch_id}", _answering(self.launched), methods=["GET"]),
-            Route(part, _answering(self.append), methods=["POST"]),
             Route(part, _answering(self.lines), methods=["GET"]),
             Route(f"{run}/labels", _answering(self.put_labels), methods=["PUT"]),
             Route(f"{run}/control/take", _answering(self.take_requests), methods=["POST"]),
@@ -138,19 +142,19 @@ class Receiving:
         size = _whole_number(SIZE_HEADER, request.headers.get(SIZE_HEADER, ""))
         encoding = request.headers.get("content-encoding", "")
 
-        async def append() -> int:
-            body = await _body(request, MAX_LINES_BYTES)  # a line of noise hardly becomes smaller
-            stem = request.path_params["stem"]
-            return await self._in_thread(
-                lambda: self._inbox.append(
-                    run_id, stem, first=first, lines=decompress(encoding, body, size=size)
-                )
-            )
+        def append(body: bytes) -> int:
+            lines = decompress(encoding, body, size=size)
+            return self._inbox.append(run_id, request.path_params["stem"], first=first, lines=lines)
 
         if max(size, _length(request)) <= MAX_BODY_BYTES:
-            return _json(Ack(await append()))
-        async with self._large:  # their bodies would take all memory together
-            return _json(Ack(await append()))
+            body = await _body(request, MAX_BODY_BYTES)
+            return _json(Ack(await self._in_thread(append, body)))
+        # Their bodies would take all memory together. Who sends slowly keeps no other waiting.
+        async with self._arriving:
+            with tempfile.TemporaryFile(dir=self._inbox.root) as file:
+                await self._body_to_file(request, file)
+                async with self._large:
+                    return _json(Ack(await self._in_thread(lambda: append(_read_all(file)))))
 
     async def lines(self, request: Request) -> Response:
         """``GET …/parts/{stem}?first=N``: lines of a part."""
@@ -194,7 +198,14 @@ class Receiving:
         """``PUT …/labels``: labels that a person changed elsewhere; answers the merged ones."""
         run_id = await self._allowed(request, "write")
         offer: LabelsOffer = _decoded(await _body(request, MAX_BODY_BYTES), LabelsOffer)
-        merged = await self._in_thread(self._inbox.put_labels, run_id, offer.labels, offer.base)
+        who = principal_of(request).name
+
+        def note(fields: list[str]) -> None:
+            self._ledger.note(who, "labels", run=run_id, details=", ".join(fields))
+
+        merged = await self._in_thread(
+            lambda: self._inbox.put_labels(run_id, offer.labels, offer.base, on_change=note)
+        )
         return _json(merged)
 
     async def take_requests(self, request: Request) -> Response:
@@ -220,6 +231,19 @@ class Receiving:
         if not await self._in_thread(end):
             return error_response(404, "there is no such request that waits for its outcome.")
         return _json({})
+
+    async def _body_to_file(self, request: Request, file: IO[bytes]) -> None:
+        """Write a body to a file, some of it at a time: a line of noise hardly becomes smaller."""
+        pieces, waiting, size = list[bytes](), 0, 0
+        async for piece in request.stream():
+            size, waiting = size + len(piece), waiting + len(piece)
+            if size > MAX_LINES_BYTES:
+                raise _too_large(MAX_LINES_BYTES)
+            pieces.append(piece)
+            if waiting >= _WRITTEN_AT_ONCE:
+                await self._in_thread(file.writelines, pieces)
+                pieces, waiting = [], 0
+        await self._in_thread(file.writelines, pieces)
 
     def _restored(self, run_id: str, *, is_refused: bool) -> str | None:
         """The project of a run that was deleted here and restored; None for one that is new.
@@ -314,9 +338,18 @@ async def _body(request: Request, most: int) -> bytes:
     async for piece in request.stream():
         size += len(piece)
         if size > most:
-            raise UsageError(f"the body must have at most {most:,} bytes.")
+            raise _too_large(most)
         pieces.append(piece)
     return b"".join(pieces)
+
+
+def _too_large(most: int) -> UsageError:
+    return UsageError(f"the body must have at most {most:,} bytes.")
+
+
+def _read_all(file: IO[bytes]) -> bytes:
+    file.seek(0)
+    return file.read()
 
 
 def _decoded(body: bytes, kind: type[Value]) -> Value:

@@ -11,7 +11,6 @@ import contextlib
 import os
 import threading
 import time
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ import msgspec
 
 from epochal.atomic_file import between_processes, replaced_file, sync_folder
 from epochal.errors import EpochalError, FormatError, UsageError
+from epochal.hub.growing_part import GrowingPart, append_durably, count_part, file_size
 from epochal.hub.upstream import Upstream
 from epochal.journal.layout import (
     LABELS_LOCK,
@@ -51,7 +51,6 @@ from epochal.shipping.shipper import file_digest
 _LAUNCH_SLACK_S = 600.0
 _MAX_LIVE_BYTES = 1 << 20
 _MAX_FILE_BYTES = 8 << 30
-_READ_BYTES = 1 << 20
 
 
 class ConflictError(EpochalError):
@@ -67,16 +66,6 @@ class RemovedError(EpochalError):
 
 
 @dataclass(slots=True)
-class _Part:
-    """A journal part that grows: its whole lines, and where they end."""
-
-    path: Path
-    lines: int
-    size: int
-    crc: int
-
-
-@dataclass(slots=True)
 class _Run:
     """One run that the hub receives; ``lock`` is held by each change of it."""
 
@@ -84,7 +73,7 @@ class _Run:
     project: str
     folder: RunFolder
     lock: AbstractContextManager[Any] = field(default_factory=threading.Lock)
-    parts: dict[str, _Part] = field(default_factory=dict)
+    parts: dict[str, GrowingPart] = field(default_factory=dict)
 
 
 class Inbox:
@@ -223,6 +212,13 @@ class Inbox:
         name = named_part(stem)
         if lines and not lines.endswith(b"\n"):
             raise FormatError("the last line has no end: send whole lines.")
+        run = self._runs.get(run_id) if self._upstream is None else None
+        if run is not None:
+            with run.lock:
+                part = run.parts.get(stem)
+                # A file that is as this hub left it: its run is here, and the part is not sealed.
+                if part is not None and part.size and part.size == file_size(part.path):
+                    return self._append(run, part, first=first, lines=lines)
         run = self._run(run_id)
         with run.lock:
             sealed = run.folder.sealed_path(name)
@@ -232,14 +228,7 @@ class Inbox:
             if first > part.lines and self._upstream is not None:  # another hub has the others
                 self._upstream.fetch(run_id)
                 part = self._part(run, name)
-            if first > part.lines:
-                return part.lines
-            new = lines_after(lines, part.lines - first)
-            if not new:
-                return part.lines
-            self._charge(run.id, run.project, len(new))
-            self._write(run, part, new)
-            return part.lines
+            return self._append(run, part, first=first, lines=lines)
 
     def put_file(
         self,
@@ -282,9 +271,17 @@ class Inbox:
             return self._complete(run, kind, name, partial, sha256=sha256, size=size)
 
     def put_labels(
-        self, run_id: str, labels: Mapping[str, Any], base: Mapping[str, Any]
+        self,
+        run_id: str,
+        labels: Mapping[str, Any],
+        base: Mapping[str, Any],
+        *,
+        on_change: Callable[[list[str]], object] = lambda _fields: None,
     ) -> dict[str, Any]:
-        """Merge labels that were changed elsewhere; what holds for both sides then."""
+        """Merge labels that were changed elsewhere; what holds for both sides then.
+
+        ``on_change`` is called with the fields that changed here.
+        """
         run = self._run(run_id)
         with run.lock, between_processes(run.folder.path / LABELS_LOCK):
             here = labels_of(run.folder)
@@ -294,6 +291,8 @@ class Inbox:
                 if self._upstream is not None:
                     self._upstream.put_labels(run_id, merged)
                 write_json(run.folder.labels, merged)
+                fields = sorted({*merged, *here})
+                on_change([name for name in fields if merged.get(name) != here.get(name)])
             return merged
 
     # -- what others fetch ------------------------------------------------------------------------
@@ -381,23 +380,30 @@ class Inbox:
         if before != checked:
             write_json(run.folder.identity, checked)
 
-    def _part(self, run: _Run, name: PartName) -> _Part:
+    def _part(self, run: _Run, name: PartName) -> GrowingPart:
         part, path = run.parts.get(name.stem), run.folder.part_path(name)
         # A file that another process changed was restored from a backup under a running hub.
-        if part is None or part.size != (path.stat().st_size if path.exists() else 0):
-            part = run.parts[name.stem] = _counted(path)
+        if part is None or part.size != file_size(path):
+            part = run.parts[name.stem] = count_part(path)
         return part
 
-    def _write(self, run: _Run, part: _Part, new: bytes) -> None:
+    def _append(self, run: _Run, part: GrowingPart, *, first: int, lines: bytes) -> int:
+        if first > part.lines:
+            return part.lines
+        new = lines_after(lines, part.lines - first)
+        if new:
+            self._charge(run.id, run.project, len(new))
+            self._write(run, part, new)
+        return part.lines
+
+    def _write(self, run: _Run, part: GrowingPart, new: bytes) -> None:
         is_first = part.size == 0
         if self._upstream is not None:
             self._upstream.append(run.id, part.path.stem, first=part.lines, lines=new)
-        run.folder.journal.mkdir(exist_ok=True)
+        if is_first:
+            run.folder.journal.mkdir(exist_ok=True)
         try:
-            with open(part.path, "ab") as file:
-                file.write(new)
-                file.flush()  # writes all of it, also where the disk takes it in pieces, or raises
-                _sync_data(file.fileno())
+            append_durably(part.path, new)
             if is_first:
                 sync_folder(run.folder.journal)
         except OSError:
@@ -466,29 +472,3 @@ class Inbox:
         with replaced_file(target) as temporary:
             temporary.write_bytes(chunk)
         return size
-
-
-def _counted(path: Path) -> _Part:
-    """Count the whole lines of a part; what follows the last of them is cut off."""
-    lines = end = size = 0
-    crc = tail = 0
-    try:
-        with open(path, "rb") as file:
-            for block in iter(lambda: file.read(_READ_BYTES), b""):
-                size += len(block)
-                last = block.rfind(b"\n") + 1
-                if not last:
-                    tail = zlib.crc32(block, tail)
-                    continue
-                lines += block.count(b"\n")
-                begin = block.rfind(b"\n", 0, last - 1) + 1
-                crc = zlib.crc32(block[begin:last], tail if begin == 0 else 0)
-                end, tail = size - len(block) + last, zlib.crc32(block[last:])
-    except FileNotFoundError:
-        return _Part(path, 0, 0, 0)
-    if end < size:
-        os.truncate(path, end)
-    return _Part(path, lines, end, crc)
-
-
-_sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from epochal.atomic_file import between_processes
 from epochal.errors import UsageError
 from epochal.hub.ledger_changes import (
     ADD_REQUEST,
@@ -29,6 +30,7 @@ from epochal.hub.ledger_changes import (
     NOTE,
     NOTE_REMOVED,
     NOTE_TAKER,
+    RENEW_TOKEN,
     REVOKE_TOKEN,
     TAKE_REQUEST,
     Operation,
@@ -55,6 +57,24 @@ create table if not exists requests (
   taken real, outcome text, is_done integer not null default 0, taker text);
 create index if not exists requests_by_run on requests (run, t);
 """
+
+
+@contextlib.contextmanager
+def only_hub(root: Path) -> Iterator[None]:
+    """Be the only hub of a folder; another one raises ``UsageError``.
+
+    A hub counts lines in memory: two that receive one run could store the same lines.
+    """
+    (root / FOLDER).mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(between_processes(root / FOLDER / "lock", waits=False))
+        except BlockingIOError:
+            raise UsageError(
+                f"another hub is running over {root}: stop it first, or give this one another"
+                " folder."
+            ) from None
+        yield
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +132,25 @@ class Ledger:
     # -- tokens -----------------------------------------------------------------------------------
 
     def add_token(self, name: str, role: Role, projects: Iterable[str] | None = None) -> str:
-        """Make a token and return it; only its digest is stored."""
+        """Make a token and return it; only its digest is stored.
+
+        The name of a token that was revoked may be used again.
+        """
         if role not in ROLES:
             raise UsageError(f"role must be one of {', '.join(ROLES)}, not {role!r}.")
         if not name or len(name) > 100 or not name.isprintable():
             raise UsageError("name must have 1 to 100 printable characters.")
         token = _PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
         joined = None if projects is None else "\n".join(sorted(projects))
-        row = (name, role, joined, _digest(token), time.time())
+        row = (role, joined, _digest(token), time.time())
         try:
-            self._change(ADD_TOKEN, *row)
+            self._change(ADD_TOKEN, name, *row)
         except sqlite3.IntegrityError:
-            raise UsageError(f"there is a token named {name!r} already.") from None
+            if not self._change(RENEW_TOKEN, *row, name):
+                raise UsageError(
+                    f"there is a token named {name!r} already: revoke it first, or take another"
+                    " name."
+                ) from None
         return token
 
     def revoke_token(self, name: str) -> None:

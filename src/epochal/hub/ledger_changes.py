@@ -46,6 +46,14 @@ REVOKE_TOKEN = Operation(
     "update tokens set revoked=? where name=? and revoked is null",
     (_TIME, _TEXT),
 )
+# A name that a revoked token had is used again: the same machine has a new token.
+RENEW_TOKEN = Operation(
+    "renew token",
+    "tokens",
+    "update tokens set role=?, projects=?, sha256=?, created=?, revoked=null"
+    " where name=? and revoked is not null",
+    (_TEXT, _MAYBE_TEXT, _BYTES, _TIME, _TEXT),
+)
 CLAIM_RUN = Operation(
     "claim run",
     "runs",
@@ -107,6 +115,7 @@ COPIES = {
 _ALL = (
     ADD_TOKEN,
     REVOKE_TOKEN,
+    RENEW_TOKEN,
     CLAIM_RUN,
     NOTE_REMOVED,
     FORGET_REMOVED,

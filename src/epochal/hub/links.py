@@ -15,6 +15,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from epochal.atomic_file import replaced_file
 from epochal.errors import UsageError
@@ -46,16 +47,31 @@ class Links:
 
     def principal(self, token: str) -> Principal | None:
         """What a token of a link shows; None when it is no such token, is forged or has ended."""
+        said = self._said(token)
+        if said is None or self._clock() >= said["until"]:
+            return None
+        return Principal("shared link", "read", frozenset(), frozenset(said["runs"]))
+
+    def refused(self, token: str) -> str | None:
+        """Why a link is refused; None for a token that is not one of a link."""
+        if not token.startswith(_PREFIX):
+            return None
+        said = self._said(token)
+        if said is None:
+            return "this link is not one of this hub, is not whole, or was revoked."
+        ended = time.strftime("%Y-%m-%d", time.localtime(said["until"]))
+        return f"this link ended on {ended}: ask who sent it for another one."
+
+    def _said(self, token: str) -> dict[str, Any] | None:
+        """What a link states; None when it is no link of this hub."""
         if not token.startswith(_PREFIX) or not token.isascii():
             return None
         body, _, signature = token[len(_PREFIX) :].partition(".")
         given = _decode(signature)
         if given is None or not hmac.compare_digest(given, self._sign(body)):
             return None
-        said = json.loads(_decode(body) or b"null")
-        if self._clock() >= said["until"]:
-            return None
-        return Principal("shared link", "read", frozenset(), frozenset(said["runs"]))
+        said: dict[str, Any] = json.loads(_decode(body) or b"null")
+        return said
 
     def revoke_all(self) -> None:
         """Make every link of this hub invalid."""

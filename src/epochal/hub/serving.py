@@ -76,7 +76,9 @@ def create_hub(
     whole = create([root])
     parts = ByPrincipal(whole, folders_of=folders_of, create=create)
     app = replace(whole, asgi=AuditMiddleware(parts, ledger), close_streams=parts.close_streams)
-    access = Access(hosts=server.names, port=server.port, find=find, proxy=proxy)
+    access = Access(
+        hosts=server.names, port=server.port, find=find, proxy=proxy, refused=links.refused
+    )
     guarded = with_access(app, access)
     return replace(guarded, asgi=LimitMiddleware(guarded.asgi, proxy=proxy))
 

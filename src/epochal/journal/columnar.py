@@ -279,9 +279,8 @@ class ColumnarDecoder:
             if some is None:
                 continue
             is_all = len(some) == len(records)
-            if is_all and _NUMBERS.issuperset(model.shape.types) and self._are_series(model.shape):
-                line = text[: text.index(b"\n") + 1]
-                self._series = model, line.translate(None, _NUMBER_BYTES)
+            if is_all:
+                self._learn_series(model, text)
             chosen = records if is_all else [records[ordinal - first] for ordinal in some]
             try:
                 packed.append((model.shape, some, model.packed(chosen)))
@@ -291,6 +290,16 @@ class ColumnarDecoder:
             work.add(shape, some, columns)
         work.ordinal += len(records)
         return True
+
+    def _learn_series(self, model: LineModel, text: bytes) -> None:
+        """Know the series that lines of one shape are, however their numbers are spelled."""
+        if not (_NUMBERS.issuperset(model.shape.types) and self._are_series(model.shape)):
+            return
+        line = text[: text.index(b"\n") + 1]
+        written = _rewritten([line])
+        # A key that stands twice is one key of the record.
+        if written is not None and _punctuation(written) == _punctuation(line):
+            self._series = model, line.translate(None, _NUMBER_BYTES)
 
     def _take_groups(self, text: bytes, start: int, work: _Work) -> None:
         """Take in lines that are not all of the latest shapes."""
@@ -315,6 +324,8 @@ class ColumnarDecoder:
                 taken += groups
         taken = merged_groups(taken)
         self._learn(taken)
+        if len(taken) == 1 and len(taken[0].places) == len(lines):
+            self._learn_series(line_model(*taken[0].shape), text)
         _number(work, lines, start, taken)
 
     def _of_known_shape(
@@ -408,6 +419,10 @@ def _rewritten(lines: list[bytes]) -> bytes | None:
     """The records of lines as this package writes them: others may have spaces, or 1.50."""
     records = list(map(decode_whole, lines))
     return None if None in records else encode_lines(records)
+
+
+def _punctuation(line: bytes) -> bytes:
+    return line.translate(None, _NUMBER_BYTES + b" ")
 
 
 def model_of(line: bytes) -> LineModel | None:

@@ -135,6 +135,11 @@ class RunFolder(msgspec.Struct, frozen=True):
         return max((n.attempt for n in (*self.parts(), *self.sealed_parts())), default=0)
 
 
+def node_name(host: str) -> str:
+    """A machine's name as it can be part of a writer's."""
+    return re.sub(r"[^a-z0-9]+", "-", host.lower()).strip("-")[-60:].strip("-") or "node"
+
+
 @lru_cache(1024)
 def slugify(name: str) -> str:
     """A folder name for any text: lower case, ASCII, at most 100 bytes, safe on every platform."""

@@ -18,6 +18,7 @@ from epochal.journal.layout import rank_writer
 from epochal.journal.process import process_identity
 from epochal.run.findings_reporter import FindingsReporter
 from epochal.run.forwarded import Unsent, unsent
+from epochal.run.hub_reporter import HubReporter
 from epochal.run.recorder import Recorder
 from epochal.settings import Launch, Settings, child_environment, settings_environment
 
@@ -54,6 +55,8 @@ def start_companion(
     if is_aside:
         return
     FindingsReporter(recorder).begin()
+    if settings.hub is not None and launch.rank == 0:
+        HubReporter(recorder, settings.hub, node=_node(launch)).begin()
     recorder.ending.after_finish.add(
         beside.wait_for_sinks
     )  # last: it may take all the time that is left
@@ -184,11 +187,13 @@ def _arguments(recorder: Recorder, launch: Launch, *, grace_s: float) -> list[st
         str(recorder.folder.path),
         *("--attempt", str(recorder.attempt), "--parent", str(identity["pid"])),
         *(() if started is None else ("--parent-start", repr(started))),
-        *(
-            "--node",
-            f"{identity['host']}-{launch.node_rank}" if launch.node_rank else identity["host"],
-        ),
+        *("--node", _node(launch)),
         *("--rank", str(launch.rank), "--writer", writer),
         *(("--shares-node",) if launch.world_size > 1 else ()),
         *("--grace", repr(float(grace_s))),
     ]
+
+
+def _node(launch: Launch) -> str:
+    host = str(process_identity()["host"])
+    return f"{host}-{launch.node_rank}" if launch.node_rank else host

@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from epochal.page.loader import Page
 from epochal.server.responses import error_response
+from epochal.server.token_page import is_shown_to_a_person, token_page
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 # Hosts that a policy can name; it cannot express an IPv6 address.
@@ -40,6 +41,11 @@ _ASK_FOR_TOKEN = (
     "this server needs its token: open the address that 'epochal serve' printed, or send"
     " 'Authorization: Bearer <token>'."
 )
+_ASK_FOR_HUB_TOKEN = (
+    "this hub needs a token: ask who runs it. They make one with 'epochal token add'; programs"
+    " send it as 'Authorization: Bearer <token>'."
+)
+_UNKNOWN_TOKEN = "this token is not known here, or was revoked."
 # Loads the same URL again: a link on another site sends no SameSite=Strict cookie.
 _RELOAD_PAGE = b'<!doctype html><meta http-equiv="refresh" content="0"><title>Epochal</title>'
 
@@ -121,6 +127,7 @@ class Access(msgspec.Struct, frozen=True):
     """The rules of one server: allowed host names without ports, and the token if any.
 
     ``find`` says whose token one is, for servers with several; None there is nobody's.
+    ``refused`` says why a token is refused, of one that was valid before.
     """
 
     hosts: frozenset[str] = LOOPBACK
@@ -128,6 +135,7 @@ class Access(msgspec.Struct, frozen=True):
     port: int = 0
     find: Callable[[str], Principal | None] | None = None
     proxy: TrustedProxy | None = None
+    refused: Callable[[str], str | None] | None = None
 
     @property
     def is_open(self) -> bool:
@@ -139,6 +147,15 @@ class Access(msgspec.Struct, frozen=True):
         if self.token is not None and _equal(token, self.token):
             return OWNER
         return None if self.find is None else self.find(token)
+
+    def why_refused(self, token: str | None) -> str:
+        """A sentence on why a request is refused that has this token, or none."""
+        said = None if self.refused is None or token is None else self.refused(token)
+        if said is not None:
+            return said
+        if token:
+            return _UNKNOWN_TOKEN
+        return _ASK_FOR_TOKEN if self.find is None else _ASK_FOR_HUB_TOKEN
 
     @property
     def cookie(self) -> str:
@@ -191,6 +208,7 @@ class AccessMiddleware:
 
     def _token_refusal(self, scope: Scope, headers: Headers) -> Response | None:
         find = self._access.principal
+        given: list[str] = []
         if scope["method"] in ("GET", "HEAD"):
             query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
             given = [value for name, value in query if name == "token"]
@@ -200,7 +218,8 @@ class AccessMiddleware:
         sent = bearer[7:].strip() if bearer.lower().startswith("bearer ") else None
         proxy = self._access.proxy
         user = None if proxy is None else proxy.user(scope, headers)
-        for token in (sent, _cookie(headers, self._access.cookie), None):
+        kept = _cookie(headers, self._access.cookie)
+        for token in (sent, kept, None):
             principal = user if token is None else find(token)
             if principal is not None:
                 scope["state"]["principal"] = principal
@@ -213,7 +232,10 @@ class AccessMiddleware:
             return Response(
                 _RELOAD_PAGE, media_type="text/html", headers={"cache-control": "no-store"}
             )
-        return error_response(401, _ASK_FOR_TOKEN, headers={"www-authenticate": "Bearer"})
+        sentence = self._access.why_refused(given[-1] if given else sent or kept)
+        if is_shown_to_a_person(headers):
+            return token_page(sentence)
+        return error_response(401, sentence, headers={"www-authenticate": "Bearer"})
 
     def _redirect_with_cookie(
         self, scope: Scope, query: list[tuple[str, str]], token: str

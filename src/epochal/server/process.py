@@ -1,8 +1,9 @@
 """Runs the server in this process until it is stopped or its parent process has exited.
 
 uvicorn waits without limit for the rest of a head or body, before our application sees the
-request. Here a request must arrive whole within some seconds, and the number of connections with
-an incomplete request is bounded: the oldest is closed.
+request, and keeps heads of any length. Here a request must arrive whole within some seconds, its
+head is bounded, and so is the number of connections with an incomplete request: the oldest is
+closed.
 """
 
 from __future__ import annotations
@@ -15,11 +16,10 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, cast
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from epochal.journal.process import liveness, process_identity
 from epochal.server.app import App
@@ -29,8 +29,52 @@ REQUEST_TIMEOUT_S = 15.0
 MAX_UNFINISHED = 256
 
 
-class BoundedProtocol(H11Protocol):
-    """uvicorn's connection, closed when its request does not arrive in time.
+# Of a request, beside its body: the first line, headers, trailers.
+MAX_HEADER_BYTES = 128 * 1024
+# Chunks of a body may have so much around them: an eighth of it.
+_BODY_PER_FRAME = 8
+# Requests that a client sends before it has the answers to earlier ones.
+_MOST_AHEAD = 16
+
+
+class _TooManyAheadError(Exception):
+    """A client does not wait for answers; the parser turns this into an answer of 400."""
+
+
+class _JoinedWrites:
+    """What answers are written to: the head goes out with what follows it at once.
+
+    Two small writes would be two calls of the system, and two packets that the client reads.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._head = b""
+        self.is_closing = transport.is_closing
+
+    def write(self, data: bytes) -> None:
+        """Write; a head waits until the event loop goes on."""
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(b"HTTP/1.1 ") and data.endswith(b"\r\n\r\n"):
+            self._head = data
+            self._loop.call_soon(self._flush)
+            return
+        self._transport.write(data)
+
+    def close(self) -> None:
+        """Close after what was written."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._head:
+            self.write(b"")
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """uvicorn's connection, closed when its request is too large or does not arrive in time.
 
     ``bounded_protocol`` makes the class of one server.
     """
@@ -40,6 +84,10 @@ class BoundedProtocol(H11Protocol):
     # The server's connections whose request has not arrived whole, the oldest first.
     unfinished: ClassVar[dict[BoundedProtocol, asyncio.TimerHandle]]
 
+    # Whether a request has begun and not ended, and its bytes so far: all, and of its body.
+    _is_partial = False
+    _num_bytes = _num_body_bytes = 0
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the time limit; it also holds for the first byte."""
         super().connection_made(transport)
@@ -47,24 +95,58 @@ class BoundedProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Receive a piece of a request."""
+        self._num_bytes += len(data)
         super().data_received(data)
-        self._check()
+        around = self._num_bytes - self._num_body_bytes
+        if around > MAX_HEADER_BYTES + self._num_body_bytes // _BODY_PER_FRAME:
+            self._refuse_size()
+        cycle: RequestResponseCycle | None = self.cycle
+        is_answering = cycle is not None and not cycle.response_complete
+        self._limit(is_waiting=self._is_partial or not is_answering)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the time limit."""
         self._forget()
         super().connection_lost(exc)
 
+    def on_message_begin(self) -> None:
+        """Count from here; what is left of this piece of data counts for nothing."""
+        if len(self.pipeline) >= _MOST_AHEAD:
+            raise _TooManyAheadError
+        super().on_message_begin()
+        self._is_partial = True
+        self._num_bytes = self._num_body_bytes = 0
+
+    def on_headers_complete(self) -> None:
+        """Answer; a client that asks for another protocol gets this one, and a connection each."""
+        super().on_headers_complete()
+        self.cycle.transport = cast(asyncio.Transport, _JoinedWrites(self.transport, self.loop))
+        if self.parser.should_upgrade():
+            self.cycle.keep_alive = False  # the parser reads nothing after such a request
+
+    def on_body(self, body: bytes) -> None:
+        """Receive a piece of a body."""
+        self._num_body_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The request has arrived whole."""
+        self._is_partial = False
+        self._num_bytes = self._num_body_bytes = 0
+        super().on_message_complete()
+
     def on_response_complete(self) -> None:
         """Limit a request that has arrived meanwhile; else uvicorn's keep-alive limit holds."""
         super().on_response_complete()
-        self._check()
+        self._limit(is_waiting=self._is_partial)
 
-    def _check(self) -> None:
-        """Start or cancel the time limit, by whether a request is incomplete."""
-        state = self.conn.their_state
-        begun = state is h11.IDLE and self.conn.trailing_data[0]
-        if state is h11.SEND_BODY or begun:
+    def _refuse_size(self) -> None:
+        if not self.transport.is_closing():
+            self.send_400_response("The head of the request is too long.")
+
+    def _limit(self, *, is_waiting: bool) -> None:
+        """Start or cancel the time limit, by whether the rest of a request is waited for."""
+        if is_waiting:
             self._await_request()
         else:
             self._forget()
@@ -98,7 +180,6 @@ def bounded_protocol(
     return Bounded
 
 
-MAX_HEADER_BYTES = 128 * 1024
 MOST_OPEN_FILES = 65_536
 _WATCH_EVERY_S = 1.0
 _SHUTDOWN_S = 3
@@ -170,7 +251,6 @@ def run_server(
         proxy_headers=False,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=_SHUTDOWN_S,
-        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         ssl_certfile=None if tls is None else tls.certificate,
         ssl_keyfile=None if tls is None else tls.key,
     )

@@ -35,12 +35,14 @@ LIST_THREADS = 4
 # A list of runs is made of what is known after this time; the rest follows in the background.
 LIST_BUDGET_S = 0.15
 _READ_ON_S = 0.1
+# Rows of runs that grow are made in small pieces: requests wait for the interpreter meanwhile.
+_READ_AGAIN_S = 0.025
 _READ_SMALL_S = 0.05
 _TELL_EVERY_S = 2.0
 _REST_S = 0.02
 _IDLE_S = 2.0
 # Rows of runs that grow are made again in at most so much of the time.
-_AGAIN_SHARE = 0.25
+_AGAIN_SHARE = 0.1
 # The first list of a page is made before its runs are read in the background.
 _FIRST_REST_S = 1.0
 # Searching for runs takes at most a tenth of the time, however many there are.
@@ -219,6 +221,7 @@ class Catalog:
         # Runs that were read in the background before.
         self._read_once: set[str] = set()
         self._told_at = 0.0
+        self._is_again = False
 
     def refresh(self, *, every_s: float = REFRESH_EVERY_S, is_due: bool = False) -> bool:
         """Search for new and removed runs unless that was just done; True when it searched.
@@ -292,16 +295,16 @@ class Catalog:
         that grow change faster than they are read: they leave time for everything else.
         """
         started = time.monotonic()
-        read, left = self._store.read_on(_READ_ON_S)
+        read, left = self._store.read_on(_READ_AGAIN_S if self._is_again else _READ_ON_S)
         now = time.monotonic()
-        is_again = read <= self._read_once
+        self._is_again = read <= self._read_once
         self._read_once |= read
         self._read |= read
         if self._read and (not left or now > self._told_at + _TELL_EVERY_S):
             with self._refresh_lock:
                 self._changed |= self._read
             self._read, self._told_at = set(), now
-        return left, (now - started) * (1 / _AGAIN_SHARE - 1) if is_again else 0.0
+        return left, (now - started) * (1 / _AGAIN_SHARE - 1) if self._is_again else 0.0
 
     def find(self, run_id: str) -> RunView | None:
         """The run with this id as of the last refresh."""

@@ -245,7 +245,8 @@ def _role(name: str) -> str:
 def _phase(run: RunView) -> str | None:
     """What the training of a live run is doing, by the last change of its phase."""
     changes = [entry for entry in run.entries("event", rank=None) if entry.name == "phase"]
-    newest = max(changes, key=lambda entry: entry.t or 0.0, default=None)
+    # A companion that catches up writes several changes at one time: the later line counts.
+    newest = max(changes, key=lambda one: (one.t or 0.0, one.position[1:]), default=None)
     return None if newest is None else _text(newest.record.get("phase"))
 
 

@@ -65,16 +65,60 @@ class NotYetError(HubError):
     """What is needed is not there yet, and is expected to come."""
 
 
-class HubClient:
-    """A connection to one hub; one thread uses it."""
+class _JoinedSends(http.client.HTTPConnection):
+    """Sends the head and the body of a request together: a hub reads them at once."""
 
-    def __init__(self, url: str, token: str | None = None, *, timeout_s: float = TIMEOUT_S) -> None:
+    _held: list[bytes] | None = None
+
+    def exchange(
+        self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> http.client.HTTPResponse:
+        """Send a request and return its answer."""
+        self._held = []
+        try:
+            self.request(method, target, body=body, headers=dict(headers))
+            whole = b"".join(self._held)
+        finally:
+            self._held = None
+        self.send(whole)
+        return self.getresponse()
+
+    def send(self, data: Any) -> None:
+        """Send, or keep it for later."""
+        if self._held is None:
+            super().send(data)
+        else:
+            self._held.append(data)
+
+
+class _JoinedTlsSends(_JoinedSends, http.client.HTTPSConnection):
+    """The same over TLS."""
+
+
+class HubClient:
+    """A connection to one hub; one thread uses it.
+
+    ``tunnel_to`` is the address that ``url``, a port of this machine, leads to: sentences name it,
+    and no proxy is asked.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        tunnel_to: str | None = None,
+    ) -> None:
         self.url = check_url(url)
-        self._token = token
+        self._is_tunnel = tunnel_to is not None
+        self._name = f"the hub {self.url}" if tunnel_to is None else tunnel_to
+        self._token = None if token is None else check_token(token)
         self._timeout_s = timeout_s
-        self._connection: http.client.HTTPConnection | None = None
+        self._connection: _JoinedSends | None = None
         # Headers for a proxy that is asked for whole addresses; None without one.
         self._by_proxy: Mapping[str, str] | None = None
+        self._way = ""
         # What the hub can read; it refuses zstd where its machine lacks the package.
         self._may_zstd = True
         self.num_sent_bytes = 0
@@ -242,7 +286,9 @@ class HubClient:
                 self.close()
                 # A connection that was kept open may have been closed by the hub meanwhile.
                 if is_new or is_retry:
-                    raise HubError(f"cannot reach the hub {self.url}: {_reason(error)}.") from error
+                    raise HubError(
+                        f"cannot reach {self._name}{self._way}: {_reason(error)}."
+                    ) from error
                 continue
             self.num_sent_bytes += len(body or b"")
             if response.status < 300:
@@ -259,33 +305,31 @@ class HubClient:
         target, sent = parts.path.rstrip("/") + path, dict(headers)
         if self._by_proxy is not None:
             target, sent = f"http://{parts.netloc}{target}", {**sent, **self._by_proxy}
-        self._connection.request(method, target, body=body, headers=sent)
-        return self._connection.getresponse()
+        return self._connection.exchange(method, target, body, sent)
 
-    def _connect(self) -> http.client.HTTPConnection:
+    def _connect(self) -> _JoinedSends:
         parts = urlsplit(self.url)
         is_tls = parts.scheme == "https"
         host, port = parts.hostname or "", parts.port or (443 if is_tls else 80)
         proxy = urllib.request.getproxies().get(parts.scheme)
-        if proxy is None or urllib.request.proxy_bypass(host):
+        if proxy is None or self._is_tunnel or urllib.request.proxy_bypass(host):
             there, tunnel = (host, port), None
         else:
             via = urlsplit(proxy if "://" in proxy else f"//{proxy}")
             there, tunnel = (via.hostname or "", via.port or 3128), _credentials(via)
-        connection: http.client.HTTPConnection
+            self._way = f" through the proxy {there[0]}:{there[1]}"
+        connection: _JoinedSends
         if is_tls:
             context = ssl.create_default_context()
-            connection = http.client.HTTPSConnection(
-                *there, timeout=self._timeout_s, context=context
-            )
+            connection = _JoinedTlsSends(*there, timeout=self._timeout_s, context=context)
         else:
-            connection = http.client.HTTPConnection(*there, timeout=self._timeout_s)
+            connection = _JoinedSends(*there, timeout=self._timeout_s)
         if tunnel is not None and is_tls:
             connection.set_tunnel(host, port, headers=tunnel)
         # Without TLS a proxy is asked for the whole address: many tunnel to no port but 443.
         self._by_proxy = None if is_tls else tunnel
         connection.connect()
-        # A batch is one small write after another: without this each waits for an answer.
+        # The last piece of a large batch would wait for an answer to those before it.
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 
@@ -297,7 +341,7 @@ class HubClient:
             sentence = ""
         if response.headers.get("connection", "").lower() == "close":
             self.close()
-        if response.status == 401:
+        if response.status == 401 and not sentence.startswith("this link"):
             sentence = (
                 "it does not know this token; set EPOCHAL_HUB_TOKEN."
                 if self._token
@@ -305,7 +349,7 @@ class HubClient:
             )
         wait = response.headers.get("retry-after", "")
         return HubError(
-            f"the hub {self.url} answered {response.status}: {sentence or response.reason}",
+            f"{self._name} answered {response.status}: {sentence or response.reason}",
             status=response.status,
             retry_after_s=float(wait) if wait.isdigit() else 0.0,
             answered=sentence,
@@ -333,6 +377,17 @@ def check_url(url: str) -> str:
     if parts.username or parts.password:
         raise UsageError("the address of a hub holds no password: set EPOCHAL_HUB_TOKEN instead.")
     return url.split("?")[0].split("#")[0].rstrip("/")
+
+
+def check_token(token: str) -> str:
+    """A token without spaces around it; a mistake is a ``UsageError`` that does not show it."""
+    bare = token.strip()
+    if bare.isascii() and bare.isprintable() and " " not in bare:
+        return bare
+    raise UsageError(
+        "the token of the hub has a space, a line end or a letter that no token has: set"
+        " EPOCHAL_HUB_TOKEN to the line that 'epochal token add' printed."
+    )
 
 
 def _credentials(proxy: Any) -> dict[str, str]:

@@ -45,7 +45,8 @@ def mirror_run(
     What differs from the hub is fetched anew. Of a fork, the run that it continues comes too.
     """
     state = client.state(run_id)
-    folder = _folder_of(client, state, root)
+    # Whatever is in there is a copy; behind ssh the same server has another address each time.
+    folder = _found(state, root) or _made(client, state, root)
     identity = state.identity
     fork = identity.get("fork")
     if isinstance(fork, dict) and fork.get("path") and isinstance(fork.get("id"), str):
@@ -71,16 +72,26 @@ def fetch_blob(client: HubClient, run_id: str, folder: RunFolder, name: str) -> 
 
 
 def _folder_of(client: HubClient, state: RunState, root: Path) -> RunFolder:
+    folder = _found(state, root)
+    if folder is None:
+        return _made(client, state, root)
+    kept = read_json(folder.path / HUB_FILE) if (folder.path / HUB_FILE).is_file() else {}
+    if kept.get("fetched_from") != client.url:
+        raise UsageError(
+            f"{folder.path} is the run {state.id} already, and was not fetched from"
+            f" {client.url}: it is left as it is."
+        )
+    return folder
+
+
+def _found(state: RunState, root: Path) -> RunFolder | None:
     for folder in run_folders(root):
-        if not folder.identity.is_file() or read_json(folder.identity).get("id") != state.id:
-            continue
-        kept = read_json(folder.path / HUB_FILE) if (folder.path / HUB_FILE).is_file() else {}
-        if kept.get("fetched_from") != client.url:
-            raise UsageError(
-                f"{folder.path} is the run {state.id} already, and was not fetched from"
-                f" {client.url}: it is left as it is."
-            )
-        return folder
+        if folder.identity.is_file() and read_json(folder.identity).get("id") == state.id:
+            return folder
+    return None
+
+
+def _made(client: HubClient, state: RunState, root: Path) -> RunFolder:
     project = root / slugify(state.project)
     folder, _ = create_run_folder(project, str(state.identity.get("name", state.id)))
     write_json(folder.path / HUB_FILE, {"fetched_from": client.url})

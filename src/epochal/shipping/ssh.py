@@ -8,8 +8,8 @@ server ends when its standard input does, which is when the ssh process ends.
 from __future__ import annotations
 
 import contextlib
-import http.client
 import random
+import re
 import secrets
 import shlex
 import shutil
@@ -24,12 +24,19 @@ from epochal.settings import read_settings
 
 CONNECT_S = 15
 _START_S = 90.0
-_LOOK_EVERY_S = 0.1
+_LOOK_EVERY_S = 0.05
 _TRIES = 5
 _PORTS = (20_000, 60_000)
 _LINES_KEPT = 20
 # What the remote shell says of a program that it does not have.
 _NO_COMMAND = 127
+# What ssh says of itself beside what the other machine says.
+_OF_SSH = re.compile(r"channel \d+: |Connection to .* closed|client_loop: ")
+# What ssh says when it needs a person, and what that person can do.
+_ADVICE = {
+    "Permission denied": "no password is asked for here: add a key, or start the agent",
+    "Host key verification failed": "connect once with 'ssh {host}' and check its key",
+}
 
 
 class SshError(EpochalError):
@@ -93,25 +100,33 @@ class SshServer:
                 *("--", self.host, _remote_command(self._folder, there)),
             ],
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        # A server prints its address when it listens: a port is not tried before, as another
+        # user's server could answer there, and each failure is a line in a log of that machine.
+        self._is_ready = threading.Event()
+        readers = (
+            threading.Thread(target=self._read, daemon=True),
+            threading.Thread(target=self._read_address, args=[f":{there}/".encode()], daemon=True),
+        )
+        self._reader = readers[0]
+        for reader in readers:
+            reader.start()
         self.url = f"http://127.0.0.1:{here}"
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):  # it has ended: its own words say why
             self._process.stdin.write(f"{self.token}\n".encode())
             self._process.stdin.flush()
         try:
-            self._wait_until_ready(here)
+            self._wait_until_ready()
         except BaseException:
             self.close()
             raise
 
-    def _wait_until_ready(self, port: int) -> None:
+    def _wait_until_ready(self) -> None:
         deadline_s = time.monotonic() + _START_S
-        while not _answers(port):
+        while not self._is_ready.wait(_LOOK_EVERY_S):
             if self._process.poll() is not None:
                 self._reader.join(5)
                 raise self._failure()
@@ -120,31 +135,43 @@ class SshServer:
                     f"epochal on {self.host} did not answer within {_START_S:.0f} s"
                     f"{self._reason(': ')}."
                 )
-            time.sleep(_LOOK_EVERY_S)
 
     def _failure(self) -> EpochalError:
-        said, code = self._reason(), self._process.returncode
-        if "is in use" in said or "already in use" in said:
+        said, code, everything = self._reason(), self._process.returncode, "".join(self._said)
+        if "is in use" in everything or "already in use" in everything:
             return _PortTakenError(said)
-        if code == _NO_COMMAND or "No module named epochal" in said:
+        if code == _NO_COMMAND or "No module named epochal" in everything:
             return SshError(
                 f"there is no epochal on {self.host}: install it there (pip install epochal), so"
-                " that 'epochal' or 'python3 -m epochal' runs without a login shell."
+                " that 'epochal' or 'python3 -m epochal' runs without a login shell, or name it"
+                " with EPOCHAL_SSH_COMMAND=~/venv/bin/epochal."
             )
         if code == 255:
-            return SshError(f"ssh cannot connect to {self.host}: {said or 'it does not say why'}.")
+            advice = [words for mark, words in _ADVICE.items() if mark in said]
+            after = f"; {advice[0].format(host=self.host)}" if advice else ""
+            return SshError(
+                f"ssh cannot connect to {self.host}: {said or 'it does not say why'}{after}."
+            )
         return SshError(f"epochal on {self.host} ended with {code}: {said or 'without a word'}.")
 
     def _reason(self, before: str = "") -> str:
+        """The last line that was said; what ssh says of itself where there is nothing else."""
         words = [line.removeprefix("epochal: ").strip() for line in self._said]
-        last = next((line for line in reversed(words) if line), "")
-        return f"{before}{last.rstrip('.')}" if last else ""
+        words = sorted(filter(None, words), key=lambda line: not _OF_SSH.match(line))
+        return f"{before}{words[-1].rstrip('.')}" if words else ""
 
     def _read(self) -> None:
         assert self._process.stderr is not None
         with self._process.stderr as lines:
             for line in lines:
                 self._said = [*self._said, line.decode(errors="replace")][-_LINES_KEPT:]
+
+    def _read_address(self, address: bytes) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                if line.startswith(b"http") and address in line:
+                    self._is_ready.set()
 
 
 class _PortTakenError(SshError):
@@ -185,15 +212,3 @@ def _parsed(address: str) -> tuple[str, list[str], str]:
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         return int(listening.getsockname()[1])
-
-
-def _answers(port: int) -> bool:
-    """Whether a server answers behind a port of this machine."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-    try:
-        connection.request("GET", "/healthz")
-        return connection.getresponse().status == 200
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()

@@ -15,6 +15,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 from textual.theme import Theme
 
+from epochal.errors import EpochalError
 from epochal.tui.app_state import AppState
 from epochal.tui.glyphs import Glyphs
 from epochal.tui.screen import WatchScreen
@@ -73,6 +74,15 @@ class WatchApp(App[None]):
         self.theme = _TERMINAL_THEME.name
         self.console.push_theme(THEME)
         self._state, self._glyphs = state, glyphs
+        self.problem: EpochalError | None = None  # why it ended, in a sentence
+
+    def _handle_exception(self, error: Exception) -> None:
+        """End with a sentence, not a traceback, where runs of another machine are lost."""
+        if isinstance(error, EpochalError):
+            self.problem = error
+            self.exit(return_code=1)
+        else:
+            super()._handle_exception(error)
 
     def get_driver_class(self) -> type[Driver]:
         """Textual's driver, with the terminal's as above."""

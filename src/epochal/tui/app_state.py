@@ -26,6 +26,7 @@ from epochal.tui.view import Extent, View
 
 REFRESH_EVERY_S = 0.25
 LIST_EVERY_S = 2.0
+_LOST_EVERY_S = 2.0
 # The first refresh of a large run takes long and says nothing about the next.
 _LONGEST_WAIT_S = 5.0
 _REFRESH_SHARE, _LIST_SHARE = 0.03, 0.01
@@ -77,6 +78,7 @@ class AppState:
         self.run = chosen
         self.compared = list(compared)[: len(COMPARED)]
         self.problem = ""
+        self.lost = ""  # why the runs cannot be read now: a hub, or the way to it, is away
         self.curves = Curves()
         self._rows: dict[int, RunRow] = {}
         self._known: set[int] = set()
@@ -88,10 +90,23 @@ class AppState:
         self._list()
 
     def refresh(self) -> bool:
-        """Read what was written since, if it is time to; True when anything was."""
+        """Read what was written since, if it is time to; True when anything was.
+
+        Where runs of another machine cannot be reached, ``lost`` says so until they can.
+        """
         started = self._clock()
         if started < self._run_timer.after_s:
             return False
+        before = self.lost
+        try:
+            has_news = self._read(started)
+            self.lost = ""
+        except EpochalError as error:
+            has_news, self.lost = False, f"{error} It is tried again."
+            self._run_timer.after_s = self._clock() + _LOST_EVERY_S
+        return has_news or self.lost != before
+
+    def _read(self, started: float) -> bool:
         shown = [run for run in (self.run, *self.compared) if run is not None]
         before = (self.run, list(self.runs), [run.end() for run in shown])
         for run in shown:
@@ -122,8 +137,13 @@ class AppState:
     def choose(self, place: int) -> None:
         """Choose another run of the list; a place beyond an end is that end."""
         if self.runs:
-            self.run = self.runs[min(max(place, 0), len(self.runs) - 1)]
-            self.run.refresh()
+            chosen = self.runs[min(max(place, 0), len(self.runs) - 1)]
+            try:
+                chosen.refresh()
+            except EpochalError as error:  # of another machine, which cannot be reached
+                self.lost = str(error)
+            else:
+                self.run = chosen
 
     def filter(self, text: str) -> None:
         """List only the runs that match a regular expression or a query.

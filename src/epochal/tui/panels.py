@@ -74,11 +74,11 @@ def header(state: AppState, columns: int, glyphs: Glyphs) -> Text:
 
 
 def trouble(state: AppState) -> Text:
-    """Why a run ended, and what of it could not be read; empty when there is nothing."""
+    """Why a run ended, and what cannot be read; empty when there is nothing."""
     if state.run is None:
-        return Text()
+        return Text.assemble((printable(state.lost), "bad"))
     info = state.run.info
-    words = " ".join(text for text in (info.status.reason, info.problem) if text)
+    words = " ".join(text for text in (state.lost, info.status.reason, info.problem) if text)
     return Text.assemble((printable(words), "bad"))
 
 

@@ -88,6 +88,32 @@ def test_an_outline_is_kept_by_the_index(tmp_path: Path) -> None:
     assert (info.step, info.is_partial) == (499, True)
 
 
+def test_an_outlined_run_that_ended_is_not_listed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, cache = tmp_path / "runs", tmp_path / "cache"
+    long_run(root).finish().add({"log": "finish", "status": "finished"}, writer="telemetry-0000")
+    settle(root)
+    with LocalStore(root, cache=cache) as store:
+        next(store.newest_first()).outline()
+    monkeypatch.setattr("epochal.store.local.folder.Listing", None)
+    (run,) = LocalStore(root, cache=cache).newest_first()
+    assert (run.outline().step, run.created) == (499, 1000.0)
+
+
+def test_an_outlined_run_whose_other_writer_goes_on_is_looked_at(tmp_path: Path) -> None:
+    root, cache = tmp_path / "runs", tmp_path / "cache"
+    journal = long_run(root).finish().metrics(3, loss=2.5, writer="rank-0001")
+    settle(root)
+    with LocalStore(root, cache=cache) as store:
+        next(store.newest_first()).outline()
+    journal.metrics(9, loss=2.5, writer="rank-0001")
+    with LocalStore(root, cache=cache) as store:
+        (run,) = store.newest_first()
+        assert run.summary("loss", rank=1).count == 2
+        assert run.info.records == 505
+
+
 def many(root: Path, count: int = 150) -> None:
     for number in range(count):
         Journal(root, f"r{number:03d}", created=1000.0 + number).metrics(number, loss=1.0).finish()

@@ -10,6 +10,7 @@ import contextlib
 import http.client
 import os
 import re
+import socket
 import ssl
 import tempfile
 import threading
@@ -25,6 +26,8 @@ PASSWORD_VARIABLE = "EPOCHAL_CLICKHOUSE_PASSWORD"
 _PORT, _TLS_PORT = 8123, 8443
 _CONNECT_S = 5.0
 _ANSWER_S = 300.0
+# How long a connection lives without a sign of the other machine, in seconds and milliseconds.
+_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
 _OPTIONS = ("cluster",)
 _DATABASE = "epochal"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -38,6 +41,19 @@ _ONE_BLOCK = {
     "min_insert_block_size_rows": 1 << 20,
     "min_insert_block_size_bytes": 256 << 20,
 }
+# Whatever the profile of the user and the defaults of the server say: an insert returns when its
+# rows are stored, and rows that were there once are stored again after they were deleted. Of these,
+# those are sent that the server knows.
+_DURABLE: Mapping[str, int | str] = {
+    "async_insert": 0,
+    "deduplicate_insert": "disable",
+    "deduplicate_insert_select": "disable",
+    "insert_deduplicate": 0,
+    "insert_distributed_sync": 1,
+}
+# A shard that is away is an error, never an answer without its rows.
+_WHOLE: Mapping[str, int | str] = {"skip_unavailable_shards": 0}
+_KNOWN_SETTINGS = b"SELECT name FROM system.settings FORMAT TabSeparatedRaw"
 _NO_SPACE = 243
 _AWAY = (209, 210, 279)
 _NO_ACCESS = (192, 193, 194, 497, 516)
@@ -177,6 +193,8 @@ class HttpServer:
         self._lock = threading.Lock()
         self._idle: list[tuple[int, http.client.HTTPConnection]] = []
         self._chosen = 0
+        # By the number of a host, the names of the settings that it knows.
+        self._known: dict[int, frozenset[str]] = {}
         account = f"{address.user}:{address.password}".encode()
         self._headers = {"authorization": f"Basic {base64.b64encode(account).decode()}"}
         try:
@@ -189,7 +207,7 @@ class HttpServer:
 
     def query(self, statement: str, **settings: Any) -> bytes:
         """The answer to a statement, in the format that it names."""
-        return self._send(statement.encode(), {"wait_end_of_query": 1, **settings})
+        return self._send(statement.encode(), {"wait_end_of_query": 1, **settings}, _WHOLE)
 
     def insert(
         self, table: str, columns: Mapping[str, str], rows: bytes, *, via: Via | None = None
@@ -202,7 +220,7 @@ class HttpServer:
             query = via.query.replace(_ROWS, f"input('{_structure(columns)}')")
             statement = f"INSERT INTO {table} ({', '.join(via.columns)}) {query} FORMAT RowBinary"
             settings = {**_ONE_BLOCK, **via.settings}
-        self._send(rows, {"query": statement, "insert_distributed_sync": 1, **settings})
+        self._send(rows, {"query": statement, **settings}, _DURABLE)
 
     def close(self) -> None:
         """Close the connections that are not in use."""
@@ -211,8 +229,10 @@ class HttpServer:
         for _, connection in idle:
             connection.close()
 
-    def _send(self, body: bytes, settings: Mapping[str, Any]) -> bytes:
-        target = f"/?{urlencode(settings)}"
+    def _send(
+        self, body: bytes, settings: Mapping[str, Any], known: Mapping[str, int | str]
+    ) -> bytes:
+        """The answer to a request with settings, and with those of ``known`` that a host knows."""
         fault: ClickHouseError | None = None
         # A connection that waited may have been closed at the other end: that is no fault, and the
         # others that waited were closed with it. Then each host is tried once.
@@ -220,11 +240,12 @@ class HttpServer:
         for _ in range(1 + len(self._hosts)):
             number, connection, is_new = self._connection(may_reuse=may_reuse)
             try:
-                connection.request("POST", target, body=body, headers=self._headers)
-                response = connection.getresponse()
-                answer = response.read()
+                names = self._names(number, connection)
+                more = {name: value for name, value in known.items() if name in names}
+                status, answer = self._ask(connection, f"/?{urlencode({**more, **settings})}", body)
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
+                self._known.pop(number, None)  # it may come back with another version
                 if is_new:
                     host, port = self._hosts[number]
                     fault = ClickHouseError(
@@ -237,10 +258,29 @@ class HttpServer:
                 continue
             with self._lock:
                 self._idle.append((number, connection))
-            if response.status != 200:
+            if status != 200:
                 raise self._refused(answer, self._hosts[number])
             return answer
         raise fault or ClickHouseError(f"{self._address} closes every connection.")
+
+    def _ask(
+        self, connection: http.client.HTTPConnection, target: str, body: bytes
+    ) -> tuple[int, bytes]:
+        connection.request("POST", target, body=body, headers=self._headers)
+        response = connection.getresponse()
+        return response.status, response.read()
+
+    def _names(self, number: int, connection: http.client.HTTPConnection) -> frozenset[str]:
+        """Which of the settings that are sent where possible a host knows."""
+        found = self._known.get(number)
+        if found is None:
+            status, answer = self._ask(connection, "/", _KNOWN_SETTINGS)
+            if status != 200:
+                connection.close()
+                raise self._refused(answer, self._hosts[number])
+            names = {*_DURABLE, *_WHOLE}
+            found = self._known[number] = frozenset(names.intersection(answer.decode().split()))
+        return found
 
     def _connection(self, *, may_reuse: bool) -> tuple[int, http.client.HTTPConnection, bool]:
         with self._lock:
@@ -277,6 +317,11 @@ class _Connection(http.client.HTTPConnection):
         finally:
             self.timeout = answer_s
         self.sock.settimeout(answer_s)
+        # A server behind a network that is cut answers nothing, not even that it is away.
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _ALIVE.items():
+            if hasattr(socket, name):  # not on every system
+                self.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 class _TlsConnection(_Connection, http.client.HTTPSConnection):

@@ -10,7 +10,6 @@ not in the tables, because they were restored from an older backup, is stored th
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import shutil
 import threading
 import time
@@ -25,7 +24,17 @@ from epochal.shipping.protocol import is_run_id
 from epochal.store.answers import TrashedRun
 from epochal.store.clickhouse import transfer
 from epochal.store.clickhouse.folders import CopyFolders
-from epochal.store.clickhouse.known import DerivedRow, KnownRow, KnownRun, RowQueue
+from epochal.store.clickhouse.known import (
+    DIGEST,
+    DerivedRow,
+    KnownRow,
+    KnownRun,
+    RowQueue,
+    digest,
+    forget_lost_parts,
+    kept,
+    lost_facts,
+)
 from epochal.store.clickhouse.rows import columns_of, decode_row, encode_row, kind_of
 from epochal.store.clickhouse.tables import (
     DELETED,
@@ -139,9 +148,9 @@ class Copies:
     def _read(self, run_id: str, run: KnownRun) -> None:
         """Know what the tables say of a run."""
         run.facts = {fact.key: fact for fact in self.tables.facts(run_id)}
-        for part in self.tables.parts(run_id):
-            run.parts[part.part] = part.lines
-            run.changed = max(run.changed, part.changed)
+        parts = self.tables.parts(run_id)
+        run.parts = {part.part: part.lines for part in parts}
+        run.changed = max([run.changed, *(part.changed for part in parts)])
         run.is_behind = True
 
     def place_of(self, run_id: str) -> Path | None:
@@ -320,10 +329,13 @@ class Copies:
         """Store something about a run, unless it is stored already."""
         run = self._run(run_id)
         known = run.facts.get(key)
-        if known is None or known.value not in (value, _digest(value)):
+        if known is None or known.value not in (value, digest(value)):
             after = 0 if known is None else known.version
-            version = self.tables.put_fact(run_id, key, value, after=after)
-            run.facts[key] = Fact(run_id, key, _kept(key, value), version)
+            with contextlib.ExitStack() as undo:
+                undo.callback(setattr, run, "is_behind", True)  # the folder is not as stored
+                version = self.tables.put_fact(run_id, key, value, after=after)
+                undo.pop_all()
+            run.facts[key] = Fact(run_id, key, kept(key, value), version)
             if key == IDENTITY:
                 self._queue.want(run_id, in_s=_DERIVE_EVERY_S)
 
@@ -371,9 +383,14 @@ class Copies:
         parts = self.tables.parts(since=max(0, since_s))
         facts = self.tables.facts(since=since_version)
         versions = self.tables.row_versions(self._kind, since=since_row)
+        if is_whole:
+            runs = dict(self._runs)
+            forget_lost_parts(runs, parts)
+            self._store_again(lost_facts(runs, facts))
         for part in parts:
             run = self._run(part.run)
-            if run.parts.get(part.part) != part.lines:
+            # Lines that came a second time, or late, say less than was stored before.
+            if part.lines > run.parts.get(part.part, 0):
                 run.parts[part.part] = part.lines
                 run.is_behind = True
             run.changed = max(run.changed, part.changed)
@@ -381,14 +398,24 @@ class Copies:
             if not fact.run:
                 continue  # of all hubs together
             run = self._run(fact.run)
-            known = run.facts.get(fact.key)
-            if known is None or known.version < fact.version:
+            before = run.facts.get(fact.key)
+            if before is None or before.version < fact.version:
                 run.facts[fact.key] = fact
                 run.is_behind = True
         told = {*(part.run for part in parts), *(fact.run for fact in facts)} - {""}
         self._seen_s = max((part.changed for part in parts), default=self._seen_s)
         self._seen_version = max((fact.version for fact in facts), default=self._seen_version)
         return told, versions
+
+    def _store_again(self, lost: Iterable[Fact]) -> None:
+        """Store facts that the tables have lost, as old as they are: a newer one stays newer."""
+        for fact in lost:
+            value: str | None = fact.value
+            if fact.key == IDENTITY:
+                place = self.folders.anywhere(fact.run)
+                value = None if place is None else transfer.identity_of(RunFolder(place))
+            if value is not None:
+                self.tables.put_fact(fact.run, fact.key, value, version=fact.version)
 
     # -- one run ----------------------------------------------------------------------------------
 
@@ -424,24 +451,26 @@ class Copies:
     def _folder(self, run_id: str, run: KnownRun) -> RunFolder:
         """The folder of a run with its identity; it is made where there is none."""
         fact = run.facts[IDENTITY]
-        if fact.value.startswith(_DIGEST):
+        if fact.value.startswith(DIGEST):
             place = self.folders.anywhere(run_id)
             if place is not None:
                 return RunFolder(place)  # it was written when it came
             fact = next(one for one in self.tables.facts(run_id) if one.key == IDENTITY)
         identity = transfer.decoded(fact.value)
         folder = self.folders.write_identity(run_id, identity, written_s=fact.version / 1e6)
-        run.facts[IDENTITY] = fact._replace(value=_kept(IDENTITY, fact.value))
+        run.facts[IDENTITY] = fact._replace(value=kept(IDENTITY, fact.value))
         return folder
 
     def _give_back(self, run_id: str, run: KnownRun, folder: RunFolder) -> None:
         """Store lines that this copy has and the tables have lost."""
-        for name in folder.parts():
-            have, _ = self.counts.whole(folder.part_path(name))
-            if have > run.parts.get(name.stem, 0):
-                transfer.send_parts(self.tables, run_id, folder, self.counts)
-                run.parts.update({part.part: part.lines for part in self.tables.parts(run_id)})
-                return
+        have = {one.stem: self.counts.whole(folder.part_path(one))[0] for one in folder.parts()}
+        for name in folder.sealed_parts():
+            sealed, stored = run.facts.get(f"{SEALED}{name.stem}"), run.parts.get(name.stem, 0)
+            if sealed is None or int(sealed.value) != stored:
+                have[name.stem] = transfer.num_sealed(folder.sealed_path(name))
+        if any(num_lines > run.parts.get(stem, 0) for stem, num_lines in have.items()):
+            transfer.send_parts(self.tables, run_id, folder, self.counts)
+            run.parts.update({part.part: part.lines for part in self.tables.parts(run_id)})
 
     def _seal(self, run: KnownRun, folder: RunFolder) -> None:
         """Seal the parts of which the sender has sent a segment: it holds a tenth of the bytes."""
@@ -466,15 +495,3 @@ class Copies:
             self.folders.move_to_trash(run_id, folder.path, deleted_s=deleted_s)
         elif not self.is_deleted(run_id) and is_trashed:
             self.folders.restore(run_id, folder.path)
-
-
-_DIGEST = "sha256:"
-
-
-def _digest(value: str) -> str:
-    return _DIGEST + hashlib.sha256(value.encode()).hexdigest()
-
-
-def _kept(key: str, value: str) -> str:
-    """What is kept in memory of a fact: of an identity, which is long and in a file, its digest."""
-    return _digest(value) if key == IDENTITY else value

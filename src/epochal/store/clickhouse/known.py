@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from epochal.store.clickhouse.tables import IDENTITY, Fact
+from epochal.store.clickhouse.tables import IDENTITY, Fact, PartCount
 from epochal.store.row import Row
 
 
@@ -57,6 +58,39 @@ class KnownRun:
     def has_current_row(self) -> bool:
         """Whether the row that is known was derived from all that is stored."""
         return self.row is not None and (self.row.lines, self.row.identity) == self.basis
+
+
+DIGEST = "sha256:"
+
+
+def digest(value: str) -> str:
+    """What stands for a long value in memory."""
+    return DIGEST + hashlib.sha256(value.encode()).hexdigest()
+
+
+def kept(key: str, value: str) -> str:
+    """What is kept in memory of a fact: of an identity, which is long and in a file, its digest."""
+    return digest(value) if key == IDENTITY else value
+
+
+def forget_lost_parts(runs: Mapping[str, KnownRun], parts: Iterable[PartCount]) -> None:
+    """Know less of runs of which the tables have less: they were restored from a backup."""
+    stored = {(part.run, part.part): part.lines for part in parts}
+    for run_id, run in runs.items():
+        for stem, num_lines in list(run.parts.items()):
+            have = stored.get((run_id, stem), 0)
+            if have < num_lines:
+                run.parts[stem] = have
+                run.is_behind = True
+
+
+def lost_facts(runs: Mapping[str, KnownRun], facts: Iterable[Fact]) -> Iterator[Fact]:
+    """Facts of which the tables have an older version, or none."""
+    stored = {(fact.run, fact.key): fact.version for fact in facts}
+    for run_id, run in runs.items():
+        for key, fact in list(run.facts.items()):
+            if stored.get((run_id, key), 0) < fact.version:
+                yield fact
 
 
 class RowQueue:

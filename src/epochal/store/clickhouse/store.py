@@ -268,9 +268,14 @@ class ClickHouseRun(LocalRun):
         """Edit the labels as they are stored now, and store them."""
         with self.lock, self._copies.lock(self.own_id):
             self._copies.fetch(self.own_id, lines=False)
-            super().relabel(edit)
-            labels = transfer.encoded(labels_of(RunFolder(self.path)))
-            self._copies.put_fact(self.own_id, LABELS, labels)
+            folder = RunFolder(self.path)
+            with contextlib.ExitStack() as undo:
+                undo.callback(super().refresh)
+                undo.callback(transfer.write_changed, folder.labels, labels_of(folder))
+                super().relabel(edit)
+                labels = transfer.encoded(labels_of(folder))
+                self._copies.put_fact(self.own_id, LABELS, labels)
+                undo.pop_all()
             super().refresh()
 
 

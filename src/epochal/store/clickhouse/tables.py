@@ -48,8 +48,9 @@ from epochal.store.clickhouse.schema import (
     stored,
 )
 
-# Lines that one query returns.
-_WINDOW = 1 << 16
+# Lines that the first query of a part returns, and at most; about so many bytes in between.
+_FIRST_WINDOW, _MOST_WINDOW = 1 << 9, 1 << 16
+_WINDOW_BYTES = 16 << 20
 _DELETED_WITHIN_S = 60.0
 _ORDINAL = struct.Struct("<Q").pack
 _COLUMNS = struct.Struct("<ddq").pack
@@ -178,8 +179,9 @@ class Tables:
 
         Raises ``FormatError`` where some are missing.
         """
+        window = _FIRST_WINDOW
         while first < end:
-            until = min(first + _WINDOW, end)
+            until = min(first + window, end)
             block = self.ask(
                 f"SELECT {LINE if self._is_apart else 'line'} FROM {self.name(LINES)}"
                 f" WHERE run = {literal(run_id)}"
@@ -192,6 +194,8 @@ class Tables:
                     f" {until - first:,} lines of {part} from {first:,} on, of the run {run_id}."
                 )
             yield block
+            line_bytes = -(-len(block) // (until - first))
+            window = min(_MOST_WINDOW, 8 * window, 1 + _WINDOW_BYTES // line_bytes)
             first = until
 
     def parts(self, run_id: str | None = None, *, since: int = 0) -> list[PartCount]:
@@ -209,12 +213,14 @@ class Tables:
 
     # -- facts ------------------------------------------------------------------------------------
 
-    def put_fact(self, run_id: str, key: str, value: str, *, after: int = 0) -> int:
+    def put_fact(
+        self, run_id: str, key: str, value: str, *, after: int = 0, version: int | None = None
+    ) -> int:
         """Store something about a run in place of what was there; its version.
 
-        It is higher than ``after``, the version of what was there: clocks of hubs differ.
+        Unless given, it is higher than ``after``, that of what was there: clocks of hubs differ.
         """
-        version = self.next_version(after=after)
+        version = self.next_version(after=after) if version is None else version
         rows = _text(run_id) + _text(key) + _text(value) + _ORDINAL(version)
         self.insert(FACTS, run_id, rows)
         return version

@@ -73,6 +73,22 @@ def lines_of_segment(path: Path, *, first: int = 0) -> Iterator[bytes]:
         yield block[start:]
 
 
+def num_sealed(path: Path) -> int:
+    """How many records were sealed into a segment."""
+    from epochal.segments.read import Segment
+
+    with Segment(path) as segment:
+        return segment.num_records
+
+
+def identity_of(folder: RunFolder) -> str | None:
+    """The identity of a run as it is stored; None where its file cannot be read."""
+    try:
+        return encoded(read_json(folder.identity))
+    except (OSError, FormatError):
+        return None
+
+
 def _sealed_bytes(path: Path) -> Iterator[bytes]:
     """What the journal part held, in blocks of whole lines; damage stands where it stood."""
     from epochal.segments.read import Segment

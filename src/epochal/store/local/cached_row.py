@@ -246,7 +246,7 @@ class CachedRow:
     @property
     def created(self) -> float:
         """When the run was created, in Unix seconds; the folder's time where no file says it."""
-        row = self.whole
+        row = self.whole or self.partial
         if row is not None:
             return row.created
         with self.lock:

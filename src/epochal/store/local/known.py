@@ -52,7 +52,7 @@ def by_creation(runs: Sequence[LocalRun]) -> Iterator[LocalRun]:
 
 def _latest_creation(run: LocalRun) -> float:
     """No later than this the run was created; only a time is read of it."""
-    if run.is_known:
+    if run.is_outlined:
         return run.created
     try:
         return os.stat(os.path.join(run.place, "run.json")).st_mtime + _SKEW_S

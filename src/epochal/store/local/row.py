@@ -341,15 +341,22 @@ def outline_row(
         written=listing.journal_written_s,
         has_companion=main.has_companion,
         latest=values,
+        is_ended=finish is not None and all(map(_ends_with_finish, main.beside)),
     )
 
 
+def _ends_with_finish(path: str) -> bool:
+    ends = read_ends(path)
+    return ends is not None and ends.newest[0]["log"] == "finish"
+
+
 class _MainPart(NamedTuple):
-    """The newest part of rank 0, and whether a companion writes beside it."""
+    """The newest part of rank 0, and those of other writers beside it."""
 
     path: str
     attempt: int
     has_companion: bool
+    beside: Sequence[str] = ()
 
 
 def _main_part(listing: Listing) -> _MainPart | None:
@@ -363,7 +370,10 @@ def _main_part(listing: Listing) -> _MainPart | None:
     if main is None or main in listing.sealed:
         return None
     has_companion = any(name.writer.startswith(TELEMETRY) for name in parts)
-    return _MainPart(str(parts[main].path), attempts, has_companion)
+    last = {name.writer: parts[name] for name in sorted(parts) if name.writer != LOOP}
+    return _MainPart(
+        str(parts[main].path), attempts, has_companion, [str(part.path) for part in last.values()]
+    )
 
 
 def read_ends(path: str) -> Ends | None:

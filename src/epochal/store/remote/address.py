@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qs, urlsplit
-
 from epochal.errors import UsageError
 from epochal.health.rule_settings import RuleSettings
 from epochal.settings import cache_folder, read_settings
 from epochal.shipping.client import check_url
-from epochal.shipping.credentials import hub_token
+from epochal.shipping.credentials import hub_token, linked_token
 from epochal.shipping.ssh import SshServer
 from epochal.store.remote.store import RemoteStore
 
@@ -33,8 +31,7 @@ def open_remote(
         )
     url = check_url(address)
     if token is None:
-        linked = parse_qs(urlsplit(address).query).get("token")
-        token = linked[0] if linked else _own_token(url)
+        token = linked_token(address) or _own_token(url)
     return RemoteStore(url, token=token, cache=cache_folder(), rules=rules)
 
 

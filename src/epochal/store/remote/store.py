@@ -32,7 +32,8 @@ _MIRRORS = "mirrors"
 class RemoteStore:
     """Every run that a server shows; see ``epochal.store.store`` for what may be asked.
 
-    Copies are kept below ``cache`` under ``name``, by default the server's address. ``on_close`` is
+    Copies are kept below ``cache`` under ``name``, by default the server's address. With a name,
+    ``url`` is the port of this machine that leads there. ``on_close`` is
     called when the store is closed.
     """
 
@@ -46,7 +47,7 @@ class RemoteStore:
         rules: RuleSettings | None = None,
         on_close: Callable[[], object] = lambda: None,
     ) -> None:
-        self._server = RemoteServer(url, token)
+        self._server = RemoteServer(url, token, tunnel_to=name)
         self.url = self._server.url
         digest = hashlib.sha256((name or self.url).encode()).hexdigest()[:16]
         self._mirrors = Mirrors(self._server, cache / _MIRRORS / digest, rules=rules)
