@@ -208,9 +208,16 @@ def test_the_model_is_drawn_when_asked(runs: Path) -> None:
 
 
 _SPAWN = """
-import sys
+import atexit, sys
 sys.path.insert(0, sys.argv[1])
+import torch.distributed as dist
 from tests.integrations import test_lightning as own
+
+@atexit.register
+def leave_group():
+    # Lightning leaves only NCCL's group. A thread of gloo's may abort the end of the process.
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 if __name__ == "__main__":
     logger = own.EpochalLogger("lines")

@@ -260,6 +260,7 @@ def test_a_training_that_crashes_keeps_what_was_logged(runs: Path) -> None:
 _TWO_RANKS = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
+import torch.distributed as dist
 from transformers import TrainerCallback
 from tests.integrations.test_transformers import examples, small_model
 import epochal.integrations.transformers
@@ -276,6 +277,7 @@ args = TrainingArguments(
 )
 trainer = Trainer(small_model(), args, train_dataset=examples(), callbacks=[Killed()])
 trainer.train(resume_from_checkpoint=sys.argv[2] == "resumed")
+dist.destroy_process_group()  # the Trainer does not, and a thread of gloo's may abort the exit
 """
 
 
