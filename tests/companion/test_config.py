@@ -19,6 +19,19 @@ def test_the_companion_of_another_rank_is_not_the_main_one(tmp_path: Path) -> No
     assert not parse([*words, "--rank", "8"]).is_main
 
 
+def test_every_word_of_a_command_line_has_its_field(tmp_path: Path) -> None:
+    words = [str(tmp_path), "--attempt", "1", "--parent", "2", "--parent-start", "3.5"]
+    config = parse([*words, "--shares-node", "--rank", "4", "--aside", "--grace", "6.0"])
+    assert (config.parent_start, config.rank, config.grace_s) == (3.5, 4, 6.0)
+    assert (config.shares_node, config.is_aside, config.node) == (True, True, "node")
+
+
+@pytest.mark.parametrize("words", [["--attempt", "1"], ["--attempt", "1", "--parent", "1", "-x"]])
+def test_a_command_line_with_a_mistake_is_refused(tmp_path: Path, words: list[str]) -> None:
+    with pytest.raises((TypeError, KeyError)):
+        parse([str(tmp_path), *words])
+
+
 @pytest.mark.parametrize(
     ("host", "name"), [("vm", "vm"), ("...", "node"), ("A_b.C", "a-b-c"), ("x" * 80, "x" * 60)]
 )

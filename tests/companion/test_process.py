@@ -246,6 +246,25 @@ def test_the_companion_never_imports_torch_and_never_prints(tmp_path: Path) -> N
     assert not (tmp_path / "imported").exists()
 
 
+def test_the_companion_loads_nothing_large_that_most_runs_have_no_use_for() -> None:
+    source = """
+    import sys
+    import epochal.companion.process
+    from epochal.health.rule_settings import known_rules
+
+    assert known_rules()
+    large = {"argparse", "_hashlib", "ssl", "http", "email", "asyncio", "importlib.metadata"}
+    print(large & set(sys.modules) or "")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(source)],
+        capture_output=True,
+        timeout=120,
+        check=True,
+    )
+    assert done.stdout == b"\n"
+
+
 def test_a_fault_that_ends_the_companion_is_an_event_of_the_run(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     (folder / "journal").mkdir(parents=True)

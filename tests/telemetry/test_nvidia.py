@@ -1,7 +1,9 @@
+import sys
 from typing import Any
 
 import pytest
 
+from epochal.telemetry import nvidia
 from epochal.telemetry.gpu import GPU_METRICS
 from epochal.telemetry.nvidia import NvidiaSource
 from epochal.telemetry.nvidia_device import throttle_words
@@ -218,6 +220,17 @@ def test_missing_driver_is_absence_with_a_reason() -> None:
     source = source_of(FakeNvml(driver=False))
     assert not source.probe()
     assert source.why_absent == "NVML does not start: Driver Not Loaded"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the binding looks for itself")
+def test_without_the_drivers_library_the_binding_is_not_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(nvidia, "_LIBRARY", "libnowhere.so.1")
+    monkeypatch.setitem(sys.modules, "pynvml", None)  # importing it would be an ImportError
+    source = NvidiaSource()
+    assert not source.probe()
+    assert source.why_absent == "NVML does not start: libnowhere.so.1 is not installed"
 
 
 def test_models_have_the_fields_of_a_gpu_model_record() -> None:

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from epochal.journal.layout import LOOP, TELEMETRY, RunFolder, node_name
 
 GRACE_S = 30.0
 
+# A word of the command line: the field, and how the next word is read.
+_OPTIONS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "--attempt": ("attempt", int),
+    "--parent": ("parent", int),
+    "--parent-start": ("parent_start", float),
+    "--node": ("node", node_name),
+    "--rank": ("rank", int),
+    "--writer": ("writer", str),
+    "--grace": ("grace_s", float),
+}
+_FLAGS: Mapping[str, str] = {"--shares-node": "shares_node", "--aside": "is_aside"}
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompanionConfig:
+
+class CompanionConfig(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt of one run on one node.
 
     ``writer`` is the journal writer of the process that is watched, ``parent`` its number and
@@ -24,8 +37,8 @@ class CompanionConfig:
     folder: RunFolder
     attempt: int
     parent: int
-    parent_start: float | None
-    node: str
+    parent_start: float | None = None
+    node: str = "node"
     rank: int = 0
     writer: str = LOOP
     shares_node: bool = False
@@ -44,28 +57,14 @@ class CompanionConfig:
 
 
 def parse(argv: Sequence[str] | None = None) -> CompanionConfig:
-    """Read a command line."""
-    parser = argparse.ArgumentParser(prog="python -m epochal.companion")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--attempt", type=int, required=True)
-    parser.add_argument("--parent", type=int, required=True)
-    parser.add_argument("--parent-start", type=float)
-    parser.add_argument("--node", type=node_name, default="node")
-    parser.add_argument("--rank", type=int, default=0)
-    parser.add_argument("--writer", default=LOOP)
-    parser.add_argument("--shares-node", action="store_true")
-    parser.add_argument("--aside", action="store_true")
-    parser.add_argument("--grace", type=float, default=GRACE_S)
-    args = parser.parse_args(argv)
-    return CompanionConfig(
-        folder=RunFolder(args.folder.absolute()),
-        attempt=args.attempt,
-        parent=args.parent,
-        parent_start=args.parent_start,
-        node=args.node,
-        rank=args.rank,
-        writer=args.writer,
-        shares_node=args.shares_node,
-        is_aside=args.aside,
-        grace_s=args.grace,
-    )
+    """Read a command line; ``argparse`` would take half a MiB for as long as the run lasts."""
+    folder, *words = sys.argv[1:] if argv is None else argv
+    facts: dict[str, Any] = {}
+    rest = iter(words)
+    for word in rest:
+        if word in _FLAGS:
+            facts[_FLAGS[word]] = True
+        else:
+            name, read = _OPTIONS[word]
+            facts[name] = read(next(rest))
+    return CompanionConfig(folder=RunFolder(Path(folder).absolute()), **facts)

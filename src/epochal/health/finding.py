@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -98,6 +97,8 @@ def dedup_key(record: Record) -> tuple[str, str, str, str]:
 
 def finding_id(rule: str, subject: str, opened: float) -> str:
     """Twelve hexadecimal digits from the rule, its subject and the step or time of opening."""
+    import hashlib  # OpenSSL takes half a MiB, and many runs have no finding
+
     return hashlib.sha256(f"{rule}\0{subject}\0{opened!r}".encode()).hexdigest()[:12]
 
 

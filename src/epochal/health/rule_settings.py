@@ -15,7 +15,6 @@ training and readers judge alike::
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -54,6 +53,8 @@ class RuleSettings:
         """Equal for equal settings; empty for none."""
         if not self:
             return ""
+        import hashlib  # OpenSSL takes half a MiB, and most runs have no such settings
+
         text = json.dumps(self.record(), sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 

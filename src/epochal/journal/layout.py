@@ -7,7 +7,6 @@ runs/<project>/<slug>/
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import unicodedata
@@ -145,14 +144,19 @@ def slugify(name: str) -> str:
     """A folder name for any text: lower case, ASCII, at most 100 bytes, safe on every platform."""
     ascii_text = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     slug = re.sub(r"[^a-z0-9._-]+", "-", ascii_text.lower()).strip("-._")
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     if not slug:
-        return f"run-{digest}"
+        return f"run-{_name_digest(name)}"
     if slug.split(".")[0] in _RESERVED:
         slug = f"{slug.replace('.', '-')}-run"
     if len(slug) > _MAX_SLUG_BYTES:
-        slug = f"{slug[: _MAX_SLUG_BYTES - 9].rstrip('-._')}-{digest}"
+        slug = f"{slug[: _MAX_SLUG_BYTES - 9].rstrip('-._')}-{_name_digest(name)}"
     return slug
+
+
+def _name_digest(name: str) -> str:
+    import hashlib  # OpenSSL takes half a MiB, and most names need none of it
+
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
 def create_run_folder(project_folder: Path, name: str) -> tuple[RunFolder, str]:

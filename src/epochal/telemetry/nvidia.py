@@ -7,6 +7,7 @@ the GPUs that are trained on. Reading NVML makes no CUDA context and takes no GP
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Collection
 from typing import Any, ClassVar
@@ -18,6 +19,8 @@ from epochal.telemetry.visible import visible_entries
 
 # Short enough that a 32-bit byte counter wraps at most once, up to 200 GB/s.
 _PCIE_WINDOW_S = 0.02
+# What the binding loads on Linux.
+_LIBRARY = "libnvidia-ml.so.1"
 
 
 class NvidiaSource:
@@ -141,6 +144,9 @@ class NvidiaSource:
 
     def _start(self) -> bool:
         if self._nvml is None:
+            if not _has_library():
+                self.why_absent = f"NVML does not start: {_LIBRARY} is not installed"
+                return False
             try:
                 import pynvml
             except ImportError:
@@ -200,3 +206,16 @@ class NvidiaSource:
             return int(self._nvml.nvmlSystemGetCudaDriverVersion())
         except self._nvml.NVMLError:
             return None
+
+
+def _has_library() -> bool:
+    """Whether the driver's library is here; without it the binding would take 2 MiB in vain."""
+    if sys.platform != "linux":
+        return True  # the binding knows other places
+    import ctypes
+
+    try:
+        ctypes.CDLL(_LIBRARY)
+    except OSError:
+        return False
+    return True
