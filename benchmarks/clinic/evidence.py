@@ -29,7 +29,13 @@ _LEFT_OUT = frozenset(
 # What is in a run only if a model or its data is watched, or its parts are timed.
 _WATCHED_KINDS = frozenset({"moe", "experts", "phases", "span", "timeline", "data", "allocator"})
 _WATCHED_EVENTS = frozenset(
-    {"nonfinite-gradient", "evaluation-passes", "frozen-parameters", "no-optimizer-step"}
+    {
+        "nonfinite-gradient",
+        "evaluation-passes",
+        "frozen-parameters",
+        "initial-scale",
+        "no-optimizer-step",
+    }
 )
 _WATCHED_SERIES = ("params/", "grads/", "update_ratio/", "activations/", "running_stats/")
 

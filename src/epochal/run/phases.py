@@ -157,6 +157,11 @@ class Phase:
         if ended - frame.begun >= phases.long_ns:
             phases.took_long(name, ended - frame.begun)
 
+    def is_inside_another(self) -> bool:
+        """Whether this thread is in a phase of the same run already."""
+        thread: _ThreadPhases | None = getattr(self._phases.local, "phases", None)
+        return thread is not None and bool(thread.stack)
+
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Time every call of a function as this phase."""
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):

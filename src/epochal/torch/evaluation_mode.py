@@ -6,7 +6,6 @@ so nothing waits for a device. A compiled model does not run the hook.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
-from epochal.torch.guarded import guarded_hook
+from epochal.torch.guarded import ModuleHook, guarded_hook
 from epochal.torch.names import plain_name
 
 # More evaluations in training mode say nothing new.
@@ -42,7 +41,7 @@ class EvaluationModes:
         self._num_reported = 0
         self._hook: Any = None
         if self._dropouts or self._norms:
-            self._hook = model.register_forward_pre_hook(_PassHook(model, self._count))
+            self._hook = model.register_forward_pre_hook(ModuleHook(model, self._count))
 
     def settle(self) -> None:
         """Report the passes since the last call."""
@@ -64,6 +63,8 @@ class EvaluationModes:
 
     @guarded_hook("watch")
     def _count(self) -> None:
+        if torch.is_grad_enabled():
+            return
         self._passes += 1
         dropouts = [(name, one) for name, one in self._dropouts if one.training]
         norms = [(name, one) for name, one in self._norms if one.training]
@@ -74,27 +75,6 @@ class EvaluationModes:
         self._found = {"dropouts": len(dropouts), "batchnorms": len(norms), "module": name}
         if dropouts:
             self._found["share"] = drop_share(module)
-
-
-class _PassHook:
-    """The hook itself; copies of the model keep it without effect, and files without Epochal."""
-
-    def __init__(self, model: nn.Module, count: Callable[[], object]) -> None:
-        self._model = weakref.ref(model)
-        self._count = count
-
-    def __call__(self, module: nn.Module, inputs: Any) -> None:
-        if torch.compiler.is_compiling():
-            return
-        if not torch.is_grad_enabled() and module is self._model():
-            self._count()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _PassHook:
-        return self
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Called with a module and its inputs, this gives the inputs: a hook that does nothing.
-        return getattr, ({}, "get")
 
 
 def drop_share(module: nn.Module) -> float:

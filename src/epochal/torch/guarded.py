@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
+from torch import nn
 
 from epochal.guard import Guard, guarded
 from epochal.run.current import guard_of
@@ -38,3 +40,25 @@ def guarded_hook(member: str, *, rests: bool = True) -> Callable[[Hook], Hook]:
 
 def _guard_of_owner(owner: Any) -> Guard:
     return guard_of(getattr(owner, "_run", None))
+
+
+class ModuleHook:
+    """A pre-hook on one module; copies of it keep it without effect, and files without Epochal."""
+
+    def __init__(self, module: nn.Module, call: Callable[[], object]) -> None:
+        self._module = weakref.ref(module)
+        self._call = call
+
+    def __call__(self, module: nn.Module, inputs: Any) -> None:
+        """Call, unless a copy of the module runs."""
+        if torch.compiler.is_compiling():
+            return
+        if module is self._module():
+            self._call()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ModuleHook:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Called with a module and its inputs, this gives the inputs: a hook that does nothing.
+        return getattr, ({}, "get")

@@ -9,7 +9,8 @@ Of every parameter ``p``: ``params/p/norm``, ``grads/p/norm``, ``grads/p/zeros``
 zeros) and ``update_ratio/p`` (norm of the update over norm of the weights); histograms
 ``Parameters/p`` and ``Gradients/p``; an event that names the first parameter with a non-finite
 gradient. A parameter that is frozen (``requires_grad`` is False) and stays as it is has neither
-gradient nor ratio; the first record comes with an event that counts those. Of every BatchNorm ``b``
+gradient nor ratio; the first record comes with an event that counts those, and with one about
+weights that start at an unusual scale. Of every BatchNorm ``b``
 in training mode: ``running_stats/b/norm``. Evaluations in training mode are an event, and so are
 gradients without a step.
 """
@@ -33,9 +34,12 @@ from epochal.errors import UsageError
 from epochal.journal.line import now
 from epochal.records import Record
 from epochal.run.current import given_or_current
+from epochal.run.phases import Phase
+from epochal.torch.buffer_sync import BufferSync
 from epochal.torch.evaluation_mode import EvaluationModes
 from epochal.torch.guarded import guarded_hook
 from epochal.torch.initial_norms import initialised
+from epochal.torch.initial_scale import InitialScale
 from epochal.torch.measure import Reduced, Rows, local, reduce_tensors
 from epochal.torch.missing_steps import MissingSteps
 from epochal.torch.names import named_parameters, plain_name
@@ -57,6 +61,9 @@ class Recorder(Protocol):
 
     def event(self, name: str, **fields: Any) -> None:
         """Append something that happened."""
+
+    def phase(self, name: str) -> Phase:
+        """The phase of a name."""
 
     def on_finish(self, close: Callable[[], object]) -> None:
         """Have something called when the run finishes."""
@@ -104,7 +111,9 @@ class Watch:
         self._running_stats = RunningStats(model)
         self._modes = EvaluationModes(model, run, self._report_passes)
         self._missing_steps = MissingSteps(self._parameters, run, self._report_no_step)
-        self._tells_frozen = True
+        self._buffer_sync = BufferSync(model, run)
+        self._initial_scale = InitialScale(model, self._parameters)
+        self._tells_first = True
         self._count = StepCount(run, step)
         self._before: dict[str, torch.Tensor] = {}
         self._taking: _Taken | None = None
@@ -125,6 +134,7 @@ class Watch:
             handle.remove()
         self._handles.clear()
         self._modes.remove()
+        self._buffer_sync.remove()
         self._missing_steps.end()
         self._before = {}
         self._write_rest()
@@ -263,9 +273,10 @@ class Watch:
             self._write_histograms(taken, "Parameters", params)
             self._write_histograms(taken, "Gradients", grads)
         self._tell_nonfinite(taken, grads)
-        if self._tells_frozen:
-            self._tells_frozen = False
+        if self._tells_first:
+            self._tells_first = False
             self._tell_frozen(taken, {name: row.norm for name, row in params.items()})
+            self._tell_scale(taken, params)
 
     @staticmethod
     def _ratios(taken: _Taken, params: dict[str, Reduced]) -> dict[str, float]:
@@ -300,6 +311,20 @@ class Watch:
             initialised=0 if copies else len(fitting),
             others=len(others),
         )
+
+    def _tell_scale(self, taken: _Taken, params: dict[str, Reduced]) -> None:
+        trained = {n: row for n, row in params.items() if n not in taken.frozen and row.count}
+        sizes = {name: row.norm / math.sqrt(row.count) for name, row in trained.items()}
+        shapes = {name: self._parameters[name].shape for name in trained}
+        found = self._initial_scale.unusual(sizes, shapes)
+        if found is not None:
+            self._run.event(
+                "initial-scale",
+                at_step=taken.step,
+                parameter=found.parameter,
+                parameters=found.parameters,
+                scale=found.value,
+            )
 
     def _report_no_step(self, passes: int) -> None:
         self._run.event("no-optimizer-step", passes=passes)

@@ -3,7 +3,7 @@ from collections.abc import Mapping
 from epochal.health.rules.init_scale import InitScale
 from epochal.records import Record
 from tests.health.curve_records import falling, steps
-from tests.health.machine_records import metrics, opened
+from tests.health.machine_records import START, metrics, opened
 
 
 def first(weight: float, *, updates: Mapping[str, float] | None = None) -> list[Record]:
@@ -81,3 +81,22 @@ def test_biases_that_were_set_to_almost_nothing_say_nothing_about_their_weights(
 def test_a_loss_of_several_terms_may_start_at_five_times_that_of_guessing() -> None:
     losses = [10.4 * 0.95**n for n in range(60)]
     assert opened(InitScale, steps(losses), config={"num_classes": 8}) == []
+
+
+def drawn(scale: float, at_step: int = 0) -> list[Record]:
+    fields = {"at_step": at_step, "parameter": "a.weight", "parameters": 6, "scale": scale}
+    return [
+        metrics(0, {"loss": 1.0}),
+        {"log": "event", "t": START, "name": "initial-scale", **fields},
+    ]
+
+
+def test_elements_far_from_what_torch_draws_are_a_warning() -> None:
+    (large,) = opened(InitScale, drawn(17.2))
+    assert (
+        "median of 6 layers their elements are 17 times as large as torch draws" in large.sentence
+    )
+    (small,) = opened(InitScale, drawn(0.001))
+    assert "are 1/1,000 of what torch draws: the initialisation is too small" in small.sentence
+    assert opened(InitScale, drawn(4.0)) == []
+    assert opened(InitScale, drawn(17.2, at_step=100)) == []

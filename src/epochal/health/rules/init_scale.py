@@ -15,6 +15,7 @@ from epochal.health.rule import Rule, Verdict
 from epochal.health.rules.loss_summed import batch_size
 from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import times
+from epochal.records import finite
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -24,6 +25,7 @@ _ADVICE = (
     "layer), as torch's defaults and epochal.torch's initialisers have it. Check the scale of the "
     "inputs too. Start again: training hardly mends it."
 )
+SCALE = "initial-scale"  # the event
 _SOON = 30  # points
 _LEAST_NORM = 1e-12  # less is zero
 _MOST_RATIO = 1000.0  # of a weight's norm over its bias's: more, and the bias was set to almost 0
@@ -44,7 +46,8 @@ class InitScale(Rule):
     reports = {
         "warning": (
             "At the first watched step, most weights have half the norm of their bias or less, or "
-            "half of all weights a norm below 0.03. Or "
+            "half of all weights a norm below 0.03. Or their elements are 5 times as large as "
+            "torch draws them, or a fiftieth, in the median layer. Or "
             "with an adaptive optimizer, elements of weights are 5 times as large as those of "
             "biases. Or the first loss is 8 times that of guessing among the classes, and 3 times "
             "what it is 30 points later. Or it falls a thousandfold in 60 points, most of it in "
@@ -53,7 +56,7 @@ class InitScale(Rule):
     }
     what_to_try = "Check the initialisation and the scale of the inputs."
     needs = "`epochal.watch(model)` from the first step on, or the number of classes."
-    kinds = frozenset({"metrics", "step"})
+    kinds = frozenset({"metrics", "step", "event"})
     every_rank = False
 
     class Thresholds(RuleThresholds):
@@ -63,6 +66,9 @@ class InitScale(Rule):
         tiny: float = 0.03
         # Size of a weight's elements over a bias's: 1 by default.
         large: float = 5.0
+        # Size of the elements over torch's own: by He and Glorot 0.5 to 3 times.
+        drawn_large: float = 5.0
+        drawn_small: float = 0.02
         # The first loss over that of guessing, and over what it is some points later.
         guess: float = 8.0
         soon: float = 3.0
@@ -80,7 +86,13 @@ class InitScale(Rule):
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check the first watched step, and the first losses."""
-        if self._is_over or observation.step is None or context.is_resumed:
+        if self._is_over or context.is_resumed:
+            return ()
+        if observation.kind == "event":
+            found = self._drawn(observation, context)
+            self._is_over = found is not None
+            return () if found is None else (found,)
+        if observation.step is None:
             return ()
         if not self._is_watched and holds_layers(observation):
             found = self._weights(observation, context)
@@ -95,6 +107,25 @@ class InitScale(Rule):
         return () if found is None else (found,)
 
     # -- weights ----------------------------------------------------------------------------------
+
+    def _drawn(self, observation: Observation, context: Context) -> Verdict | None:
+        """Judge how large the elements of the weights start beside torch's own."""
+        event, limits = observation.record, self.thresholds
+        if event.get("name") != SCALE:
+            return None
+        step, scale = int(event.get("at_step", 0)), finite(event.get("scale")) or 1.0
+        is_late = context.first_step is not None and step > context.first_step + 5
+        if is_late or limits.drawn_small < scale < limits.drawn_large:
+            return None
+        how = "large" if scale > 1 else "small"
+        factor = f"{times(scale)} times as large as" if scale > 1 else f"1/{1 / scale:,.0f} of what"
+        count = int(event.get("parameters", 0))
+        return self._verdict(
+            f"The weights start far too {how}: in the median of {count:,} layers their elements "
+            f"are {factor} torch draws: the initialisation is too {how}.",
+            step,
+            {"layers": count, "scale": scale},
+        )
 
     def _weights(self, observation: Observation, context: Context) -> Verdict | None:
         norms = WEIGHT_NORMS.of(observation.values)

@@ -110,6 +110,17 @@ EVENTS = (
         ),
     ),
     Event(
+        "initial-scale",
+        "training",
+        "weights of a watched model start at an unusual scale",
+        (
+            Field("at_step", "count"),
+            Field("parameter", "text", meaning="one with the median scale"),
+            Field("parameters", "count", meaning="how many were compared"),
+            Field("scale", "number", meaning="median of their size over torch's own"),
+        ),
+    ),
+    Event(
         "no-optimizer-step",
         "training",
         "a watched model got gradients, and no optimizer took a step",
