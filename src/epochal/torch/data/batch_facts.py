@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from epochal.torch.data.pair import LABELS
+from epochal.torch.data.pair_figures import PairFacts
 from epochal.torch.data.sample_hash import content_hash, leaves, row_hashes
 
-_LABELS = ("label", "labels", "target", "targets", "y")
 _MASK = "attention_mask"
 _TOKENS = ("input_ids", "tokens", "input")
 # Mean and spread of the inputs come from so many elements of a batch.
@@ -43,6 +44,7 @@ class BatchFacts:
     padded: int = 0  # positions that are padding, of so many:
     positions: int = 0
     is_on_device: bool = False
+    pair: PairFacts | None = None
 
 
 def read_batch(
@@ -91,7 +93,7 @@ def _labels(batch: Any, count: int) -> dict[int, int] | None:
     """How often each label occurs, where the batch has one whole number for each sample."""
     given = None
     if isinstance(batch, Mapping):
-        given = next((batch[name] for name in _LABELS if name in batch), None)
+        given = next((batch[name] for name in LABELS if name in batch), None)
     elif isinstance(batch, (tuple, list)) and len(batch) >= 2:
         given = batch[1]
     if isinstance(given, torch.Tensor):

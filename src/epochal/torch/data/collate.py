@@ -16,6 +16,7 @@ from torch.utils.data._utils.pin_memory import pin_memory
 
 from epochal.guard import Fault, Guard
 from epochal.torch.data.batch_facts import BatchFacts, count_samples, read_batch
+from epochal.torch.data.pair_figures import PairReader
 
 MEMBER = "watch_data"
 # Reading may take this share of the time; above it, fewer batches are read.
@@ -50,6 +51,7 @@ class BatchReader:
     def __init__(self, pad: int | None, *, stride: int = 1) -> None:
         self.stride = stride
         self._pad = pad
+        self._pairs = PairReader()
         self._index = -1
         self._guard: Guard | None = None  # made where batches are read, which may be in a worker
         self._fault: Fault | None = None  # the first one, until it is sent
@@ -73,6 +75,7 @@ class BatchReader:
         else:
             began = time.thread_time()
             facts = read_batch(batch, samples, pad=self._pad, is_stacked=is_stacked)
+            facts.pair = self._pairs.read(batch, facts.samples)
             self._judge(time.thread_time() - began, time.perf_counter())
         facts.stride = self.stride
         worker = get_worker_info()

@@ -27,6 +27,7 @@ from epochal.records import Record
 from epochal.run.current import given_or_current, guard_of
 from epochal.torch.data.batch_facts import BatchFacts
 from epochal.torch.data.collate import MEMBER, BatchReader, BatchWithFacts, WatchedCollate
+from epochal.torch.data.pair_figures import PairFigures
 from epochal.torch.data.previous_attempt import previous_attempt_fields
 from epochal.torch.data.window import MOST_IDENTITIES, Order, Sampled, Window
 from epochal.torch.guarded import guarded_hook
@@ -73,6 +74,7 @@ class LoaderWatch:
         self._epochs = 0
         self._current: EpochWatch | None = None
         self.indices, self.hashes = Sampled(), Sampled()
+        self.pairs = PairFigures()
         self._first_step = run.step
         self._bytes, self._filled_at = _MOST_BYTES, time.monotonic()
         self._interval_s, self._written_at = _FIRST_S, time.monotonic()
@@ -154,7 +156,7 @@ class EpochWatch:
         self._of = of
         self._run = of.run
         self._epoch = epoch
-        self._window = Window(of.indices, of.hashes)
+        self._window = Window(of.indices, of.hashes, of.pairs)
         self._order = Order()
         self._batches = 0
         self._pending: list[tuple[BatchFacts | None, Any]] = []

@@ -17,6 +17,7 @@ import numpy as np
 
 from epochal.records import Record
 from epochal.torch.data.batch_facts import BatchFacts, mixed
+from epochal.torch.data.pair_figures import PairFigures
 from epochal.torch.data.sample_hash import HASH_BYTES
 
 # Identities in a record: about 4 KB of indices, 8 KB of hashes.
@@ -86,8 +87,8 @@ class Order:
 class Window:
     """Batches of one epoch since the last record."""
 
-    def __init__(self, indices: Sampled, hashes: Sampled) -> None:
-        self._indices, self._hashes = indices, hashes
+    def __init__(self, indices: Sampled, hashes: Sampled, pairs: PairFigures) -> None:
+        self._indices, self._hashes, self._pairs = indices, hashes, pairs
         self._samples_before = self.samples = 0
         self.begin(0)
 
@@ -151,6 +152,8 @@ class Window:
             for place in places[:room]:
                 known = identity(place)
                 kept.append(first + place if known is None else known)
+        if facts.pair is not None:
+            self._pairs.add(facts.pair, facts.worker)
         if facts.labels is not None:
             self._add_labels(facts)
         if facts.moments is not None:
@@ -233,7 +236,7 @@ class Window:
             record["worker_samples"] = [n for _, n in sorted(self._workers.items())]
         if self._on_device:
             record["on_device"] = self._on_device
-        return record
+        return record | self._pairs.fields()
 
 
 def _edge(length: int) -> int:

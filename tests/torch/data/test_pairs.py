@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset
+
+import epochal
+from epochal.torch.data.pair_figures import PairFigures, PairReader
+from tests.conftest import StartRun
+from tests.doubles.journals import of_kind
+
+
+def drawn(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(len(shape)))
+
+
+def figures(inputs: Tensor, targets: Tensor, *, size: int = 32) -> dict[str, Any]:
+    reader, figures = PairReader(), PairFigures()
+    for first in range(0, len(inputs), size):
+        batch = [inputs[first : first + size], targets[first : first + size]]
+        facts = reader.read(batch, len(batch[0]))
+        if facts is not None:
+            figures.add(facts, None)
+    return figures.fields()
+
+
+def test_classes_cost_their_entropy() -> None:
+    labels = torch.tensor([0, 0, 0, 1]).repeat(256)
+    found = figures(drawn(1024, 4), labels)["targets"]
+    expected = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25))
+    assert found["classes"] == 2
+    assert found["entropy"] == pytest.approx(expected, rel=1e-3)
+
+
+def test_sequences_have_an_entropy_at_each_place() -> None:
+    tokens = torch.stack([torch.zeros(1024), torch.arange(1024) % 2, torch.full((1024,), -100)], 1)
+    found = figures(drawn(1024, 4), tokens.long())["targets"]
+    assert found["column_entropy"] == pytest.approx(math.log(2) / 2, rel=1e-2)
+    assert found["entropy"] > found["column_entropy"]
+
+
+def test_numbers_have_a_variance_around_the_mean_at_their_place() -> None:
+    pictures = 0.5 * drawn(1024, 2, 3) + torch.arange(6).view(2, 3)
+    found = figures(drawn(1024, 4), pictures)["targets"]
+    assert found["column_variance"] == pytest.approx(0.25, rel=0.05)
+    assert found["variance"] == pytest.approx(0.25 + 35 / 12, rel=0.05)
+    assert "entropy" not in found
+
+
+def test_targets_of_several_widths_have_one_variance() -> None:
+    reader, together = PairReader(), PairFigures()
+    for width in (3, 5, 5):
+        facts = reader.read((drawn(64, 4), drawn(64, width)), 64)
+        assert facts is not None
+        together.add(facts, None)
+    assert together.fields()["targets"]["column_variance"] == pytest.approx(1, rel=0.3)
+
+
+def test_near_inputs_with_near_targets_are_associated() -> None:
+    inputs = drawn(1024, 8)
+    targets = inputs[:, :2].sum(1)
+    own = figures(inputs, targets)["association"]
+    apart = figures(inputs, targets[torch.randperm(1024)])["association"]
+    assert own["correlation"] > 10 * own["error"]
+    assert own["nearest"] > 5 * own["nearest_error"]
+    assert abs(apart["correlation"]) < 5 * apart["error"]
+    assert abs(apart["nearest"]) < 5 * apart["nearest_error"]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_label_among_the_inputs_is_told(start_run: StartRun, workers: int) -> None:
+    labels = torch.arange(1200) % 3
+    inputs = drawn(1200, 2, 10)
+    inputs[:, 1, 4:7] = torch.nn.functional.one_hot(labels).float()
+    run = start_run()
+    data = TensorDataset(inputs, labels)
+    for _ in epochal.watch_data(DataLoader(data, batch_size=32, num_workers=workers), "train"):
+        pass
+    run.finish()
+    (record,) = of_kind(run.dir, "data")
+    assert record["telling"]["features"] == [14, 15, 16]
+    assert record["telling"]["classes"] == 3
+
+
+def test_features_that_are_constant_or_leave_classes_together_tell_nothing() -> None:
+    labels = torch.arange(960) % 3
+    inputs = drawn(960, 6)
+    inputs[:, 2] = 1
+    inputs[:, 3] = (labels == 0).float()
+    assert "telling" not in figures(inputs, labels)
+
+
+def test_pairs_that_are_no_inputs_and_targets_are_left_out() -> None:
+    assert PairReader().read([drawn(4, 2)], 4) is None
+    assert PairReader().read((drawn(4, 2), drawn(4, 2), drawn(4)), 4) is None
+    assert PairReader().read((drawn(4, 2), drawn(3)), 4) is None
+    facts = PairReader().read({"input_ids": drawn(8, 2).long(), "labels": torch.arange(8)}, 8)
+    assert facts is not None
+    assert facts.targets is not None
+
+
+def test_inputs_that_are_not_finite_have_no_association() -> None:
+    inputs = drawn(64, 3)
+    inputs[0, 0] = math.nan
+    found = figures(inputs, torch.arange(64) % 4)
+    assert "association" not in found
+    assert found["targets"]["classes"] == 4
