@@ -2,7 +2,8 @@
 
 The figures are medians over recorded trainings on CPUs, from the start of the run to its end, with
 the companion. Those of 25 kinds, whose evidence is of a GPU or later, are of 100 steps without a
-record, and about three seconds for it.
+record, and about three seconds for it. Those of the last twelve are of whole trainings, most of
+them without a record, while the cores were busy.
 """
 
 from __future__ import annotations
@@ -85,6 +86,18 @@ _RUN_S: dict[str, float] = {
     "columns": 15,
     "offline": 8,
     "ddp_colours": 10,
+    "rotation": 8,
+    "patches": 15,
+    "speakers": 13,
+    "ddp_mixer": 14,
+    "grades": 9,
+    "tracing": 7,
+    "softmaxes": 13,
+    "likes": 10,
+    "curves": 8,
+    "codes": 11,
+    "bodies": 12,
+    "maze": 7,
 }
 
 

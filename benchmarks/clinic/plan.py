@@ -18,12 +18,10 @@ from benchmarks.clinic.task import BLIND, NEWEST, Half, Kind
 Tier = Literal["quick", "full", "all"]
 HEALTHY = "healthy"
 FAULT_SEEDS = 3
-# Kinds that name their own faults have many of them each.
-OWN_FAULT_SEEDS = 2
 # Healthy twins of each optimizer that come before any fault, where the time is short.
 FIRST_SEEDS = 2
 # What a full run has of kinds that were judged before: so many kinds of each fault, and so many
-# healthy seeds with the optimizers of these; of the others one, and one of each later kind.
+# healthy seeds with the optimizers of these; of the others one.
 FULL_KINDS, FULL_SEEDS = 3, 2
 # Starting Python and torch, building data and model, and what a run does at its end.
 START_S = 8.0
@@ -136,8 +134,6 @@ def healthy(tier: Tier) -> list[Training]:
     def seeds(kind: Kind, optimizer: str) -> int:
         if _is_whole(kind, tier):
             return kind.seeds
-        if kind.faults:  # its faults are not part of a full run
-            return int(optimizer == kind.optimizers[0].name)
         return FULL_SEEDS if (kind.name, optimizer) in planted else 1
 
     return [
@@ -187,5 +183,5 @@ def _own(tier: Tier) -> list[Training]:
         if kind.faults and _is_whole(kind, tier)
         for choice, faults in zip(kind.optimizers, kind.faults, strict=True)
         for fault in faults.split()
-        for seed in range(OWN_FAULT_SEEDS)
+        for seed in range(kind.fault_seeds)
     ]

@@ -12,11 +12,11 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
 # Rules may be tuned on "tuning" kinds. "unseen" ones were judged only, until rules were changed
-# because of them. "blind3" and then "blind4" ones came later: no rule was changed because of them
-# before a verdict.
-Half = Literal["tuning", "unseen", "blind3", "blind4"]
-BLIND: tuple[Half, ...] = ("blind3", "blind4")
-NEWEST: Half = "blind4"
+# because of them. "blind3", "blind4" and then "blind5" ones came later: no rule was changed because
+# of them before a verdict.
+Half = Literal["tuning", "unseen", "blind3", "blind4", "blind5"]
+BLIND: tuple[Half, ...] = ("blind3", "blind4", "blind5")
+NEWEST: Half = "blind5"
 Decay = Literal["none", "cosine", "linear", "steps", "sqrt"]
 Batch = tuple[Tensor, Tensor]
 
@@ -230,6 +230,7 @@ class Kind:
     seeds: int = 3
     # Names of faults for each optimizer in turn; those of older kinds stand with the faults.
     faults: tuple[str, ...] = ()
+    fault_seeds: int = 2  # of each of these
 
     def optimizer(self, name: str) -> OptimizerChoice:
         found = next((one for one in self.optimizers if one.name == name), None)
