@@ -307,7 +307,7 @@ KINDS = (
         "blind5",
         Codes,
         (
-            OptimizerChoice("adam", 5e-3, decay="steps"),
+            OptimizerChoice("adam", 0.015, decay="steps"),
             OptimizerChoice("nadam", 3e-3),
         ),
         steps=750,

@@ -228,8 +228,8 @@ KINDS = (
         "blind5",
         Grades,
         (
-            OptimizerChoice("adam", 4e-3, decay="linear"),
-            OptimizerChoice("rmsprop", 1e-3),
+            OptimizerChoice("adam", 0.012, decay="linear"),
+            OptimizerChoice("rmsprop", 3e-3),
         ),
         steps=1000,
         batch_size=48,
@@ -270,7 +270,7 @@ KINDS = (
         "blind5",
         Mixed,
         (
-            OptimizerChoice("sgd", 3.0, decay="linear"),
+            OptimizerChoice("sgd", 9.0, decay="linear"),
             OptimizerChoice("adam", 6e-3),
         ),
         steps=800,
