@@ -151,7 +151,11 @@ def lr_too_high(sketch: Sketch, strengths: Strengths) -> Fault:
 
 
 def repeated_data(sketch: Sketch, strengths: Strengths) -> Fault:
-    """At the end of each epoch the training loss falls off a cliff; evaluations do not follow."""
+    """At the end of each epoch the training loss falls off a cliff; evaluations get worse.
+
+    Epochs that step down while evaluations are no worse are what several epochs do in health. So
+    there is something to find by the third evaluation.
+    """
     rng = sketch.rng
     require(sketch.falls and not sketch.is_noisy and sketch.resume_at is None)
     require(sketch.style == "step")
@@ -163,4 +167,10 @@ def repeated_data(sketch: Sketch, strengths: Strengths) -> Fault:
     sketch.loss = np.where(epoch > 0, smooth[row], smooth) * (sketch.loss / smooth)
     sketch.loss = sketch.loss * (1 - cliff) ** epoch
     sketch.lr = np.where(epoch > 0, sketch.lr[row - 1], sketch.lr)
-    return fault(sketch, "repeated-data", row, rows=150)
+    since = np.maximum(0, np.arange(sketch.rows) - row)
+    lift_evaluations(sketch, row, 1 + cliff * since / row)
+    limit = 150
+    if sketch.evals is not None:
+        late = sketch.evals.at[sketch.evals.at > row + 60]
+        limit = max(limit, int(late[:3].max(initial=0)) - row)
+    return fault(sketch, "repeated-data", row, rows=limit)

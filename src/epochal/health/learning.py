@@ -20,10 +20,12 @@ _LEARNED = 0.2
 # The last fall over the first, of a line.
 _STRAIGHT = 0.45
 # Points whose neighbours are compared; how many times noisier and steeper a loss is that is lost.
-_ROUGH_POINTS = 30
+# It is asked at every point of a rise: the noise of 30 points is three times as large by chance.
+_ROUGH_POINTS = 60
 _NOISIER = 3.0
-_NOISIER_SHARE = 1.4
+_NOISIER_SHARE = 1.8
 _STEEPER = 1.6
+_OUTGROWN = 1.3
 # Of an evaluation loss: so little worse is no harm.
 _UNHARMED = 0.05
 
@@ -141,6 +143,19 @@ def is_rougher(
     if norm is None or len(norms) < _FEW:
         return is_noisier, True
     return is_noisier, median(norm.window(_POINTS)) > _STEEPER * median(norms)
+
+
+def outgrows(curve: Curve, norm: Curve | None, since: int) -> bool:
+    """Whether gradients have grown more than the loss since a step; so if they are not known.
+
+    A term that grows, as that of codes which follow an encoder, lifts both alike.
+    """
+    levels = [value for at, value in curve.points if at <= since][-_POINTS:]
+    norms = [] if norm is None else [v for at, v in norm.points if at <= since][-_POINTS:]
+    if norm is None or min(len(levels), len(norms)) < _FEW or curve.lowest <= 0:
+        return True
+    grown = median(norm.window(_POINTS)) / max(median(norms), 1e-300)
+    return grown > _OUTGROWN * median(curve.window(_POINTS)) / median(levels)
 
 
 def _roughness(values: list[float]) -> float:

@@ -101,3 +101,14 @@ def test_harder_data_that_the_evaluation_does_not_suffer_from_is_fine() -> None:
     assert opened(Divergence, in_order(steps(losses, norm=norms), stands)) == []
     suffers = evals([5.0 * 0.8**n if n < 8 else 6.0 for n in range(16)], every=50)
     assert opened(Divergence, in_order(steps(losses, norm=norms), suffers)) != []
+
+
+def test_a_loss_of_several_terms_finds_their_balance_before_it_falls() -> None:
+    up = [1 + 2.2 * min(1, n / 60) for n in range(260)]
+    back = [3.2 * 0.996**n for n in range(400)]
+    levels = [one * value for one, value in zip(up + back, flat(660, 1.2, width=0.05), strict=True)]
+    alike = [0.2 * one for one in up + back]  # a codebook that its encoder runs away from
+    assert opened(Divergence, steps(levels, norm=alike)) == []
+    more = [0.2 * one**2 for one in up + back]
+    (found,) = opened(Divergence, steps(levels, norm=more))
+    assert found.severity == "error"

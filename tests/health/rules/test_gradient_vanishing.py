@@ -37,3 +37,14 @@ def test_the_gradient_of_a_whole_dataset_ends_where_its_loss_is_lowest() -> None
     norms = [2.0 * 0.98**n for n in range(600)]
     losses = [1.0 + 0.6 * 0.98**n for n in range(600)]
     assert opened(GradientVanishing, steps(losses, norm=norms)) == []
+
+
+def test_a_margin_that_is_met_has_no_gradient() -> None:
+    norms = flat(400, 1.0, width=0.2) + flat(60, 0.01, width=0.2)
+    met = [
+        *flat(380, 2.3),
+        *(2.3 - 0.05 * n for n in range(20)),
+        *(2.3 - 0.05 * min(n + 20, 30) for n in range(60)),
+    ]
+    assert opened(GradientVanishing, steps(met, norm=norms)) == []
+    assert len(opened(GradientVanishing, steps(flat(460, 2.3), norm=norms))) == 1

@@ -45,3 +45,10 @@ def test_a_small_fall_is_an_average_if_nothing_else_of_the_evaluation_moves() ->
     # The loss alone does not say so, and neither does the time that an evaluation takes.
     assert opened(LearnsAverage, in_order(train, evals(losses, every=50))) == []
     assert opened(LearnsAverage, in_order(train, evals(losses, every=50, runtime=off))) == []
+
+
+def test_an_evaluation_that_was_better_for_a_while_has_learned() -> None:
+    swings = [*STANDS[:6], 2.0, 1.98, 2.05, *STANDS[9:]]
+    training = steps(flat(700, 2.19))
+    assert opened(LearnsAverage, in_order(training, evals(swings, every=50))) == []
+    assert len(opened(LearnsAverage, in_order(training, evals(STANDS, every=50)))) == 1

@@ -36,3 +36,14 @@ def test_a_warm_up_in_steps_does_not_hide_it_behind_the_divergence() -> None:
     health = Health()
     found = [f for record in steps(losses, lr=rates) for f in health.feed(record)]
     assert {"divergence", "lr-too-high"} <= {f.rule for f in found}
+
+
+def test_a_rise_without_noise_and_gradients_that_grow_is_by_design() -> None:
+    best = falling(300)[-1]
+    rough = flat(600, 1.0)
+    losses = falling(300) + [
+        best * (1 + 0.5 * min(1, n / 100)) * one for n, one in enumerate(rough)
+    ]
+    rises = [1.0] * 300 + [1 + min(1, n / 100) for n in range(600)]
+    assert opened(LearningRateTooHigh, steps(losses, lr=RATES, norm=1.0)) == []
+    assert len(opened(LearningRateTooHigh, steps(losses, lr=RATES, norm=rises))) == 1

@@ -63,3 +63,12 @@ def test_first_steps_that_throw_the_loss_far_away_are_a_warning() -> None:
     # A rate that warms up is not the reason.
     rates = [0.06 * min(1, (n + 1) / 50) for n in range(len(losses))]
     assert opened(NoWarmup, steps(losses, norm=norms, lr=rates)) == []
+
+
+def test_a_term_that_grows_lifts_gradients_no_more_than_the_loss() -> None:
+    lift = [1 + 2 * min(1, n / 40) for n in range(200)]
+    losses = [1.2 * up * value for up, value in zip(lift, flat(200, 1.0), strict=True)]
+    codes = [0.2 * up for up in lift]  # a codebook that its encoder runs away from
+    shock = [0.2 * up**2 for up in lift]
+    assert opened(NoWarmup, steps(losses, lr=2e-3, norm=codes)) == []
+    assert len(opened(NoWarmup, steps(losses, lr=2e-3, norm=shock))) == 1

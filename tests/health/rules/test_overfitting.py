@@ -20,12 +20,18 @@ def test_an_evaluation_that_wanders_is_fine() -> None:
 
 
 def test_a_small_rise_beside_a_training_that_stands_is_fine() -> None:
-    losses = [1.42 - n / 50 for n in range(4)] + [1.365 + n / 400 for n in range(12)]
+    losses = [1.42 - n / 50 for n in range(4)] + [1.365 + n / 120 for n in range(12)]
     stands = [1.5 - n / 1000 for n in range(150)] + [1.348 - n / 200_000 for n in range(650)]
     assert opened(Overfitting, in_order(steps(stands), evals(losses, every=50))) == []
     falls = [1.5 - n / 2000 + around for n, around in enumerate(noise(800, 0.02))]
     (found,) = opened(Overfitting, in_order(steps(falls), evals(losses, every=50)))
     assert found.severity == "warning"
+
+
+def test_evaluations_that_end_a_little_above_their_best_are_fine() -> None:
+    losses = [1.92 - n / 40 for n in range(5)] + [1.82 + n / 400 for n in range(16)]
+    records = in_order(steps(falling(1050, floor=1.7)), evals(losses, every=50))
+    assert opened(Overfitting, records) == []
 
 
 def test_where_both_rise_it_is_not_overfitting() -> None:

@@ -68,3 +68,12 @@ def test_the_loss_of_a_game_is_on_no_plateau() -> None:
     records = steps([*falling(600), *flat(1500, 2.1)])
     assert opened(Plateau, records) != []
     assert opened(Plateau, [metrics(0, {"reward": 1.0}), *records]) == []
+
+
+def test_levels_that_move_to_and_fro_are_of_other_data() -> None:
+    waves = [2.0 if (n // 75) % 2 else 2.2 for n in range(1500)]
+    rough = [level + around for level, around in zip(waves, noise(1500, 0.01), strict=True)]
+    begin = [5.0 - 3 * n / 300 for n in range(300)]
+    assert opened(Plateau, steps([*begin, *rough], lr=1e-3)) == []
+    still = [2.1 + around for around in noise(1500, 0.01)]
+    assert len(opened(Plateau, steps([*begin, *still], lr=1e-3))) == 1

@@ -1,6 +1,9 @@
 from epochal.health.rules.repeated_data import RepeatedData
-from tests.health.curve_records import falling, flat, steps
+from tests.health.curve_records import evals, falling, flat, in_order, steps
 from tests.health.machine_records import opened
+
+CLIFF = falling(300) + flat(300, falling(300)[-1] * 0.7)
+EPOCHS = [n / 300 for n in range(600)]
 
 
 def test_a_cliff_where_an_epoch_ends_is_a_warning() -> None:
@@ -48,3 +51,21 @@ def test_noise_at_an_epochs_end_is_no_cliff() -> None:
     losses = flat(3000, 1.0, width=0.3)
     epochs = [n / 300 for n in range(3000)]
     assert opened(RepeatedData, steps(losses, epoch=epochs)) == []
+
+
+def test_epochs_that_step_down_are_healthy_while_evaluations_are_no_worse() -> None:
+    stands = evals(flat(24, 2.8, width=0.002), every=25)
+    worse = evals([2.8] * 12 + [2.9 + 0.05 * n for n in range(12)], every=25)
+    training = steps(CLIFF, epoch=EPOCHS)
+    assert opened(RepeatedData, in_order(training, stands)) == []
+    assert len(opened(RepeatedData, in_order(training, worse))) == 1
+
+
+def test_a_loss_that_comes_back_from_a_rise_knows_nothing_by_heart() -> None:
+    losses = falling(280) + flat(20, 9.0) + flat(300, 4.5)  # another task begins at step 280
+    assert opened(RepeatedData, steps(losses, epoch=EPOCHS)) == []
+
+
+def test_a_change_shortly_before_the_border_is_not_of_the_epoch() -> None:
+    losses = falling(292) + flat(308, falling(300)[-1] * 0.7)
+    assert opened(RepeatedData, steps(losses, epoch=EPOCHS)) == []

@@ -59,3 +59,13 @@ def test_a_pause_before_a_drop_is_not_its_beginning() -> None:
     assert found.steps is not None
     assert found.steps[0] == 200
     assert "at step 200" in found.sentence
+
+
+def test_a_drop_is_a_warning_only_if_the_machine_has_time_left() -> None:
+    slower = run(noisy(1000, 0.03, 200) + noisy(600, 0.03, 60))
+    severities = []
+    for percent in (40.0, 97.0):
+        busy: Record = {"log": "system", "t": START, "cpu_pct": percent}
+        (found,) = opened(ThroughputDrop, [busy, *slower])
+        severities.append(found.severity)
+    assert severities == ["warning", "info"]

@@ -6,7 +6,7 @@ from tests.health.machine_records import opened, updated
 
 
 def test_a_perfect_first_evaluation_is_a_warning() -> None:
-    records = in_order(steps(falling(100)), evals([1.0], every=50, accuracy=[0.999]))
+    records = in_order(steps(falling(100)), evals([0.15], every=50, accuracy=[0.999]))
     (found,) = opened(TooGood, records)
     assert found.severity == "warning"
     assert "labels among the inputs" in found.advice
@@ -55,22 +55,22 @@ def test_a_regression_may_be_learned_at_once() -> None:
 
 def test_what_a_later_evaluation_knows_was_learned_in_between() -> None:
     accuracies = [0.93, 0.995, 0.999]
-    records = in_order(steps(falling(400)), evals([1.0] * 3, every=100, accuracy=accuracies))
+    records = in_order(steps(falling(400)), evals([0.15] * 3, every=100, accuracy=accuracies))
     assert opened(TooGood, records) == []
 
 
 def test_a_first_evaluation_after_many_steps_is_late() -> None:
-    records = in_order(steps(falling(1000)), evals([1.0], every=900, accuracy=[0.993]))
+    records = in_order(steps(falling(1000)), evals([0.15], every=900, accuracy=[0.993]))
     assert opened(TooGood, records) == []
 
 
 def test_what_was_too_good_stays_so_while_it_stays_good() -> None:
-    records = in_order(steps(falling(400)), evals([1.0] * 4, every=100, accuracy=[0.999] * 4))
+    records = in_order(steps(falling(400)), evals([0.15] * 4, every=100, accuracy=[0.999] * 4))
     assert [finding.state for finding in updated(TooGood, records)] == ["open"]
 
 
 def test_within_the_first_steps_a_later_evaluation_counts_too() -> None:
-    records = in_order(steps(falling(50)), evals([1.0] * 2, every=20, accuracy=[0.8, 0.999]))
+    records = in_order(steps(falling(50)), evals([0.15] * 2, every=20, accuracy=[0.8, 0.999]))
     assert len(opened(TooGood, records)) == 1
 
 
@@ -90,7 +90,7 @@ def test_what_is_no_number_is_not_good() -> None:
 
 
 def test_masks_that_are_perfect_at_once_are_found() -> None:
-    records = in_order(steps([0.6] * 60, lr=1e-3), evals([0.5], every=40, iou=[0.996]))
+    records = in_order(steps([0.6] * 60, lr=1e-3), evals([0.02], every=40, iou=[0.996]))
     (found,) = opened(TooGood, records)
     assert found.series is not None
     assert found.series.endswith("iou")
@@ -100,7 +100,7 @@ def test_a_rare_class_makes_a_high_accuracy_easy() -> None:
     losses = falling(60, start=0.69, floor=0.05)
     rare = epoch(1, range(400), labels={"0": 1985, "1": 15})
     even = epoch(1, range(400), labels={"0": 1000, "1": 1000})
-    told = evals([0.06], every=50, accuracy=[0.993])
+    told = evals([0.03], every=50, accuracy=[0.993])
     config = {"num_classes": 2}
     assert opened(TooGood, [rare, *in_order(steps(losses), told)], config=config) == []
     assert len(opened(TooGood, [even, *in_order(steps(losses), told)], config=config)) == 1
@@ -111,3 +111,11 @@ def test_one_answer_among_the_inputs_is_one_finding() -> None:
     told = evals([0.01, 0.008, 0.007], every=50, accuracy=[1.0, 1.0, 1.0])
     found = opened(TooGood, in_order(steps(losses), told), config={"num_classes": 10})
     assert len(found) == 1
+
+
+def test_an_easy_task_is_known_early_but_by_small_margins() -> None:
+    training = steps(falling(100, start=2.3, floor=1.1))
+    easy = evals([0.28], every=50, accuracy=[0.992])
+    given = evals([0.02], every=50, accuracy=[0.992])
+    assert opened(TooGood, in_order(training, easy)) == []
+    assert len(opened(TooGood, in_order(training, given))) == 1

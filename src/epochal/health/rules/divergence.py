@@ -14,6 +14,7 @@ from epochal.health.learning import (
     evaluation_suffers,
     has_lost_all,
     is_rougher,
+    outgrows,
 )
 from epochal.health.observation import Observation
 from epochal.health.rate import RateJump
@@ -49,13 +50,14 @@ class Divergence(Rule):
             "For 60 points the level does not fall and is far above the best one. Far is a "
             "fifth, a quarter of the gain (at most 80 % of the best level), 5 widths and 1.5 times "
             "any earlier rise. In a game, with rewards or two players, far is ten times the best "
-            "level instead of a fifth. Noise, as a share of the loss, is also 1.4 times what it "
+            "level instead of a fifth. Noise, as a share of the loss, is also 1.8 times what it "
             "was at the best, and gradients are 1.6 times as large. If all gain is lost, one of "
             "the two is enough, or three times the noise, or evaluations that lost half of their "
             "gain. Evaluations, if there are any, are worse than before. Ten points are enough if "
-            "the loss has doubled and all gain is lost. After a jump to a new, higher learning "
-            "rate: a third of the gain is still lost after 60 points. After a restart to a known "
-            "rate: four fifths after 160 points."
+            "the loss has doubled and all gain is lost. 250 are needed if it never fell, is below "
+            "ten times its best, and gradients grew no more than it did. After a jump to a new, "
+            "higher learning rate: a third of the gain is still lost after 60 points. After a "
+            "restart to a known rate: four fifths after 160 points."
         ),
         "error": (
             "The same, and the loss is above its start. Not in a game. Or it came with a jump to "
@@ -84,6 +86,10 @@ class Divergence(Rule):
         wait: int = 60
         # ...unless the rise is more than was ever gained and doubles the loss.
         lost_points: int = 10
+        # A loss that has never fallen may find the balance of its terms first, if its gradients
+        # grow no more than it does.
+        wait_balance: int = 250
+        balanced: float = 10.0  # times the best level: more is no balance
         # Points within which a run that is evaluated is evaluated twice.
         wait_evals: int = 150
 
@@ -194,6 +200,8 @@ class Divergence(Rule):
         thresholds, best = self.thresholds, self._rise.best or 0.0
         is_lost = self._rise.height > max(abs(best), curve.gained(best))
         enough = thresholds.lost_points if is_lost else thresholds.wait
+        if self._may_find_balance(curve, context):
+            enough = thresholds.wait_balance
         if lasted < enough or self._rise.is_falling(curve):
             return False
         evaluation, norm = context.curves.get("eval_loss"), context.curves.get("norm")
@@ -207,6 +215,16 @@ class Divergence(Rule):
         if norm is None and suffers:
             return True
         return all(is_rougher(curve, norm, self._rise.best_at, by_level=True))
+
+    def _may_find_balance(self, curve: Curve, context: Context) -> bool:
+        """Whether a loss that never fell rises as one term of several does."""
+        best = self._rise.best or 0.0
+        if curve.lowest <= 0 or self._rise.level > self.thresholds.balanced * best:
+            return False
+        has_fallen = curve.gained(best) > curve.least_change(best)
+        return not has_fallen and not outgrows(
+            curve, context.curves.get("norm"), self._rise.best_at
+        )
 
     def _is_lost(self, curve: Curve) -> bool:
         """Whether nothing is left of what was gained."""

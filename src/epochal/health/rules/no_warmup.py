@@ -44,9 +44,10 @@ class NoWarmup(Rule):
     reports = {
         "warning": (
             "The rate starts at its peak. Within 120 points the loss is a tenth and 3 to 4 widths "
-            "above its start. The gradient norm has doubled, if it is known. 2.2 to 3 widths are "
-            "enough if the norm grew 2.5 times. Or within the first 15 points loss and "
-            "gradient norm are 6 times as high as in the first, and never again by half."
+            "above its start. The gradient norm, if it is known, has doubled and grew 1.6 times as "
+            "much as the loss. 2.2 to 3 widths are enough if the norm grew 2.5 times. Or within "
+            "the first 15 points loss and gradient norm are 6 times as high as in the first, and "
+            "never again by half."
         ),
     }
     what_to_try = "Warm up over 1 to 5 % of the steps."
@@ -101,11 +102,12 @@ class NoWarmup(Rule):
         if shock is None:
             return (Verdict(curve.name, False),)
         # Models with several terms find their balance in the first steps, and fall from there; a
-        # queue that fills lifts a loss as well. Their gradients do not double meanwhile.
-        norm = context.curves.get("norm")
-        if norm is not None and not _has_leapt(norm, _NEWEST[0], 2.0):
+        # queue that fills lifts a loss as well. Their gradients do not double meanwhile. Codes that
+        # follow an encoder lift both alike: steps that are too large show in gradients more.
+        (first, now), norm = shock, context.curves.get("norm")
+        if norm is not None and not _has_leapt(norm, _NEWEST[0], max(2.0, 1.6 * now / first)):
             return ()
-        return (self._verdict(curve, context, *shock),)
+        return (self._verdict(curve, context, first, now),)
 
     def _blow(self, curve: Curve, norm: Curve | None) -> int | None:
         """The place of the loss to which the first steps threw it, if they did."""

@@ -25,6 +25,7 @@ class _Before:
 
     points: int
     level: float
+    near: float  # the level of the last quarter of these points
     fall: float  # within the epoch, from as many points to the next
     widths: float  # of noise that a cliff is deeper than
 
@@ -33,7 +34,9 @@ class RepeatedData(Rule):
     """The level just after an epoch's end lies far below the one just before it.
 
     The model knows the data by heart when it meets it again: or the same samples come twice. A
-    learning rate that was cut there explains the cliff.
+    learning rate that was cut there explains the cliff. Several epochs step down in health as well:
+    what is learned by heart is a fault once evaluations are worse for it. A loss that only comes
+    back from a rise, as after a change of tasks, shows nothing that is known by heart.
     """
 
     name = "repeated-data"
@@ -43,8 +46,9 @@ class RepeatedData(Rule):
     reports = {
         "warning": (
             "A drop of 22 %, or a second one of 12 %, three times the fall before it, and 1.5 "
-            "widths over 20 points or 0.9 over 60. The learning rate was not reduced there, "
-            "and the next two evaluations gain nothing."
+            "widths over 20 points or 0.9 over 60. The points next to the border show it too, and "
+            "the loss was never as low. The learning rate was not reduced there. The next two "
+            "evaluations, if there are any, are worse than the best before by 1 %."
         ),
     }
     what_to_try = "Use fewer epochs or more data. Check for duplicated samples."
@@ -60,8 +64,11 @@ class RepeatedData(Rule):
         widths: tuple[float, float] = (1.5, 0.9)
         # Three epochs over the same text leave stairs of up to a tenth in good fine-tunings.
         share: float = 0.12
-        # What the evaluation gains meanwhile is learned.
-        gain: float = 0.02
+        # Of the drop: what the points next to the border must show, a quarter on each side. What
+        # happened before or after it is not of the epoch.
+        near: float = 0.4
+        # Evaluations that are worse by so much than the best one before the border.
+        worse: float = 0.01
         # A single one of this share is enough.
         at_once: float = 0.22
         # Schedules that cut the rate at an epoch's end cut it by half or more; a smooth one loses
@@ -78,7 +85,7 @@ class RepeatedData(Rule):
         self._rates: deque[float] = deque(maxlen=thresholds.points[0])
         self._boundary = 0
         self._cliff: int | None = None  # the first
-        # A verdict with the evaluations so far and the last of them.
+        # A verdict with the evaluations so far and the best of them up to the border.
         self._held: tuple[Verdict, int, float] | None = None
         self._since = 0
 
@@ -107,17 +114,18 @@ class RepeatedData(Rule):
         self._before.clear()
 
     def _after_evaluations(self, verdict: Verdict | None, curve: Curve | None) -> Verdict | None:
-        """Hold a verdict back until two evaluations show that they gained nothing by it."""
+        """Hold a verdict back until two evaluations show that they are worse for it."""
         if curve is None or not curve.points:
             return verdict
         if verdict is not None and verdict.active:
-            self._held = (verdict, curve.count, curve.points[-1][1])
+            known = [loss for at, loss in curve.points if at <= self._boundary]
+            self._held = (verdict, curve.count, min(known, default=math.inf))
             return None
         if self._held is None or curve.count < self._held[1] + _EVALS:
             return verdict
-        (held, _, before), self._held = self._held, None
-        gains = before - min(curve.window(_EVALS)) > self.thresholds.gain * abs(before)
-        return verdict if gains else held
+        (held, _, best), self._held = self._held, None
+        is_worse = min(curve.window(_EVALS)) - best > self.thresholds.worse * abs(best)
+        return held if is_worse else verdict
 
     def _has_turned(self, observation: Observation) -> bool:
         """Whether an epoch ended: with its own record, or between this step and the last."""
@@ -140,7 +148,8 @@ class RepeatedData(Rule):
             values = curve.window(2 * points + skip)
             values = values[: len(values) - skip]
             older, newer = _median(values[:points]), _median(values[points:])
-            self._before[points] = _Before(points, newer, max(0.0, older - newer), widths)
+            near, fall = _median(values[-(points // 4) :]), max(0.0, older - newer)
+            self._before[points] = _Before(points, newer, near, fall, widths)
         self._boundary, self._since = curve.points[-1][0], skip
         self._rate = self._rates[0] if self._rates else None
 
@@ -168,6 +177,10 @@ class RepeatedData(Rule):
             3 * side.fall,
         )
         if drop <= bar or before <= 0:  # a loss below zero may have no end, and fall far
+            return Verdict(curve.name, False)
+        first = curve.window(side.points)[: side.points // 4]
+        earlier = [one.level for one in curve.blocks.all() if one.last <= self._boundary]
+        if side.near - _median(first) < self.thresholds.near * drop or after > min(earlier):
             return Verdict(curve.name, False)
         # A loss that falls fast has steps of its own: one is a chance, two at two ends are not.
         is_first = self._cliff in (None, self._boundary)

@@ -48,10 +48,11 @@ class TooGood(Rule):
     reports = {
         "warning": (
             "An accuracy (or IoU, Dice, F1) of 99 % at the first evaluation within 500 steps, or "
-            "at any within 100 steps (99.9 % if only epochs are logged). Or a loss of classes "
-            "or tokens at 2 % of its start within 500 steps. Any other loss must also be at a "
-            "tenth of the training loss. If `watch_data` counts the labels, nine tenths of what "
-            "the most frequent class leaves must be right."
+            "at any within 100 steps (99.9 % if only epochs are logged). The evaluation loss is "
+            "then below 5 % of the training loss at the start, if both are known. Or a loss of "
+            "classes or tokens at 2 % of its start within 500 steps. Any other loss must also be "
+            "at a tenth of the training loss. If `watch_data` counts the labels, nine tenths of "
+            "what the most frequent class leaves must be right."
         ),
     }
     what_to_try = "Check for labels among the inputs, and for test samples in the training set."
@@ -69,6 +70,9 @@ class TooGood(Rule):
         # After an epoch, of whatever length, digits are known to 99 % too.
         epoch: float = 0.999
         loss: float = 0.02
+        # An easy task is known to 99 % early as well, but by margins that are still small: its
+        # evaluation loss is at a tenth of the first training loss then. Given away it is at 3 %.
+        sure: float = 0.05
         # A loss that falls fiftyfold evenly on a log scale is seven times as high halfway.
         halfway: float = 3.0
         # An evaluation of an unknown kind of loss must be this far below the training itself.
@@ -109,6 +113,8 @@ class TooGood(Rule):
             else:
                 accuracy = accuracy_of(value, num_classes(context.config))
                 verdict = self._accuracy(name, accuracy, steps)
+                if verdict.active and not self._is_sure(context):
+                    verdict = Verdict(name, False)
             # Good later on neither opens a finding nor clears the one of an earlier evaluation.
             is_early = self._is_early(name, steps, is_loss=name == loss_name)
             # One answer among the inputs is one finding, whatever figure shows it.
@@ -141,6 +147,15 @@ class TooGood(Rule):
             evidence={"accuracy": accuracy, "evaluation": self._counts[name]},
             advice=_ADVICE,
         )
+
+    def _is_sure(self, context: Context) -> bool:
+        """Whether the newest evaluation loss is next to nothing; so if it is not known."""
+        curve, train = context.curves.get("eval_loss"), context.curves.get("loss")
+        if curve is None or not curve.points or train is None or train.start is None:
+            return True
+        if min(curve.lowest, train.lowest) < 0:
+            return True
+        return curve.points[-1][1] < self.thresholds.sure * train.start
 
     def _least_above_guessing(self) -> float:
         """The accuracy that says more than which class is the most frequent; 0 if unknown."""
