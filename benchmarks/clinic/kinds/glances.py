@@ -272,7 +272,7 @@ KINDS = (
         Speakers,
         (
             OptimizerChoice("momentum", 0.1, {"weight_decay": 1e-4}, decay="cosine"),
-            OptimizerChoice("adam", 4e-3, decay="steps"),
+            OptimizerChoice("adam", 0.012, decay="steps"),
         ),
         steps=800,
         batch_size=32,
@@ -293,8 +293,8 @@ KINDS = (
         "blind5",
         Directions,
         (
-            OptimizerChoice("adamw", 4e-3, {"weight_decay": 0.02, "fused": True}, decay="cosine"),
-            OptimizerChoice("lion", 6e-4, {"weight_decay": 0.1}, decay="linear"),
+            OptimizerChoice("adamw", 0.012, {"weight_decay": 0.02, "fused": True}, decay="cosine"),
+            OptimizerChoice("lion", 1.8e-3, {"weight_decay": 0.1}, decay="linear"),
         ),
         steps=700,
         batch_size=16,

@@ -286,8 +286,8 @@ KINDS = (
         "blind5",
         Curves,
         (
-            OptimizerChoice("adam", 3e-3, decay="cosine"),
-            OptimizerChoice("lion", 5e-4, decay="linear"),
+            OptimizerChoice("adam", 9e-3, decay="cosine"),
+            OptimizerChoice("lion", 1.5e-3, decay="linear"),
         ),
         steps=1000,
         batch_size=32,
@@ -351,7 +351,7 @@ KINDS = (
         Walking,
         (
             OptimizerChoice("adam", 2e-3),
-            OptimizerChoice("rmsprop", 6e-4),
+            OptimizerChoice("rmsprop", 1.8e-3),
         ),
         steps=1000,
         batch_size=64,
