@@ -55,9 +55,11 @@ def test_noise_at_an_epochs_end_is_no_cliff() -> None:
 
 def test_epochs_that_step_down_are_healthy_while_evaluations_are_no_worse() -> None:
     stands = evals(flat(24, 2.8, width=0.002), every=25)
-    worse = evals([2.8] * 12 + [2.9 + 0.05 * n for n in range(12)], every=25)
+    worse = evals([2.8] * 12 + [3.0 + 0.05 * n for n in range(12)], every=25)
     training = steps(CLIFF, epoch=EPOCHS)
+    noisy = evals(flat(24, 2.8, width=0.05), every=25)
     assert opened(RepeatedData, in_order(training, stands)) == []
+    assert opened(RepeatedData, in_order(training, noisy)) == []
     assert len(opened(RepeatedData, in_order(training, worse))) == 1
 
 

@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from epochal.format import format_number
 from epochal.health.context import Context
@@ -48,7 +49,8 @@ class RepeatedData(Rule):
             "A drop of 22 %, or a second one of 12 %, three times the fall before it, and 1.5 "
             "widths over 20 points or 0.9 over 60. The points next to the border show it too, and "
             "the loss was never as low. The learning rate was not reduced there. The next two "
-            "evaluations, if there are any, are worse than the best before by 1 %."
+            "evaluations, if there are any, are worse than the best before by 5 % and by 2 usual "
+            "changes."
         ),
     }
     what_to_try = "Use fewer epochs or more data. Check for duplicated samples."
@@ -67,8 +69,10 @@ class RepeatedData(Rule):
         # Of the drop: what the points next to the border must show, a quarter on each side. What
         # happened before or after it is not of the epoch.
         near: float = 0.4
-        # Evaluations that are worse by so much than the best one before the border.
-        worse: float = 0.01
+        # Evaluations that are worse by so much than the best one before the border, and by so many
+        # usual changes between evaluations: the best of several noisy ones is always better.
+        worse: float = 0.05
+        changes: float = 2.0
         # A single one of this share is enough.
         at_once: float = 0.22
         # Schedules that cut the rate at an epoch's end cut it by half or more; a smooth one loses
@@ -124,8 +128,10 @@ class RepeatedData(Rule):
         if self._held is None or curve.count < self._held[1] + _EVALS:
             return verdict
         (held, _, best), self._held = self._held, None
-        is_worse = min(curve.window(_EVALS)) - best > self.thresholds.worse * abs(best)
-        return held if is_worse else verdict
+        limits, losses = self.thresholds, curve.window(curve.count)
+        usual = _median([abs(b - a) for a, b in pairwise(losses)])
+        bar = max(limits.worse * abs(best), limits.changes * usual)
+        return held if min(losses[-_EVALS:]) - best > bar else verdict
 
     def _has_turned(self, observation: Observation) -> bool:
         """Whether an epoch ended: with its own record, or between this step and the last."""
