@@ -83,6 +83,10 @@ export const RULES: Readonly<Record<string, RuleText>> = {
     "meaning": "The steps are far too small for the way the training has to go.",
     "healthy": "The loss falls fast at first, and then ever more slowly."
   },
+  "unusual-rate": {
+    "meaning": "The learning rate is far from what the optimizer is used with.",
+    "healthy": "A peak within the usual range of the optimizer, or a loss that keeps falling."
+  },
   "double-softmax": {
     "meaning": "A softmax stands before a loss that has its own, so gradients are far too small.",
     "healthy": "A loss far below `log(1 + (n-1)/e) + 1 - accuracy` for n classes."

@@ -1,0 +1,41 @@
+import pytest
+
+from epochal.health.rules.unusual_rate import UnusualRate
+from epochal.health.usual_rates import usual_rates
+from tests.health.curve_records import falling, flat, steps
+from tests.health.machine_records import opened
+
+ADAM = {"optimizer": "AdamW"}
+SOON_FLAT = [*falling(60), *flat(440, falling(60)[-1])]
+
+
+def test_a_rate_far_beyond_the_usual_with_a_loss_that_stands_is_noted() -> None:
+    (found,) = opened(UnusualRate, steps(SOON_FLAT, lr=0.09), config=ADAM)
+    assert found.severity == "info"
+    assert "reached 0.09, and Adam is used with 0.0001 to 0.01" in found.sentence
+    assert "10 times lower" in found.advice
+
+
+def test_a_loss_above_its_start_is_noted_though_it_falls() -> None:
+    losses = [4.0] * 20 + [900 * 0.99**n + 4 for n in range(480)]
+    (found,) = opened(UnusualRate, steps(losses, lr=18.0), config={"optim": "adagrad"})
+    assert "above its start: 4.0000 at first" in found.sentence
+
+
+def test_a_high_rate_with_a_loss_that_keeps_falling_is_fine() -> None:
+    losses = [5.0 - 0.004 * n for n in range(500)]
+    assert opened(UnusualRate, steps(losses, lr=0.09), config=ADAM) == []
+
+
+@pytest.mark.parametrize(("optimizer", "rate"), [("adam", 0.02), ("sgd", 20.0), ("mine", 1.0)])
+def test_usual_rates_and_those_that_nobody_knows_are_fine(optimizer: str, rate: float) -> None:
+    assert opened(UnusualRate, steps(SOON_FLAT, lr=rate), config={"optimizer": optimizer}) == []
+
+
+def test_sgd_with_momentum_has_usual_rates() -> None:
+    config = {"optimizer": "torch.optim.SGD", "momentum": 0.9}
+    assert len(opened(UnusualRate, steps(SOON_FLAT, lr=3.0), config=config)) == 1
+
+
+def test_an_optimizer_that_finds_its_rate_is_not_taken_for_another() -> None:
+    assert usual_rates({"optimizer": "DAdaptAdam"}) is None
