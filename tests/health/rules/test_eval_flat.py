@@ -1,6 +1,6 @@
 from epochal.health.engine import Health
 from epochal.health.rules.eval_flat import EvalFlat
-from tests.health.curve_records import evals, falling, in_order, noise, steps
+from tests.health.curve_records import evals, falling, flat, in_order, noise, steps
 from tests.health.machine_records import opened, updated
 
 
@@ -89,3 +89,14 @@ def test_a_return_that_has_reached_its_limit_may_stay_there() -> None:
 def test_a_figure_that_is_too_coarse_may_come_again() -> None:
     records = evals([0.12] * 8, every=50, accuracy=[0.96875] * 8)
     assert opened(EvalFlat, records) == []
+
+
+def test_a_loss_that_never_moves_is_of_weights_that_do_not_change() -> None:
+    """Returns of games that are played afresh move by chance."""
+    losses, returns = [1.81063] * 8, [-31.0 + 0.3 * n for n in range(8)]
+    records = in_order(
+        steps(flat(400, 1.8), lr=1e-3), evals(losses, every=50, **{"return": returns})
+    )
+    (found,) = opened(EvalFlat, records)
+    assert "all 4 evaluations: the weights of the evaluated model do not change" in found.sentence
+    assert "optimizer.step()" in found.advice

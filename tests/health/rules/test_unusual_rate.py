@@ -16,6 +16,25 @@ def test_a_rate_far_beyond_the_usual_with_a_loss_that_stands_is_noted() -> None:
     assert "10 times lower" in found.advice
 
 
+def test_a_rate_somewhat_beyond_the_usual_needs_a_loss_that_stands_still() -> None:
+    losses = [*falling(150), *flat(150, falling(150)[-1]), *flat(200, 0.93 * falling(150)[-1])]
+    assert len(opened(UnusualRate, steps(SOON_FLAT, lr=0.024), config=ADAM)) == 1
+    assert opened(UnusualRate, steps(losses, lr=0.024), config=ADAM) == []
+
+
+def test_a_low_rate_with_a_loss_that_still_falls_is_noted() -> None:
+    losses = [2.0 - 0.0005 * n for n in range(500)]
+    (found,) = opened(UnusualRate, steps(losses, lr=1e-5), config=ADAM)
+    assert "reached 1e-05" in found.sentence
+    assert "may be too small" in found.sentence
+    assert "raise the learning rate" in found.advice
+
+
+def test_a_low_rate_with_a_loss_that_has_settled_is_fine() -> None:
+    losses = [2 + 2 * 0.95**n for n in range(500)]
+    assert opened(UnusualRate, steps(losses, lr=1e-5), config=ADAM) == []
+
+
 def test_a_loss_above_its_start_is_noted_though_it_falls() -> None:
     losses = [4.0] * 20 + [900 * 0.99**n + 4 for n in range(480)]
     (found,) = opened(UnusualRate, steps(losses, lr=18.0), config={"optim": "adagrad"})

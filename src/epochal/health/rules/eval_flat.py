@@ -91,6 +91,7 @@ class EvalFlat(Rule):
         self._last_held: dict[str, int] = {}
         self._bands: dict[str, _Band] = {}  # of what is said to wander
         self._first: dict[str, float] = {}
+        self._has_moved: set[str] = set()
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check every metric of an evaluation."""
@@ -106,13 +107,17 @@ class EvalFlat(Rule):
                 size = self.thresholds.noisy_evals
                 values = self._values[name] = deque(maxlen=size)
             values.append(value)
-            self._first.setdefault(name, value)
+            first = self._first.setdefault(name, value)
+            if not self._is_equal((first, value), self.thresholds.equal):
+                self._has_moved.add(name)
             self._counts[name] += 1
             met.append(name)
         for name in met:
             if not context.is_open(self.name, name):
                 self._bands.pop(name, None)
-            is_right = self._moves(met) or self._is_at_rest(context.rate)
+            # A loss has digits enough to move with the weights, whatever else is measured.
+            is_loss = name == context.role_names.get("eval_loss")
+            is_right = self._is_at_rest(context.rate) or (not is_loss and self._moves(met))
             verdict = self._judge(name, self._values[name], is_right=is_right)
             is_note = verdict is not None and verdict.active and verdict.severity == "info"
             if is_note and not context.is_open(self.name, name):
@@ -179,21 +184,28 @@ class EvalFlat(Rule):
         if is_equal and (last[-1] in (0.0, 1.0) or is_of_a_game(name)):
             return None  # a share, count or return at its end can stay there by right
         if is_equal and not is_right and not _is_coarse(name, last[-1]):
-            return Verdict(
-                name,
-                True,
-                "warning",
-                f"{name} was {format_number(last[-1])} at each of the last {len(last)} "
-                "evaluations.",
-                evidence={"value": last[-1], "evaluations": len(last)},
-                advice=(
-                    "Check that the evaluation uses the model being trained (not a copy), that its "
-                    "data is not empty, and that the weights change."
-                ),
-            )
+            return self._equal(name, last)
         if len(values) == thresholds.noisy_evals and self._still_wanders(name, values, last):
             return self._wandering(name, values)
         return Verdict(name, False)
+
+    def _equal(self, name: str, last: Sequence[float]) -> Verdict:
+        since = f"each of the last {len(last)} evaluations."
+        if name not in self._has_moved:
+            count = self._counts[name]
+            since = f"all {count} evaluations: the weights of the evaluated model do not change."
+        return Verdict(
+            name,
+            True,
+            "warning",
+            f"{name} was {format_number(last[-1])} at {since}",
+            evidence={"value": last[-1], "evaluations": len(last)},
+            advice=(
+                "Check that optimizer.step() is called and has the model's parameters, that the "
+                "evaluation uses the model being trained (not a copy), and that its data is not "
+                "empty."
+            ),
+        )
 
     def _still_wanders(self, name: str, values: Sequence[float], last: Sequence[float]) -> bool:
         """Whether a metric stays in its range; once reported, until the newest values leave it.

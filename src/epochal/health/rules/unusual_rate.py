@@ -1,9 +1,11 @@
-"""The learning rate is far above what the optimizer is used with, and the loss gains little."""
+"""The learning rate is far from what the optimizer is used with, and the loss agrees."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from statistics import median
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median, stdev
 
 from epochal.format import format_number
 from epochal.health.context import Context
@@ -15,14 +17,40 @@ from epochal.health.usual_rates import UsualRates, usual_rates
 from epochal.health.words import CURVE_KINDS, steps_of
 
 _EVERY = 50  # points between two looks
+_ROUNDING = 1.01  # a tenth of a rate is not always a tenth to the last digit
+_LOWER = (
+    "Compare with a learning rate 10 times lower, warmed up over the first 1 to 5 % of the steps."
+)
+_RAISE = (
+    "If the model is trained from scratch, raise the learning rate 10 times and compare. To "
+    "fine-tune a pretrained model, a low rate may be right."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Course:
+    """The loss at first, in the second quarter of the points and in the last quarter.
+
+    ``error`` is the standard error of the difference of the quarters.
+    """
+
+    start: float
+    early: float
+    late: float
+    error: float
+
+    @property
+    def gained(self) -> float:
+        return max(0.0, self.start - self.late)
 
 
 class UnusualRate(Rule):
-    """A peak rate beyond the usual range of the optimizer, under which the loss soon stands.
+    """A peak rate outside the usual range of the optimizer, and a loss that shows it.
 
     A high rate alone is no fault: tables of vectors are trained so, and their loss falls all the
     while. With steps too large, a loss falls at first and then hardly, or stands above its start.
-    The loss of a game measures nothing.
+    With steps too small it still falls, slowly, or has not begun to. The loss of a game measures
+    nothing.
     """
 
     name = "unusual-rate"
@@ -31,9 +59,11 @@ class UnusualRate(Rule):
     healthy = "A peak within the usual range of the optimizer, or a loss that keeps falling."
     reports = {
         "info": (
-            "The peak rate is 2.5 times the highest usual one of the optimizer or more. After 300 "
-            "points, less than a quarter of the loss's gain came after the first quarter of them, "
-            "or the loss is above its start."
+            "The peak rate is more than twice the highest usual one of the optimizer, and after "
+            "300 points the loss is above its start. Or less than a tenth of its gain came after "
+            "the first quarter of them; less than a quarter, at 5 times the usual rate. Or the "
+            "peak is a tenth of the lowest usual rate or less, and the loss still falls or has "
+            "not fallen by 5 %."
         ),
     }
     what_to_try = "Compare with a learning rate within the usual range."
@@ -42,62 +72,93 @@ class UnusualRate(Rule):
         "configuration."
     )
     silenced_by = ("nonfinite",)
+    explained_by = ("rate-ended", "steps-too-small")
     kinds = CURVE_KINDS
     every_rank = False
     patience = 2
 
     class Thresholds(RuleThresholds):
         points: int = 300
-        # Of the highest usual rate.
-        times: float = 2.5
-        # Of all gain so far: what came from the second quarter of the points to the last.
-        gain: float = 0.25
+        # Of the highest usual rate: high, and far beyond.
+        high: float = 2.0
+        far: float = 5.0
+        # Of all gain so far: what came after the first quarter of the points, at these rates.
+        high_gain: float = 0.1
+        far_gain: float = 0.25
+        # Of the lowest usual rate.
+        low: float = 0.1
+        # Of the peak: the rate has not been lowered by plan.
+        share: float = 0.4
+        # A loss that still falls does so by this share of its gain and so many errors; one that
+        # has not begun to has fallen by less than this share of its start.
+        falls: float = 0.05
+        errors: float = 4.0
+        begun: float = 0.05
 
     thresholds: Thresholds
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare the rate with the usual ones, and two quarters of the loss, every few points."""
-        curve, peak = context.updated_curves.get("loss"), context.rate.peak
-        if curve is None or curve.count % _EVERY or curve.count < self.thresholds.points:
+        curve, peak, limits = context.updated_curves.get("loss"), context.rate.peak, self.thresholds
+        if curve is None or curve.count % _EVERY or curve.count < limits.points:
             return ()
         usual = usual_rates(context.config)
-        if usual is None or peak is None or peak < self.thresholds.times * usual.highest:
+        if usual is None or not peak or context.is_resumed or context.is_game:
             return ()
-        if context.is_resumed or context.is_game or curve.start is None:
-            return ()
-        early, late = _quarters(curve)
-        gained = curve.gained(late)
-        if gained > 0 and early - late > self.thresholds.gain * gained:
-            return (Verdict(curve.name, False),)
-        return (self._verdict(curve, peak, usual, early, late),)
+        course = _course(curve)
+        if peak > limits.high * usual.highest and self._is_stuck(course, peak / usual.highest):
+            return (self._high(curve, peak, usual, course),)
+        is_low = peak <= _ROUNDING * limits.low * usual.lowest
+        if is_low and context.rate.is_near_peak(limits.share) and self._is_slow(course):
+            return (self._low(curve, peak, usual, course),)
+        return (Verdict(curve.name, False),)
+
+    def _is_stuck(self, course: _Course, times: float) -> bool:
+        limits = self.thresholds
+        gain = limits.far_gain if times > limits.far else limits.high_gain
+        return course.early - course.late <= gain * course.gained or not course.gained
+
+    def _is_slow(self, course: _Course) -> bool:
+        limits, fall = self.thresholds, course.early - course.late
+        falls = fall > max(limits.falls * course.gained, limits.errors * course.error)
+        return falls or course.gained < limits.begun * abs(course.start)
 
     @staticmethod
-    def _verdict(
-        curve: Curve, peak: float, usual: UsualRates, early: float, late: float
-    ) -> Verdict:
-        first, last = curve.blocks[0].first, curve.points[-1][0]
-        if curve.gained(late) > 0:
-            how = f"has gained little since its first points: {format_number(early)}, then"
+    def _high(curve: Curve, peak: float, usual: UsualRates, course: _Course) -> Verdict:
+        start, early, late = map(format_number, (course.start, course.early, course.late))
+        if course.gained:
+            how = f"fell mostly at first: from {start} to {early}, and then to {late}"
         else:
-            how = f"is above its start: {format_number(curve.start or 0.0)} at first,"
-        return Verdict(
-            curve.name,
-            True,
-            "info",
-            f"The learning rate reached {peak:g}, and {usual.optimizer} is used with "
-            f"{usual.lowest:g} to {usual.highest:g}. The loss {how} {format_number(late)}. The "
-            "rate may be too high.",
-            steps=steps_of(curve, first, last),
-            evidence={"rate": peak, "usual": usual.highest, "early": early, "late": late},
-            advice=(
-                "Compare with a learning rate 10 times lower, warmed up over the first 1 to 5 % of "
-                "the steps."
-            ),
-        )
+            how = f"is above its start: {start} at first, {late} now"
+        return _verdict(curve, peak, usual, f"The loss {how}. The rate may be too high.", _LOWER)
+
+    @staticmethod
+    def _low(curve: Curve, peak: float, usual: UsualRates, course: _Course) -> Verdict:
+        start, late = format_number(course.start), format_number(course.late)
+        how = f"The loss was {start} at first and is {late} after {curve.count:,} points."
+        return _verdict(curve, peak, usual, f"{how} The rate may be too small.", _RAISE)
 
 
-def _quarters(curve: Curve) -> tuple[float, float]:
-    """The loss in the second quarter of the run and in the last one."""
+def _verdict(curve: Curve, peak: float, usual: UsualRates, what: str, advice: str) -> Verdict:
+    return Verdict(
+        curve.name,
+        True,
+        "info",
+        f"The learning rate reached {peak:.3g}, and {usual.optimizer} is used with "
+        f"{usual.lowest:g} to {usual.highest:g}. {what}",
+        steps=steps_of(curve, curve.blocks[0].first, curve.points[-1][0]),
+        evidence={"rate": peak, "lowest": usual.lowest, "highest": usual.highest},
+        advice=advice,
+    )
+
+
+def _course(curve: Curve) -> _Course:
     levels = [block.level for block in curve.blocks.all()]
-    quarter = max(1, len(levels) // 4)
-    return median(levels[quarter : 2 * quarter]), median(levels[-quarter:])
+    quarter = max(2, len(levels) // 4)
+    early, late = levels[quarter : 2 * quarter], levels[-quarter:]
+    start = levels[0] if curve.start is None else curve.start
+    return _Course(start, median(early), median(late), _error(early, late))
+
+
+def _error(*parts: Sequence[float]) -> float:
+    return math.hypot(*(stdev(part) / math.sqrt(len(part)) for part in parts))
