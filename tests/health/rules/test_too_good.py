@@ -119,3 +119,5 @@ def test_an_easy_task_is_known_early_but_by_small_margins() -> None:
     given = evals([0.02], every=50, accuracy=[0.992])
     assert opened(TooGood, in_order(training, easy)) == []
     assert len(opened(TooGood, in_order(training, given))) == 1
+    at_once = steps([max(2.3 * 0.5**n, 0.001) for n in range(100)])
+    assert len(opened(TooGood, in_order(at_once, given))) == 1

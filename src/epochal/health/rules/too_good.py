@@ -155,7 +155,9 @@ class TooGood(Rule):
             return True
         if min(curve.lowest, train.lowest) < 0:
             return True
-        return curve.points[-1][1] < self.thresholds.sure * train.start
+        # What is given away is known within a few points, of which the start is the median.
+        start = max(train.start, train.first or 0.0)
+        return curve.points[-1][1] < self.thresholds.sure * start
 
     def _least_above_guessing(self) -> float:
         """The accuracy that says more than which class is the most frequent; 0 if unknown."""
