@@ -6,7 +6,6 @@ import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 
 from epochal.format import format_number
 from epochal.health.context import Context
@@ -18,6 +17,7 @@ from epochal.health.words import percent, steps_of
 
 _EVALS = 2  # after a drop, to see whether they follow
 _EPOCH = "train/epoch"
+_BEND_PER_NOISE = 2.4  # the deviation of a - 2b + c over that of single points
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class RepeatedData(Rule):
             "A drop of 22 %, or a second one of 12 %, three times the fall before it, and 1.5 "
             "widths over 20 points or 0.9 over 60. The points next to the border show it too, and "
             "the loss was never as low. The learning rate was not reduced there. The next two "
-            "evaluations, if there are any, are worse than the best before by 5 % and by 2 usual "
-            "changes."
+            "evaluations, if there are any, are worse than the best before by 5 % and 2.5 "
+            "times their noise."
         ),
     }
     what_to_try = "Use fewer epochs or more data. Check for duplicated samples."
@@ -69,10 +69,10 @@ class RepeatedData(Rule):
         # Of the drop: what the points next to the border must show, a quarter on each side. What
         # happened before or after it is not of the epoch.
         near: float = 0.4
-        # Evaluations that are worse by so much than the best one before the border, and by so many
-        # usual changes between evaluations: the best of several noisy ones is always better.
+        # Evaluations that are worse by so much than the best one before the border, and by so much
+        # of their noise: the best of several noisy ones is always better.
         worse: float = 0.05
-        changes: float = 2.0
+        noises: float = 2.5
         # A single one of this share is enough.
         at_once: float = 0.22
         # Schedules that cut the rate at an epoch's end cut it by half or more; a smooth one loses
@@ -129,8 +129,10 @@ class RepeatedData(Rule):
             return verdict
         (held, _, best), self._held = self._held, None
         limits, losses = self.thresholds, curve.window(curve.count)
-        usual = _median([abs(b - a) for a, b in pairwise(losses)])
-        bar = max(limits.worse * abs(best), limits.changes * usual)
+        threes = zip(losses, losses[1:], losses[2:], strict=False)
+        bends = [abs(a - 2 * b + c) for a, b, c in threes]
+        noise = _median(bends) / _BEND_PER_NOISE if bends else 0.0
+        bar = max(limits.worse * abs(best), limits.noises * noise)
         return held if min(losses[-_EVALS:]) - best > bar else verdict
 
     def _has_turned(self, observation: Observation) -> bool:
