@@ -139,6 +139,13 @@ def shown(identities: Sequence[int]) -> str:
     return f"{text} and {more:,} more" if more > 0 else text
 
 
+def pair_figures(window: DataWindow, field: str) -> dict[str, float]:
+    """The finite numbers of an object such as ``association``; empty where there is none."""
+    given = window.record.get(field)
+    known = given.items() if isinstance(given, dict) else ()
+    return {name: value for name, one in known if (value := number(one)) is not None}
+
+
 def number(value: Any) -> float | None:
     """A field that is a finite number."""
     return None if isinstance(value, bool) else finite(value)

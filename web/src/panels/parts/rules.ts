@@ -123,6 +123,10 @@ export const RULES: Readonly<Record<string, RuleText>> = {
     "meaning": "The model learned too fast. The inputs may contain the answer.",
     "healthy": "Gradual learning."
   },
+  "data-answer": {
+    "meaning": "The answer is among the inputs: some of their values are the label in other words.",
+    "healthy": "No value of the inputs is fixed by the label alone."
+  },
   "data-drift": {
     "meaning": "The data changes from epoch to epoch: results of the epochs do not compare.",
     "healthy": "Every epoch has inputs and labels of the same distribution."
@@ -130,6 +134,10 @@ export const RULES: Readonly<Record<string, RuleText>> = {
   "data-leak": {
     "meaning": "The evaluation uses samples that the model was trained on.",
     "healthy": "No sample is in both training and evaluation data."
+  },
+  "data-mismatch": {
+    "meaning": "The labels of the training data do not belong to their inputs.",
+    "healthy": "Samples with near inputs have nearer targets than others, or the loss falls."
   },
   "data-one-class": {
     "meaning": "Batches hold one class only: the data is sorted by class.",
