@@ -43,3 +43,17 @@ def test_a_loss_at_the_floor_is_noted_without_an_accuracy() -> None:
     assert found.severity == "info"
     assert "softmax before the loss" in found.sentence
     assert opened(DoubleSoftmax, in_order(train, evals([floor - 0.1] * 8, every=50))) == []
+
+
+def test_a_model_that_is_as_sure_as_it_is_right_is_a_warning_too() -> None:
+    accuracies = [0.34, 0.64, 0.74, 0.83, 0.87, 0.88, 0.89]
+    losses = [2.14, 1.92, 1.80, 1.75, 1.69, 1.67, 1.66]
+    records = evals(losses, every=50, accuracy=accuracies)
+    (found,) = opened(DoubleSoftmax, records, config={"num_classes": 10})
+    assert "It cannot fall below 1.46" in found.sentence
+
+
+def test_a_model_that_is_unsure_of_few_answers_is_fine() -> None:
+    # With an accuracy of 30 % logits may cost as much.
+    records = evals([2.24] * 8, every=50, accuracy=[0.3] * 8)
+    assert opened(DoubleSoftmax, records, config={"num_classes": 10}) == []

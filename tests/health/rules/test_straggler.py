@@ -45,3 +45,28 @@ def test_a_short_run_with_few_phases_is_enough() -> None:
             entries.append((rank, {**record, "wall_ms": 42.0, "m": phases}))
     (found,) = opened(Straggler, entries)
     assert found.series == "rank 1"
+
+
+def of_two(*, first: float, second: float, evaluation: float = 0.0) -> list[Entry]:
+    """Two ranks that exchange buffers as a pass begins; the first one evaluates."""
+    entries: list[Entry] = []
+    wall = 60.0 + max(first + evaluation, second)
+    for number in range(8):
+        for rank, forward in ((0, first), (1, second)):
+            other = 10.0 + (evaluation if rank == 0 else 0.0)
+            sync = wall - 50.0 - forward - other
+            record = {"log": "phases", "t": START + number, "step": 200 * number, "steps": 200}
+            phases = {"phase/forward": forward, "phase/backward": 40.0, "phase/data": 10.0}
+            phases |= {"phase/other": other, "phase/sync": sync}
+            entries.append((rank, {**record, "wall_ms": wall, "m": phases}))
+    return entries
+
+
+def test_the_wait_for_buffers_is_no_work() -> None:
+    (found,) = opened(Straggler, of_two(first=10.0, second=45.0))
+    assert found.series == "rank 1"
+    # The evaluations of the first rank, in no phase, make up for some of it.
+    (found,) = opened(Straggler, of_two(first=10.0, second=45.0, evaluation=20.0))
+    assert found.series == "rank 1"
+    assert opened(Straggler, of_two(first=10.0, second=20.0)) == []
+    assert opened(Straggler, of_two(first=10.0, second=10.0, evaluation=20.0)) == []

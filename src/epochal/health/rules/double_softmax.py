@@ -20,7 +20,8 @@ class DoubleSoftmax(Rule):
     """An evaluation loss that the accuracy alone decides, as after two softmaxes.
 
     A cross-entropy that gets probabilities instead of logits cannot fall below ``log(1 + (n-1)/e)``
-    for n classes, and a wrong answer costs exactly 1 more than a right one.
+    for n classes. If the model is sure of its answers, a wrong one costs exactly 1 more than a
+    right one. If it is as sure as it is right, the loss is somewhat higher.
     """
 
     name = "double-softmax"
@@ -34,7 +35,8 @@ class DoubleSoftmax(Rule):
         ),
         "warning": (
             "In 4 evaluations in a row the loss is `log(1 + (n-1)/e) + 1 - accuracy`, to 0.045, "
-            "while the accuracy is well above chance."
+            "while the accuracy is well above chance. It may be as high as a model has it that is "
+            "as sure as it is right, if logits of that accuracy would cost 0.2 less at least."
         ),
     }
     what_to_try = "Remove the softmax of the model: the loss takes logits."
@@ -51,6 +53,8 @@ class DoubleSoftmax(Rule):
         near: float = 0.045
         # Above chance: a model that guesses has such a loss by right.
         above: float = 0.15
+        # What logits of a model that is as sure as it is right would cost less: more is no chance.
+        apart: float = 0.2
         # First losses of probabilities: within so much of each other.
         guess: float = 0.01
         # Without an accuracy, above the floor.
@@ -77,7 +81,10 @@ class DoubleSoftmax(Rule):
         name, limits = context.role_names["eval_loss"], self.thresholds
         expected = math.log1p((classes - 1) / math.e) + 1 - accuracy
         is_above = accuracy > 1 / classes + limits.above
-        if not is_above or not abs(loss - expected) < limits.near:
+        most = expected
+        if _of_logits(accuracy, classes) < expected - limits.apart:
+            most = max(most, _of_probabilities(accuracy, classes))
+        if not is_above or not expected - limits.near < loss < most + limits.near:
             return (Verdict(name, False),)
         floor = expected - 1 + accuracy
         return (
@@ -124,6 +131,21 @@ class DoubleSoftmax(Rule):
                 "own. If it returns log-probabilities, use nll_loss."
             ),
         )
+
+
+def _of_probabilities(accuracy: float, classes: int) -> float:
+    """The loss after two softmaxes of a model that is as sure as it is right."""
+    rest = (1 - accuracy) / (classes - 1)
+    norm = math.exp(accuracy) + (classes - 1) * math.exp(rest)
+    return math.log(norm) - accuracy**2 - (1 - accuracy) * rest
+
+
+def _of_logits(accuracy: float, classes: int) -> float:
+    """The loss of logits of such a model: the entropy of its answers."""
+    if not 0 < accuracy < 1:
+        return 0.0
+    rest = (1 - accuracy) / (classes - 1)
+    return -accuracy * math.log(accuracy) - (1 - accuracy) * math.log(rest)
 
 
 def _accuracy(observation: Observation, classes: int) -> float | None:

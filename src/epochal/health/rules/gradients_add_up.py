@@ -18,6 +18,7 @@ from epochal.health.words import CLIPPED, CURVE_KINDS, steps_of, times
 _NEWEST = 10  # norms whose changes are looked at
 _LEVEL = 3
 _AT_ONCE = 8
+_SOONEST = 6  # norms that all rise: later ones of a large rate may turn round
 _WIDEST = 3  # steps from one logged norm to the next
 _WINDOW, _EVERY = 40, 20  # points of a look at the smoothness of a long sum
 _RESET = (
@@ -40,11 +41,11 @@ class GradientsAddUp(Rule):
     healthy = "The norm of one batch has nothing in common with that of the batch before."
     reports = {
         "warning": (
-            "Over the first 20 to 100 steps the norm grows by a fifth of its first value per step "
-            "or more. From one step to the next it changes as little as a sum would. Or it "
-            "triples within 8 steps that all rise by at most one gradient. Or for 8 steps it is "
-            "the first gradient on top of the clipped sum. Or at any time it is 5 times its first "
-            "value, and 25 times smoother than the loss of the same batches."
+            "Over the first 20 to 100 steps the norm grows by a fifth to 5 times its first value "
+            "per step. From one step to the next it changes as little as a sum would. Or it "
+            "triples within 6 to 8 steps that all rise by at most one gradient. Or for 8 steps it "
+            "is the first gradient on top of the clipped sum. Or at any time it is 5 times its "
+            "first value, and 25 times smoother than the loss of the same batches."
         ),
     }
     what_to_try = "Call `optimizer.zero_grad()` in each step. Check what the optimizer holds."
@@ -59,6 +60,8 @@ class GradientsAddUp(Rule):
         last: int = 100
         # Growth per step, as a share of the first norm: gradients of the first steps agree.
         growth: float = 0.2
+        # More than gradients like the first can add: they grow themselves.
+        most_growth: float = 5.0
         # The usual change from one step to the next, times the steps so far.
         change: float = 2.2
         # So many times the first norm within eight steps that all rise: a sum that turns soon.
@@ -102,7 +105,7 @@ class GradientsAddUp(Rule):
         count = position - first + 1
         limits = self.thresholds
         self._limit = max(self._limit, observation.values.get(CLIPPED, 0.0))
-        if curve.count == _AT_ONCE and self._piles_up(curve):
+        if _SOONEST <= curve.count <= _AT_ONCE and self._piles_up(curve):
             return (self._verdict(curve, curve.points[0][1], curve.points[-1][1]),)
         if curve.count == count == _AT_ONCE and self._is_capped_sum(curve.window(count)):
             return (self._capped_verdict(curve),)
@@ -136,7 +139,7 @@ class GradientsAddUp(Rule):
 
     def _piles_up(self, curve: Curve) -> bool:
         """Whether each of the first norms is larger than the last, by no more than one gradient."""
-        values = curve.window(_AT_ONCE)
+        values = curve.window(curve.count)
         gaps = {b - a for (a, _), (b, _) in pairwise(curve.points)}
         gap = max(gaps)
         if len(gaps) > 1 or gap > _WIDEST:
@@ -167,7 +170,8 @@ class GradientsAddUp(Rule):
         gap = count / len(values)
         growth = median(newest[-_LEVEL:]) / start / count
         change = median(abs(math.log(b) - math.log(a)) for a, b in pairwise(newest)) * len(values)
-        return growth > limits.growth and change < limits.change * max(1.0, gap)
+        is_sum = limits.growth < growth < limits.most_growth
+        return is_sum and change < limits.change * max(1.0, gap)
 
     def _verdict(self, curve: Curve, first: float, now: float) -> Verdict:
         begin, position = curve.points[0][0], curve.points[-1][0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -19,13 +19,17 @@ if TYPE_CHECKING:
 _SYNC = "phase/sync"
 _DURATION = "train/duration_ms"
 _BACKWARD = "phase/backward"  # gradients are exchanged meanwhile
+_PHASE = "phase/"
+# Where a rank waits, and what the first rank does for all of them.
+_NO_WORK = frozenset({"phase/sync", "phase/other", "phase/eval", "phase/save", "phase/log"})
 
 
 class Straggler(Rule):
     """A rank whose own work takes longer than the other ranks'.
 
-    With timed phases its work is the step without the exchange, in which the others wait for it;
-    without them, the duration of its steps.
+    With timed phases its work is the step without the exchange, in which the others wait for it, or
+    its named phases alone: the first rank may evaluate meanwhile. Without them it is the duration
+    of its steps.
     """
 
     name = "straggler"
@@ -36,7 +40,8 @@ class Straggler(Rule):
         "warning": (
             "A rank is a fifth above the median of the others, and outside their range. Of two "
             "ranks, one takes half as long again as the other. With timed phases, its work is the "
-            "step without `sync`, and without the part of `backward` in which it waits."
+            "step without `sync`, and without the part of `backward` in which it waits. Or it is "
+            "its other phases alone, without `eval`, `save` and `log`."
         ),
     }
     what_to_try = "Check the rank's clock, temperature, data and other programs on its machine."
@@ -60,6 +65,7 @@ class Straggler(Rule):
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._work: dict[str, dict[int, RecentMedian]] = {"phases": {}, "step": {}}
+        self._named: dict[int, RecentMedian] = {}
         self._backward: dict[int, float] = {}
         self._counts: dict[str, dict[int, int]] = {"phases": {}, "step": {}}
 
@@ -75,6 +81,10 @@ class Straggler(Rule):
             size = limits.phases if is_phases else limits.window
             ranks[observation.rank] = RecentMedian(size)
         ranks[observation.rank].push(work_ms)
+        named = _named_ms(observation.values)
+        if observation.kind == "phases" and named > 0:
+            kept = self._named.setdefault(observation.rank, RecentMedian(limits.phases))
+            kept.push(named)
         if _BACKWARD in observation.values:
             self._backward[observation.rank] = observation.values[_BACKWARD]
         count = counts[observation.rank] = counts.get(observation.rank, 0) + 1
@@ -84,14 +94,16 @@ class Straggler(Rule):
             return ()
         if len(ranks) < 2 or min(counts.get(rank, 0) for rank in ranks) < every:
             return ()
-        levels = self._levels(observation.kind)
+        tables = [self._levels(observation.kind, ranks)]
+        if observation.kind == "phases" and set(self._named) == set(ranks):
+            tables.append(self._levels(observation.kind, self._named))
         # The slowest is judged by every rank's record: the last of a run may be another's.
-        slowest = max(levels, key=lambda rank: levels[rank])
-        return [self._judge(rank, levels) for rank in {observation.rank, slowest}]
+        slowest = {max(levels, key=lambda rank: levels[rank]) for levels in tables}
+        return [self._judge(rank, tables) for rank in {observation.rank, *slowest}]
 
-    def _levels(self, kind: str) -> dict[int, float]:
+    def _levels(self, kind: str, ranks: Mapping[int, RecentMedian]) -> dict[int, float]:
         """The work of each rank; a backward pass that is longer than another's waits for it."""
-        levels = {rank: _level(kept) for rank, kept in self._work[kind].items()}
+        levels = {rank: _level(kept) for rank, kept in ranks.items()}
         if kind == "phases" and self._backward:
             least = min(self._backward.values())
             for rank, backward in self._backward.items():
@@ -104,6 +116,7 @@ class Straggler(Rule):
         for kind in ("phases", "step"):
             self._work[kind].clear()
             self._counts[kind].clear()
+        self._named.clear()
 
     @staticmethod
     def _work_ms(observation: Observation) -> float | None:
@@ -114,7 +127,11 @@ class Straggler(Rule):
             return None
         return wall_ms - observation.values.get(_SYNC, 0.0)
 
-    def _judge(self, rank: int, levels: Mapping[int, float]) -> Verdict:
+    def _judge(self, rank: int, tables: Sequence[Mapping[int, float]]) -> Verdict:
+        verdicts = [self._compare(rank, levels) for levels in tables]
+        return next((one for one in verdicts if one.active), verdicts[0])
+
+    def _compare(self, rank: int, levels: Mapping[int, float]) -> Verdict:
         limits = self.thresholds
         others = [level for other, level in levels.items() if other != rank]
         usual, own = median(others), levels[rank]
@@ -138,3 +155,10 @@ class Straggler(Rule):
 
 def _level(kept: RecentMedian) -> float:
     return kept.median() or 0.0
+
+
+def _named_ms(values: Mapping[str, float]) -> float:
+    """The time of a rank's own work in named phases."""
+    return sum(
+        value for name, value in values.items() if name.startswith(_PHASE) and name not in _NO_WORK
+    )

@@ -221,7 +221,8 @@ class WeightNorm(Rule):
             f"{100 * move.now / move.before:.0f} % of the earlier {format_number(move.before)}.",
             steps=(move.step, self._step),
             evidence={"peak": move.before, "now": move.now, "layers": len(names)},
-            advice="Lower the weight decay, and leave biases and normalisation layers out of it.",
+            advice="Lower the weight decay or the learning rate: each step takes their product "
+            "off. Leave biases and normalisation layers out of the decay.",
         )
 
 
