@@ -49,7 +49,7 @@ class RepeatedData(Rule):
             "A drop of 22 %, or a second one of 12 %, three times the fall before it, and 1.5 "
             "widths over 20 points or 0.9 over 60. The points next to the border show it too, and "
             "the loss was never as low. The learning rate was not reduced there. The next two "
-            "evaluations, if there are any, are worse than the best before by 5 % and 2.5 "
+            "evaluations, if there are any, are worse than the last three by 5 % and 2.5 "
             "times their noise."
         ),
     }
@@ -69,8 +69,8 @@ class RepeatedData(Rule):
         # Of the drop: what the points next to the border must show, a quarter on each side. What
         # happened before or after it is not of the epoch.
         near: float = 0.4
-        # Evaluations that are worse by so much than the best one before the border, and by so much
-        # of their noise: the best of several noisy ones is always better.
+        # Evaluations that are worse by so much than the last three before the border, and by so
+        # much of their noise: the best of several noisy ones is always better.
         worse: float = 0.05
         noises: float = 2.5
         # A single one of this share is enough.
@@ -89,7 +89,7 @@ class RepeatedData(Rule):
         self._rates: deque[float] = deque(maxlen=thresholds.points[0])
         self._boundary = 0
         self._cliff: int | None = None  # the first
-        # A verdict with the evaluations so far and the best of them up to the border.
+        # A verdict with the evaluations so far and the level of the last of them.
         self._held: tuple[Verdict, int, float] | None = None
         self._since = 0
 
@@ -123,17 +123,17 @@ class RepeatedData(Rule):
             return verdict
         if verdict is not None and verdict.active:
             known = [loss for at, loss in curve.points if at <= self._boundary]
-            self._held = (verdict, curve.count, min(known, default=math.inf))
+            self._held = (verdict, curve.count, _median(known[-3:]) if known else math.inf)
             return None
         if self._held is None or curve.count < self._held[1] + _EVALS:
             return verdict
-        (held, _, best), self._held = self._held, None
+        (held, _, before), self._held = self._held, None
         limits, losses = self.thresholds, curve.window(curve.count)
         threes = zip(losses, losses[1:], losses[2:], strict=False)
         bends = [abs(a - 2 * b + c) for a, b, c in threes]
         noise = _median(bends) / _BEND_PER_NOISE if bends else 0.0
-        bar = max(limits.worse * abs(best), limits.noises * noise)
-        return held if min(losses[-_EVALS:]) - best > bar else verdict
+        bar = max(limits.worse * abs(before), limits.noises * noise)
+        return held if min(losses[-_EVALS:]) - before > bar else verdict
 
     def _has_turned(self, observation: Observation) -> bool:
         """Whether an epoch ended: with its own record, or between this step and the last."""
