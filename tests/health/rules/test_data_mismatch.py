@@ -65,13 +65,15 @@ def test_one_batch_over_and_over_says_nothing() -> None:
     assert opened(DataMismatch, run([read(same), TOGETHER], STANDS)) == []
 
 
-def test_a_loss_at_what_a_constant_answer_costs_is_a_warning() -> None:
+def test_a_loss_at_what_a_constant_answer_costs_is_a_note() -> None:
     (found,) = opened(DataMismatch, run([APART], STANDS))
+    assert found.severity == "info"
     assert "Always answering with the average target of 'train' costs 1.4000" in found.sentence
 
 
 def test_memorised_samples_beside_evaluations_at_the_constant_are_a_warning() -> None:
     (found,) = opened(DataMismatch, run([APART], STANDS, train=0.6))
+    assert found.severity == "warning"
     assert "the evaluation loss is 1.4000 and the training loss 0.5986" in found.sentence
 
 

@@ -87,3 +87,5 @@ def test_a_sum_that_turns_after_six_steps_is_found() -> None:
 def test_gradients_that_explode_are_no_sum() -> None:
     norms = [0.02 * (1 + 0.8 * n**2) for n in range(60)]
     assert opened(GradientsAddUp, steps(flat(60, 2.0), norm=norms)) == []
+    slow = [0.0196, 0.0215, 0.0252, 0.0337, 0.0492, 0.0665, 0.0964, 0.129, 0.171, 0.224]
+    assert opened(GradientsAddUp, steps(flat(10, 2.0), norm=slow)) == []

@@ -61,10 +61,10 @@ class DataMismatch(Rule):
         "warning": (
             "In 24 batches near inputs have no nearer targets in training, but clearly in the "
             "evaluation data. The evaluation loss has not fallen by a fifth, or is that of a "
-            "constant answer. Or after 600 steps and 12 evaluations the "
-            "loss stands within 3 % of what the best constant answer costs. Or the training loss "
-            "is a tenth below that, and no evaluation is by 3 %."
+            "constant answer. Or there are 600 steps and 12 evaluations, and the training loss is "
+            "a tenth below what the best constant answer costs. No evaluation is by 3 %."
         ),
+        "info": "The same, but the loss stands within 3 % of what the best constant answer costs.",
     }
     what_to_try = "Look at some samples with their labels."
     needs = "`epochal.watch_data` for the loaders, with inputs and targets in each batch."
@@ -212,9 +212,12 @@ class DataMismatch(Rule):
 
     def _verdict_constant(self, train: DataWindow, loss: Curve, cost: float) -> Verdict:
         level, newest = loss.recent_level(_POINTS), self._evals[-1]
+        is_memorised = level < (1 - self.thresholds.below) * cost
         return Verdict(
             train.subject,
             active=True,
+            # A model that stands there may begin to learn late, as with gates that start at 0.
+            severity="warning" if is_memorised else "info",
             sentence=f"Always answering with the average target of {train.name!r} costs "
             f"{format_number(cost)}. After {len(self._evals)} evaluations the evaluation loss is "
             f"{format_number(newest)} and the training loss {format_number(level)}: the model "

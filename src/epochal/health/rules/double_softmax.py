@@ -35,8 +35,8 @@ class DoubleSoftmax(Rule):
         ),
         "warning": (
             "In 4 evaluations in a row the loss is `log(1 + (n-1)/e) + 1 - accuracy`, to 0.045, "
-            "while the accuracy is well above chance. It may be as high as a model has it that is "
-            "as sure as it is right, if logits of that accuracy would cost 0.2 less at least."
+            "while the accuracy is well above chance. Or it is that of a model that is as sure as "
+            "it is right, and logits of that accuracy would cost 0.2 less at least."
         ),
     }
     what_to_try = "Remove the softmax of the model: the loss takes logits."

@@ -145,7 +145,8 @@ class GradientsAddUp(Rule):
         if len(gaps) > 1 or gap > _WIDEST:
             return False
         rises = [b - a for a, b in pairwise(values)]
-        is_steady = min(rises) > 0 and max(rises) < 1.1 * gap * values[0]
+        # The second gradient is like the first; norms that explode hardly rise at first.
+        is_steady = min(rises) > 0 and max(rises) < 1.1 * gap * values[0] < 3.5 * rises[0]
         return is_steady and values[-1] > self.thresholds.at_once * gap * values[0]
 
     def _is_capped_sum(self, values: Sequence[float]) -> bool:
