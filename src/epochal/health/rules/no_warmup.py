@@ -45,7 +45,7 @@ class NoWarmup(Rule):
         "warning": (
             "The rate starts at its peak. Within 120 points the loss is a tenth and 3 to 4 widths "
             "above its start. The gradient norm, if it is known, has doubled and grew 1.6 times as "
-            "much as the loss. 2.2 to 3 widths are enough if the norm grew 2.5 times. Or within "
+            "much as the loss, or 4 times. 2.2 to 3 widths are enough if the norm grew 2.5 times. Or within "
             "the first 15 points loss and gradient norm are 6 times as high as in the first, and "
             "never again by half."
         ),
@@ -105,7 +105,7 @@ class NoWarmup(Rule):
         # queue that fills lifts a loss as well. Their gradients do not double meanwhile. Codes that
         # follow an encoder lift both alike: steps that are too large show in gradients more.
         (first, now), norm = shock, context.curves.get("norm")
-        if norm is not None and not _has_leapt(norm, _NEWEST[0], max(2.0, 1.6 * now / first)):
+        if norm is not None and not _has_leapt(norm, _NEWEST[0], _least_norm_growth(now / first)):
             return ()
         return (self._verdict(curve, context, first, now),)
 
@@ -185,6 +185,11 @@ def _roughness(values: list[float], apart: int) -> float:
     ratios = [b - a for a, b in zip(logs, logs[apart:], strict=False)]
     usual = median(ratios)
     return median(abs(ratio - usual) for ratio in ratios)
+
+
+def _least_norm_growth(loss_growth: float) -> float:
+    """What a shock does to the gradient norm; a loss that is being lost soon outgrows it."""
+    return min(4.0, max(2.0, 1.6 * loss_growth))
 
 
 def _has_leapt(norm: Curve, points: int, times: float) -> bool:
