@@ -56,13 +56,13 @@ def test_a_long_sum_is_smoother_than_the_loss_of_its_batches() -> None:
 
 
 def test_a_sum_whose_norms_are_not_all_logged_is_found() -> None:
-    norms = [0.051, 0.099, 0.159, 0.208, 0.257, 0.289, 0.381, 0.479, 0.778]
-    every_second = [{**one, "step": 2 * one["step"]} for one in steps(flat(9, 2.0), norm=norms)]
+    norms = [0.051, 0.099, 0.159, 0.208, 0.257, 0.289, 0.381, 0.479, 0.778, 1.13, 1.96, 2.32]
+    every_second = [{**one, "step": 2 * one["step"]} for one in steps(flat(12, 2.0), norm=norms)]
     (found,) = opened(GradientsAddUp, every_second)
     assert "step 12" in found.sentence
     # Twice as many steps must give twice as much.
-    slower = [0.051 * (1 + 0.6 * n) for n in range(9)]
-    records = [{**one, "step": 2 * one["step"]} for one in steps(flat(9, 2.0), norm=slower)]
+    slower = [0.051 * (1 + 0.6 * n) for n in range(12)]
+    records = [{**one, "step": 2 * one["step"]} for one in steps(flat(12, 2.0), norm=slower)]
     assert opened(GradientsAddUp, records) == []
 
 
@@ -78,10 +78,15 @@ def test_a_sum_that_is_clipped_in_each_step_is_found() -> None:
 
 
 def test_a_sum_that_turns_after_six_steps_is_found() -> None:
-    norms = [5.6, 8.9, 11.7, 15.4, 18.3, 20.1, 18.1, 11.4, 48.8, 49.3]
-    (found,) = opened(GradientsAddUp, steps(flat(10, 2.0), norm=norms))
+    norms = [5.6, 8.9, 11.7, 15.4, 18.3, 20.1, 18.1, 11.4, 30.1, 48.8, 57.5, 63.7, 63.5]
+    (found,) = opened(GradientsAddUp, steps(flat(13, 2.0), norm=norms))
     assert "gradients add up" in found.sentence
-    assert opened(GradientsAddUp, steps(flat(10, 2.0), norm=[5.6, 8.9, 8.1, *norms[3:]])) == []
+    assert opened(GradientsAddUp, steps(flat(13, 2.0), norm=[5.6, 8.9, 8.1, *norms[3:]])) == []
+
+
+def test_gradients_that_rise_as_a_model_begins_to_learn_are_no_sum() -> None:
+    norms = [0.113, 0.165, 0.208, 0.229, 0.274, 0.354, 0.467, 0.522, 0.443, 0.326, 0.256, 0.68]
+    assert opened(GradientsAddUp, steps(flat(14, 2.0), norm=[*norms, 0.234, 0.314])) == []
 
 
 def test_gradients_that_explode_are_no_sum() -> None:

@@ -82,14 +82,14 @@ def test_a_loss_that_fell_at_once_and_stands_does_not_excuse_large_steps() -> No
     assert "the loss is still 9" in found.sentence
 
 
-def with_updates(ratios: list[float]) -> list[Record]:
-    """A watched model whose loss falls, and whose steps are these shares of its weights."""
+def with_updates(ratios: list[float], *, left: float = 0.999) -> list[Record]:
+    """A watched model whose steps are these shares of its weights; what each leaves of the loss."""
     records = []
     for n, ratio in enumerate(ratios):
         norms = {f"params/{layer}.weight/norm": 6.0 for layer in "abcd"}
         norms |= {f"update_ratio/{layer}.weight": ratio for layer in "abcd"}
         records += [metrics(16 * n, norms)]
-        records += [step(16 * n + k, lr=0.09, loss=2.0 * 0.98**n) for k in range(0, 16, 4)]
+        records += [step(16 * n + k, lr=0.09, loss=2.0 * left**n) for k in range(0, 16, 4)]
     return records
 
 
@@ -106,7 +106,14 @@ def test_the_first_step_of_rmsprop_is_ten_times_its_rate() -> None:
     assert opened(StepsTooLarge, with_updates([5.0, *[0.03] * 20]), config=config) != []
 
 
+def test_the_first_step_of_adagrad_is_its_largest() -> None:
+    config = {"optimizer": "Adagrad"}
+    assert opened(StepsTooLarge, with_updates([0.6, *[0.03] * 20]), config=config) == []
+    assert opened(StepsTooLarge, with_updates([1.8, *[0.03] * 20]), config=config) != []
+
+
 def test_first_steps_that_all_are_large_are_noted() -> None:
     (found,) = opened(StepsTooLarge, with_updates([0.01, *[0.08] * 20]))
     assert "may be too high" in found.sentence
     assert opened(StepsTooLarge, with_updates([0.01, *[0.03] * 20])) == []
+    assert opened(StepsTooLarge, with_updates([0.01, *[0.08] * 20], left=0.96)) == []

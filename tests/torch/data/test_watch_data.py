@@ -217,6 +217,16 @@ def test_wrong_inputs_are_counted_and_named(start_run: StartRun) -> None:
     assert record["std"] == pytest.approx(1.0, abs=0.2)
 
 
+def test_rows_of_equal_codes_are_no_empty_samples(start_run: StartRun) -> None:
+    run = start_run()
+    answers = torch.tensor([[1.0, 1.0, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
+    list(epochal.watch_data([answers], name="answers"))
+    list(epochal.watch_data([torch.zeros(4, 3)], name="empty"))
+    run.finish()
+    counts = {one["name"]: one.get("constant_samples") for one in data_records(run.dir)}
+    assert counts == {"answers": None, "empty": 4}
+
+
 def test_large_sets_are_sampled_by_value(start_run: StartRun) -> None:
     run = start_run()
     ids = torch.arange(20_000).reshape(-1, 1).repeat(1, 2)

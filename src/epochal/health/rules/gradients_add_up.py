@@ -19,6 +19,7 @@ _NEWEST = 10  # norms whose changes are looked at
 _LEVEL = 3
 _AT_ONCE = 8
 _SOONEST = 6  # norms that all rise: later ones of a large rate may turn round
+_SURE = 12  # norms after which it is clear that it was no chance
 _WIDEST = 3  # steps from one logged norm to the next
 _WINDOW, _EVERY = 40, 20  # points of a look at the smoothness of a long sum
 _RESET = (
@@ -43,7 +44,8 @@ class GradientsAddUp(Rule):
         "warning": (
             "Over the first 20 to 100 steps the norm grows by a fifth to 5 times its first value "
             "per step. From one step to the next it changes as little as a sum would. Or it "
-            "triples within 6 to 8 steps that all rise by at most one gradient. Or for 8 steps it "
+            "triples within 6 to 8 steps that all rise by at most one gradient, and stays smooth "
+            "or high until the twelfth. Or for 8 steps it "
             "is the first gradient on top of the clipped sum. Or at any time it is 5 times its "
             "first value, and 25 times smoother than the loss of the same batches."
         ),
@@ -66,6 +68,9 @@ class GradientsAddUp(Rule):
         change: float = 2.2
         # So many times the first norm within eight steps that all rise: a sum that turns soon.
         at_once: float = 3.0
+        # The usual change between the norms after that, or how many first norms they have at least.
+        smooth: float = 0.2
+        higher: float = 4.0
         # Of a sum that is clipped in each step: how far a norm may be from the limit and the first
         # norm together, and how much more than the first norm that must be.
         capped: float = 0.1
@@ -89,6 +94,7 @@ class GradientsAddUp(Rule):
         self._curve = curve
         self._limit = 0.0  # the largest norm after clipping
         self._hits = self._checks = 0
+        self._pile: tuple[int, float] | None = None  # where the first norms had piled up
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check the first norms of a run, every few points."""
@@ -105,8 +111,11 @@ class GradientsAddUp(Rule):
         count = position - first + 1
         limits = self.thresholds
         self._limit = max(self._limit, observation.values.get(CLIPPED, 0.0))
-        if _SOONEST <= curve.count <= _AT_ONCE and self._piles_up(curve):
-            return (self._verdict(curve, curve.points[0][1], curve.points[-1][1]),)
+        if _SOONEST <= curve.count <= _AT_ONCE and not self._pile and self._piles_up(curve):
+            self._pile = curve.points[-1]
+        if self._pile and curve.count == _SURE and self._goes_on(curve.window(_SURE)):
+            position, now = self._pile
+            return (self._verdict(curve, curve.points[0][1], now, position),)
         if curve.count == count == _AT_ONCE and self._is_capped_sum(curve.window(count)):
             return (self._capped_verdict(curve),)
         if curve.count > len(curve.points) or not limits.first <= count <= limits.last:
@@ -149,6 +158,13 @@ class GradientsAddUp(Rule):
         is_steady = min(rises) > 0 and max(rises) < 1.1 * gap * values[0] < 3.5 * rises[0]
         return is_steady and values[-1] > self.thresholds.at_once * gap * values[0]
 
+    def _goes_on(self, values: Sequence[float]) -> bool:
+        """Whether the norms after a rise are still those of a sum: smooth, or far higher yet."""
+        newest, limits = values[-_AT_ONCE + 2 :], self.thresholds
+        changes = [abs(math.log(b) - math.log(a)) for a, b in pairwise(newest) if min(a, b) > 0]
+        is_smooth = bool(changes) and median(changes) < limits.smooth
+        return is_smooth or min(values[-_LEVEL:]) > limits.higher * values[0]
+
     def _is_capped_sum(self, values: Sequence[float]) -> bool:
         """Whether each norm is that of the first gradient on top of the clipped sum so far.
 
@@ -174,8 +190,11 @@ class GradientsAddUp(Rule):
         is_sum = limits.growth < growth < limits.most_growth
         return is_sum and change < limits.change * max(1.0, gap)
 
-    def _verdict(self, curve: Curve, first: float, now: float) -> Verdict:
-        begin, position = curve.points[0][0], curve.points[-1][0]
+    def _verdict(
+        self, curve: Curve, first: float, now: float, position: int | None = None
+    ) -> Verdict:
+        begin = curve.points[0][0]
+        position = curve.points[-1][0] if position is None else position
         return Verdict(
             curve.name,
             True,

@@ -45,9 +45,9 @@ class NoWarmup(Rule):
         "warning": (
             "The rate starts at its peak. Within 120 points the loss is a tenth and 3 to 4 widths "
             "above its start. The gradient norm, if it is known, has doubled and grew 1.6 times as "
-            "much as the loss, or 4 times. 2.2 to 3 widths are enough if the norm grew 2.5 times. Or within "
-            "the first 15 points loss and gradient norm are 6 times as high as in the first, and "
-            "never again by half."
+            "much as the loss, or 4 times. 2.2 to 3 widths are enough if the norm grew 2.5 times. "
+            "Or within the first 15 points loss and gradient norm are 6 times as high as in the "
+            "first, and never again by half."
         ),
     }
     what_to_try = "Warm up over 1 to 5 % of the steps."

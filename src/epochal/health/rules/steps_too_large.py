@@ -18,8 +18,9 @@ from epochal.health.words import percent, times
 if TYPE_CHECKING:
     from epochal.health.context import Context
 
-# RMSprop divides its first gradient by a tenth of it, because its mean of squares starts at 0.
-_FIRST_STEP_OF_RMSPROP = 10.0
+# RMSprop divides its first gradient by a tenth of it, because its mean of squares starts at 0. Of
+# Adagrad the first step is the largest by far, and the tenth a third of it.
+_FIRST_STEPS = {"rmsprop": 10.0, "adagrad": 3.0}
 
 
 class StepsTooLarge(Rule):
@@ -37,7 +38,8 @@ class StepsTooLarge(Rule):
     reports = {
         "info": (
             "The first watched step changes the median weight by 35 % of its norm or more, ten "
-            "times that with RMSprop. Or the median one of the first 200 steps does so by 5.5 %."
+            "times that with RMSprop, 3 times with Adagrad. Or the median one of the first 200 "
+            "steps does so by 5.5 %, and the loss is above 97 % of what it was."
         ),
         "warning": (
             "The norm of the median weight grows 1.6 times in the first 90 to 160 steps. In the "
@@ -61,6 +63,7 @@ class StepsTooLarge(Rule):
         unscaled: float = 7.5
         # What is left of the loss of the second quarter in the last one: less, and it learns.
         left: float = 0.9
+        note_left: float = 0.97
         layers: int = 3
         # The update of the median weight over its norm: in the first step, and in the median of
         # the first steps, of which so many are watched. In health at most 0.16 and 0.028.
@@ -114,7 +117,10 @@ class StepsTooLarge(Rule):
         if step - self._first_step < limits.steps[0] or len(grown) < limits.layers:
             return ()
         growth = median(grown)
-        if growth < (limits.unscaled if self._is_unscaled else limits.growth):
+        least = limits.unscaled if self._is_unscaled else limits.growth
+        if _first_step(context) == _FIRST_STEPS["adagrad"]:
+            least *= _FIRST_STEPS["adagrad"]
+        if growth < least:
             return ()
         left = share_left(context.curves.get("loss"), self._first_step, step)
         if left is None or left < limits.left:
@@ -140,11 +146,12 @@ class StepsTooLarge(Rule):
             self._updates = None
             later = [ratio for _, ratio in updates[1:]]
             usual = median(later) if len(later) >= limits.watched else 0.0
-            if usual < limits.updates:
+            left = share_left(context.curves.get("loss"), first, step)
+            if usual < limits.updates or (left is not None and left < limits.note_left):
                 return None
             return self._describe_updates(usual, len(moved), updates[-1][0], context)
         updates.append((step, median(moved)))
-        start = _FIRST_STEP_OF_RMSPROP if is_adaptive(context.config, ("rmsprop",)) else 1.0
+        start = _first_step(context)
         if len(updates) == 1 and updates[0][1] > start * limits.first_update:
             self._updates = None
             return self._describe_updates(updates[0][1], len(moved), step, context)
@@ -186,3 +193,9 @@ class StepsTooLarge(Rule):
                 "are accumulated, divide the loss by their number; check that the loss is a mean."
             ),
         )
+
+
+def _first_step(context: Context) -> float:
+    """How many times its later ones the first step of the optimizer is, by its formula."""
+    found = [by for name, by in _FIRST_STEPS.items() if is_adaptive(context.config, (name,))]
+    return max(found, default=1.0)

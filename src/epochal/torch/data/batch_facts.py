@@ -21,6 +21,8 @@ _MASK = "attention_mask"
 _TOKENS = ("input_ids", "tokens", "input")
 # Mean and spread of the inputs come from so many elements of a batch.
 _ELEMENTS = 4096
+# With no more than these in a batch, values are codes, and a row of equal ones is no fault.
+_FEW_VALUES = 8
 # So many elements of each input are checked for values that are not finite.
 _CHECKED = 16384
 _COLUMNS = 64
@@ -130,6 +132,8 @@ def _read_inputs(facts: BatchFacts, tensors: Sequence[torch.Tensor]) -> None:
         places = (some == some[:, :1]).all(dim=1).nonzero().reshape(-1).tolist()
         facts.constant = [one for one in places if bool((rows[one] == rows[one, 0]).all())]
     flat = rows.reshape(-1)[:: max(1, rows.numel() // _ELEMENTS)].to(torch.float64)
+    if facts.constant and 1 < len(set(flat.tolist())) <= _FEW_VALUES:
+        facts.constant = []  # answers, flags and small codes are equal by chance
     if facts.nonfinite:
         flat = flat[torch.isfinite(flat)]
     facts.moments = (flat.numel(), float(flat.sum()), float(flat.dot(flat)))
