@@ -76,6 +76,8 @@ class DoubleSoftmax(Rule):
         if classes is None:
             return ()
         accuracy = _accuracy(observation, classes)
+        if accuracy is not None and not 0 <= accuracy <= 1:
+            return ()  # something else of that name
         if accuracy is None:
             return () if guessed is None else (self._at_floor(loss, guessed, context),)
         name, limits = context.role_names["eval_loss"], self.thresholds
