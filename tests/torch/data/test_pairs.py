@@ -109,3 +109,14 @@ def test_inputs_that_are_not_finite_have_no_association() -> None:
     found = figures(inputs, torch.arange(64) % 4)
     assert "association" not in found
     assert found["targets"]["classes"] == 4
+
+
+@pytest.mark.parametrize("width", [2, 9000])
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float8_e4m3fn])
+def test_inputs_of_floats_that_numpy_does_not_know_are_read(kind: torch.dtype, width: int) -> None:
+    labels = torch.arange(240) % 4
+    facts = PairReader().read((labels[:, None].repeat(1, width).to(kind), labels), 240)
+    assert facts is not None
+    assert facts.association is not None
+    assert facts.telling is not None
+    assert facts.telling[:2] == (240, 4)

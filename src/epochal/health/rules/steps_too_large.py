@@ -118,7 +118,7 @@ class StepsTooLarge(Rule):
             return ()
         growth = median(grown)
         least = limits.unscaled if self._is_unscaled else limits.growth
-        if _first_step(context) == _FIRST_STEPS["adagrad"]:
+        if is_adaptive(context.config, ("adagrad",)):
             least *= _FIRST_STEPS["adagrad"]
         if growth < least:
             return ()

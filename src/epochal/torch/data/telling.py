@@ -14,6 +14,9 @@ _MOST_SHOWN = 16
 # Samples of each class before features that are equal by chance are refuted.
 _LEAST_SAMPLES, _LEAST_OF_CLASS = 200, 20
 
+# Others, as bfloat16 and float8, numpy does not know.
+_NUMPY_FLOATS = (torch.float16, torch.float32, torch.float64)
+
 
 class TellingFeatures:
     """Features that no two samples of one class contradicted so far."""
@@ -42,7 +45,7 @@ class TellingFeatures:
             return
         is_whole = len(self._places) == self._width
         part = rows if is_whole else rows[:, torch.from_numpy(self._places)]
-        if part.dtype == torch.bfloat16:
+        if part.is_floating_point() and part.dtype not in _NUMPY_FLOATS:
             part = part.to(torch.float32)
         self._refute(part.numpy(), labels)
 
