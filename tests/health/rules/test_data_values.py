@@ -20,8 +20,9 @@ def test_many_constant_samples_are_found() -> None:
 
 def test_some_constant_samples_are_in_many_datasets() -> None:
     assert opened(DataValues, [epoch(1, range(100), constant_samples=2, constant_at=[1, 2])]) == []
+    assert opened(DataValues, [epoch(1, range(60), constant_samples=9, constant_at=[1, 2])]) == []
 
 
 def test_the_share_is_that_of_samples_that_were_read() -> None:
-    record = epoch(1, range(100), read_batches=1, constant_samples=5, constant_at=[1])
-    assert opened(DataValues, [record])[0].evidence["share"] == 0.2
+    record = epoch(1, range(100), read_batches=1, constant_samples=10, constant_at=[1])
+    assert opened(DataValues, [record])[0].evidence["share"] == 0.4

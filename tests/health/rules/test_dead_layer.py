@@ -52,6 +52,20 @@ def test_heads_of_tasks_that_are_not_in_the_data_are_not_dead() -> None:
     assert opened(DeadLayer, [branches(n, norms) for n in range(100)]) == []
 
 
+def test_a_head_of_an_earlier_stage_is_not_dead() -> None:
+    def record(number: int, dead: tuple[str, ...]) -> Record:
+        parts = ("enc.0.weight", "enc.0.bias", "dec.0.weight", "dec.0.bias", "head.weight")
+        return metrics(number, {f"grads/{n}/norm": 0.0 if n in dead else 0.2 for n in parts})
+
+    decoder = ("dec.0.weight", "dec.0.bias")
+    assert opened(DeadLayer, [record(n, decoder if n > 9 else ()) for n in range(60)]) == []
+    assert len(opened(DeadLayer, [record(n, decoder) for n in range(60)])) == 1
+    cut = ("enc.0.weight", "enc.0.bias", *decoder)
+    assert len(opened(DeadLayer, [record(n, cut if n > 9 else ()) for n in range(60)])) == 1
+    part = ("dec.0.weight",)
+    assert len(opened(DeadLayer, [record(n, part if n > 9 else ()) for n in range(60)])) == 1
+
+
 def test_half_of_the_experts_unused_from_the_beginning_is_noted_once() -> None:
     norms = {f"moe.experts.{n}": 0.0 if n > 1 else 0.2 for n in range(4)}
     used = dict.fromkeys(norms, 0.2)

@@ -18,8 +18,17 @@ def test_weights_that_no_optimizer_has_are_found() -> None:
 
 
 def test_weights_frozen_on_purpose_are_only_noted() -> None:
-    (found,) = opened(FrozenLayer, [watched(n, [1e-3, 0.0], {"a": 0.5}) for n in range(10)])
+    (found,) = opened(FrozenLayer, [watched(n, [1e-3, 0.0], {"a": 0.5}) for n in range(40)])
     assert found.severity == "info"
+
+
+def test_weights_that_change_between_watched_steps_are_not_noted() -> None:
+    def record(number: int, norm: float) -> Record:
+        values = watched(number, [1e-3, 0.0], {"a": 0.5})["m"]
+        return metrics(number, {**values, **layers(number, WEIGHTS, [1.0, norm])})
+
+    assert opened(FrozenLayer, [record(n, 2.0 + 0.01 * n) for n in range(40)]) == []
+    assert len(opened(FrozenLayer, [record(n, 2.0) for n in range(40)])) == 1
 
 
 def test_a_rate_of_zero_freezes_no_layer() -> None:
@@ -62,6 +71,12 @@ def test_layers_frozen_at_their_initial_values_are_a_warning() -> None:
 
 def test_layers_frozen_after_a_training_are_fine() -> None:
     assert opened(FrozenLayer, [initialised(n, scale=1.4) for n in range(10)]) == []
+
+
+def test_layers_that_were_trained_briefly_and_frozen_are_fine() -> None:
+    counts = {"parameter": "0.weight", "parameters": 6, "of": 8, "initialised": 3, "others": 2}
+    told = event("frozen-parameters", **counts)
+    assert opened(FrozenLayer, [told, *(initialised(n) for n in range(10))]) == []
 
 
 def test_a_bias_whose_gradient_is_rounding_is_not_frozen() -> None:

@@ -227,6 +227,19 @@ def test_rows_of_equal_codes_are_no_empty_samples(start_run: StartRun) -> None:
     assert counts == {"answers": None, "empty": 4}
 
 
+def test_empty_samples_of_sparse_data_are_no_fault(start_run: StartRun) -> None:
+    run = start_run()
+    words = torch.rand(16, 40).mul(100).round() * (torch.rand(16, 40) < 0.1)
+    words[3] = 0
+    pictures = torch.randn(16, 40)
+    pictures[3] = 0
+    list(epochal.watch_data([words], name="words"))
+    list(epochal.watch_data([pictures], name="pictures"))
+    run.finish()
+    counts = {one["name"]: one.get("constant_samples") for one in data_records(run.dir)}
+    assert counts == {"words": None, "pictures": 1}
+
+
 def test_large_sets_are_sampled_by_value(start_run: StartRun) -> None:
     run = start_run()
     ids = torch.arange(20_000).reshape(-1, 1).repeat(1, 2)

@@ -20,7 +20,7 @@ class DataValues(Rule):
     meaning = "Inputs hold NaN or infinity, or are constant, as broken files and empty images are."
     healthy = "Every input is finite and has different values."
     reports = {
-        "info": "5 % of the samples are constant, as empty patches and rare features are.",
+        "info": "5 % of the samples, and at least 10, are constant, as empty patches are.",
         "warning": "A sample is not finite, or half of the samples are constant.",
     }
     what_to_try = "Look at the samples whose indices the finding has."
@@ -30,7 +30,7 @@ class DataValues(Rule):
 
     class Thresholds(RuleThresholds):
         constant_share: float = 0.05  # of a record's samples; empty patches are in many datasets
-        constant_samples: int = 3
+        constant_samples: int = 10
         constant_grave: float = 0.5
 
     thresholds: Thresholds

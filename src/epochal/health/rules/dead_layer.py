@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -38,8 +38,9 @@ class DeadLayer(Rule):
         "warning": (
             "Five watched steps without any gradient, or with more than 99.5 % zeros. A bias "
             "beside a weight with a gradient does not count. What was without one before takes "
-            "three times as long. Many layers with the same fault are one finding, which names "
-            "the first ones."
+            "three times as long. Whole parts of the model that learned before, such as heads of "
+            "an earlier stage, do not count. Many layers with the same fault are one finding, "
+            "which names the first ones."
         ),
     }
     what_to_try = (
@@ -71,6 +72,7 @@ class DeadLayer(Rule):
         needed = thresholds.samples
         self._without_gradient = StreakCounter(needed=needed)
         self._silent = StreakCounter(needed=needed)
+        self._has_learned: set[str] = set()  # layers that had a gradient
         self._waits: dict[str, int] = {}  # watched steps without a gradient, up to now
         self._longest: dict[str, int] = {}  # of those that ended
         self._unused: set[Branch] | None = None  # in all watched steps
@@ -107,6 +109,8 @@ class DeadLayer(Rule):
         idle = {layer for layer, norm in gradients.items() if largest > 0 and norm <= bar}
         branches = idle_branches(idle, gradients)
         excused = {parameter for branch in branches for parameter in branch.parameters}
+        excused |= _finished(idle - excused, list(gradients), self._has_learned)
+        self._has_learned |= gradients.keys() - idle
         for layer in gradients:
             ails = layer in idle and layer not in excused and not is_spare_bias(layer, gradients)
             ails = ails and self._waits_long(layer)
@@ -192,3 +196,21 @@ class DeadLayer(Rule):
             advice="Lower the learning rate or warm it up longer, or use an activation whose slope "
             "is nowhere zero (GELU, SiLU, leaky ReLU).",
         )
+
+
+def _finished(idle: Set[str], layers: Sequence[str], learned: Set[str]) -> Set[str]:
+    """The layers without a gradient, if they are whole parts of the model that learned before.
+
+    A head of an earlier stage is such a part. What dies in a chain cuts off the first part too, or
+    leaves the bias of the next layer with a gradient.
+    """
+    parts = {layer: layer.partition(".")[0] for layer in layers}
+    alive = {parts[layer] for layer in layers if layer not in idle} | {parts[layers[0]]}
+    is_finished = all(
+        layer in learned
+        and "." in layer
+        and parts[layer] not in alive
+        and not parts[layer].isdigit()
+        for layer in idle
+    )
+    return idle if is_finished else frozenset()

@@ -45,8 +45,9 @@ class FrozenLayer(Rule):
     healthy = "The weights of every trained layer change."
     reports = {
         "info": (
-            "The weights do not change and have no gradient, although `requires_grad` is True. "
-            "Parameters that are frozen by `requires_grad` after they were trained give no finding."
+            "The weights have not changed for 30 watched steps and have no gradient, although "
+            "`requires_grad` is True. Weights that changed before, as in an earlier stage, and "
+            "weights that are frozen by `requires_grad` after they were trained give no finding."
         ),
         "warning": (
             "The weights do not change for four watched steps, although they have a gradient. Or "
@@ -66,6 +67,8 @@ class FrozenLayer(Rule):
 
     class Thresholds(RuleThresholds):
         samples: int = 4
+        # Watched steps without a gradient: what a later stage uses stands still at first.
+        unused: int = 30
         # Of all parameters: frozen ones. Of those whose norm tells: as initialised.
         frozen: float = 0.5
         initialised: float = 0.9
@@ -75,14 +78,15 @@ class FrozenLayer(Rule):
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        needed = thresholds.samples
-        self._unchanged = StreakCounter(needed=needed)
-        self._without_gradient = StreakCounter(needed=needed)
+        self._unchanged = StreakCounter(needed=thresholds.samples)
+        self._without_gradient = StreakCounter(needed=thresholds.unused)
+        self._has_changed: set[str] = set()
         self._norms: dict[str, float] = {}
         self._initial: dict[str, float] = {}
         self._untrained: list[str] = []
         self._num_still = 0
         self._is_told = False  # that frozen weights are as initialised
+        self._knows_frozen = False  # by an event, from the shapes of the parameters
         self._step = 0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
@@ -95,7 +99,8 @@ class FrozenLayer(Rule):
         if not self._untrained and not holds_layers(observation):
             return
         self._note_untrained(observation)
-        if self._untrained and self._num_still == self.thresholds.samples and not self._is_told:
+        is_due = self._num_still == self.thresholds.samples and not self._is_told
+        if self._untrained and is_due and not self._knows_frozen:
             self._is_told = True
             yield self._describe_untrained(observation.step)
         moves = UPDATE_RATIOS.of(observation.values) or self._moves(observation.values)
@@ -105,12 +110,14 @@ class FrozenLayer(Rule):
         self._step = observation.step
         gradients = GRADIENT_NORMS.of(observation.values)
         unused = _unused(moves, gradients)
+        self._note_changes(moves, WEIGHT_NORMS.of(observation.values))
         for layer, move in moves.items():
             gradient = gradients.get(layer)
             stands = move == 0 and layer not in unused
             has_one = stands and has_gradient(layer, gradients)
             self._unchanged.note(layer, ails=has_one, step=self._step)
             is_idle = stands and gradient is None and "expert" not in layer
+            is_idle = is_idle and layer not in self._has_changed
             self._without_gradient.note(layer, ails=is_idle, step=self._step)
         yield from self._unchanged.verdicts(UPDATE_RATIOS.name, self._describe)
         if gradients:
@@ -128,6 +135,7 @@ class FrozenLayer(Rule):
             yield self._describe_no_step(_count(record, "passes"), observation.step or 0)
         if record.get("name") != FROZEN:
             return
+        self._knows_frozen = True
         frozen, number = _count(record, "parameters"), _count(record, "of")
         fitting, others = _count(record, "initialised"), _count(record, "others")
         if self._is_told or frozen <= limits.frozen * number or fitting < limits.fitting:
@@ -156,6 +164,12 @@ class FrozenLayer(Rule):
             return
         self._num_still += 1
         self._untrained = still if looks_untrained(still, norms) else []
+
+    def _note_changes(self, moves: Mapping[str, float], norms: Mapping[str, float]) -> None:
+        """Keep what changed in a watched step, or between two: heads may be trained in turn."""
+        self._has_changed.update(layer for layer, move in moves.items() if move)
+        first = self._initial or norms
+        self._has_changed.update(n for n, norm in norms.items() if norm != first.get(n, norm))
 
     def _moves(self, values: Mapping[str, float]) -> dict[str, float]:
         """How far each norm went since the last watched step: exactly nothing if not trained."""

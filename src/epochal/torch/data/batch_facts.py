@@ -23,6 +23,8 @@ _TOKENS = ("input_ids", "tokens", "input")
 _ELEMENTS = 4096
 # With no more than these in a batch, values are codes, and a row of equal ones is no fault.
 _FEW_VALUES = 8
+# Of the elements of other samples: a value that is so frequent is that of sparse data.
+_FREQUENT = 0.25
 # So many elements of each input are checked for values that are not finite.
 _CHECKED = 16384
 _COLUMNS = 64
@@ -134,9 +136,22 @@ def _read_inputs(facts: BatchFacts, tensors: Sequence[torch.Tensor]) -> None:
     flat = rows.reshape(-1)[:: max(1, rows.numel() // _ELEMENTS)].to(torch.float64)
     if facts.constant and 1 < len(set(flat.tolist())) <= _FEW_VALUES:
         facts.constant = []  # answers, flags and small codes are equal by chance
+    facts.constant = _unlike_others(rows, facts.constant)
     if facts.nonfinite:
         flat = flat[torch.isfinite(flat)]
     facts.moments = (flat.numel(), float(flat.sum()), float(flat.dot(flat)))
+
+
+def _unlike_others(rows: torch.Tensor, constant: list[int]) -> list[int]:
+    """The constant samples whose value is rare in the others: words of a text are mostly absent."""
+    is_other = torch.ones(len(rows), dtype=torch.bool)
+    is_other[constant] = False
+    others = rows[is_other, :: max(1, rows.shape[1] // _COLUMNS)]
+    if not constant or not others.numel():
+        return constant
+    given = {one: float(rows[one, 0]) for one in constant}
+    shares = {value: float((others == value).float().mean()) for value in set(given.values())}
+    return [one for one, value in given.items() if shares[value] < _FREQUENT]
 
 
 def _read_padding(facts: BatchFacts, batch: Any, pad: int | None) -> None:
