@@ -57,3 +57,15 @@ def test_a_model_that_is_unsure_of_few_answers_is_fine() -> None:
     # With an accuracy of 30 % logits may cost as much.
     records = evals([2.24] * 8, every=50, accuracy=[0.3] * 8)
     assert opened(DoubleSoftmax, records, config={"num_classes": 10}) == []
+
+
+def test_a_loss_that_passes_by_within_a_few_steps_is_fine() -> None:
+    accuracies = [0.73, 0.74, 0.75, 0.76, 0.77, 0.78]
+    losses = [FLOOR + 1 - accuracy + 0.02 for accuracy in accuracies]
+    records = evals(losses, every=5, accuracy=accuracies)
+    assert opened(DoubleSoftmax, records, config={"num_classes": 10}) == []
+
+
+def test_a_loss_that_logits_of_that_accuracy_have_too_is_fine() -> None:
+    records = evals([1.338] * 8, every=50, accuracy=[0.4] * 8)
+    assert opened(DoubleSoftmax, records, config={"num_classes": 4}) == []

@@ -36,7 +36,8 @@ class DoubleSoftmax(Rule):
         "warning": (
             "In 4 evaluations in a row the loss is `log(1 + (n-1)/e) + 1 - accuracy`, to 0.045, "
             "while the accuracy is well above chance. Or it is that of a model that is as sure as "
-            "it is right, and logits of that accuracy would cost 0.2 less at least."
+            "it is right. Logits of such a model would cost 0.1 less at least, 0.2 in the second "
+            "case. From the first to the last of these evaluations are 100 steps or more."
         ),
     }
     what_to_try = "Remove the softmax of the model: the loss takes logits."
@@ -55,6 +56,9 @@ class DoubleSoftmax(Rule):
         above: float = 0.15
         # What logits of a model that is as sure as it is right would cost less: more is no chance.
         apart: float = 0.2
+        clearly: float = 0.1
+        # From the first to the last of the evaluations: a loss that falls passes by in fewer.
+        steps: int = 100
         # First losses of probabilities: within so much of each other.
         guess: float = 0.01
         # Without an accuracy, above the floor.
@@ -64,7 +68,7 @@ class DoubleSoftmax(Rule):
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        self.patience = thresholds.evals
+        self._row: list[int | None] = []  # steps of evaluations in a row
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare loss and accuracy of one evaluation."""
@@ -79,15 +83,20 @@ class DoubleSoftmax(Rule):
         if accuracy is not None and not 0 <= accuracy <= 1:
             return ()  # something else of that name
         if accuracy is None:
-            return () if guessed is None else (self._at_floor(loss, guessed, context),)
+            return () if guessed is None else self._at_floor(loss, guessed, observation, context)
         name, limits = context.role_names["eval_loss"], self.thresholds
         expected = math.log1p((classes - 1) / math.e) + 1 - accuracy
         is_above = accuracy > 1 / classes + limits.above
         most = expected
         if _of_logits(accuracy, classes) < expected - limits.apart:
             most = max(most, _of_probabilities(accuracy, classes))
-        if not is_above or not expected - limits.near < loss < most + limits.near:
+        is_clear = loss > _of_logits(accuracy, classes) + limits.clearly
+        is_near = is_clear and expected - limits.near < loss < most + limits.near
+        if not is_above or not is_near:
+            self._row.clear()
             return (Verdict(name, False),)
+        if not self._lasts(observation.step):
+            return ()
         floor = expected - 1 + accuracy
         return (
             Verdict(
@@ -105,6 +114,13 @@ class DoubleSoftmax(Rule):
             ),
         )
 
+    def _lasts(self, step: int | None) -> bool:
+        """Whether one more evaluation of a row is the last of enough, over enough steps."""
+        self._row.append(step)
+        first, limits = self._row[0], self.thresholds
+        is_long = first is None or step is None or step - first >= limits.steps
+        return is_long and len(self._row) >= limits.evals
+
     def _guessed(self, context: Context) -> int | None:
         """The number of classes among which the first training losses guess, all alike."""
         curve, limit = context.curves.get("loss"), self.thresholds.guess
@@ -117,20 +133,27 @@ class DoubleSoftmax(Rule):
         classes = round(math.exp(curve.first))
         return classes if abs(math.log(classes) - curve.first) < limit else None
 
-    def _at_floor(self, loss: float, classes: int, context: Context) -> Verdict:
+    def _at_floor(
+        self, loss: float, classes: int, observation: Observation, context: Context
+    ) -> Iterable[Verdict]:
         name, floor = context.role_names["eval_loss"], math.log1p((classes - 1) / math.e)
         if not 0 <= loss - floor < self.thresholds.floor:
-            return Verdict(name, False)
-        return Verdict(
-            name,
-            True,
-            "info",
-            f"The evaluation loss is {format_number(loss)}, just above {format_number(floor)}: "
-            f"what a softmax before the loss leaves of {classes:,} classes at best.",
-            evidence={"loss": loss, "floor": floor, "classes": classes},
-            advice=(
-                "If the model ends with a softmax, remove it: the loss takes logits and has its "
-                "own. If it returns log-probabilities, use nll_loss."
+            self._row.clear()
+            return (Verdict(name, False),)
+        if not self._lasts(observation.step):
+            return ()
+        return (
+            Verdict(
+                name,
+                True,
+                "info",
+                f"The evaluation loss is {format_number(loss)}, just above {format_number(floor)}: "
+                f"what a softmax before the loss leaves of {classes:,} classes at best.",
+                evidence={"loss": loss, "floor": floor, "classes": classes},
+                advice=(
+                    "If the model ends with a softmax, remove it: the loss takes logits and has "
+                    "its own. If it returns log-probabilities, use nll_loss."
+                ),
             ),
         )
 
