@@ -2,6 +2,7 @@ from typing import Any
 
 from epochal.health.rules.data_answer import DataAnswer
 from epochal.records import Record
+from tests.health.curve_records import falling, steps
 from tests.health.data_records import epoch
 from tests.health.machine_records import opened, updated
 
@@ -32,3 +33,9 @@ def test_a_sample_that_contradicts_closes_it() -> None:
 
 def test_records_without_the_figures_say_nothing() -> None:
     assert opened(DataAnswer, [epoch(1, range(8)), read(telling=3), read(telling={})]) == []
+
+
+def test_an_answer_that_is_hard_to_find_is_a_task() -> None:
+    records = [*steps([2.08] * 150), read(telling=TOLD), *steps([0.1] * 300)[150:]]
+    assert opened(DataAnswer, [*records, read(2, telling=TOLD)]) == []
+    assert len(opened(DataAnswer, [*steps(falling(150)), read(telling=TOLD)])) == 1

@@ -53,3 +53,9 @@ def test_rare_samples_with_a_large_loss_are_no_gap() -> None:
     losses = [1.0 if n % 12 == 0 else 0.1 * 0.99 ** (n // 4) for n in range(400)]
     records = in_order(steps(losses), evals([0.16, 0.155, 0.15, 0.15, 0.15], every=80))
     assert opened(EvalGap, records) == []
+
+
+def test_an_evaluation_that_has_gained_since_its_first_is_fine() -> None:
+    gained = [4.0, 2.6, 2.5, 2.5, 2.4]
+    records = in_order(steps(TRAIN, epoch=EPOCHS), evals(gained, every=50))
+    assert opened(EvalGap, records) == []

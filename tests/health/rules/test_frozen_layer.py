@@ -18,7 +18,7 @@ def test_weights_that_no_optimizer_has_are_found() -> None:
 
 
 def test_weights_frozen_on_purpose_are_only_noted() -> None:
-    (found,) = opened(FrozenLayer, [watched(n, [1e-3, 0.0], {"a": 0.5}) for n in range(40)])
+    (found,) = opened(FrozenLayer, [watched(n, [1e-3, 0.0], {"a": 0.5}) for n in range(50)])
     assert found.severity == "info"
 
 
@@ -27,8 +27,8 @@ def test_weights_that_change_between_watched_steps_are_not_noted() -> None:
         values = watched(number, [1e-3, 0.0], {"a": 0.5})["m"]
         return metrics(number, {**values, **layers(number, WEIGHTS, [1.0, norm])})
 
-    assert opened(FrozenLayer, [record(n, 2.0 + 0.01 * n) for n in range(40)]) == []
-    assert len(opened(FrozenLayer, [record(n, 2.0) for n in range(40)])) == 1
+    assert opened(FrozenLayer, [record(n, 2.0 + 0.01 * n) for n in range(50)]) == []
+    assert len(opened(FrozenLayer, [record(n, 2.0) for n in range(50)])) == 1
 
 
 def test_a_rate_of_zero_freezes_no_layer() -> None:

@@ -93,6 +93,8 @@ def test_a_watched_loader_tells_how_often_samples_were_seen() -> None:
     for one in epochs:
         one["dataset_samples"] = 64
     assert len(opened(Overfitting, in_order(steps(train), stays, epochs))) == 1
+    below = evals([0.04, *[0.036 - 0.00005 * n for n in range(17)]], every=50)
+    assert opened(Overfitting, in_order(steps(train), below, epochs)) == []
     for one in epochs:
         one["dataset_samples"] = 1000  # an epoch of this loader is a part of it
     assert opened(Overfitting, in_order(steps(train), stays, epochs)) == []

@@ -117,3 +117,7 @@ def test_first_steps_that_all_are_large_are_noted() -> None:
     assert "may be too high" in found.sentence
     assert opened(StepsTooLarge, with_updates([0.01, *[0.03] * 20])) == []
     assert opened(StepsTooLarge, with_updates([0.01, *[0.08] * 20], left=0.96)) == []
+
+
+def test_a_large_first_step_after_which_the_loss_soon_falls_by_half_is_fine() -> None:
+    assert opened(StepsTooLarge, with_updates([0.45, *[0.01] * 20], left=0.9)) == []

@@ -58,3 +58,10 @@ def test_evaluations_that_scatter_bend_or_speed_up_are_fine() -> None:
     far = evenly(rates, fall=0.6, every=50)
     for losses in (scattered, bent, faster, far):
         assert opened(StepsTooSmall, in_order(train, evals(losses, every=50))) == []
+
+
+def test_evaluations_of_every_few_steps_are_too_near_to_tell() -> None:
+    rates = rates_of(120)
+    train = steps(flat(120, 2.2, width=0.2), lr=rates)
+    losses = evenly(rates, fall=0.3, every=10)
+    assert opened(StepsTooSmall, in_order(train, evals(losses, every=10))) == []

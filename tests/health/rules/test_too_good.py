@@ -121,3 +121,12 @@ def test_an_easy_task_is_known_early_but_by_small_margins() -> None:
     assert len(opened(TooGood, in_order(training, given))) == 1
     at_once = steps([max(2.3 * 0.5**n, 0.001) for n in range(100)])
     assert len(opened(TooGood, in_order(at_once, given))) == 1
+
+
+def test_an_easy_task_without_the_label_among_its_inputs_is_fine() -> None:
+    records = in_order(steps(falling(100)), evals([0.01], every=50, accuracy=[0.999]))
+    targets = {"samples": 400, "classes": 4, "entropy": 1.38}
+    clean = epoch(1, range(8), name="eval", targets=targets)
+    assert opened(TooGood, [clean, *records]) == []
+    told = {"samples": 400, "classes": 4, "features": [7]}
+    assert len(opened(TooGood, [{**clean, "telling": told}, *records])) == 1

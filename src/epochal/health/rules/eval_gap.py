@@ -39,8 +39,8 @@ class EvalGap(Rule):
         "warning": (
             "Before the end of the first epoch, the training loss has fallen by a third between "
             "two evaluations. The evaluation loss has fallen by less than a tenth, and it is 1.6 "
-            "times the training loss. Or the training loss is at 30 % of its start while the "
-            "evaluation loss is at twice that start."
+            "times the training loss, and 80 % of the first one or more. Or the training loss is "
+            "at 30 % of its start while the evaluation loss is at twice that start."
         ),
     }
     what_to_try = (
@@ -60,6 +60,7 @@ class EvalGap(Rule):
         # Of the losses at an earlier evaluation.
         train_fell: float = 0.65
         eval_stayed: float = 0.9
+        eval_first: float = 0.8
         ratio: float = 1.6
         # Sorted by class, a batch says nothing about the next: of the start of training.
         known: float = 0.3
@@ -112,6 +113,7 @@ class EvalGap(Rule):
         limits = self.thresholds
         has_fallen = now[1] < limits.train_fell * earlier[1]
         has_stayed = now[2] > limits.eval_stayed * earlier[2]
+        has_stayed = has_stayed and now[2] > limits.eval_first * self._evals[0][2]
         return has_fallen and has_stayed and now[2] > limits.ratio * now[1]
 
     def _is_sorted(self, start: float) -> bool:

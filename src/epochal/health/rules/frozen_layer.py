@@ -45,7 +45,7 @@ class FrozenLayer(Rule):
     healthy = "The weights of every trained layer change."
     reports = {
         "info": (
-            "The weights have not changed for 30 watched steps and have no gradient, although "
+            "The weights have not changed for 40 watched steps and have no gradient, although "
             "`requires_grad` is True. Weights that changed before, as in an earlier stage, and "
             "weights that are frozen by `requires_grad` after they were trained give no finding."
         ),
@@ -68,7 +68,7 @@ class FrozenLayer(Rule):
     class Thresholds(RuleThresholds):
         samples: int = 4
         # Watched steps without a gradient: what a later stage uses stands still at first.
-        unused: int = 30
+        unused: int = 40
         # Of all parameters: frozen ones. Of those whose norm tells: as initialised.
         frozen: float = 0.5
         initialised: float = 0.9

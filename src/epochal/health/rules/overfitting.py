@@ -161,6 +161,8 @@ class Overfitting(Rule):
         if min(curve.lowest, train.lowest) <= 0:
             return None
         now = _level(evals[-_LEVEL:])
+        if now.loss < now.train:
+            return None  # what is measured is not the same, or nothing is known by heart
         noise = math.sqrt(_TRAIN_POINTS[train.axis]) / 3
         for first in range(1, len(evals) - 2 * _LEVEL + 1):
             then = _level(evals[first : first + _LEVEL])

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # RMSprop divides its first gradient by a tenth of it, because its mean of squares starts at 0. Of
 # Adagrad the first step is the largest by far, and the tenth a third of it.
 _FIRST_STEPS = {"rmsprop": 10.0, "adagrad": 3.0}
+_LEVEL = 10  # points
 
 
 class StepsTooLarge(Rule):
@@ -38,7 +39,8 @@ class StepsTooLarge(Rule):
     reports = {
         "info": (
             "The first watched step changes the median weight by 35 % of its norm or more, ten "
-            "times that with RMSprop, 3 times with Adagrad. Or the median one of the first 200 "
+            "times that with RMSprop, 3 times with Adagrad. After 40 points the loss is above "
+            "half of what it was. Or the median one of the first 200 "
             "steps does so by 5.5 %, and the loss is above 97 % of what it was."
         ),
         "warning": (
@@ -69,6 +71,9 @@ class StepsTooLarge(Rule):
         # the first steps, of which so many are watched. In health at most 0.16 and 0.028.
         first_update: float = 0.35
         updates: float = 0.055
+        # Points after which the loss tells whether a large first step did harm.
+        points: int = 40
+        halved: float = 0.5
         update_steps: int = 200
         watched: int = 5
         # Of the largest norm: smaller ones were not initialised to mean anything.
@@ -82,6 +87,7 @@ class StepsTooLarge(Rule):
         self._first_step = 0
         self._is_unscaled = False
         self._is_judged = True
+        self._large: Verdict | None = None  # of the first step, until the loss tells
         self._updates: list[tuple[int, float]] | None = []  # steps, medians; None once judged
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
@@ -89,8 +95,10 @@ class StepsTooLarge(Rule):
         step, limits = observation.step, self.thresholds
         if step is None or context.is_resumed or not holds_layers(observation):
             return ()
-        if found := self._judge_updates(observation, context):
+        if found := self._judge_first(context) or self._judge_updates(observation, context):
             return (found,)
+        if self._large is not None:
+            return ()  # one finding says it
         is_late = self._first and step - self._first_step > limits.steps[-1]
         if is_late or not self._is_judged:
             return ()
@@ -154,8 +162,18 @@ class StepsTooLarge(Rule):
         start = _first_step(context)
         if len(updates) == 1 and updates[0][1] > start * limits.first_update:
             self._updates = None
-            return self._describe_updates(updates[0][1], len(moved), step, context)
+            self._large = self._describe_updates(updates[0][1], len(moved), step, context)
         return None
+
+    def _judge_first(self, context: Context) -> Verdict | None:
+        """What a large first step gives, once it is known whether the loss soon fell by half."""
+        loss, limits, found = context.curves.get("loss"), self.thresholds, self._large
+        if found is None or (loss is not None and loss.count < limits.points):
+            return None
+        self._large = None
+        if loss is None or not loss.first or loss.first < 0:
+            return found
+        return found if loss.recent_level(_LEVEL) > limits.halved * loss.first else None
 
     @staticmethod
     def _describe_updates(ratio: float, layers: int, step: int, context: Context) -> Verdict:

@@ -36,8 +36,8 @@ class StepsTooSmall(Rule):
     healthy = "The loss falls fast at first, and then ever more slowly."
     reports = {
         "info": (
-            "Each of 11 evaluations or more is below the one before. Per step and rate the loss "
-            "falls evenly, and by less than 37 % in all."
+            "Each of 11 evaluations or more, over 200 steps, is below the one before. Per step and "
+            "rate the loss falls evenly, and by less than 37 % in all."
         ),
         "warning": (
             "After 450 points the loss has fallen by less than 5 %, beyond doubt. From the second "
@@ -66,6 +66,7 @@ class StepsTooSmall(Rule):
         # Evaluations that tell, the most that they fall, and the last fall over the first: what
         # falls faster and faster leaves a standstill.
         evals: int = 11
+        eval_steps: int = 200
         last_evals: int = 40
         most_evals: float = 0.37
         bent: float = 0.25
@@ -110,6 +111,8 @@ class StepsTooSmall(Rule):
         self._evals.append((position, self._way, loss))
         count = len(self._evals)
         if train is None or not limits.evals <= count <= limits.last_evals:
+            return
+        if position - self._evals[0][0] < limits.eval_steps:
             return
         if not train.start or min(train.lowest, evaluation.lowest) <= 0:
             return

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from epochal.format import format_number
 from epochal.health.context import Context
 from epochal.health.curve import Curve
-from epochal.health.data_window import DATA_KINDS, window_of
+from epochal.health.data_window import DATA_KINDS, DataWindow, pair_figures, window_of
 from epochal.health.evaluations import (
     accuracy_of,
     is_accuracy,
@@ -52,7 +52,8 @@ class TooGood(Rule):
             "then below 5 % of the training loss at the start, if both are known. Or a loss of "
             "classes or tokens at 2 % of its start within 500 steps. Any other loss must also be "
             "at a tenth of the training loss. If `watch_data` counts the labels, nine tenths of "
-            "what the most frequent class leaves must be right."
+            "what the most frequent class leaves must be right. Classes count only if no 200 "
+            "samples that it read show inputs without the label among them."
         ),
     }
     what_to_try = "Check for labels among the inputs, and for test samples in the training set."
@@ -80,6 +81,8 @@ class TooGood(Rule):
         evals: int = 3
         # Of the samples that are not of the most frequent class, if it is known.
         of_rest: float = 0.9
+        # Samples among whose inputs a label would have been found.
+        samples: int = 200
 
     thresholds: Thresholds
 
@@ -87,6 +90,7 @@ class TooGood(Rule):
         super().__init__(thresholds)
         self._counts: Counter[str] = Counter()
         self._labels: Counter[str] = Counter()
+        self._is_clean = False  # no label is among the inputs, as far as is known
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check the first evaluations."""
@@ -95,8 +99,9 @@ class TooGood(Rule):
             window = window_of(observation)
             if window is not None:
                 self._labels.update(window.labels)
+                self._note_inputs(window)
             return verdicts
-        if context.is_resumed:
+        if context.is_resumed or self._is_clean:
             return verdicts
         loss_name = context.role_names.get("eval_loss")
         for name, value in observation.values.items():
@@ -123,6 +128,12 @@ class TooGood(Rule):
             if not verdict.active or (is_early and not is_said):
                 verdicts.append(verdict)
         return verdicts
+
+    def _note_inputs(self, window: DataWindow) -> None:
+        """Note whether inputs were compared with labels of classes, and have none among them."""
+        found = pair_figures(window, "targets")
+        if found.get("classes") and found.get("samples", 0.0) >= self.thresholds.samples:
+            self._is_clean = "telling" not in window.record
 
     def _is_early(self, name: str, steps: int | None, *, is_loss: bool) -> bool:
         thresholds = self.thresholds
