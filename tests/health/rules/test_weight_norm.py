@@ -28,6 +28,13 @@ def test_weights_that_fade_away_are_found() -> None:
     assert "shrink" in found.sentence
 
 
+def test_a_learned_scale_may_shrink() -> None:
+    norms = [10 * 0.85**n for n in range(20)]
+    for name in ("scale", "head.logit_scale", "blocks.0.gate", "log_sigma"):
+        records = [metrics(100 * n, {f"params/{name}/norm": v}) for n, v in enumerate(norms)]
+        assert opened(WeightNorm, records) == []
+
+
 def test_growth_like_a_root_of_time_is_healthy() -> None:
     assert opened(WeightNorm, watched([5 * math.sqrt(1 + n / 5) for n in range(500)])) == []
 

@@ -52,8 +52,8 @@ class TooGood(Rule):
             "then below 5 % of the training loss at the start, if both are known. Or a loss of "
             "classes or tokens at 2 % of its start within 500 steps. Any other loss must also be "
             "at a tenth of the training loss. If `watch_data` counts the labels, nine tenths of "
-            "what the most frequent class leaves must be right. Classes count only if no 200 "
-            "samples that it read show inputs without the label among them."
+            "what the most frequent class leaves must be right. It is no finding if `watch_data` "
+            "has read 200 samples and found no label among the inputs."
         ),
     }
     what_to_try = "Check for labels among the inputs, and for test samples in the training set."
@@ -130,9 +130,9 @@ class TooGood(Rule):
         return verdicts
 
     def _note_inputs(self, window: DataWindow) -> None:
-        """Note whether inputs were compared with labels of classes, and have none among them."""
+        """Note whether inputs were compared with targets, and have no label among them."""
         found = pair_figures(window, "targets")
-        if found.get("classes") and found.get("samples", 0.0) >= self.thresholds.samples:
+        if found.get("samples", 0.0) >= self.thresholds.samples:
             self._is_clean = "telling" not in window.record
 
     def _is_early(self, name: str, steps: int | None, *, is_loss: bool) -> bool:

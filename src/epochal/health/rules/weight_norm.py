@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
 _WHOLE = frozenset(
     {"weight_norm", "param_norm", "params_norm", "train/weight_norm", "train/param_norm"}
 )
-
+# Parameters that may go to zero or through it: biases, and scales that are learned.
+_FREE = re.compile(
+    r"bias|(scale|gain|gate|temperature|logs?|log_\w+|alpha|beta|gamma|tau|sigma)s?$"
+)
 
 # Of the loss: what fell so far while weights grew was learned by them.
 _LEARNING = 0.2
@@ -62,7 +66,8 @@ class WeightNorm(Rule):
         ),
         "warning": (
             "It doubles, and the loss has gained nothing or stands above its best level. Or it "
-            "grows 8 times. Or the norm of a weight is a quarter of its peak and still falls."
+            "grows 8 times. Or the norm of a weight is a quarter of its peak and still falls; "
+            "biases and learned scales may."
         ),
     }
     what_to_try = "Change the learning rate or the weight decay. Do not decay biases and norms."
@@ -182,9 +187,9 @@ class WeightNorm(Rule):
             if before > bar and not may_grow and _keeps_growing(values, limit):
                 self._found[name, pace] = "growing"
                 self._moves[name] = _Move(step, before, norm)
-            # A bias may go back to zero, or through it.
+            # A bias may go back to zero, or through it, and so may a learned scale.
             elif (
-                "bias" not in name
+                not _FREE.search(name.removesuffix(WEIGHT_NORMS.suffix))
                 and bar < peak
                 and norm <= limits.fall * peak
                 and _keeps_falling(values)
