@@ -56,3 +56,12 @@ def test_the_training_loss_stands_beside_an_accuracy_at_chance() -> None:
     assert "The training loss was 1.6" in found.sentence
     assert found.steps is not None
     assert found.steps[0] == 599
+
+
+def test_a_hundred_classes_leave_a_guess_more_room() -> None:
+    """Four thousand samples stray by a sixth of the chance."""
+    records = evals([4.6] * 20, every=50, accuracy=10 * [0.0103, 0.0138])
+    assert len(opened(EvalAtChance, records, config={"num_classes": 100})) == 1
+    learns = [0.01 + 0.002 * n for n in range(20)]
+    records = evals([4.6] * 20, every=50, accuracy=learns)
+    assert opened(EvalAtChance, records, config={"num_classes": 100}) == []

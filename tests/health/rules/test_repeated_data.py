@@ -71,3 +71,12 @@ def test_a_loss_that_comes_back_from_a_rise_knows_nothing_by_heart() -> None:
 def test_a_change_shortly_before_the_border_is_not_of_the_epoch() -> None:
     losses = falling(292) + flat(308, falling(300)[-1] * 0.7)
     assert opened(RepeatedData, steps(losses, epoch=EPOCHS)) == []
+
+
+def test_one_evaluation_an_epoch_or_one_that_turns_late_is_enough() -> None:
+    losses = falling(300) + [level for n in range(1, 5) for level in flat(300, 3.5 * 0.7**n)]
+    training = steps(losses, epoch=[n / 300 for n in range(1500)])
+    rare = evals([2.8, 3.1, 3.4, 3.7, 4.0], every=290)
+    late = evals([2.8] * 14 + [2.8 + 0.1 * n for n in range(16)], every=50)
+    for evaluations in (rare, late):
+        assert len(opened(RepeatedData, in_order(training, evaluations))) == 1

@@ -65,3 +65,11 @@ def test_evaluations_of_every_few_steps_are_too_near_to_tell() -> None:
     train = steps(flat(120, 2.2, width=0.2), lr=rates)
     losses = evenly(rates, fall=0.3, every=10)
     assert opened(StepsTooSmall, in_order(train, evals(losses, every=10))) == []
+
+
+def test_the_small_steps_of_a_warm_up_are_meant() -> None:
+    losses = [2.3 - 8e-5 * n + around for n, around in enumerate(noise(700, 0.01))]
+    rising = [1e-5 * min(1.0, (n + 1) / 600) for n in range(700)]
+    assert opened(StepsTooSmall, steps(losses, lr=rising)) == []
+    soon = [1e-5 * min(1.0, (n + 1) / 50) for n in range(700)]
+    assert len(opened(StepsTooSmall, steps(losses, lr=soon))) == 1

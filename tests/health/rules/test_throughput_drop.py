@@ -1,3 +1,5 @@
+import pytest
+
 from epochal.health.rules.throughput_drop import ThroughputDrop
 from epochal.records import Record
 from tests.health.machine_records import START, noisy, opened, step, updated
@@ -69,3 +71,12 @@ def test_a_drop_is_a_warning_only_if_the_machine_has_time_left() -> None:
         (found,) = opened(ThroughputDrop, [busy, *slower])
         severities.append(found.severity)
     assert severities == ["warning", "info"]
+
+
+@pytest.mark.parametrize("seconds", [10.0, 13.0, 18.0, 22.0, 40.0])
+def test_a_drop_is_found_however_far_apart_records_are(seconds: float) -> None:
+    speeds = noisy(1000, 0.03, 100) + noisy(600, 0.03, 10)
+    records = [
+        step(n, t=START + seconds * n, tokens_per_second=speed) for n, speed in enumerate(speeds)
+    ]
+    assert len(opened(ThroughputDrop, records)) == 1

@@ -154,10 +154,10 @@ def test_updates_that_stop_late_are_found() -> None:
 
 
 def test_small_updates_are_too_small_while_the_loss_falls_in_a_straight_line() -> None:
-    def run(losses: list[float]) -> list[Record]:
+    def run(losses: list[float], *, warm_up: int = 1) -> list[Record]:
         records = []
         for n, loss in enumerate(losses):
-            records.append(step(n, lr=1e-4, loss=loss))
+            records.append(step(n, lr=1e-4 * min(1.0, (n + 1) / warm_up), loss=loss))
             if n % 10 == 0:
                 records.append(metrics(n, layers(n, RATIOS, [2e-4, 2e-4, 3e-4])))
         return records
@@ -165,6 +165,9 @@ def test_small_updates_are_too_small_while_the_loss_falls_in_a_straight_line() -
     straight = [2.8 - 0.003 * n + around for n, around in enumerate(noisy(0.02, 1.0, 300))]
     (found,) = opened(UpdateRatio, run(straight))
     assert "Raise the learning rate" in found.advice
+    assert opened(UpdateRatio, run(straight, warm_up=300)) == []
+    (found,) = opened(UpdateRatio, run(straight, warm_up=100))
+    assert "from step 100 to" in found.sentence
     bent = [1 + 1.8 * 0.98**n + around for n, around in enumerate(noisy(0.02, 1.0, 300))]
     assert opened(UpdateRatio, run(bent)) == []
 

@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import median
 
 from epochal.format import format_number
 from epochal.health.context import Context
@@ -48,8 +49,8 @@ class RepeatedData(Rule):
         "warning": (
             "A drop of 22 %, or a second one of 12 %, three times the fall before it, and 1.5 "
             "widths over 20 points or 0.9 over 60. The points next to the border show it too, and "
-            "the loss was never as low. The learning rate was not reduced there. The next two "
-            "evaluations, if there are any, are worse than the last three by 5 % and 2.5 "
+            "the loss was never as low. The learning rate was not reduced there. Two evaluations "
+            "in a row since, if there are any, are worse than the last three before by 5 % and 2.5 "
             "times their noise."
         ),
     }
@@ -89,8 +90,9 @@ class RepeatedData(Rule):
         self._rates: deque[float] = deque(maxlen=thresholds.points[0])
         self._boundary = 0
         self._cliff: int | None = None  # the first
-        # A verdict with the evaluations so far and the level of the last of them.
+        # The newest drop; at the first how many evaluations there were; and their lowest level.
         self._held: tuple[Verdict, int, float] | None = None
+        self._evals = 0  # as many have been looked at
         self._since = 0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
@@ -118,22 +120,32 @@ class RepeatedData(Rule):
         self._before.clear()
 
     def _after_evaluations(self, verdict: Verdict | None, curve: Curve | None) -> Verdict | None:
-        """Hold a verdict back until two evaluations show that they are worse for it."""
+        """Hold a verdict back until two evaluations show that they are worse for it.
+
+        Evaluations may be rare, and may turn later. So a drop is held on, and those since the first
+        are compared with the lowest level before any of them.
+        """
         if curve is None or not curve.points:
             return verdict
         if verdict is not None and verdict.active:
             known = [loss for at, loss in curve.points if at <= self._boundary]
-            self._held = (verdict, curve.count, _median(known[-3:]) if known else math.inf)
+            level = median(known[-3:]) if known else math.inf
+            _, since, lowest = self._held or (None, curve.count, math.inf)
+            self._held = (verdict, since, min(level, lowest))
             return None
-        if self._held is None or curve.count < self._held[1] + _EVALS:
+        is_known, self._evals = curve.count == self._evals, curve.count
+        if is_known or self._held is None or curve.count < self._held[1] + _EVALS:
             return verdict
-        (held, _, before), self._held = self._held, None
+        held, _, before = self._held
         limits, losses = self.thresholds, curve.window(curve.count)
         threes = zip(losses, losses[1:], losses[2:], strict=False)
         bends = [abs(a - 2 * b + c) for a, b, c in threes]
         noise = _median(bends) / _BEND_PER_NOISE if bends else 0.0
         bar = max(limits.worse * abs(before), limits.noises * noise)
-        return held if min(losses[-_EVALS:]) - before > bar else verdict
+        if min(losses[-_EVALS:]) - before <= bar:
+            return verdict
+        self._held = None
+        return held
 
     def _has_turned(self, observation: Observation) -> bool:
         """Whether an epoch ended: with its own record, or between this step and the last."""

@@ -41,8 +41,8 @@ class StepsTooSmall(Rule):
         ),
         "warning": (
             "After 450 points the loss has fallen by less than 5 %, beyond doubt. From the second "
-            "third to the last it falls by half of what it fell before or more. Or evaluations "
-            "fall evenly, by less than 5 %."
+            "third to the last it falls by half of what it fell before or more. A warm-up has "
+            "ended within the first third. Or evaluations fall evenly, by less than 5 %."
         ),
     }
     what_to_try = "Raise the learning rate 3 to 10 times. Check clipping and the loss's scale."
@@ -144,6 +144,9 @@ class StepsTooSmall(Rule):
         rate = context.rate
         if rate.peak is not None and not rate.is_near_peak(limits.rate):
             return ()
+        first_at, position = curve.points[0][0], curve.points[-1][0]
+        if rate.peak_since is not None and 3 * (rate.peak_since - first_at) > position - first_at:
+            return ()  # steps of a warm-up are small on purpose
         levels = [block.level for block in curve.blocks.all()]
         third = len(levels) // 3
         thirds = [levels[n * third : (n + 1) * third] for n in range(3)]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _DURATION = "train/duration_ms"
 _ADMIT_BELOW = 0.5  # with more slow records than this, they are no longer part of what is usual
 _REFRESH_EVERY = 20
+_LASTING = 0.8  # of the recent time: a drop that lasts
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +159,11 @@ class ThroughputDrop(Rule):
         limits = self.thresholds
         self._recent.append(speed)
         self._num_slow += speed.is_slow
+        # What is left must be long enough to judge, however the records fall into it.
         while (
-            len(self._recent) > limits.recent_min and self._recent[0].t < speed.t - limits.recent_s
+            len(self._recent) > limits.recent_min
+            and self._recent[0].t < speed.t - limits.recent_s
+            and self._recent[1].t <= speed.t - _LASTING * limits.recent_s
         ):
             self._retire(self._recent.popleft())
         if self._median == 0 and len(self._recent) > limits.baseline_min:
@@ -214,7 +218,7 @@ class ThroughputDrop(Rule):
         if len(self._recent) < limits.recent_min:
             return False
         spans = self._recent[-1].t - self._recent[0].t
-        return spans >= 0.8 * limits.recent_s
+        return spans >= _LASTING * limits.recent_s
 
     def _described(self, since: int) -> Verdict:
         slow = sorted(speed.value for speed in self._recent if speed.is_slow)

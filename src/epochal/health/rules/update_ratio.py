@@ -40,7 +40,7 @@ class UpdateRatio(Rule):
 
     Too large is checked for each layer. Too small is checked for the median weight while the rate
     is near its peak, because updates at the end of a schedule are small on purpose. It is the mean
-    since the first step that counts: updates of plain gradients shrink as a training converges. A
+    since the rate's peak that counts: updates of plain gradients shrink as a training converges. A
     single layer is too small if the others change. ``dead-layer`` covers layers without a gradient.
     """
 
@@ -53,7 +53,7 @@ class UpdateRatio(Rule):
             "Above 0.1, while the loss does not fall and has gained nothing, or stands above its "
             "best level. If a layer has grown 3 times, most layers must be so, and the loss must "
             "not have fallen by a tenth. Or below 0.00005 in the median weight, as a mean of the "
-            "first steps while the rate is high, and below 0.00011 after 400 steps. Below 0.0004 "
+            "first steps after a warm-up, and below 0.00011 after 400 steps. Below 0.0004 "
             "after 150 steps, if the loss falls in a straight line. Or below 0.000002 for five "
             "watched steps, in one layer or in the median one."
         ),
@@ -96,7 +96,7 @@ class UpdateRatio(Rule):
         super().__init__(thresholds)
         needed = thresholds.samples
         self._large = StreakCounter(needed=needed)
-        self._medians: list[float] = []  # of the weights, at the peak of the rate
+        self._medians: dict[int, float] = {}  # of the weights by step, at the peak of the rate
         self._lagging = StreakCounter(needed=needed)
         self._still = StreakCounter(needed=needed)
         self._ratios: Mapping[str, float] = {}
@@ -110,7 +110,9 @@ class UpdateRatio(Rule):
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check a watched step."""
         lr = context.last.get("lr")
-        self._peak_lr = max(self._peak_lr, lr or 0.0)
+        if lr is not None and lr > self._peak_lr:  # a warm-up: its steps are small on purpose
+            self._peak_lr = lr
+            self._medians.clear()
         if observation.step is None or not holds_layers(observation):
             return
         ratios = UPDATE_RATIOS.of(observation.values)
@@ -149,8 +151,8 @@ class UpdateRatio(Rule):
             bar = limits.low_lasting if passed >= limits.lasting_steps else limits.low
             if passed >= limits.straight_steps and falls_straight(context.curves.get("loss")):
                 bar = limits.low_straight
-            is_small = fmean(self._medians) < bar
-            yield self._describe_small(context) if is_small else Verdict(_ALL, active=False)
+            is_small = fmean(self._medians.values()) < bar
+            yield self._describe_small() if is_small else Verdict(_ALL, active=False)
         self._usual = median(moving.values())
         is_still = self._usual < limits.layer_low and self._is_near_peak(lr)
         self._still.note(_NOW, ails=is_still, step=self._step)
@@ -172,7 +174,7 @@ class UpdateRatio(Rule):
         weighty = self._weighty(moving, norms)
         weights = [moving[one] for one in weighty if one.endswith("weight")]
         if weights or weighty:
-            self._medians.append(median(weights or [moving[one] for one in weighty]))
+            self._medians[self._step] = median(weights or [moving[one] for one in weighty])
 
     def _too_large(
         self, ratios: Mapping[str, float], norms: Mapping[str, float], context: Context
@@ -276,8 +278,8 @@ class UpdateRatio(Rule):
             advice=_RAISE,
         )
 
-    def _describe_small(self, context: Context) -> Verdict:
-        first, mean = context.first_step or 0, fmean(self._medians)
+    def _describe_small(self) -> Verdict:
+        first, mean = min(self._medians), fmean(self._medians.values())
         return Verdict(
             _ALL,
             active=True,
