@@ -30,6 +30,7 @@ class Strengths:
     crowding: Range  # share of the largest possible imbalance E/k
     alive: Range  # share of the experts a collapsed router still uses
     weights_per_sample: Range  # growth of a weight norm
+    harm: Range  # what layers do to the loss: its rise, as a share
     drift: Range  # of a replica's weights, as a share, when it is done
     cliff: Range  # share of the loss lost at an epoch's end
     clock_jump_s: Range
@@ -55,6 +56,7 @@ STRENGTHS = Strengths(
     crowding=(0.6, 0.98),
     alive=(0.05, 0.42),
     weights_per_sample=(1.2, 2.5),
+    harm=(0.2, 0.6),
     drift=(0.008, 0.5),
     cliff=(0.18, 0.7),
     clock_jump_s=(75, 40_000),

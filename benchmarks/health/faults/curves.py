@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.health.case import Fault
-from benchmarks.health.faults.planting import fault, lift_evaluations, onset, ramp, require, soon
+from benchmarks.health.faults.planting import (
+    fault,
+    lift_evaluations,
+    onset,
+    raise_loss,
+    ramp,
+    require,
+    soon,
+)
 from benchmarks.health.parts import within
 from benchmarks.health.sketch import Sketch
 from benchmarks.health.strengths import Strengths
@@ -56,12 +64,7 @@ def divergence(sketch: Sketch, strengths: Strengths) -> Fault:
     length = within(sketch.rng, *strengths.rise_rows)
     up = ramp(sketch.rows, since=row, length=length)
     rise = within(sketch.rng, *strengths.rise)
-    smooth = smoothed(sketch.loss, 51)
-    rough = sketch.loss / smooth - 1
-    level = np.where(up > 0, smooth[row], smooth)
-    sketch.loss = level * (1 + (rise - 1) * up) * (1 + rough * (1 + up))
-    sketch.norm *= 1 + (rise - 1) * up
-    lift_evaluations(sketch, row, 1 + (rise - 1) * up)
+    sketch.norm *= raise_loss(sketch, row, up, by=rise - 1)
     return fault(sketch, "divergence", row, rows=RISE_ROWS)
 
 
@@ -116,7 +119,8 @@ def no_warmup(sketch: Sketch, strengths: Strengths) -> Fault:
     """The full rate from the first step: the loss rises above its start, norms leap, for a while.
 
     Within 40 rows the loss is a sixth or more above where it began, and four times its noise; it
-    comes back slowly.
+    comes back slowly. The first row is of weights without a step. Norms do not fall meanwhile, and
+    grow more than the loss.
     """
     rng = sketch.rng
     require(sketch.falls and sketch.resume_at is None and not sketch.is_noisy)
@@ -124,11 +128,14 @@ def no_warmup(sketch: Sketch, strengths: Strengths) -> Fault:
     delay, rise = int(rng.integers(40, 160)), rng.uniform(5, 40)
     shock = max(within(rng, *strengths.shock), 4 * sketch.relative_noise())
     late = np.maximum(0, np.arange(sketch.rows) - delay)
-    lift = np.minimum(1.0, (np.arange(sketch.rows) + 1) / rise) * np.exp(-late / 120)
+    lift = np.minimum(1.0, np.arange(sketch.rows) / rise) * np.exp(-late / 120)
     smooth = smoothed(sketch.loss, 9)
     rough = (sketch.loss / smooth)[::-1]
     sketch.loss = np.where(late == 0, sketch.loss[0], smooth[late]) * (1 + shock * lift) * rough
-    sketch.norm *= 1 + rng.uniform(4, 25) * lift
+    usual = smoothed(sketch.norm, 9)
+    rough = sketch.norm / usual
+    sketch.norm = np.where(late == 0, usual[0], usual[late]) * rough
+    sketch.norm *= 1 + (rng.uniform(4, 25) + 2 * shock) * lift
     return fault(sketch, "no-warmup", 0, rows=RISE_ROWS)
 
 
@@ -141,20 +148,18 @@ def lr_too_high(sketch: Sketch, strengths: Strengths) -> Fault:
     require(float(smooth[row]) < 0.9 * float(smooth[0]))
     sketch.lr = float(sketch.lr.max()) * np.minimum(1.0, (np.arange(sketch.rows) + 1) / row)
     up = ramp(sketch.rows, since=row, length=rng.uniform(40, 150))
-    rise = 1 + within(rng, *strengths.peak_rise) * up
-    rough = sketch.loss / smooth - 1
-    level = np.where(up > 0, smooth[row], smooth)
-    sketch.loss = level * rise * (1 + rough * (1 + up))
+    raise_loss(sketch, row, up, by=within(rng, *strengths.peak_rise), width=31)
     sketch.norm *= 1 + 2 * up
-    lift_evaluations(sketch, row, rise)
     return fault(sketch, "lr-too-high", row, rows=450)
 
 
 def repeated_data(sketch: Sketch, strengths: Strengths) -> Fault:
     """At the end of each epoch the training loss falls off a cliff; evaluations get worse.
 
-    Epochs that step down while evaluations are no worse are what several epochs do in health. So
-    there is something to find by the third evaluation.
+    Epochs that step down while evaluations are no worse are what several epochs do in health, and a
+    single step of less than a quarter as well. So there is something to find by the third
+    evaluation after the first cliff or the second, and by the second that is a tenth above the last
+    three before.
     """
     rng = sketch.rng
     require(sketch.falls and not sketch.is_noisy and sketch.resume_at is None)
@@ -169,8 +174,15 @@ def repeated_data(sketch: Sketch, strengths: Strengths) -> Fault:
     sketch.lr = np.where(epoch > 0, sketch.lr[row - 1], sketch.lr)
     since = np.maximum(0, np.arange(sketch.rows) - row)
     lift_evaluations(sketch, row, 1 + cliff * since / row)
-    limit = 150
+    shows = row if cliff > 0.25 else 2 * row
+    limit = shows - row + 150
     if sketch.evals is not None:
-        late = sketch.evals.at[sketch.evals.at > row + 60]
-        limit = max(limit, int(late[:3].max(initial=0)) - row)
+        at, losses = sketch.evals.at, sketch.evals.loss
+        # Evaluations that begin only now would gain from their first one on.
+        require(bool(at[0] < row))
+        later = at > shows + 60
+        worse = at[later & (losses > 1.1 * np.median(losses[at < shows][-3:]))]
+        require(len(worse) > 1 and int(later.sum()) > 2)
+        # They are written behind their row.
+        limit = max(limit, max(int(worse[1]), int(at[later][2])) - row + 1)
     return fault(sketch, "repeated-data", row, rows=limit)

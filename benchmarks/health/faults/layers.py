@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.health.case import Fault
-from benchmarks.health.faults.planting import fault, require
+from benchmarks.health.faults.planting import fault, harm, require
 from benchmarks.health.parts import within
 from benchmarks.health.sketch import Layers, Sketch
 from benchmarks.health.strengths import Strengths
@@ -37,7 +37,8 @@ def frozen_layer(sketch: Sketch, strengths: Strengths) -> Fault:
 def update_ratio(sketch: Sketch, strengths: Strengths) -> Fault:
     """Updates of 15 % of the weights and more, or of less than a millionth, in one or all layers.
 
-    The rate is not on its way down: small updates at a schedule's end are as they should be.
+    The rate is not on its way down: small updates at a schedule's end are as they should be. Large
+    ones do harm: the loss rises. Beside a loss that falls on they are how small weights learn.
     """
     rng = sketch.rng
     layers, every, place, column = _watched(sketch)
@@ -45,7 +46,10 @@ def update_ratio(sketch: Sketch, strengths: Strengths) -> Fault:
     require(stop < len(layers.at))
     rates = sketch.lr[layers.at[place:stop]]
     require(float(rates.min()) > 0.3 * float(sketch.lr.max()))
-    size = within(rng, 0.15, 1.0) if rng.random() < 0.5 else within(rng, 1e-9, 1e-6)
+    is_large = rng.random() < 0.5
+    size = within(rng, 0.15, 1.0) if is_large else within(rng, 1e-9, 1e-6)
+    if is_large:
+        harm(sketch, int(layers.at[place]), length=3 * every, strengths=strengths)
     is_everywhere = rng.random() < 0.5
     columns = slice(None) if is_everywhere else slice(column, column + 1)
     shape = layers.ratios[place:, columns].shape
@@ -55,11 +59,16 @@ def update_ratio(sketch: Sketch, strengths: Strengths) -> Fault:
 
 
 def weight_norm(sketch: Sketch, strengths: Strengths) -> Fault:
-    """A weight's norm grows by a fifth or more from sample to sample, or shrinks as fast."""
+    """A weight's norm grows by a fifth or more from sample to sample, or shrinks as fast.
+
+    The loss rises while it grows: what grows while the loss falls by a fifth is needed.
+    """
     rng = sketch.rng
     layers, every, place, column = _watched(sketch)
     growth = within(rng, *strengths.weights_per_sample)
     direction = 1 if rng.random() < 0.7 else -1
+    if direction == 1:
+        harm(sketch, int(layers.at[place]), length=3 * every, strengths=strengths)
     samples = np.minimum(np.arange(len(layers.at) - place) + 1, 30)
     factor = growth ** (direction * samples)
     is_everywhere = rng.random() < 0.4

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.health.case import Fault
+from benchmarks.health.parts import within
 from benchmarks.health.sketch import Column, Sketch
 from benchmarks.health.strengths import Strengths
+from benchmarks.health.tracks import smoothed
 
 
 class DoesNotFit(Exception):  # noqa: N818 (not an error: another run is drawn)
@@ -76,6 +78,33 @@ def lift_evaluations(sketch: Sketch, row: int, lift: Column) -> None:
     before = sketch.evals.loss[~late]
     if late.any() and len(before):
         sketch.evals.loss[late] = before[-1] * lift[sketch.evals.at[late]]
+
+
+def raise_loss(sketch: Sketch, row: int, up: Column, *, by: float, width: int = 51) -> Column:
+    """Hold the loss at its level of a row and raise it by a share, twice as noisy in the end.
+
+    ``up`` says how far it is, 0 to 1. Evaluations rise with it. Returns what losses were raised by.
+    """
+    smooth = smoothed(sketch.loss, width)
+    rough = sketch.loss / smooth - 1
+    level = np.where(np.arange(sketch.rows) >= row, smooth[row], smooth)
+    lift = 1 + by * up
+    sketch.loss = level * lift * (1 + rough * (1 + up))
+    lift_evaluations(sketch, row, lift)
+    return lift
+
+
+def harm(sketch: Sketch, row: int, *, length: float, strengths: Strengths) -> None:
+    """Let the loss suffer from a row on: it gains nothing more and rises, beyond its noise.
+
+    No further than to its start, and not twofold: rises like these are other classes.
+    """
+    require(sketch.falls and not sketch.is_noisy)
+    rise = max(within(sketch.rng, *strengths.harm), 5 * sketch.relative_noise())
+    smooth = smoothed(sketch.loss, 51)
+    require(rise <= strengths.harm[1])
+    require(row == 0 or float(smooth[row]) * (1 + rise) < 0.9 * float(smooth[0]))
+    raise_loss(sketch, row, ramp(sketch.rows, since=row, length=length), by=rise)
 
 
 def soon(sketch: Sketch) -> int:
