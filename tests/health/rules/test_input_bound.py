@@ -81,6 +81,13 @@ def test_pauses_between_the_steps_are_found() -> None:
     assert "70 % of the time passes between the steps" in found.sentence
 
 
+def test_pauses_of_a_few_milliseconds_are_the_making_of_batches() -> None:
+    records = [step(n, t=START + 0.006 * n, duration_ms=2.0) for n in range(60)]
+    assert opened(InputBound, records) == []
+    slower = [step(n, t=START + 0.020 * n, duration_ms=8.0) for n in range(60)]
+    assert len(opened(InputBound, slower)) == 1
+
+
 def test_steps_that_follow_each_other_are_left_alone() -> None:
     assert opened(InputBound, [step(n, duration_ms=950.0) for n in range(60)]) == []
 

@@ -28,7 +28,7 @@ def test_weights_that_grow_slowly_are_fine() -> None:
 
 
 def test_weights_before_a_normalisation_may_grow_more() -> None:
-    growth = [1.0 + 0.1 * n for n in range(10)]
+    growth = [1.0 + 0.15 * n for n in range(10)]
     assert opened(StepsTooLarge, watched(growth, with_bias=False)) == []
     assert opened(StepsTooLarge, watched(growth)) != []
 

@@ -58,3 +58,11 @@ def test_sgd_with_momentum_has_usual_rates() -> None:
 
 def test_an_optimizer_that_finds_its_rate_is_not_taken_for_another() -> None:
     assert usual_rates({"optimizer": "DAdaptAdam"}) is None
+
+
+def test_a_loss_above_its_start_is_noted_where_few_steps_are_logged() -> None:
+    losses = [2.4] * 10 + [3.0 + 0.01 * (n % 3) for n in range(150)]
+    sparse = list(range(0, 640, 4))
+    assert len(opened(UnusualRate, steps(losses, lr=0.3, step=sparse), config=ADAM)) == 1
+    assert opened(UnusualRate, steps(losses, lr=0.3), config=ADAM) == []
+    assert opened(UnusualRate, steps(SOON_FLAT[:160], lr=0.09, step=sparse), config=ADAM) == []

@@ -38,8 +38,8 @@ class InputBound(Rule):
     healthy = "Waiting for data takes less than a tenth of a step."
     reports = {
         "info": (
-            "Half of the time passes between steps, and at four of five steps 40 %. Phases are not "
-            "timed."
+            "Half of the time passes between steps, and at four of five steps 40 %. It is 5 ms a "
+            "step or more. Phases are not timed."
         ),
         "warning": (
             "30 % of a step in two `phases` records in a row, or 60 % in one. Or a GPU below 65 % "
@@ -80,6 +80,8 @@ class InputBound(Rule):
         pause_share: float = 0.5
         pause_steady: float = 0.4
         pause_grave: float = 0.75
+        # One process makes a batch of small samples within this time. Workers would save nothing.
+        pause_ms: float = 5.0
         pause_records: int = 30
 
     thresholds: Thresholds
@@ -92,7 +94,7 @@ class InputBound(Rule):
         self._first_wait_ms: dict[int, float] = {}  # the longest before the first phases, by rank
         self._use: dict[str, deque[float]] = {}
         self._cpu: deque[float] = deque(maxlen=limits.records)
-        self._pauses: deque[float] = deque(maxlen=limits.pause_records)
+        self._pauses: deque[tuple[float, float]] = deque(maxlen=limits.pause_records)
         self._last: tuple[int, float] | None = None
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
@@ -225,11 +227,13 @@ class InputBound(Rule):
         wall_ms = 1000 * (observation.t - last[1]) / (observation.step - last[0])
         if wall_ms <= 0:
             return
-        self._pauses.append(1 - duration_ms / wall_ms)
+        self._pauses.append((1 - duration_ms / wall_ms, wall_ms - duration_ms))
         if len(self._pauses) < limits.pause_records:
             return
-        share, steady = median(self._pauses), sorted(self._pauses)[len(self._pauses) // 5]
-        if share < limits.pause_share or steady < limits.pause_steady:
+        shares = sorted(share for share, _ in self._pauses)
+        share, steady = median(shares), shares[len(shares) // 5]
+        is_short = median(pause_ms for _, pause_ms in self._pauses) < limits.pause_ms
+        if share < limits.pause_share or steady < limits.pause_steady or is_short:
             yield Verdict(_DURATION, active=False)
             return
         # A clock that does not wait for a GPU measures how long it takes to give it work.

@@ -59,11 +59,11 @@ class UnusualRate(Rule):
     healthy = "A peak within the usual range of the optimizer, or a loss that keeps falling."
     reports = {
         "info": (
-            "The peak rate is more than twice the highest usual one of the optimizer, and after "
-            "300 points the loss is above its start. Or less than a tenth of its gain came after "
-            "the first quarter of them; less than a quarter, at 5 times the usual rate. Or the "
-            "peak is a tenth of the lowest usual rate or less, and the loss still falls or has "
-            "not fallen by 5 %."
+            "The peak rate is more than twice the highest usual one of the optimizer. After 300 "
+            "steps and 100 points the loss is above its start. Or after 300 points, less than a "
+            "tenth of its gain came after the first quarter of them. At 5 times the usual rate it "
+            "is less than a quarter. Or the peak is a tenth of the lowest usual rate or less, and "
+            "the loss still falls or has not fallen by 5 %."
         ),
     }
     what_to_try = "Compare with a learning rate within the usual range."
@@ -79,6 +79,8 @@ class UnusualRate(Rule):
 
     class Thresholds(RuleThresholds):
         points: int = 300
+        # Where not every step is logged, fewer points tell that a loss is above its start.
+        few: int = 100
         # Of the highest usual rate: high, and far beyond.
         high: float = 2.0
         far: float = 5.0
@@ -100,14 +102,20 @@ class UnusualRate(Rule):
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare the rate with the usual ones, and two quarters of the loss, every few points."""
         curve, peak, limits = context.updated_curves.get("loss"), context.rate.peak, self.thresholds
-        if curve is None or curve.count % _EVERY or curve.count < limits.points:
+        if curve is None or curve.count % _EVERY or curve.count < limits.few:
+            return ()
+        is_early = curve.count < limits.points
+        if is_early and curve.points[-1][0] - (context.first_step or 0) < limits.points:
             return ()
         usual = usual_rates(context.config)
         if usual is None or not peak or context.is_resumed or context.is_game:
             return ()
         course = _course(curve)
-        if peak > limits.high * usual.highest and self._is_stuck(course, peak / usual.highest):
+        is_stuck = not (is_early and course.gained) and self._is_stuck(course, peak / usual.highest)
+        if peak > limits.high * usual.highest and is_stuck:
             return (self._high(curve, peak, usual, course),)
+        if is_early:
+            return ()
         is_low = peak <= _ROUNDING * limits.low * usual.lowest
         if is_low and context.rate.is_near_peak(limits.share) and self._is_slow(course):
             return (self._low(curve, peak, usual, course),)
