@@ -2,7 +2,7 @@ import pytest
 
 from epochal.health.rules.unusual_rate import UnusualRate
 from epochal.health.usual_rates import usual_rates
-from tests.health.curve_records import falling, flat, steps
+from tests.health.curve_records import START, falling, flat, steps
 from tests.health.machine_records import opened
 
 ADAM = {"optimizer": "AdamW"}
@@ -63,6 +63,19 @@ def test_an_optimizer_that_finds_its_rate_is_not_taken_for_another() -> None:
 def test_a_loss_above_its_start_is_noted_where_few_steps_are_logged() -> None:
     losses = [2.4] * 10 + [3.0 + 0.01 * (n % 3) for n in range(150)]
     sparse = list(range(0, 640, 4))
-    assert len(opened(UnusualRate, steps(losses, lr=0.3, step=sparse), config=ADAM)) == 1
-    assert opened(UnusualRate, steps(losses, lr=0.3), config=ADAM) == []
+    assert len(opened(UnusualRate, steps(losses, lr=0.05, step=sparse), config=ADAM)) == 1
+    assert opened(UnusualRate, steps(losses, lr=0.05), config=ADAM) == []
     assert opened(UnusualRate, steps(SOON_FLAT[:160], lr=0.09, step=sparse), config=ADAM) == []
+
+
+def test_a_rate_beyond_what_any_training_needs_is_noted_whatever_the_loss_does() -> None:
+    losses = [5.0 - 0.004 * n for n in range(500)]
+    assert len(opened(UnusualRate, steps(losses, lr=0.15), config=ADAM)) == 1
+    assert opened(UnusualRate, steps(losses, lr=0.1), config=ADAM) == []
+
+
+def test_in_a_game_only_the_rate_counts() -> None:
+    reward = {"log": "metrics", "t": START, "step": 0, "m": {"reward": 1.0}}
+    for rate, count in ((0.15, 1), (0.05, 0), (1e-5, 1), (1e-4, 0)):
+        records = [reward, *steps(flat(400, 2.0), lr=rate)]
+        assert len(opened(UnusualRate, records, config=ADAM)) == count
