@@ -88,6 +88,12 @@ def test_pauses_of_a_few_milliseconds_are_the_making_of_batches() -> None:
     assert len(opened(InputBound, slower)) == 1
 
 
+def test_a_game_is_played_between_its_steps() -> None:
+    reward = {"log": "metrics", "t": START, "step": 0, "m": {"reward": 1.0}}
+    records = [step(n, t=START + n, duration_ms=300.0) for n in range(60)]
+    assert opened(InputBound, [reward, *records]) == []
+
+
 def test_steps_that_follow_each_other_are_left_alone() -> None:
     assert opened(InputBound, [step(n, duration_ms=950.0) for n in range(60)]) == []
 

@@ -39,7 +39,7 @@ class InputBound(Rule):
     reports = {
         "info": (
             "Half of the time passes between steps, and at four of five steps 40 %. It is 5 ms a "
-            "step or more. Phases are not timed."
+            "step or more. Phases are not timed, and it is no game, which is played meanwhile."
         ),
         "warning": (
             "30 % of a step in two `phases` records in a row, or 60 % in one. Or a GPU below 65 % "
@@ -109,7 +109,9 @@ class InputBound(Rule):
             return self._see_system(observation)
         if observation.kind == "gpu":
             return self._see_gpu(observation, context)
-        return self._see_step(observation, context) if observation.rank <= 0 else ()
+        if context.is_game or observation.rank > 0:
+            return ()  # between the steps of a game it is played
+        return self._see_step(observation, context)
 
     def forget_from(self, step: int, context: Context) -> None:
         """Start again: the first batches of an attempt wait for workers to start."""
