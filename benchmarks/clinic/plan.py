@@ -11,10 +11,10 @@ from typing import Literal
 from benchmarks.clinic.faults import FAULTS
 from benchmarks.clinic.faults.fault import Fault
 from benchmarks.clinic.kinds import KINDS, ROOMS
-from benchmarks.clinic.task import BLIND, NEWEST, Half, Kind
+from benchmarks.clinic.task import BLIND, WHOLE, Half, Kind
 
 # quick: one training of each fault. full: as much as fits into the time that the clinic may take,
-# with the newest kinds whole. all: every training that there is evidence of.
+# with the kinds of one half whole. all: every training that there is evidence of.
 Tier = Literal["quick", "full", "all"]
 HEALTHY = "healthy"
 FAULT_SEEDS = 3
@@ -145,7 +145,7 @@ def healthy(tier: Tier) -> list[Training]:
 
 
 def _is_whole(kind: Kind, tier: Tier) -> bool:
-    return tier == "all" or kind.half == NEWEST
+    return tier == "all" or kind.half == WHOLE
 
 
 def faulty(tier: Tier) -> list[Training]:

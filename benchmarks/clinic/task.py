@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 # of them before a verdict.
 Half = Literal["tuning", "unseen", "blind3", "blind4", "blind5", "blind6", "blind7", "blind8"]
 BLIND: tuple[Half, ...] = ("blind3", "blind4", "blind5", "blind6", "blind7", "blind8")
-NEWEST: Half = "blind7"
+WHOLE: Half = "blind7"  # a full run has all of these: they have every fault
 Decay = Literal["none", "cosine", "linear", "steps", "sqrt"]
 Batch = tuple[Tensor, Tensor]
 

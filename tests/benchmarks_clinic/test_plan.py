@@ -5,7 +5,7 @@ from benchmarks.clinic.cost import cpu_hours
 from benchmarks.clinic.faults import FAULTS
 from benchmarks.clinic.kinds import KINDS
 from benchmarks.clinic.plan import FIRST_SEEDS, balanced, healthy, parse, trainings
-from benchmarks.clinic.task import BLIND, NEWEST
+from benchmarks.clinic.task import BLIND, WHOLE
 from epochal.guard import Guard
 from epochal.health.registry import all_rules
 
@@ -38,9 +38,9 @@ def test_blind_kinds_have_eight_faults_each_and_enough_healthy_steps() -> None:
         assert sum(one.kind.steps for one in found if one.fault is None) >= 40_000
 
 
-def test_the_newest_kinds_have_every_fault_twice_unless_it_waits_for_minutes() -> None:
-    found = trainings("full", half=NEWEST)
-    assert found == trainings("all", half=NEWEST)
+def test_the_kinds_of_a_full_run_have_every_fault_twice_unless_it_waits_for_minutes() -> None:
+    found = trainings("full", half=WHOLE)
+    assert found == trainings("all", half=WHOLE)
     planted = Counter(one.fault_name for one in found if one.fault is not None)
     assert planted.keys() == FAULTS.keys()
     assert all(count >= 2 for name, count in planted.items() if not FAULTS[name].wait_s)
@@ -58,7 +58,7 @@ def test_a_full_run_has_every_fault_on_three_kinds_with_three_seeds_in_four_hour
 
 
 def test_a_balanced_order_begins_with_healthy_twins_and_goes_on_in_turn_by_kind() -> None:
-    found = trainings("full", half=NEWEST)
+    found = trainings("full", half=WHOLE)
     order = balanced(found)
     assert sorted(order) == sorted(found)
     kinds = {one.kind_name for one in found}
