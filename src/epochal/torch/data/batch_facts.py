@@ -144,11 +144,11 @@ def _read_inputs(facts: BatchFacts, tensors: Sequence[torch.Tensor]) -> None:
 
 def _unlike_others(rows: torch.Tensor, constant: list[int]) -> list[int]:
     """The constant samples whose value is rare in the others: words of a text are mostly absent."""
+    if not constant or len(constant) == len(rows):
+        return constant
     is_other = torch.ones(len(rows), dtype=torch.bool)
     is_other[constant] = False
     others = rows[is_other, :: max(1, rows.shape[1] // _COLUMNS)]
-    if not constant or not others.numel():
-        return constant
     given = {one: float(rows[one, 0]) for one in constant}
     shares = {value: float((others == value).float().mean()) for value in set(given.values())}
     return [one for one, value in given.items() if shares[value] < _FREQUENT]
