@@ -35,6 +35,7 @@ _WATCHED_EVENTS = frozenset(
         "frozen-parameters",
         "initial-scale",
         "no-optimizer-step",
+        "gradients-kept",
     }
 )
 _WATCHED_SERIES = ("params/", "grads/", "update_ratio/", "activations/", "running_stats/")

@@ -74,6 +74,8 @@ CASES = {
     "before a step": Case(_watch, "epochal.torch.watching.reduce_tensors", "watch"),
     "after a step": Case(_watch, "epochal.torch.watching.Watch._take_updates", "watch"),
     "output of a layer": Case(_watch, "epochal.torch.watching.Watch._is_due", "watch"),
+    "what a step left": Case(_watch, "epochal.torch.kept_gradients._sampled", "watch"),
+    "a pass": Case(_watch, "epochal.torch.kept_gradients._address", "watch"),
     "evaluation": Case(_watch, "epochal.torch.evaluation_mode.drop_share", "watch"),
     "numbers that arrive": Case(_watch, "epochal.torch.measure.Rows.read", "watch"),
     "a silent record": Case(_watch, "epochal.run.recorder.Recorder.write_silent", "watch"),

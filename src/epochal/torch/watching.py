@@ -12,7 +12,7 @@ gradient. A parameter that is frozen (``requires_grad`` is False) and stays as i
 gradient nor ratio; the first record comes with an event that counts those, and with one about
 weights that start at an unusual scale. Of every BatchNorm ``b``
 in training mode: ``running_stats/b/norm``. Evaluations in training mode are an event, and so are
-gradients without a step.
+gradients without a step, and those that are not reset between steps.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from epochal.torch.evaluation_mode import EvaluationModes
 from epochal.torch.guarded import guarded_hook
 from epochal.torch.initial_norms import initialised
 from epochal.torch.initial_scale import InitialScale
+from epochal.torch.kept_gradients import KeptGradients
 from epochal.torch.measure import Reduced, Rows, local, reduce_tensors
 from epochal.torch.missing_steps import MissingSteps
 from epochal.torch.names import named_parameters, plain_name
@@ -111,6 +112,7 @@ class Watch:
         self._running_stats = RunningStats(model)
         self._modes = EvaluationModes(model, run, self._report_passes)
         self._missing_steps = MissingSteps(self._parameters, run, self._report_no_step)
+        self._kept_gradients = KeptGradients(self._parameters, run, self._report_kept)
         self._buffer_sync = BufferSync(model, run)
         self._initial_scale = InitialScale(model, self._parameters)
         self._tells_first = True
@@ -136,6 +138,7 @@ class Watch:
         self._modes.remove()
         self._buffer_sync.remove()
         self._missing_steps.end()
+        self._kept_gradients.end()
         self._before = {}
         self._write_rest()
 
@@ -170,6 +173,7 @@ class Watch:
 
     @guarded_hook("watch")
     def _after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        self._kept_gradients.after_step(optimizer)
         if self._taking is not None and self._before and self._owns(optimizer):
             self._take_updates(self._taking)
 
@@ -328,6 +332,10 @@ class Watch:
 
     def _report_no_step(self, passes: int) -> None:
         self._run.event("no-optimizer-step", passes=passes)
+
+    def _report_kept(self, parameter: str, steps: int) -> None:
+        step = self._count.step
+        self._run.event("gradients-kept", at_step=step, parameter=parameter, steps=steps)
 
     def _report_passes(self, **facts: Any) -> None:
         self._run.event("evaluation-passes", **facts)

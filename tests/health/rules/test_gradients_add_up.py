@@ -1,8 +1,9 @@
 import random
 
 from epochal.health.rules.gradients_add_up import GradientsAddUp
+from epochal.records import Record
 from tests.health.curve_records import flat, steps
-from tests.health.machine_records import opened
+from tests.health.machine_records import START, opened
 
 
 def summed(count: int, *, agree: float = 0.6, seed: int = 0) -> list[float]:
@@ -94,3 +95,21 @@ def test_gradients_that_explode_are_no_sum() -> None:
     assert opened(GradientsAddUp, steps(flat(60, 2.0), norm=norms)) == []
     slow = [0.0196, 0.0215, 0.0252, 0.0337, 0.0492, 0.0665, 0.0964, 0.129, 0.171, 0.224]
     assert opened(GradientsAddUp, steps(flat(10, 2.0), norm=slow)) == []
+
+
+def event(name: str, **fields: object) -> Record:
+    return {"log": "event", "t": START, "name": name, **fields}
+
+
+def test_what_a_watched_model_tells_is_the_one_finding() -> None:
+    told = event("gradients-kept", at_step=5, parameter="0.weight", steps=5)
+    (found,) = opened(GradientsAddUp, [told, *steps(flat(100, 2.0), norm=summed(100))])
+    assert (found.severity, found.steps) == ("warning", (0, 5))
+    assert "5 steps in a row, up to step 5, began with the gradients" in found.sentence
+    assert "optimizer.zero_grad()" in found.advice
+
+
+def test_it_joins_the_finding_of_the_norm() -> None:
+    told = event("gradients-kept", at_step=90, parameter="0.weight", steps=5)
+    assert len(opened(GradientsAddUp, [*steps(flat(100, 2.0), norm=summed(100)), told])) == 1
+    assert opened(GradientsAddUp, [event("no-optimizer-step", passes=200)]) == []

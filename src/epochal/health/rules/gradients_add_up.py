@@ -14,6 +14,7 @@ from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import CLIPPED, CURVE_KINDS, steps_of, times
+from epochal.records import Record
 
 _NEWEST = 10  # norms whose changes are looked at
 _LEVEL = 3
@@ -22,6 +23,7 @@ _SOONEST = 6  # norms that all rise: later ones of a large rate may turn round
 _SURE = 12  # norms after which it is clear that it was no chance
 _WIDEST = 3  # steps from one logged norm to the next
 _WINDOW, _EVERY = 40, 20  # points of a look at the smoothness of a long sum
+_KEPT = "gradients-kept"  # an event of a watched model
 _RESET = (
     "Call optimizer.zero_grad() in each step. If it is called, some parameters that get gradients "
     "are not in the optimizer, and are neither trained nor reset: compare its parameters with the "
@@ -30,8 +32,9 @@ _RESET = (
 
 
 class GradientsAddUp(Rule):
-    """From the first step on, the norm grows by about one gradient a step, and smoothly.
+    """A watched model tells that gradients are kept; without one, the norm is judged.
 
+    From the first step on, it grows by about one gradient a step, and smoothly.
     A sum of k gradients is up to k times as long as one, and the next gradient changes it by a
     k-th. Norms of single batches differ by far more than that, whatever their level does.
     """
@@ -42,18 +45,19 @@ class GradientsAddUp(Rule):
     healthy = "The norm of one batch has nothing in common with that of the batch before."
     reports = {
         "warning": (
-            "Over the first 20 to 100 steps the norm grows by a fifth to 5 times its first value "
-            "per step. From one step to the next it changes as little as a sum would. Or it "
-            "triples within 6 to 8 steps that all rise by at most one gradient, and stays smooth "
-            "or high until the twelfth. Or for 8 steps it "
-            "is the first gradient on top of the clipped sum. Or at any time it is 5 times its "
-            "first value, and 25 times smoother than the loss of the same batches."
+            "With `epochal.watch(model)`: five steps in a row begin with the gradients of the "
+            "step before. By the norm alone: over the first 20 to 100 steps it grows by a fifth "
+            "to 5 times its first value per step. From one step to the next it changes as little "
+            "as a sum would. Or it triples within 6 to 8 steps that all rise by at most one "
+            "gradient, and stays smooth or high until the twelfth. Or for 8 steps it is the first "
+            "gradient on top of the clipped sum. Or at any time it is 5 times its first value, "
+            "and 25 times smoother than the loss of the same batches."
         ),
     }
     what_to_try = "Call `optimizer.zero_grad()` in each step. Check what the optimizer holds."
-    needs = "The gradient norm, from the first step on."
+    needs = "`epochal.watch(model)`, or the gradient norm from the first step on."
     silenced_by = ("nonfinite",)
-    kinds = CURVE_KINDS
+    kinds = CURVE_KINDS | {"event"}
     every_rank = False
 
     class Thresholds(RuleThresholds):
@@ -88,6 +92,7 @@ class GradientsAddUp(Rule):
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
+        self._is_known = False  # by the event: nothing is left to be judged
         self._begin(None)
 
     def _begin(self, curve: Curve | None) -> None:
@@ -97,9 +102,11 @@ class GradientsAddUp(Rule):
         self._pile: tuple[int, float] | None = None  # where the first norms had piled up
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Check the first norms of a run, every few points."""
+        """Take the word of a watched model, or check the first norms of a run, every few points."""
+        if observation.kind == "event":
+            return self._judge_event(observation.record, context)
         curve = context.updated_curves.get("norm")
-        if curve is None or curve.axis != "step" or context.is_resumed:
+        if self._is_known or curve is None or curve.axis != "step" or context.is_resumed:
             return ()
         if curve.count % _EVERY == 0 and self._is_long_sum(curve, context.curves.get("loss")):
             return (self._verdict(curve, self._start(curve), curve.recent_level(_LEVEL)),)
@@ -128,6 +135,26 @@ class GradientsAddUp(Rule):
         if self._hits < max(limits.checks, limits.share * self._checks):
             return ()
         return (self._verdict(curve, values[0], median(values[-_LEVEL:])),)
+
+    def forget_from(self, step: int, context: Context) -> None:
+        """A new attempt may be of another script."""
+        self._is_known = False
+
+    def _judge_event(self, record: Record, context: Context) -> Iterable[Verdict]:
+        if record.get("name") != _KEPT:
+            return
+        self._is_known = True
+        steps, position = _count(record, "steps"), _count(record, "at_step")
+        yield Verdict(
+            context.role_names.get("norm", "grads"),
+            True,
+            "warning",
+            f"Gradients add up: {steps:,} steps in a row, up to step {position:,}, began with the "
+            "gradients of the step before. Nothing resets them.",
+            steps=(max(0, position - steps), position),
+            evidence={"steps": steps, "parameter": str(record.get("parameter"))},
+            advice="Call optimizer.zero_grad() in each step, on every optimizer.",
+        )
 
     @staticmethod
     def _start(curve: Curve) -> float:
@@ -220,6 +247,11 @@ class GradientsAddUp(Rule):
             evidence={"first": first, "now": now, "limit": self._limit},
             advice=_RESET,
         )
+
+
+def _count(record: Record, name: str) -> int:
+    value = record.get(name)
+    return value if isinstance(value, int) else 0
 
 
 def _bend(values: Sequence[float]) -> float:

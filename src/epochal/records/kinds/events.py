@@ -127,6 +127,16 @@ EVENTS = (
         (*counts("passes"),),
     ),
     Event(
+        "gradients-kept",
+        "training",
+        "the gradients of a watched model are not reset between steps",
+        (
+            Field("at_step", "count"),
+            Field("parameter", "text", meaning="one whose gradient was looked at"),
+            Field("steps", "count", meaning="in a row that began with the gradients before"),
+        ),
+    ),
+    Event(
         "evaluation-passes",
         "training",
         "since the last step a model ran without gradients, in training mode",
