@@ -59,3 +59,18 @@ def test_an_evaluation_that_has_gained_since_its_first_is_fine() -> None:
     gained = [4.0, 2.6, 2.5, 2.5, 2.4]
     records = in_order(steps(TRAIN, epoch=EPOCHS), evals(gained, every=50))
     assert opened(EvalGap, records) == []
+
+
+def test_an_evaluation_that_falls_behind_in_the_first_epoch_is_a_warning() -> None:
+    train = [2.0 * 0.985**n for n in range(300)]
+    levels = [train[50 * n + 40] for n in range(6)]
+    times = [1.2, 1.3, 3.5, 4.0, 4.5, 5.0]
+    behind = [many * level for many, level in zip(times, levels, strict=True)]
+    (found,) = opened(EvalGap, in_order(steps(train, epoch=EPOCHS), evals(behind, every=50)))
+    assert "the evaluation loss went from 1.3" in found.sentence
+    assert "BatchNorm" in found.advice
+    # Another measure, such as a sum over words, is as many times as large from the first on.
+    summed = evals([4 * level for level in levels], every=50)
+    assert opened(EvalGap, in_order(steps(train, epoch=EPOCHS), summed)) == []
+    # Without the epoch, samples may have come many times.
+    assert opened(EvalGap, in_order(steps(train), evals(behind, every=50))) == []

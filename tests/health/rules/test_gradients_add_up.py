@@ -49,6 +49,9 @@ def test_a_long_sum_is_smoother_than_the_loss_of_its_batches() -> None:
     norms = [norm * around for norm, around in zip(norms, flat(300, 1.0, width=1e-4), strict=True)]
     (found,) = opened(GradientsAddUp, steps(losses, norm=norms))
     assert "gradients add up" in found.sentence
+    for every, is_found in ((5, True), (6, False)):
+        sparse = [{**one, "step": every * one["step"]} for one in steps(losses, norm=norms)]
+        assert bool(opened(GradientsAddUp, sparse)) == is_found
     # One batch for ever is smooth in both.
     smooth = flat(300, 2.0, width=1e-4)
     assert opened(GradientsAddUp, steps(smooth, norm=norms)) == []

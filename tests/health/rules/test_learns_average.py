@@ -1,4 +1,7 @@
+from epochal.health.engine import Health
+from epochal.health.finding import Finding
 from epochal.health.rules.learns_average import LearnsAverage
+from epochal.records import Record
 from tests.health.curve_records import evals, falling, flat, in_order, steps
 from tests.health.machine_records import opened
 
@@ -9,6 +12,24 @@ def test_an_evaluation_that_stays_at_its_first_figure_is_a_warning() -> None:
     records = in_order(steps(flat(700, 2.19)), evals(STANDS, every=50, accuracy=[0.16] * 14))
     (found,) = opened(LearnsAverage, records, config={"num_classes": 10})
     assert "labels belong to their inputs" in found.advice
+
+
+def test_eight_evaluations_are_enough_at_the_end_of_a_run() -> None:
+    records = in_order(steps(flat(400, 2.19)), evals(STANDS[:8], every=50))
+    assert opened(LearnsAverage, records) == []
+    (found,) = at_end(records)
+    assert found.rule == "learns-average"
+    late = [*STANDS[:6], 2.0, 1.7]
+    assert at_end(in_order(steps(flat(400, 2.19)), evals(late, every=50))) == []
+    few = in_order(steps(flat(350, 2.19)), evals(STANDS[:7], every=50))
+    assert at_end(few) == []
+
+
+def at_end(records: list[Record]) -> list[Finding]:
+    health = Health(rules=[LearnsAverage])
+    for record in records:
+        health.feed(record, rank=0, writer="loop")
+    return health.close()
 
 
 def test_an_accuracy_above_chance_is_no_average() -> None:

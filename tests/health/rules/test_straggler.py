@@ -25,6 +25,15 @@ def test_noise_makes_no_straggler() -> None:
     assert opened(Straggler, run([100] * 8, share=0.15, steps=1000)) == []
 
 
+def test_a_rank_that_is_slow_for_a_moment_is_no_straggler() -> None:
+    entries: list[Entry] = []
+    for number in range(200):
+        for rank in range(2):
+            is_slow = rank == 1 and 100 <= number < 125
+            entries.append((rank, step(number, duration_ms=40.0 if is_slow else 20.0)))
+    assert opened(Straggler, entries) == []
+
+
 def test_phases_tell_who_makes_the_others_wait() -> None:
     entries: list[Entry] = []
     for number in range(10):

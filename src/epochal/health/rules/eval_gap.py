@@ -40,7 +40,9 @@ class EvalGap(Rule):
             "Before the end of the first epoch, the training loss has fallen by a third between "
             "two evaluations. The evaluation loss has fallen by less than a tenth, and it is 1.6 "
             "times the training loss, and 80 % of the first one or more. Or the training loss is "
-            "at 30 % of its start while the evaluation loss is at twice that start."
+            "at 30 % of its start while the evaluation loss is at twice that start. Or at three "
+            "evaluations in a row the evaluation loss is 2.5 times the training loss or more. An "
+            "earlier one was at most 1.8 times, and less than half as many."
         ),
     }
     what_to_try = (
@@ -62,6 +64,12 @@ class EvalGap(Rule):
         eval_stayed: float = 0.9
         eval_first: float = 0.8
         ratio: float = 1.6
+        # Both were alike: at most so many times the training loss. Then the newest evaluations are
+        # so many times of it, and so many times as far. In health they are at most 1.4 times of it.
+        alike: float = 1.8
+        apart: float = 2.5
+        grown: float = 2.0
+        apart_evals: int = 3
         # Sorted by class, a batch says nothing about the next: of the start of training.
         known: float = 0.3
         lost: float = 2.0
@@ -97,6 +105,8 @@ class EvalGap(Rule):
         for earlier in self._evals[:-1]:
             if is_sure and self._stays(earlier, now):
                 return (self._gap(train, earlier, now),)
+        if is_sure and (closest := self._parts()) is not None:
+            return (self._gap(train, closest, now),)
         return (Verdict(evaluation.name, False),)
 
     def forget_from(self, step: int, context: Context) -> None:
@@ -115,6 +125,18 @@ class EvalGap(Rule):
         has_stayed = now[2] > limits.eval_stayed * earlier[2]
         has_stayed = has_stayed and now[2] > limits.eval_first * self._evals[0][2]
         return has_fallen and has_stayed and now[2] > limits.ratio * now[1]
+
+    def _parts(self) -> tuple[int, float, float] | None:
+        """The evaluation that was nearest to the training loss, if the newest are far from it."""
+        limits = self.thresholds
+        if self._epoch is None or len(self._evals) <= limits.apart_evals:
+            return None
+        ratios = [value / train for _, train, value in self._evals]
+        least = min(ratios[: -limits.apart_evals])
+        bar = max(limits.apart, limits.grown * least)
+        if least > limits.alike or min(ratios[-limits.apart_evals :]) < bar:
+            return None
+        return self._evals[ratios.index(least)]
 
     def _is_sorted(self, start: float) -> bool:
         limits = self.thresholds

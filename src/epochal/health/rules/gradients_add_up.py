@@ -22,6 +22,7 @@ _AT_ONCE = 8
 _SOONEST = 6  # norms that all rise: later ones of a large rate may turn round
 _SURE = 12  # norms after which it is clear that it was no chance
 _WIDEST = 3  # steps from one logged norm to the next
+_WIDEST_SUM = 5  # the same for the smoothness of a long sum
 _WINDOW, _EVERY = 40, 20  # points of a look at the smoothness of a long sum
 _KEPT = "gradients-kept"  # an event of a watched model
 _RESET = (
@@ -166,8 +167,8 @@ class GradientsAddUp(Rule):
         if loss is None or min(curve.count, loss.count) < _WINDOW:
             return False
         norms, losses = curve.window(_WINDOW), loss.window(_WINDOW)
-        if curve.points[-1][0] - curve.points[-_WINDOW][0] != _WINDOW - 1:
-            return False  # steps in between are not logged
+        if curve.points[-1][0] - curve.points[-_WINDOW][0] > _WIDEST_SUM * (_WINDOW - 1):
+            return False  # too many steps in between are not logged
         if min(norms) < limits.long * self._start(curve) or self._start(curve) <= 0:
             return False
         bend = _bend(norms)

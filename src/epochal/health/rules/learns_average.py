@@ -37,8 +37,9 @@ class LearnsAverage(Rule):
     healthy = "The evaluation loss falls on after the first evaluation."
     reports = {
         "warning": (
-            "After 14 evaluations the mean of four is not 1 % below that of the first four. The "
-            "training loss is near it and above half of its start. The accuracy is near chance. "
+            "After 14 evaluations, or 8 at the end of the run, the mean of four is not 1 % below "
+            "that of the first four. The training loss is near it and above half of its start. The "
+            "accuracy is near chance. "
             "Up to 2 % count as well if other figures of the evaluation do not move beyond noise."
         ),
     }
@@ -61,6 +62,8 @@ class LearnsAverage(Rule):
     class Thresholds(RuleThresholds):
         # Some models start so and learn late, such as products of small factors.
         evals: int = 14
+        # At the end of a run, when nothing can be learned late.
+        evals_at_end: int = 8
         fall: float = 0.01
         # If the other figures of the evaluation stand: within so many standard errors.
         fall_alone: float = 0.02
@@ -93,9 +96,18 @@ class LearnsAverage(Rule):
         self._evals.append(evaluation.points[-1])
         if len(self._evals) < self.thresholds.evals:
             return ()
-        if not self._stands(train, context):
+        if not self._stands(train):
             return (Verdict(evaluation.name, False),)
         return (self._verdict(evaluation, train),)
+
+    def finish(self, context: Context) -> Iterable[Verdict]:
+        """Judge a run with few evaluations by all of them."""
+        evaluation, train = context.curves.get("eval_loss"), context.curves.get("loss")
+        if evaluation is None or train is None or not train.points:
+            return ()
+        if self.thresholds.evals_at_end <= len(self._evals) < self.thresholds.evals:
+            return (self._verdict(evaluation, train),) if self._stands(train) else ()
+        return ()
 
     def forget_from(self, step: int, context: Context) -> None:
         """Forget the evaluations that are void."""
@@ -129,7 +141,7 @@ class LearnsAverage(Rule):
                 if share is not None and classes is not None:
                     self._accuracy = share - 1 / classes
 
-    def _stands(self, train: Curve, context: Context) -> bool:
+    def _stands(self, train: Curve) -> bool:
         limits = self.thresholds
         losses = [loss for _, loss in self._evals]
         first, now = fmean(losses[:_LEVEL]), fmean(losses[-_LEVEL:])

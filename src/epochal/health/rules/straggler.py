@@ -54,9 +54,10 @@ class Straggler(Rule):
         share: float = 1.2
         # Of two ranks nobody knows which is usual, nor how much ranks differ.
         share_of_two: float = 1.5
-        window: int = 20
+        # A machine that has other work for a moment slows one rank for tens of steps.
+        window: int = 60
         phases: int = 5  # each the mean of fifty steps
-        min: int = 10
+        min: int = 30
         # And the slowest must stand out from how much the others differ among themselves.
         deviations: float = 4.0
 
