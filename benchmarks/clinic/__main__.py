@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 OUT = Path(".bench/clinic")
-_HALVES = ("tuning", "unseen", "blind3", "blind4", "blind5", "blind6", "blind7", "blind8", "all")
+_HALVES = (
+    *("tuning", "unseen", "blind3", "blind4", "blind5", "blind6", "blind7", "blind8", "blind9"),
+    "all",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -135,6 +135,18 @@ _RUN_S: dict[str, float] = {
     "plates": 12,
     "ddp_topics": 12,
     "colouring": 12,
+    "frames": 11,
+    "signs": 11,
+    "outlines": 11,
+    "typos": 11,
+    "logs": 11,
+    "ddp_bytes": 11,
+    "lifetimes": 11,
+    "soils": 11,
+    "tomography": 11,
+    "heating": 11,
+    "trips": 11,
+    "lanes": 11,
 }
 
 
