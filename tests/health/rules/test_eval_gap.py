@@ -32,6 +32,7 @@ def test_sorted_data_is_told_by_an_evaluation_worse_than_the_start() -> None:
     records = in_order(steps(losses, epoch=epochs), evals([15.0, 18.0, 17.0], every=80))
     (found,) = opened(EvalGap, records)
     assert "Shuffle" in found.advice
+    assert "not the same batch in every step" in found.advice
 
 
 def test_an_ordinary_training_is_fine() -> None:

@@ -12,6 +12,15 @@ def test_an_evaluation_that_stays_at_its_first_figure_is_a_warning() -> None:
     records = in_order(steps(flat(700, 2.19)), evals(STANDS, every=50, accuracy=[0.16] * 14))
     (found,) = opened(LearnsAverage, records, config={"num_classes": 10})
     assert "labels belong to their inputs" in found.advice
+    assert "learned nothing" in found.sentence
+    assert "optimizer.step()" in found.advice
+
+
+def test_what_fell_at_first_has_learned_an_average() -> None:
+    losses = [3.0 - 0.08 * n for n in range(10)] + flat(690, 2.19)
+    (found,) = opened(LearnsAverage, in_order(steps(losses), evals(STANDS, every=50)))
+    assert "learned an average" in found.sentence
+    assert "optimizer.step()" not in found.advice
 
 
 def test_eight_evaluations_are_enough_at_the_end_of_a_run() -> None:

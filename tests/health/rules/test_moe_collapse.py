@@ -42,6 +42,15 @@ def test_a_sudden_collapse_is_one_error_of_all_rules() -> None:
     ]
 
 
+def test_a_router_that_has_not_decided_yet_may_settle() -> None:
+    def undecided(number: int) -> Record:
+        return moe(number, use=0.375, imbalance=4.0, entropy=0.9)
+
+    assert opened(MoeCollapse, [undecided(n) for n in range(60)]) == []
+    (found,) = opened(MoeCollapse, [undecided(n) for n in range(200)])
+    assert "only 38 % of the experts get tokens" in found.sentence
+
+
 def test_a_sure_router_that_uses_all_experts_is_healthy() -> None:
     records = [moe(n, use=1.0, imbalance=2.0, entropy=0.1) for n in range(500)]
     assert opened(MoeCollapse, records) == []

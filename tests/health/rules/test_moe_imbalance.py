@@ -110,6 +110,11 @@ def test_a_balancing_loss_may_double_as_experts_specialise() -> None:
     assert opened(MoeImbalance, with_aux(aux, noisy(1.5, 0.05, 2000)), config=EIGHT) == []
 
 
+def test_a_balancing_loss_of_few_tokens_varies() -> None:
+    aux = noisy(0.0103, 0.02, 100) + noisy(0.027, 0.12, 900)
+    assert opened(MoeImbalance, with_aux(aux, noisy(1.5, 0.05, 1000)), config=EIGHT) == []
+
+
 def test_a_collapse_is_left_to_its_own_rule() -> None:
     records = [
         *with_aux([0.01] * 50, [1.5] * 50),

@@ -182,7 +182,8 @@ class EvalGap(Rule):
             steps=steps_of(train, self._evals[0][0], step),
             evidence={"train": level, "eval": value, "start": train.start or 0.0},
             advice=(
-                "Shuffle the training data: sorted samples come one class after the other. If they "
-                "are shuffled, check the mode of the model in evaluation and its data."
+                "Shuffle the training data: sorted samples come one class after the other. Check "
+                "that it is not the same batch in every step. If neither, check the mode of the "
+                "model in evaluation and its data."
             ),
         )

@@ -22,6 +22,16 @@ _LEVEL = 4  # evaluations whose mean is compared
 # Figures that say nothing about the quality of a model.
 _COUNTS = re.compile(r"time|second|duration|samples|steps|tokens|epoch|memory|rate", re.IGNORECASE)
 _STEP_PER_DEVIATION = 0.954  # the median change from one to the next, of normal noise
+_DEAD = "no dead layer (ReLUs that are always 0) stands between them and the output."
+_AVERAGE = (
+    "Check that labels belong to their inputs (not shuffled apart), that the inputs are what they "
+    f"should be, and that {_DEAD}"
+)
+_NOTHING = (
+    "Check that optimizer.step() is called and holds these parameters, that gradients are not "
+    "clipped to nearly nothing, that the rate is not too small, that labels belong to their "
+    f"inputs, and that {_DEAD}"
+)
 
 
 class LearnsAverage(Rule):
@@ -73,6 +83,8 @@ class LearnsAverage(Rule):
         near: float = 0.75
         # Of the training loss at its start: what fell further has learned something.
         of_start: float = 0.5
+        # Of the same: from here on it has learned not even an average.
+        stays: float = 0.97
         # Above chance: frequent classes are guessed more often.
         above: float = 0.1
 
@@ -158,18 +170,21 @@ class LearnsAverage(Rule):
     def _verdict(self, evaluation: Curve, train: Curve) -> Verdict:
         (first_at, first), (position, now) = self._evals[0], self._evals[-1]
         level = train.recent_level(_TRAIN_POINTS)
+        has_learned = train.start is not None and level < self.thresholds.stays * train.start
+        start = format_number(train.start or level)
+        how = (
+            "So far the model has learned an average, no single sample."
+            if has_learned
+            else f"It was {start} at first: so far the model has learned nothing."
+        )
         return Verdict(
             evaluation.name,
             True,
             "warning",
             f"The evaluation loss is where the first evaluation found it: {format_number(first)}, "
             f"and {format_number(now)} after {len(self._evals)} evaluations. The training loss is "
-            f"{format_number(level)}. So far the model has learned an average, no single sample.",
+            f"{format_number(level)}. {how}",
             steps=steps_of(evaluation, first_at, position),
             evidence={"first": first, "now": now, "train": level},
-            advice=(
-                "Check that labels belong to their inputs (not shuffled apart), that the inputs "
-                "are what they should be, and that no dead layer (ReLUs that are always 0) stands "
-                "between them and the output."
-            ),
+            advice=_AVERAGE if has_learned else _NOTHING,
         )

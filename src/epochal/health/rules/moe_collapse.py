@@ -32,8 +32,9 @@ class MoeCollapse(Rule):
     reports = {
         "error": (
             "Utilisation is below 0.5, and the imbalance is above 2.2 or the router's entropy "
-            "below 0.25. `moe-imbalance` is silenced meanwhile. The evidence names the layer "
-            "with the lowest utilisation."
+            "below 0.25. A router that still doubts (an entropy of 0.75 or more) may be settling: "
+            "then it lasts for 100 records. `moe-imbalance` is silenced meanwhile. The evidence "
+            "names the layer with the lowest utilisation."
         ),
     }
     what_to_try = "Resume from an older checkpoint, with larger balancing and z losses."
@@ -47,6 +48,11 @@ class MoeCollapse(Rule):
     class Thresholds(CollapseThresholds):
         """What a collapse is: ``moe-imbalance`` is silent for as long as it lasts."""
 
+        # Of the entropy: a router that has not decided, as in its first steps. Small batches leave
+        # experts out meanwhile. If it lasts for so many records, it is a collapse none the less.
+        even: float = 0.75
+        lasts: int = 100
+
     thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
@@ -54,6 +60,7 @@ class MoeCollapse(Rule):
         self._recent = {name: deque[float](maxlen=thresholds.recent) for name in _FIGURES}
         self._idlest: tuple[str, float] | None = None  # the layer that uses least, and how much
         self._count = 0
+        self._streak = 0  # records in a row that look like a collapse
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check by the medians of the last records."""
@@ -86,7 +93,10 @@ class MoeCollapse(Rule):
 
     def _judge(self, use: float, imbalance: float | None, entropy: float | None) -> Verdict:
         limits = self.thresholds
-        if not is_collapsed(use, imbalance=imbalance, entropy=entropy, thresholds=limits):
+        looks_so = is_collapsed(use, imbalance=imbalance, entropy=entropy, thresholds=limits)
+        self._streak = self._streak + 1 if looks_so else 0
+        may_settle = entropy is not None and entropy >= limits.even and self._streak < limits.lasts
+        if not looks_so or may_settle:
             return Verdict(_SUBJECT, active=False)
         evidence: dict[str, float | int | str] = {"utilization": use}
         parts = []

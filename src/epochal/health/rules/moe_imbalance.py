@@ -183,7 +183,8 @@ class MoeImbalance(Rule):
         if len(self._aux) == limits.window_min:
             usual = median(self._aux)
             self._least_aux = usual if least is None else min(least, usual)
-        level = median(list(self._aux)[-limits.recent :])
+        # Over as many records as the least: batches of few tokens are uneven by chance.
+        level = median(self._aux)
         if is_reported or least is None or not 0 < limits.aux_factor * least <= level:
             return Verdict(_AUX_LOSS, active=False)
         return Verdict(
