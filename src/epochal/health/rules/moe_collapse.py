@@ -32,7 +32,7 @@ class MoeCollapse(Rule):
     reports = {
         "error": (
             "Utilisation is below 0.5, and the imbalance is above 2.2 or the router's entropy "
-            "below 0.25. A router that still doubts (an entropy of 0.75 or more) may be settling: "
+            "below 0.25. A router that still doubts (an entropy of 0.5 or more) may be settling: "
             "then it lasts for 100 records. `moe-imbalance` is silenced meanwhile. The evidence "
             "names the layer with the lowest utilisation."
         ),
@@ -50,7 +50,7 @@ class MoeCollapse(Rule):
 
         # Of the entropy: a router that has not decided, as in its first steps. Small batches leave
         # experts out meanwhile. If it lasts for so many records, it is a collapse none the less.
-        even: float = 0.75
+        even: float = 0.5
         lasts: int = 100
 
     thresholds: Thresholds
