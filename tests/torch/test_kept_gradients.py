@@ -107,7 +107,7 @@ def test_a_closure_without_reset_is_told(start_run: StartRun) -> None:
     def closure() -> float:
         loss = loss_of(model)
         loss.backward()
-        return float(loss)
+        return float(loss.detach())
 
     assert len(events(start_run, model, lambda: [optimizer.step(closure) for _ in range(9)])) == 1
 
@@ -191,7 +191,7 @@ def test_a_closure_that_resets_is_fine(start_run: StartRun) -> None:
         optimizer.zero_grad(set_to_none=False)
         loss = loss_of(model)
         loss.backward()
-        return float(loss)
+        return float(loss.detach())
 
     assert events(start_run, model, lambda: [optimizer.step(closure) for _ in range(20)]) == []
 
