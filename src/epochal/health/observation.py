@@ -25,3 +25,8 @@ class Observation(NamedTuple):
     values: Mapping[str, float]
     roles: Mapping[str, float]
     record: Record
+
+    def count_of(self, name: str) -> int:
+        """A count among the facts of an event; 0 if it has none."""
+        value = self.record.get(name)
+        return value if isinstance(value, int) else 0

@@ -49,6 +49,10 @@ def test_a_router_that_has_not_decided_yet_may_settle() -> None:
     assert opened(MoeCollapse, [undecided(n) for n in range(60)]) == []
     (found,) = opened(MoeCollapse, [undecided(n) for n in range(200)])
     assert "only 38 % of the experts get tokens" in found.sentence
+    # A new attempt has its own time to settle.
+    resume = {"log": "resume", "t": START + 80, "attempt": 2, "step": 80}
+    halves = [*(undecided(n) for n in range(80)), resume, *(undecided(n) for n in range(80, 160))]
+    assert opened(MoeCollapse, halves) == []
 
 
 def test_a_sure_router_that_uses_all_experts_is_healthy() -> None:

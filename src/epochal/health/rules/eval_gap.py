@@ -41,8 +41,8 @@ class EvalGap(Rule):
             "two evaluations. The evaluation loss has fallen by less than a tenth, and it is 1.6 "
             "times the training loss, and 80 % of the first one or more. Or the training loss is "
             "at 30 % of its start while the evaluation loss is at twice that start. Or at three "
-            "evaluations in a row the evaluation loss is 2.5 times the training loss or more. An "
-            "earlier one was at most 1.8 times, and less than half as many."
+            "evaluations in a row the evaluation loss is 2.5 times the training loss or more. At "
+            "an earlier evaluation this ratio was 1.8 or less, and at most half of what it is now."
         ),
     }
     what_to_try = (
@@ -64,8 +64,8 @@ class EvalGap(Rule):
         eval_stayed: float = 0.9
         eval_first: float = 0.8
         ratio: float = 1.6
-        # Both were alike: at most so many times the training loss. Then the newest evaluations are
-        # so many times of it, and so many times as far. In health they are at most 1.4 times of it.
+        # Ratios of the evaluation loss to the training loss: at most that of an earlier evaluation,
+        # at least that of each of the newest ones, and by how much it grew. In health at most 1.4.
         alike: float = 1.8
         apart: float = 2.5
         grown: float = 2.0
@@ -105,7 +105,7 @@ class EvalGap(Rule):
         for earlier in self._evals[:-1]:
             if is_sure and self._stays(earlier, now):
                 return (self._gap(train, earlier, now),)
-        if is_sure and (closest := self._parts()) is not None:
+        if is_sure and (closest := self._nearest_before()) is not None:
             return (self._gap(train, closest, now),)
         return (Verdict(evaluation.name, False),)
 
@@ -126,7 +126,7 @@ class EvalGap(Rule):
         has_stayed = has_stayed and now[2] > limits.eval_first * self._evals[0][2]
         return has_fallen and has_stayed and now[2] > limits.ratio * now[1]
 
-    def _parts(self) -> tuple[int, float, float] | None:
+    def _nearest_before(self) -> tuple[int, float, float] | None:
         """The evaluation that was nearest to the training loss, if the newest are far from it."""
         limits = self.thresholds
         if self._epoch is None or len(self._evals) <= limits.apart_evals:

@@ -64,7 +64,7 @@ class EvalMode(Rule):
 
     def _see_passes(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         step, self._evaluated_at = self._evaluated_at, None
-        dropouts, norms = (_count(observation, name) for name in ("dropouts", "batchnorms"))
+        dropouts, norms = (observation.count_of(name) for name in ("dropouts", "batchnorms"))
         subject = context.role_names.get("eval_loss", "eval")
         if not dropouts and not norms:
             return (Verdict(subject, False),)
@@ -95,8 +95,3 @@ class EvalMode(Rule):
             evidence={"dropouts": dropouts, "batchnorms": norms, "module": str(module)},
             advice="Call model.eval() before the evaluation, and model.train() after it.",
         )
-
-
-def _count(observation: Observation, name: str) -> int:
-    value = observation.record.get(name)
-    return value if isinstance(value, int) else 0

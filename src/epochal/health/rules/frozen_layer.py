@@ -23,7 +23,6 @@ from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.streak_counter import StreakCounter
 from epochal.health.thresholds import RuleThresholds
-from epochal.records import Record
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -132,12 +131,12 @@ class FrozenLayer(Rule):
     def _judge_event(self, observation: Observation) -> Iterable[Verdict]:
         record, limits = observation.record, self.thresholds
         if record.get("name") == NO_STEP:
-            yield self._describe_no_step(_count(record, "passes"), observation.step or 0)
+            yield self._describe_no_step(observation.count_of("passes"), observation.step or 0)
         if record.get("name") != FROZEN:
             return
         self._knows_frozen = True
-        frozen, number = _count(record, "parameters"), _count(record, "of")
-        fitting, others = _count(record, "initialised"), _count(record, "others")
+        frozen, number = observation.count_of("parameters"), observation.count_of("of")
+        fitting, others = observation.count_of("initialised"), observation.count_of("others")
         if self._is_told or frozen <= limits.frozen * number or fitting < limits.fitting:
             return
         if fitting >= limits.initialised * (fitting + others):
@@ -249,11 +248,6 @@ def _unused(moves: Mapping[str, float], gradients: Mapping[str, float]) -> set[s
     bar = _UNUSED * median(gradients.values()) if gradients else 0.0
     still = {one for one, move in moves.items() if move == 0 and gradients.get(one, 0.0) <= bar}
     return {one for branch in idle_branches(still, moves) for one in branch.parameters}
-
-
-def _count(record: Record, name: str) -> int:
-    value = record.get(name)
-    return value if isinstance(value, int) else 0
 
 
 def looks_untrained(layers: Sequence[str], norms: Mapping[str, float]) -> bool:

@@ -14,7 +14,6 @@ from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import CLIPPED, CURVE_KINDS, steps_of, times
-from epochal.records import Record
 
 _NEWEST = 10  # norms whose changes are looked at
 _LEVEL = 3
@@ -105,7 +104,7 @@ class GradientsAddUp(Rule):
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Take the word of a watched model, or check the first norms of a run, every few points."""
         if observation.kind == "event":
-            return self._judge_event(observation.record, context)
+            return self._judge_event(observation, context)
         curve = context.updated_curves.get("norm")
         if self._is_known or curve is None or curve.axis != "step" or context.is_resumed:
             return ()
@@ -141,11 +140,11 @@ class GradientsAddUp(Rule):
         """A new attempt may be of another script."""
         self._is_known = False
 
-    def _judge_event(self, record: Record, context: Context) -> Iterable[Verdict]:
-        if record.get("name") != _KEPT:
+    def _judge_event(self, event: Observation, context: Context) -> Iterable[Verdict]:
+        if event.record.get("name") != _KEPT:
             return
         self._is_known = True
-        steps, position = _count(record, "steps"), _count(record, "at_step")
+        steps, position = event.count_of("steps"), event.count_of("at_step")
         yield Verdict(
             context.role_names.get("norm", "grads"),
             True,
@@ -153,7 +152,7 @@ class GradientsAddUp(Rule):
             f"Gradients add up: {steps:,} steps in a row, up to step {position:,}, began with the "
             "gradients of the step before. Nothing resets them.",
             steps=(max(0, position - steps), position),
-            evidence={"steps": steps, "parameter": str(record.get("parameter"))},
+            evidence={"steps": steps, "parameter": str(event.record.get("parameter"))},
             advice="Call optimizer.zero_grad() in each step, on every optimizer.",
         )
 
@@ -248,11 +247,6 @@ class GradientsAddUp(Rule):
             evidence={"first": first, "now": now, "limit": self._limit},
             advice=_RESET,
         )
-
-
-def _count(record: Record, name: str) -> int:
-    value = record.get(name)
-    return value if isinstance(value, int) else 0
 
 
 def _bend(values: Sequence[float]) -> float:

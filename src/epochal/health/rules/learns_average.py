@@ -28,9 +28,9 @@ _AVERAGE = (
     f"should be, and that {_DEAD}"
 )
 _NOTHING = (
-    "Check that optimizer.step() is called and holds these parameters, that gradients are not "
-    "clipped to nearly nothing, that the rate is not too small, that labels belong to their "
-    f"inputs, and that {_DEAD}"
+    "Check that optimizer.step() is called and that the optimizer holds these parameters, that "
+    "gradients are not clipped to nearly nothing, that the rate is not too small, that labels "
+    f"belong to their inputs, and that {_DEAD}"
 )
 
 

@@ -32,9 +32,9 @@ class MoeCollapse(Rule):
     reports = {
         "error": (
             "Utilisation is below 0.5, and the imbalance is above 2.2 or the router's entropy "
-            "below 0.25. A router that still doubts (an entropy of 0.5 or more) may be settling: "
-            "then it lasts for 100 records. `moe-imbalance` is silenced meanwhile. The evidence "
-            "names the layer with the lowest utilisation."
+            "below 0.25. A router with an entropy of 0.5 or more may still be settling: then this "
+            "must last for 100 records. `moe-imbalance` is silenced meanwhile. The evidence names "
+            "the layer with the lowest utilisation."
         ),
     }
     what_to_try = "Resume from an older checkpoint, with larger balancing and z losses."
@@ -86,6 +86,7 @@ class MoeCollapse(Rule):
         for kept in self._recent.values():
             kept.clear()
         self._idlest = None
+        self._streak = 0
 
     def _level(self, name: str) -> float | None:
         kept = self._recent[name]
