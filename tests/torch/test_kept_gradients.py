@@ -328,6 +328,7 @@ def test_sparse_gradients_say_nothing(start_run: StartRun) -> None:
     assert events(start_run, model, train) == []
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile itself
 def test_a_compiled_model_without_reset_is_told(start_run: StartRun) -> None:
     model = small_model()
     compiled: Any = torch.compile(model, backend="aot_eager")

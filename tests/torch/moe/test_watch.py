@@ -355,6 +355,7 @@ def test_what_all_ranks_count_alike_decides_when_they_add_up(start_run: StartRun
 
 # Where a hook interrupts a compiled graph, torch looks at inputs in a way that it warns of itself.
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile itself
 def test_a_compiled_model_is_watched_from_its_first_step(start_run: StartRun) -> None:
     run, model = start_run(), mixture()
     expected = moe_stats(logits_of(model, tokens()), 2)
