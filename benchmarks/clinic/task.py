@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -12,12 +12,12 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
 # Rules may be tuned on "tuning" kinds. "unseen" ones were judged only, until rules were changed
-# because of them. "blind3" to "blind9" came later, one after the other: no rule was changed because
+# because of them. "blind3" and so on came later, one after the other: no rule was changed because
 # of them before a verdict.
-Half = Literal[
-    "tuning", "unseen", "blind3", "blind4", "blind5", "blind6", "blind7", "blind8", "blind9"
-]
-BLIND: tuple[Half, ...] = ("blind3", "blind4", "blind5", "blind6", "blind7", "blind8", "blind9")
+_Early = Literal["tuning", "unseen"]
+_Blind = Literal["blind3", "blind4", "blind5", "blind6", "blind7", "blind8", "blind9", "blind10"]
+Half = Literal[_Early, _Blind]
+BLIND: tuple[Half, ...] = get_args(_Blind)
 WHOLE: Half = "blind7"  # a full run has all of these: they have every fault
 Decay = Literal["none", "cosine", "linear", "steps", "sqrt"]
 Batch = tuple[Tensor, Tensor]

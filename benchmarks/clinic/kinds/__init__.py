@@ -27,6 +27,8 @@ from benchmarks.clinic.kinds import (
     instruments,
     language,
     laws,
+    letters,
+    machines,
     making,
     measuring,
     meeting,
@@ -37,6 +39,7 @@ from benchmarks.clinic.kinds import (
     pictures,
     places,
     play,
+    policies,
     ranks,
     reading,
     records,
@@ -49,11 +52,14 @@ from benchmarks.clinic.kinds import (
     signals,
     steering,
     structure,
+    surveys,
     tables,
     teaching,
+    trading,
     transfer,
     viewing,
     vision,
+    wards,
     wording,
     writing,
 )
@@ -69,6 +75,7 @@ ROOMS = (
     *(seeing, sentences, business, acting, selfplay),  # blind until a sixth one
     *(making, instruments, reading, deciding),  # blind until a seventh one
     *(viewing, phrases, records, choosing),  # blind until an eighth one
-    *(drawing, wording, measuring, steering),  # blind
+    *(drawing, wording, measuring, steering),  # blind until a ninth one
+    *(surveys, letters, machines, policies, wards, trading),  # blind
 )
 KINDS: dict[str, Kind] = {kind.name: kind for room in ROOMS for kind in room.KINDS}
