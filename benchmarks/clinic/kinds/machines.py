@@ -178,8 +178,8 @@ KINDS = (
         "blind10",
         Concrete,
         (
-            OptimizerChoice("adamax", 0.045, decay="sqrt"),
-            OptimizerChoice("nesterov", 0.012, decay="linear"),
+            OptimizerChoice("adamax", 0.12, decay="sqrt"),
+            OptimizerChoice("nesterov", 0.025, decay="linear"),
         ),
         steps=1000,
         batch_size=16,

@@ -211,7 +211,7 @@ _COMMON: dict[str, Any] = {"pace_ms": 0.0, "seeds": 3, "fault_seeds": 1}
 KINDS = (
     Kind(
         *("dispatch", "blind10", Dispatch),
-        (OptimizerChoice("adamax", 6e-3), OptimizerChoice("momentum", 0.03, decay="linear")),
+        (OptimizerChoice("adamax", 0.012), OptimizerChoice("momentum", 0.09, decay="linear")),
         steps=900,
         batch_size=32,
         clip=2.0,

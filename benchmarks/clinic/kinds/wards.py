@@ -202,7 +202,7 @@ KINDS = (
         Doses,
         (
             OptimizerChoice("nadam", 0.02, decay="cosine"),
-            OptimizerChoice("momentum", 0.1, {"weight_decay": 1e-5}, decay="linear"),
+            OptimizerChoice("momentum", 0.2, {"weight_decay": 1e-5}, decay="linear"),
         ),
         steps=900,
         batch_size=32,

@@ -12,17 +12,21 @@ from epochal.health.evaluations import configured
 
 @dataclass(frozen=True, slots=True)
 class UsualRates:
-    """An optimizer as people call it, and the range of its usual peak rates."""
+    """An optimizer as people call it, and the range of its usual peak rates.
+
+    Steps of an adaptive one do not depend on the scale of the loss.
+    """
 
     optimizer: str
     lowest: float
     highest: float
+    is_adaptive: bool = True
 
 
 # From what papers and libraries train networks with from scratch; fine-tuning goes lower. Plain SGD
 # is not here: its rate depends on the scale of the loss. Nor are optimizers that find their rate.
 _ADAM = UsualRates("Adam", 1e-4, 0.01)
-_MOMENTUM = UsualRates("SGD with momentum", 0.01, 0.3)
+_MOMENTUM = UsualRates("SGD with momentum", 0.01, 0.3, is_adaptive=False)
 _USUAL: dict[str, UsualRates] = {
     **dict.fromkeys(("adam", "adamw", "nadam", "radam", "adamax", "fusedadam", "cpuadam"), _ADAM),
     "rmsprop": UsualRates("RMSprop", 1e-4, 0.01),

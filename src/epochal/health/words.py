@@ -6,6 +6,10 @@ from epochal.health.curve import Curve
 
 # Kinds of records that points of a curve come from.
 CURVE_KINDS = frozenset({"step", "metrics", "eval", "epoch"})
+# What to check where a model's output does not depend on its input.
+INPUTS_REACH_THE_OUTPUT = (
+    "that inputs reach the output: no ReLU that is always 0, no initialisation near 0."
+)
 # The series of the gradient norm after clipping.
 CLIPPED = "train/norm_clipped"
 

@@ -35,6 +35,14 @@ def test_sorted_data_is_told_by_an_evaluation_worse_than_the_start() -> None:
     assert "not the same batch in every step" in found.advice
 
 
+def test_sorted_data_is_learned_within_the_first_points() -> None:
+    losses = [2.8, 1.6, 0.7, *flat(247, 0.5)]
+    epochs = [n / 600 for n in range(250)]
+    records = in_order(steps(losses, epoch=epochs), evals([4.1, 4.0, 4.1], every=80))
+    (found,) = opened(EvalGap, records)
+    assert "1.4 times where training started (2.8000)" in found.sentence
+
+
 def test_an_ordinary_training_is_fine() -> None:
     losses = falling(300)
     records = in_order(

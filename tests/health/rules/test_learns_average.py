@@ -23,6 +23,12 @@ def test_what_fell_at_first_has_learned_an_average() -> None:
     assert "optimizer.step()" not in found.advice
 
 
+def test_a_fall_within_the_noise_of_single_losses_is_no_learning() -> None:
+    losses = [2.3, 2.25, 2.3, 2.28, 2.27, 2.3, 2.26, 2.29, *flat(692, 2.19, width=0.1)]
+    (found,) = opened(LearnsAverage, in_order(steps(losses), evals(STANDS, every=50)))
+    assert "learned nothing" in found.sentence
+
+
 def test_eight_evaluations_are_enough_at_the_end_of_a_run() -> None:
     records = in_order(steps(flat(400, 2.19)), evals(STANDS[:8], every=50))
     assert opened(LearnsAverage, records) == []

@@ -10,7 +10,7 @@ EIGHT = {"num_experts": 8, "num_experts_per_tok": 1}
 WIDE = {"num_experts": 128, "num_experts_per_tok": 8}
 
 
-def moe(values: list[float], *, use: float = 1.0) -> list[Record]:
+def moe(values: list[float], *, use: float = 1.0, entropy: float | None = None) -> list[Record]:
     return [
         {
             "log": "moe",
@@ -18,6 +18,7 @@ def moe(values: list[float], *, use: float = 1.0) -> list[Record]:
             "step": n,
             "load_imbalance": value,
             "expert_utilization": use,
+            **({} if entropy is None else {"router_entropy": entropy}),
         }
         for n, value in enumerate(values)
     ]
@@ -144,6 +145,13 @@ def test_natural_skew_is_left_alone() -> None:
 
 def test_routers_may_start_unevenly() -> None:
     assert opened(MoeImbalance, moe([7.0] * 8 + noisy(1.5, 0.05, 200)), config=EIGHT) == []
+
+
+def test_a_router_that_has_not_decided_yet_may_crowd_one_expert_for_a_while() -> None:
+    for_a_while = moe([*noisy(6.6, 0.01, 60), *noisy(2.0, 0.05, 100)], entropy=0.9)
+    assert opened(MoeImbalance, for_a_while, config=EIGHT) == []
+    assert opened(MoeImbalance, moe(noisy(6.6, 0.01, 60), entropy=0.4), config=EIGHT) != []
+    assert opened(MoeImbalance, moe(noisy(6.6, 0.01, 160), entropy=0.9), config=EIGHT) != []
 
 
 def test_of_few_experts_half_may_be_idle() -> None:

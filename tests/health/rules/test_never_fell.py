@@ -74,3 +74,13 @@ def test_a_loss_that_falls_just_now_or_has_risen_is_not_said_to_stand() -> None:
 
 def test_a_loss_around_zero_need_not_fall() -> None:
     assert opened(NeverFell, steps(noise(1000, 0.3))) == []
+
+
+def test_a_loss_above_its_first_level_may_have_a_rate_too_high() -> None:
+    stands = [*flat(500, 2.0, width=0.002), *flat(1000, 2.1, width=0.002)]
+    above, where_it_was = (
+        opened(NeverFell, steps(stands)),
+        opened(NeverFell, steps(flat(1500, 2.0))),
+    )
+    assert "3 to 10 times lower" in above[-1].advice
+    assert "lower" not in where_it_was[0].advice

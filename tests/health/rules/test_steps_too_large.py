@@ -106,6 +106,13 @@ def test_the_first_step_of_rmsprop_is_ten_times_its_rate() -> None:
     assert opened(StepsTooLarge, with_updates([5.0, *[0.03] * 20]), config=config) != []
 
 
+def test_weights_grow_more_by_the_first_steps_of_rmsprop() -> None:
+    config, growth = {"optimizer": "RMSprop"}, [1.0, 3.4, 3.6, *[3.8] * 5]
+    assert opened(StepsTooLarge, watched(growth)) != []
+    assert opened(StepsTooLarge, watched(growth), config=config) == []
+    assert opened(StepsTooLarge, watched([1.0, *[6.0] * 7]), config=config) != []
+
+
 def test_the_first_step_of_adagrad_is_its_largest() -> None:
     config = {"optimizer": "Adagrad"}
     assert opened(StepsTooLarge, with_updates([0.6, *[0.03] * 20]), config=config) == []

@@ -79,3 +79,18 @@ def test_in_a_game_only_the_rate_counts() -> None:
     for rate, count in ((0.15, 1), (0.05, 0), (1e-5, 1), (1e-4, 0)):
         records = [reward, *steps(flat(400, 2.0), lr=rate)]
         assert len(opened(UnusualRate, records, config=ADAM)) == count
+
+
+def test_a_loss_that_rose_at_first_is_noted_though_it_falls_now() -> None:
+    losses = [*flat(5, 2.0), *flat(30, 3.0), *falling(400, start=2.0, floor=0.5)]
+    (found,) = opened(UnusualRate, steps(losses, lr=0.05), config=ADAM)
+    assert "The loss rose from" in found.sentence
+    assert opened(UnusualRate, steps(losses, lr=0.005), config=ADAM) == []
+
+
+def test_a_low_rate_of_sgd_suits_a_loss_in_large_units() -> None:
+    config = {"optimizer": "SGD", "momentum": 0.9}
+    small, large = ([scale - 0.0003 * scale * n for n in range(500)] for scale in (2.0, 2000.0))
+    assert len(opened(UnusualRate, steps(small, lr=0.0003), config=config)) == 1
+    assert opened(UnusualRate, steps(large, lr=0.0003), config=config) == []
+    assert len(opened(UnusualRate, steps(large, lr=1e-5), config=ADAM)) == 1

@@ -13,7 +13,7 @@ from epochal.health.curve import Curve
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, steps_of
+from epochal.health.words import CURVE_KINDS, steps_of, times
 
 _EPOCH = "train/epoch"
 _TRAIN_POINTS = 15
@@ -40,9 +40,10 @@ class EvalGap(Rule):
             "Before the end of the first epoch, the training loss has fallen by a third between "
             "two evaluations. The evaluation loss has fallen by less than a tenth, and it is 1.6 "
             "times the training loss, and 80 % of the first one or more. Or the training loss is "
-            "at 30 % of its start while the evaluation loss is at twice that start. Or at three "
-            "evaluations in a row the evaluation loss is 2.5 times the training loss or more. At "
-            "an earlier evaluation this ratio was 1.8 or less, and at most half of what it is now."
+            "at 30 % of its start while the evaluation loss is at 1.4 times that start. Or at "
+            "three evaluations in a row the evaluation loss is 2.5 times the training loss or "
+            "more. At an earlier evaluation this ratio was 1.8 or less, and at most half of what "
+            "it is now."
         ),
     }
     what_to_try = (
@@ -72,7 +73,7 @@ class EvalGap(Rule):
         apart_evals: int = 3
         # Sorted by class, a batch says nothing about the next: of the start of training.
         known: float = 0.3
-        lost: float = 2.0
+        lost: float = 1.4
 
     thresholds: Thresholds
 
@@ -99,8 +100,10 @@ class EvalGap(Rule):
         level = max(train.recent_level(_TRAIN_POINTS), fmean(train.window(2 * _TRAIN_POINTS)))
         now = (position, level, value)
         self._evals.append(now)
-        if self._is_sorted(train.start):
-            return (self._sorted(train, *now),)
+        # Sorted samples are learned within the first points: the very first one tells the start.
+        start = max(train.start, train.first or 0.0)
+        if self._is_sorted(start):
+            return (self._sorted(train, start, now),)
         is_sure = value - level > _OF_TAIL * train.tail_at(level)
         for earlier in self._evals[:-1]:
             if is_sure and self._stays(earlier, now):
@@ -170,17 +173,18 @@ class EvalGap(Rule):
             ),
         )
 
-    def _sorted(self, train: Curve, step: int, level: float, value: float) -> Verdict:
+    def _sorted(self, train: Curve, start: float, now: tuple[int, float, float]) -> Verdict:
+        step, level, value = now
         return Verdict(
             "eval_loss",
             True,
             "warning",
             f"In the first epoch the training loss is {format_number(level)} and the evaluation "
-            f"loss {format_number(value)}, more than twice where training started "
-            f"({format_number(train.start or 0.0)}): the model learns what the newest batches have "
-            "in common, and unlearns the rest.",
+            f"loss {format_number(value)}, {times(value / start)} times where training started "
+            f"({format_number(start)}): the model learns what the newest batches have in common, "
+            "and unlearns the rest.",
             steps=steps_of(train, self._evals[0][0], step),
-            evidence={"train": level, "eval": value, "start": train.start or 0.0},
+            evidence={"train": level, "eval": value, "start": start},
             advice=(
                 "Shuffle the training data: sorted samples come one class after the other. Check "
                 "that it is not the same batch in every step. If neither, check the mode of the "

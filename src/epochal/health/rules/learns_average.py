@@ -15,22 +15,21 @@ from epochal.health.evaluations import accuracy_of, is_accuracy, is_evaluation, 
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, steps_of
+from epochal.health.words import CURVE_KINDS, INPUTS_REACH_THE_OUTPUT, steps_of
 
 _TRAIN_POINTS = 50
 _LEVEL = 4  # evaluations whose mean is compared
 # Figures that say nothing about the quality of a model.
 _COUNTS = re.compile(r"time|second|duration|samples|steps|tokens|epoch|memory|rate", re.IGNORECASE)
 _STEP_PER_DEVIATION = 0.954  # the median change from one to the next, of normal noise
-_DEAD = "no dead layer (ReLUs that are always 0) stands between them and the output."
 _AVERAGE = (
     "Check that labels belong to their inputs (not shuffled apart), that the inputs are what they "
-    f"should be, and that {_DEAD}"
+    f"should be, and {INPUTS_REACH_THE_OUTPUT}"
 )
 _NOTHING = (
     "Check that optimizer.step() is called and that the optimizer holds these parameters, that "
     "gradients are not clipped to nearly nothing, that the rate is not too small, that labels "
-    f"belong to their inputs, and that {_DEAD}"
+    f"belong to their inputs, and {INPUTS_REACH_THE_OUTPUT}"
 )
 
 
@@ -83,7 +82,8 @@ class LearnsAverage(Rule):
         near: float = 0.75
         # Of the training loss at its start: what fell further has learned something.
         of_start: float = 0.5
-        # Of the same: from here on it has learned not even an average.
+        # Of the same: where it fell by less, or by less than single losses vary, it has learned
+        # not even an average.
         stays: float = 0.97
         # Above chance: frequent classes are guessed more often.
         above: float = 0.1
@@ -170,8 +170,9 @@ class LearnsAverage(Rule):
     def _verdict(self, evaluation: Curve, train: Curve) -> Verdict:
         (first_at, first), (position, now) = self._evals[0], self._evals[-1]
         level = train.recent_level(_TRAIN_POINTS)
-        has_learned = train.start is not None and level < self.thresholds.stays * train.start
-        start = format_number(train.start or level)
+        begin = level if train.start is None else train.start
+        least = max((1 - self.thresholds.stays) * begin, train.width_at(level))
+        has_learned, start = begin - level > least, format_number(begin)
         how = (
             "So far the model has learned an average, no single sample."
             if has_learned

@@ -56,7 +56,8 @@ class MoeImbalance(Rule):
     reports = {
         "warning": (
             "The imbalance reaches the lower of 0.8 × experts / top-k (at least 3) and 2.5 × "
-            "top-k (at least 10). Or it is 1.8 times its usual value, or rises steadily by half. "
+            "top-k (at least 10), for 100 records where the router is nearly even. Or it is 1.8 "
+            "times its usual value, or rises steadily by half. "
             "Or utilisation is below 0.8 (0.5 of 8 experts or fewer). Or the balancing loss is "
             "three times its minimum while the load shows nothing."
         ),
@@ -97,8 +98,10 @@ class MoeImbalance(Rule):
         # Of few experts, one is at half of the bar within a batch or two by chance.
         few: float = 8.0
         move_share: float = 0.75
-        # A router this even has busy and idle experts because batches are small.
+        # A router this even has busy and idle experts because batches are small, or has not decided
+        # yet: a poor load counts once it has lasted for so many records.
         even: float = 0.8
+        lasts: int = 100
         # The balancing loss is at its least when the load is even, and there it is its weight times
         # the layers: three times the least that was seen is far from even, whatever the weight.
         aux_factor: float = 3.0
@@ -112,6 +115,7 @@ class MoeImbalance(Rule):
         self._recent: deque[float] = deque(maxlen=limits.recent)
         self._before: deque[float] = deque(maxlen=limits.window)
         self._ails = False
+        self._poor_for = 0  # records
         self._use: deque[float] = deque(maxlen=limits.recent)
         self._entropy: deque[float] = deque(maxlen=limits.recent)
         self._aux: deque[float] = deque(maxlen=limits.window_min)
@@ -147,6 +151,7 @@ class MoeImbalance(Rule):
         self._entropy.clear()
         self._aux.clear()
         self._least_aux = None
+        self._poor_for = 0
         self._layers.forget()
 
     # -- all layers together ----------------------------------------------------------------------
@@ -208,7 +213,9 @@ class MoeImbalance(Rule):
         level = median(self._recent)
         poor, grave = self._routing.bars(limits)
         severity: Severity = "error" if level >= grave else "warning"
-        if level >= (poor * limits.release_share if self._ails else poor):
+        is_poor = level >= (poor * limits.release_share if self._ails else poor)
+        self._poor_for = self._poor_for + 1 if is_poor else 0
+        if is_poor and (self._poor_for >= limits.lasts or not self._is_even()):
             return self._poor(level, severity, f"from {poor:.3g} on it is poor")
         most = self._routing.largest_imbalance
         is_few = most is not None and most <= limits.few

@@ -16,12 +16,17 @@ from epochal.health.finding import Severity
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, steps_of
+from epochal.health.words import CURVE_KINDS, INPUTS_REACH_THE_OUTPUT, steps_of
 
 _VISIBLE = 0.02  # a share of the level that a reader sees in two figures
 _EVERY = 50  # points between two looks at the whole run
 _LEVEL = 20  # points of the newest level
+_ABOVE = 1.02  # times the first level: what a rate too high does
 _RISEN = 1.2  # times the first level: a loss that rises is no matter of this rule
+_TOO_HIGH = (
+    "The loss is above its first level, as with a rate too high: compare with one 3 to 10 times "
+    "lower. "
+)
 _JUST_NOW = 0.04  # of the first level: what fell so far within the newest points
 
 
@@ -172,10 +177,11 @@ class NeverFell(Rule):
             f"{format_number(now)} at {curve.at(position)}.",
             steps=steps_of(curve, first_at, position),
             evidence={"first": fall.first, "now": now, "points": curve.count},
-            advice=(
+            advice=(_TOO_HIGH if now > _ABOVE * fall.first else "")
+            + (
                 "Check that gradients reach the weights (optimizer.step, requires_grad, the right "
-                "parameters), that labels match inputs, and that the rate is neither 0 nor tiny; "
-                "first overfit one batch as a test."
+                "parameters), that labels match inputs, that the rate is neither 0 nor tiny, and "
+                f"{INPUTS_REACH_THE_OUTPUT} First overfit one batch as a test."
             ),
         )
 

@@ -31,9 +31,12 @@ _RAISE = (
 class _Course:
     """The loss at first, in the second quarter of the points and in the last quarter.
 
-    ``error`` is the standard error of the difference of the quarters.
+    ``highest`` is the highest level within the first quarter, ``error`` the standard error of the
+    difference of the other two.
     """
 
+    first: float
+    highest: float
     start: float
     early: float
     late: float
@@ -62,8 +65,10 @@ class UnusualRate(Rule):
             "The peak rate is more than 12 times the highest usual one of the optimizer. Or it is "
             "more than twice that, and after 300 steps and 100 points the loss is above its start. "
             "Or it is so, and after 300 points less than 2 % of the loss's gain came after the "
-            "first quarter of them. Or the peak is a tenth of the lowest usual rate or less, and "
-            "the loss still falls or has not fallen by 5 %."
+            "first quarter of them. Or it is so, and within that quarter the loss rose to 1.25 "
+            "times its first. Or the peak is a tenth of the lowest usual rate or less, and "
+            "the loss still falls or has not fallen by 5 %. That is not said of SGD with a loss "
+            "that starts above 100."
         ),
     }
     what_to_try = "Compare with a learning rate within the usual range."
@@ -88,6 +93,9 @@ class UnusualRate(Rule):
         # Of all gain so far: what came after the first quarter of the points, at high rates. In
         # health 3 % and more.
         gain: float = 0.02
+        # Of the very first loss: the level that it rose to within the first quarter of the points.
+        # In health at high rates at most 1.01.
+        rise: float = 1.25
         # Of the lowest usual rate.
         low: float = 0.1
         # Of the peak: the rate has not been lowered by plan.
@@ -97,6 +105,9 @@ class UnusualRate(Rule):
         falls: float = 0.05
         errors: float = 4.0
         begun: float = 0.05
+        # Where targets have large units, gradients are as large, and the usual rates of optimizers
+        # that follow them are too high.
+        large_loss: float = 100.0
 
     thresholds: Thresholds
 
@@ -115,9 +126,12 @@ class UnusualRate(Rule):
         passed = curve.points[-1][0] - (context.first_step or 0)
         if is_early and passed < limits.points:
             return ()
-        if times > limits.high and not context.is_game and self._is_stuck(course, is_early):
+        shows = self._is_stuck(course, is_early) or self._has_risen(course)
+        if times > limits.high and not context.is_game and shows:
             return (self._high(curve, peak, usual, course),)
-        is_low = peak <= _ROUNDING * limits.low * usual.lowest
+        is_low = peak <= _ROUNDING * limits.low * usual.lowest and not (
+            course.start > limits.large_loss and not usual.is_adaptive
+        )
         is_slow = context.is_game or self._is_slow(course)
         if is_low and is_slow and context.rate.is_near_peak(limits.share):
             return (self._low(curve, peak, usual, course),)
@@ -128,18 +142,23 @@ class UnusualRate(Rule):
             return not course.gained
         return course.early - course.late <= self.thresholds.gain * course.gained
 
+    def _has_risen(self, course: _Course) -> bool:
+        return course.first > 0 and course.highest > self.thresholds.rise * course.first
+
     def _is_slow(self, course: _Course) -> bool:
         limits, fall = self.thresholds, course.early - course.late
         falls = fall > max(limits.falls * course.gained, limits.errors * course.error)
         return falls or course.gained < limits.begun * abs(course.start)
 
-    @staticmethod
-    def _high(curve: Curve, peak: float, usual: UsualRates, course: _Course) -> Verdict:
+    def _high(self, curve: Curve, peak: float, usual: UsualRates, course: _Course) -> Verdict:
         start, early, late = map(format_number, (course.start, course.early, course.late))
-        if course.gained:
-            how = f"was {start} at first, then {early}, and is {late}"
-        else:
+        if not course.gained:
             how = f"is above its start: {start} at first, {late} now"
+        elif self._has_risen(course):
+            first, highest = format_number(course.first), format_number(course.highest)
+            how = f"rose from {first} to {highest} at first, and is {late}"
+        else:
+            how = f"was {start} at first, then {early}, and is {late}"
         return _verdict(curve, peak, usual, f"The loss {how}. The rate may be too high.", _LOWER)
 
     @staticmethod
@@ -167,7 +186,8 @@ def _course(curve: Curve) -> _Course:
     quarter = max(2, len(levels) // 4)
     early, late = levels[quarter : 2 * quarter], levels[-quarter:]
     start = levels[0] if curve.start is None else curve.start
-    return _Course(start, median(early), median(late), _error(early, late))
+    first, highest = levels[0] if curve.first is None else curve.first, max(levels[:quarter])
+    return _Course(first, highest, start, median(early), median(late), _error(early, late))
 
 
 def _error(*parts: Sequence[float]) -> float:
