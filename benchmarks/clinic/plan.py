@@ -21,7 +21,7 @@ FAULT_SEEDS = 3
 # Healthy twins of each optimizer that come before any fault, where the time is short.
 FIRST_SEEDS = 2
 # What a full run has of kinds that were judged before: so many kinds of each fault, and so many
-# healthy seeds with the optimizers of these; of the others one.
+# healthy seeds with the optimizers of these; of the others one, of blind kinds with one optimizer.
 FULL_KINDS, FULL_SEEDS = 3, 2
 # Starting Python and torch, building data and model, and what a run does at its end.
 START_S = 8.0
@@ -134,7 +134,9 @@ def healthy(tier: Tier) -> list[Training]:
     def seeds(kind: Kind, optimizer: str) -> int:
         if _is_whole(kind, tier):
             return kind.seeds
-        return FULL_SEEDS if (kind.name, optimizer) in planted else 1
+        if (kind.name, optimizer) in planted:
+            return FULL_SEEDS
+        return int(kind.half not in BLIND or optimizer == kind.optimizers[0].name)
 
     return [
         Training(kind.name, choice.name, HEALTHY, seed)

@@ -22,7 +22,17 @@ LATER = tuple(kind.name for kind in KINDS.values() if kind.faults)
 # What `meta` has not: figures that are read where there are gradients, and some functions.
 READS_FIGURES = ("vq", "multitask")
 NO_LOSS = ("speech", "boxes")
-NO_MODEL = ("moe", "moe_mlp", "moe_top2", "columns", "bodies", "offers", "routed", "trips")
+NO_MODEL = (
+    "moe",
+    "moe_mlp",
+    "moe_top2",
+    "columns",
+    "bodies",
+    "offers",
+    "routed",
+    "trips",
+    "claims",
+)
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 
 
