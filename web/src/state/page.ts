@@ -79,7 +79,7 @@ export function createPage(source: Source, view: View = createView()): Page {
   const notifier = createNotifier((sentence) => toasts.show(sentence, "critical"));
   const runs = createRuns(source, view, notifier.compare);
   const details = createDetails(source, (sentence) => toasts.show(sentence, "critical"));
-  const selection = createSelection({ source, runs, view, toasts, onChanged: (ids) => ids.forEach((id) => details.refetch(id)), onRemoved: (ids) => ids.forEach((id) => details.forget(id)) });
+  const selection = createSelection({ source, runs, view, toasts, onChanged: (ids) => ids.forEach((id) => details.refetch(id)), onRemoved: (ids) => ids.forEach((id) => details.forget(id)), whileRemoving: details.hold });
   const seriesCache = createSeriesCache(source, (run) => runs.row(run)?.created ?? null);
   const focused = computed(() => runs.focus.value?.id ?? null);
   const findings = createFindings(source, focused);

@@ -16,6 +16,8 @@ export interface Details {
   find(run: string, wanted: RunParams["run_metrics"]): Promise<number>;
   /** A run that was deleted is not asked for again. */
   forget(run: string): void;
+  /** Ask for nothing again until the work is done: a run that is being deleted may be gone already. */
+  hold(work: () => Promise<void>): Promise<void>;
 }
 
 const AGAIN_MS = 1000;
@@ -51,6 +53,7 @@ export function createDetails(source: Source, onProblem: (sentence: string) => v
   const all = new Map<string, CacheEntry>();
   const arrived: CacheEntry[] = [];
   let numAwaited = 0;
+  let numHolds = 0;
   let waiting: ReturnType<typeof setTimeout> | undefined;
   const show = (): void => {
     clearTimeout(waiting);
@@ -74,7 +77,7 @@ export function createDetails(source: Source, onProblem: (sentence: string) => v
       else waiting ??= setTimeout(show, TOGETHER_MS);
     }).finally(() => setTimeout(() => {
       entry.isAsked = false;
-      if (entry.isOutdated && all.get(run) === entry) ask(run, entry);
+      if (entry.isOutdated && numHolds === 0 && all.get(run) === entry) ask(run, entry);
     }, AGAIN_MS));
   };
   return {
@@ -88,6 +91,15 @@ export function createDetails(source: Source, onProblem: (sentence: string) => v
       return entry.detail;
     },
     forget: (run) => void all.delete(run),
+    async hold(work) {
+      numHolds++;
+      try {
+        await work();
+      } finally {
+        numHolds--;
+        for (const [run, entry] of all) if (entry.isOutdated && !entry.isAsked && numHolds === 0) ask(run, entry);
+      }
+    },
     known: (run) => all.get(run)?.detail.peek() ?? null,
     async find(run, wanted) {
       const { metrics, total } = await source.get("run_metrics", run, wanted);
@@ -101,7 +113,7 @@ export function createDetails(source: Source, onProblem: (sentence: string) => v
     refetch(run) {
       const entry = all.get(run);
       if (entry === undefined) return;
-      if (entry.isAsked) entry.isOutdated = true;
+      if (entry.isAsked || numHolds > 0) entry.isOutdated = true;
       else ask(run, entry);
     },
   };

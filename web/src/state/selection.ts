@@ -40,6 +40,8 @@ interface Host {
   readonly toasts: Toasts;
   readonly onChanged: (ids: readonly string[]) => void;
   readonly onRemoved: (ids: readonly string[]) => void;
+  /** Around a deletion, up to and with `onRemoved`. */
+  readonly whileRemoving: (work: () => Promise<void>) => Promise<void>;
 }
 
 export function createSelection(host: Host): Selection {
@@ -99,7 +101,7 @@ interface ActionsHost extends Host {
   readonly clear: () => void;
 }
 
-function createActions({ source, runs, view, toasts, chosen, clear, onChanged, onRemoved }: ActionsHost): SelectionActions {
+function createActions({ source, runs, view, toasts, chosen, clear, onChanged, onRemoved, whileRemoving }: ActionsHost): SelectionActions {
   const changes = source.changes!;
   const tried = async (work: () => Promise<void>): Promise<void> => {
     try {
@@ -132,7 +134,7 @@ function createActions({ source, runs, view, toasts, chosen, clear, onChanged, o
     if (answer.restored.length > 0) toasts.show(`${counted(answer.restored.length)} restored.`, "good");
     changed(answer.restored);
   });
-  const remove = (which: ChosenRuns): Promise<void> => tried(async () => {
+  const remove = (which: ChosenRuns): Promise<void> => tried(() => whileRemoving(async () => {
     const { removed, refused } = await changes.remove(which);
     refuse(toasts, refused, "deleted");
     const gone = new Set(removed.map(({ id }) => id));
@@ -144,7 +146,7 @@ function createActions({ source, runs, view, toasts, chosen, clear, onChanged, o
     if (removed.length === 0) return;
     const what = removed.length === 1 ? removed[0]!.name : `${removed.length} runs`;
     toasts.show(`${what} moved to the trash.`, "info", { label: "Undo", run: () => void restore(removed.map(({ key }) => key)) });
-  });
+  }));
   return {
     restore,
     async tag(add, removeTags) {

@@ -57,3 +57,19 @@ test("a run that takes long does not hold back the others", async () => {
   await expect.poll(() => quick.value).not.toBe(null);
   expect(slow.value).toBe(null);
 });
+
+test("while runs are deleted none is asked for again, and afterwards those that are left", async () => {
+  const asked: string[] = [];
+  const source = { get: async (_endpoint: string, run: string) => (asked.push(run), { metrics: [row("loss")] }) } as unknown as Source;
+  const details = createDetails(source, () => undefined);
+  for (const run of ["gone", "left"]) details.of(run);
+  await expect.poll(() => details.known("left")).not.toBe(null);
+  await new Promise((resolve) => setTimeout(resolve, 1100)); // each run is asked for once a second
+  await details.hold(async () => {
+    for (const run of ["gone", "left"]) details.refetch(run);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(asked).toEqual(["gone", "left"]);
+    details.forget("gone");
+  });
+  expect(asked).toEqual(["gone", "left", "left"]);
+});
