@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.clinic.kinds.experts import Experts, balance_of
-from benchmarks.clinic.kinds.tables import parted
+from benchmarks.clinic.kinds.tables import parted, pinball
 from benchmarks.clinic.task import Kind, OptimizerChoice, Split, Task
 
 HOURS, AHEAD = 24, 6
@@ -50,9 +50,7 @@ class Loads(Task):
         return self.model(inputs).unflatten(1, (AHEAD, len(LEVELS)))
 
     def loss(self, outputs: Any, targets: Tensor) -> Tensor:
-        away = targets.unsqueeze(2) - outputs
-        level = torch.tensor(LEVELS, device=outputs.device)
-        return torch.maximum(level * away, (level - 1) * away).mean()
+        return pinball(outputs, targets, LEVELS).mean()
 
     def measures(self, outputs: Any, targets: Tensor) -> dict[str, float]:
         true = targets.unsqueeze(2)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.clinic.kinds.tables import parted
+from benchmarks.clinic.kinds.tables import parted, pinball
 from benchmarks.clinic.task import Kind, OptimizerChoice, Split, Task
 
 WORDS, TAGS, LONGEST, NO_TAG = 60, 6, 14, -100
@@ -97,9 +97,7 @@ class Forecaster(Task):
         return made + last.unsqueeze(-1)
 
     def loss(self, outputs: Any, targets: Tensor) -> Tensor:
-        short = targets.unsqueeze(-1) - outputs
-        shares = torch.tensor(QUANTILES, device=outputs.device)
-        return torch.maximum(shares * short, (shares - 1) * short).mean()
+        return pinball(outputs, targets, QUANTILES).mean()
 
     def measures(self, outputs: Any, targets: Tensor) -> dict[str, float]:
         inside = (targets > outputs[..., 0]) & (targets < outputs[..., -1])

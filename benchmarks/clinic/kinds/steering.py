@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from benchmarks.clinic.kinds.acting import LONG, Remembered
 from benchmarks.clinic.kinds.experts import Experts, balance_of
-from benchmarks.clinic.kinds.tables import parted
+from benchmarks.clinic.kinds.tables import parted, pinball
 from benchmarks.clinic.task import Classification, Kind, OptimizerChoice, Split, Task
 
 ROOMS, SENSED, PATIENCE, ENTROPY = 24, 7, 0.9, 0.02
@@ -172,9 +172,7 @@ class Trips(Task):
         self.model = Dispatcher()
 
     def loss(self, outputs: Any, targets: Tensor) -> Tensor:
-        over = targets[:, None] - outputs
-        share = torch.tensor(QUANTILES, device=over.device)
-        loss: Tensor = torch.maximum(share * over, (share - 1) * over).sum(1).mean()
+        loss: Tensor = pinball(outputs, targets, QUANTILES).sum(1).mean()
         if torch.is_grad_enabled():
             loss = loss + self.balance_share * balance_of(self.model)
         return loss

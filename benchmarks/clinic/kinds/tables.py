@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -29,6 +30,12 @@ def parted(split: Split, held_out: int) -> tuple[Split, Split]:
         Split(split.inputs[:-held_out], split.targets[:-held_out]),
         Split(split.inputs[-held_out:], split.targets[-held_out:]),
     )
+
+
+def pinball(outputs: Tensor, targets: Tensor, levels: Sequence[float]) -> Tensor:
+    """The loss of each quantile; the last dimension of the outputs has one for each level."""
+    away, level = targets.unsqueeze(-1) - outputs, torch.tensor(levels, device=outputs.device)
+    return torch.maximum(level * away, (level - 1) * away)
 
 
 class Perceptron(Classification):

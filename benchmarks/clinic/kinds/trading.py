@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.clinic.kinds.business import Binary
-from benchmarks.clinic.kinds.tables import parted
+from benchmarks.clinic.kinds.tables import parted, pinball
 from benchmarks.clinic.task import Kind, OptimizerChoice, Split, Task
 
 PRODUCTS, PAST, LONGEST, TASTES = 40, 5, 8, 6
@@ -149,9 +149,7 @@ class Fares(Task):
         self.model = Pricer()
 
     def loss(self, outputs: Any, targets: Tensor) -> Tensor:
-        over = targets.unsqueeze(1) - outputs
-        level = torch.tensor(LEVELS, device=over.device)
-        return torch.maximum(level * over, (level - 1) * over).mean()
+        return pinball(outputs, targets, LEVELS).mean()
 
     def measures(self, outputs: Any, targets: Tensor) -> dict[str, float]:
         low, middle, high = outputs.unbind(1)
