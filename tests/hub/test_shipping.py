@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import os
 import time
 from pathlib import Path
@@ -13,7 +14,9 @@ import pytest
 import epochal
 from epochal.cli.main import main
 from epochal.errors import MetricNotFoundError
+from epochal.hub.ledger import Ledger, only_hub
 from epochal.journal.layout import RunFolder
+from epochal.segments.seal import seal_part
 from epochal.shipping.client import HubError
 from epochal.shipping.protocol import MAX_LINES_BYTES
 from epochal.shipping.worker import ship_now
@@ -73,9 +76,9 @@ def test_a_line_that_is_too_long_for_a_hub_is_told(hub: HubProcess, tmp_path: Pa
 
 def test_sending_again_changes_nothing(hub: HubProcess, tmp_path: Path) -> None:
     folder = record(tmp_path / "runs")
-    assert ship_now(folder, hub.client()) > 50
+    assert ship_now(folder, hub.client()).lines > 50
     before = journal(RunFolder(hub.root / "p" / "a"))
-    assert ship_now(folder, hub.client()) == 0
+    assert not any(ship_now(folder, hub.client()))
     assert journal(RunFolder(hub.root / "p" / "a")) == before
 
 
@@ -88,7 +91,7 @@ def test_a_hub_that_lost_its_newest_lines_gets_them_again(hub: HubProcess, tmp_p
     lines = part.read_bytes().splitlines(keepends=True)
     part.write_bytes(b"".join(lines[:20]) + lines[20][:9])  # a backup of yesterday, torn
     hub.start()
-    assert ship_now(folder, client) == len(lines) - 20
+    assert ship_now(folder, client).lines == len(lines) - 20
     assert journal(RunFolder(hub.root / "p" / "a")) == journal(folder)
 
 
@@ -102,6 +105,95 @@ def test_a_segment_replaces_its_part(hub: HubProcess, tmp_path: Path) -> None:
     assert there.sealed_parts() == folder.sealed_parts()
     assert there.parts() == folder.parts()
     assert values(hub.root) == values(tmp_path / "runs")
+
+
+def test_a_hub_that_has_sealed_a_part_gets_all_of_it(
+    hub: HubProcess,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("EPOCHAL_HUB_TOKEN", hub.token)
+    runs = str(tmp_path / "runs")
+    run = epochal.init("p", "a", dir=runs, companion=False, console=False)
+    for step in range(500):
+        run.log({"loss": step}, step=step)
+    push = ["--dir", runs, "push", "a", "--to", hub.url]
+    assert main(push) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("a: 501 records")
+    assert out.endswith("sent; the hub has everything.\n")
+    for step in range(500, 1000):
+        run.log({"loss": step}, step=step)
+    there = RunFolder(hub.root / "p" / "a")
+    (name,) = there.parts()
+    seal_part(there, name, into=there.segments)
+    there.part_path(name).unlink()
+    # The hub lacks half of the records, and the sender has no segment yet: it says so.
+    assert main(push) == 1
+    said = capsys.readouterr()
+    assert "with 501 records, and this folder has 1,001" in said.err
+    assert "has everything" not in said.out
+    run.finish()
+    assert main(["--dir", runs, "pack", "a"]) == 0
+    capsys.readouterr()
+    assert main(push) == 0
+    assert "1 file sent; the hub has everything." in capsys.readouterr().out
+    assert values(hub.root) == list(range(1000))
+
+
+def test_a_hub_does_not_seal_what_it_receives(
+    hub: HubProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = record(tmp_path / "runs")
+    ship_now(folder, hub.client())
+    assert main(["--dir", str(hub.root), "pack", "--all"]) == 1
+    assert "Pack the run where it was recorded" in capsys.readouterr().err
+    assert journal(RunFolder(hub.root / "p" / "a")) == journal(folder)
+
+
+def test_push_finds_a_file_with_other_contents(hub: HubProcess, tmp_path: Path) -> None:
+    folder = record(tmp_path / "runs")
+    ship_now(folder, hub.client())
+    blob = next((hub.root / "p" / "a" / "blobs").iterdir())
+    blob.write_bytes(bytes(blob.stat().st_size))
+    with pytest.raises(HubError, match="other contents"):
+        ship_now(folder, hub.client())
+
+
+def test_repair_lists_and_completes_interrupted_uploads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = record(tmp_path / "hub")
+    ledger = Ledger(tmp_path / "hub")
+    ledger.close()
+    blob = next(folder.blobs.iterdir())
+    digest = hashlib.sha256(blob.read_bytes()).hexdigest()
+    blob.rename(blob.with_name(f".{blob.name}.{digest[:16]}.partial"))
+    (folder.blobs / f".other.bin.{digest[:16]}.partial").write_bytes(b"half of it")
+    repair = ["--dir", str(tmp_path / "hub"), "repair", "--all"]
+    assert main([*repair, "-n"]) == 1
+    said = capsys.readouterr().out
+    assert f"p/a: blobs/{blob.name}: an upload of it is complete, but not under its name." in said
+    assert "p/a: blobs/other.bin: an upload of it is incomplete." in said
+    assert not blob.exists()
+    with only_hub(tmp_path / "hub"):
+        assert main(repair) == 1
+    assert "A hub is running" in capsys.readouterr().out
+    assert main(repair) == 0
+    assert blob.exists()
+    assert main(repair) == 0
+    assert capsys.readouterr().out.endswith("All 1 runs are whole.\n")
+
+
+def test_repair_names_a_part_that_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = record(tmp_path / "runs")
+    (name,) = folder.parts()
+    folder.part_path(name).rename(folder.part_path(name._replace(part=1)))
+    assert main(["--dir", str(tmp_path / "runs"), "repair", "--all"]) == 1
+    assert "this part is missing, and a later one is there" in capsys.readouterr().out
 
 
 def test_equal_names_do_not_collide(hub: HubProcess, tmp_path: Path) -> None:

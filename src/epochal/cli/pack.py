@@ -55,9 +55,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _pack(view: LocalRun) -> Packed:
+    from epochal.hub.shared_ledger import is_received
+
     brief = view.brief()
     packed = Packed(f"{brief.project}/{brief.name}")
     folder = RunFolder(view.path)
+    if is_received(folder.path, view.id):
+        packed.left = len(folder.parts())
+        if packed.left:
+            packed.problems.append(
+                "this folder belongs to a hub, and its sender may have more records of these"
+                " parts. Pack the run where it was recorded, and push it again."
+            )
+        return packed
     try:
         view.keep_history()  # of a fork: from then on it needs its parent no longer
     except (EpochalError, OSError) as error:

@@ -13,7 +13,7 @@ from epochal.journal.layout import RunFolder
 from epochal.settings import read_settings
 from epochal.shipping.client import HubClient, HubError, check_url
 from epochal.shipping.credentials import hub_token, linked_token
-from epochal.shipping.worker import ship_now
+from epochal.shipping.worker import Shipped, ship_now
 from epochal.store.local.trash import is_live
 
 _LOOK_EVERY_S = 2.0
@@ -66,8 +66,12 @@ def _push_all(args: argparse.Namespace, client: HubClient, removed: set[str]) ->
             continue
         name, rate = view.brief().name, read_settings().hub_bytes_per_s
         try:
-            num_lines = ship_now(
-                RunFolder(view.path), client, bytes_per_s=rate, unless_removed=is_removable
+            shipped = ship_now(
+                RunFolder(view.path),
+                client,
+                bytes_per_s=rate,
+                unless_removed=is_removable,
+                compare_files=not args.watch,  # each file was compared when it was sent
             )
         except HubError as error:
             complain(f"epochal: {one_line(name)}: {error}")
@@ -76,9 +80,14 @@ def _push_all(args: argparse.Namespace, client: HubClient, removed: set[str]) ->
             else:
                 num_failed += 1
             continue
-        if num_lines or not args.watch:
-            sent = f"{num_lines:,} records sent" if num_lines else "the hub has all of it"
-            say(f"{one_line(name)}: {sent}", flush=True)
+        if any(shipped) or not args.watch:
+            say(f"{one_line(name)}: {_sent(shipped)}; the hub has everything.", flush=True)
     if args.watch and num_failed:
         remark("What could not be sent is tried again.")
     return num_failed
+
+
+def _sent(shipped: Shipped) -> str:
+    counts = ((shipped.lines, "record"), (shipped.files, "file"))
+    words = [f"{count:,} {noun}{'' if count == 1 else 's'}" for count, noun in counts if count]
+    return f"{' and '.join(words)} sent" if words else "nothing to send"

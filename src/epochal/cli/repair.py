@@ -1,13 +1,18 @@
-"""``epochal repair``: reports and repairs damage in a run's folder."""
+"""``epochal repair``: reports and repairs damage in the folder of a run, or of every run."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from epochal.cli.command import add_json, add_run, own_folder_of
-from epochal.cli.output import say, say_json
-from epochal.journal.repair import Diagnosis, PartDamage, diagnose, repair
+from epochal.cli.command import add_json, own_folder_of, runs_dir
+from epochal.cli.output import one_line, remark, say, say_json
+from epochal.errors import FormatError, UsageError
+from epochal.journal.layout import PartName, RunFolder, run_folders
+from epochal.journal.repair import PartDamage, diagnose, repair
 
 _TAILS = {
     "torn": "a record cut short",
@@ -15,38 +20,92 @@ _TAILS = {
 }
 
 
+@dataclass(slots=True)
+class Repaired:
+    """What was found in the folder of a run, and what was done about it; a sentence each."""
+
+    run: str
+    records: int = 0
+    parts: int = 0
+    found: list[str] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+    whole: bool = True
+    alive: bool = False
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``repair``."""
-    add_run(parser)
+    parser.add_argument("run", metavar="RUN", nargs="?", help="the run to repair")
+    parser.add_argument(
+        "--all", action="store_true", help="every run of the folder, which may be that of a hub"
+    )
     parser.add_argument("-n", "--dry-run", action="store_true", help="report, change nothing")
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Report damage and repair it; 1 when damage is left."""
-    folder = own_folder_of(args)
-    found = diagnose(folder)
-    may_repair = not (args.dry_run or found.alive)
-    done = repair(folder, found) if may_repair else []
-    left = diagnose(folder) if done else found
+    if (args.run is None) != args.all:
+        raise UsageError("repair takes a run, or --all.")
+    root = runs_dir(args)
+    folders = list(run_folders(root)) if args.all else [own_folder_of(args)]
+    root = root if args.all else folders[0].path.parent.parent
+    with _alone(root) as is_alone:
+        may_change = is_alone and not args.dry_run
+        results = [_repair(folder, root, may_change=may_change) for folder in folders]
     if args.json:
-        say_json({"found": found, "done": done, "whole": left.is_whole})
+        say_json(results if args.all else results[0])
     else:
-        for line in (*_report(found), *done):
-            say(line)
-        if found.alive and not found.is_whole and not args.dry_run:
-            say("The run is still being written to: nothing was changed.")
-    return 0 if left.is_whole else 1
+        for result in results:
+            _report(result, is_one=not args.all)
+        if args.all:
+            _report_all(results)
+        if not (is_alone or args.dry_run or all(result.whole for result in results)):
+            remark("A hub is running over this folder. Stop it to repair what was found.")
+    return 0 if all(result.whole for result in results) else 1
 
 
-def _report(found: Diagnosis) -> Iterator[str]:
-    if found.is_whole:
-        records = sum(part.num_records for part in found.parts)
-        yield f"Nothing is damaged: {records} records in {len(found.parts)} parts."
+@contextlib.contextmanager
+def _alone(root: Path) -> Iterator[bool]:
+    """Whether no hub runs over a folder; none is started while the block runs."""
+    from epochal.hub.ledger import FOLDER, only_hub
+
+    with contextlib.ExitStack() as held:
+        is_alone = True
+        if (root / FOLDER).is_dir():
+            try:
+                held.enter_context(only_hub(root))
+            except UsageError:
+                is_alone = False
+        yield is_alone
+
+
+def _repair(folder: RunFolder, root: Path, *, may_change: bool) -> Repaired:
+    from epochal.hub.uploads import interrupted_uploads, settle_upload
+
+    found, uploads = diagnose(folder), list(interrupted_uploads(folder))
+    result = Repaired(
+        "/".join(folder.path.parts[-2:]),
+        records=sum(part.num_records for part in found.parts),
+        parts=len(found.parts),
+        alive=found.alive,
+    )
     if found.identity_problem is not None:
-        yield f"{found.identity_problem}."
+        result.found.append(f"{found.identity_problem}.")
     for part in found.parts:
-        yield from _part_lines(part)
+        result.found += _part_lines(part)
+    for upload in uploads:
+        state = "complete, but not under its name" if upload.is_whole else "incomplete"
+        result.found.append(f"{upload.kind}/{upload.name}: an upload of it is {state}.")
+    lasting = [*_unreadable(folder), *_missing(folder)]
+    result.found += lasting
+    is_whole = found.is_whole
+    if may_change and not found.alive:
+        result.done += repair(folder, found)
+        result.done += [settle_upload(root, upload) for upload in uploads]
+        is_whole, uploads = diagnose(folder).is_whole, list(interrupted_uploads(folder))
+    result.whole = is_whole and not (lasting or uploads)
+    return result
 
 
 def _part_lines(part: PartDamage) -> Iterator[str]:
@@ -56,3 +115,42 @@ def _part_lines(part: PartDamage) -> Iterator[str]:
         yield f"{part.name.stem}: {part.damaged_lines} damaged lines, which readers skip."
     if part.tail is not None:
         yield f"{part.name.stem}: {part.tail_bytes} bytes at its end are {_TAILS[part.tail]}."
+
+
+def _unreadable(folder: RunFolder) -> Iterator[str]:
+    from epochal.segments.read import Segment
+
+    for name in folder.sealed_parts():
+        try:
+            Segment(folder.sealed_path(name)).close()
+        except (FormatError, OSError) as error:
+            yield f"{name.stem}: its sealed file cannot be read: {error}"
+
+
+def _missing(folder: RunFolder) -> Iterator[str]:
+    """Parts that must have been there: those of a writer are numbered from 0."""
+    there: dict[tuple[str, int], set[int]] = {}
+    for name in (*folder.parts(), *folder.sealed_parts()):
+        there.setdefault((name.writer, name.attempt), set()).add(name.part)
+    for (writer, attempt), parts in there.items():
+        for part in sorted(set(range(max(parts))) - parts):
+            stem = PartName(writer, attempt, part).stem
+            yield f"{stem}: this part is missing, and a later one is there."
+
+
+def _report(result: Repaired, *, is_one: bool) -> None:
+    prefix = "" if is_one else f"{one_line(result.run)}: "
+    if is_one and not result.found:
+        say(f"Nothing is damaged: {result.records} records in {result.parts} parts.")
+    for line in (*result.found, *result.done):
+        say(f"{prefix}{line}")
+    if result.alive and not result.whole:
+        say(f"{prefix}The run is still being written to: nothing was changed.")
+
+
+def _report_all(results: list[Repaired]) -> None:
+    num_damaged = sum(1 for result in results if not result.whole)
+    if num_damaged:
+        say(f"{num_damaged} of {len(results)} runs are incomplete or damaged.")
+    else:
+        say(f"All {len(results)} runs are whole.")

@@ -55,6 +55,15 @@ def file_size(path: Path) -> int:
         return 0
 
 
+def num_lines(path: Path) -> int:
+    """How many whole lines a part has that are not blank; 0 for one that is not there."""
+    try:
+        with open(path, "rb") as file:
+            return sum(1 for line in file if line.endswith(b"\n") and line.strip())
+    except FileNotFoundError:
+        return 0
+
+
 def append_durably(path: Path, new: bytes) -> None:
     """Append to a file and return when the disk has it: each call of the system once.
 

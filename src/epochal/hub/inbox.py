@@ -1,8 +1,9 @@
 """Receives runs into a folder that is laid out like any folder of runs.
 
-A line is acknowledged after it is on the disk. What a hub has of a part is counted in the file
-itself, so a hub that was restored from an older copy states what it really has, and shippers send
-the rest again.
+An acknowledgement names only what a reader of this folder finds. A line is acknowledged after it is
+on the disk, a file after it is there under its name. What a hub has of a part is counted in the
+file itself, so a hub that was restored from an older copy states what it really has, and shippers
+send the rest again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ import msgspec
 
 from epochal.atomic_file import between_processes, replaced_file, sync_folder
 from epochal.errors import EpochalError, FormatError, UsageError
-from epochal.hub.growing_part import GrowingPart, append_durably, count_part, file_size
+from epochal.hub.growing_part import (
+    GrowingPart,
+    append_durably,
+    count_part,
+    file_size,
+    num_lines,
+)
 from epochal.hub.upstream import Upstream
 from epochal.journal.layout import (
     LABELS_LOCK,
@@ -37,6 +44,7 @@ from epochal.journal.layout import (
 from epochal.shipping.labels import merged_labels
 from epochal.shipping.offering import PartCounts, labels_of, named_part, piece_of, state_of
 from epochal.shipping.protocol import (
+    PARTIAL_NAME,
     FileKind,
     RunState,
     checked_identity,
@@ -207,7 +215,8 @@ class Inbox:
     def append(self, run_id: str, stem: str, *, first: int, lines: bytes) -> int:
         """Append lines of a part that are not here yet; how many lines are on the disk then.
 
-        Lines beyond a gap are not taken: the answer says from where to send.
+        Lines beyond a gap are not taken: the answer says from where to send. Nothing is appended
+        to a part that was sealed: its sender has to send the segment.
         """
         name = named_part(stem)
         if lines and not lines.endswith(b"\n"):
@@ -223,7 +232,7 @@ class Inbox:
         with run.lock:
             sealed = run.folder.sealed_path(name)
             if sealed.exists():
-                return first + lines.count(b"\n")  # a segment holds all that the part held
+                return self._counts.sealed(sealed).lines
             part = self._part(run, name)
             if first > part.lines and self._upstream is not None:  # another hub has the others
                 self._upstream.fetch(run_id)
@@ -243,32 +252,39 @@ class Inbox:
     ) -> int:
         """Take in a piece of a file; how many bytes of it are here then.
 
-        The file appears under its name when it is whole, has the stated digest, and is on the disk.
+        The file appears under its name when it is whole, has the stated digest, and is on the disk;
+        only then is its whole size returned. An empty piece asks how much is here. A segment
+        replaces one with fewer lines; blobs never change.
         """
         if not is_file_name(kind, name):
             raise UsageError(f"{name!r} is not a name of a file in {kind}.")
-        if not 0 < size <= _MAX_FILE_BYTES or not 0 <= offset <= size - len(chunk):
+        if not 0 <= size <= _MAX_FILE_BYTES or not 0 <= offset <= size - len(chunk):
             raise UsageError(f"{len(chunk)} bytes at {offset} do not fit a file of {size} bytes.")
         run = self._run(run_id)
+        if kind == "blobs" and not chunk and self._upstream is not None:
+            self._upstream.fetch_blob(run_id, name)
         with run.lock:
             target = run.folder.path / kind / name
             if kind == "live":
                 return self._put_live(run, target, chunk, size=size)
             if target.exists():
-                if target.stat().st_size != size:
-                    raise ConflictError(f"{kind}/{name} is here already with another size.")
-                return size
-            partial = target.with_name(f".{name}.{sha256[:16]}.partial")
-            have = partial.stat().st_size if partial.exists() else 0
-            if offset != have:
-                return have
-            self._charge(run.id, run.project, len(chunk))
-            target.parent.mkdir(exist_ok=True)
-            with open(partial, "ab") as file:
-                file.write(chunk)
-            if have + len(chunk) < size:
-                return have + len(chunk)
-            return self._complete(run, kind, name, partial, sha256=sha256, size=size)
+                if file_digest(target) == (sha256, size):
+                    self._drop_lines(run, kind, name)
+                    return size
+                if kind == "blobs":
+                    raise ConflictError(f"{kind}/{name} is here already with other contents.")
+            partial = target.with_name(PARTIAL_NAME.format(name=name, digest=sha256[:16]))
+            have = file_size(partial)
+            if have < size or not size:
+                if offset != have:
+                    return have
+                self._charge(run.id, run.project, len(chunk))
+                target.parent.mkdir(exist_ok=True)
+                with open(partial, "ab") as file:
+                    file.write(chunk)
+                have += len(chunk)
+            # Also if a hub was killed after it had received the last piece.
+            return have if have < size else self._complete(run, kind, partial, name, sha256)
 
     def put_labels(
         self,
@@ -416,12 +432,12 @@ class Inbox:
         part.size += len(new)
         part.crc = last_line_crc(new)
 
-    def _complete(
-        self, run: _Run, kind: FileKind, name: str, partial: Path, *, sha256: str, size: int
-    ) -> int:
-        if file_digest(partial)[0] != sha256:
+    def _complete(self, run: _Run, kind: FileKind, partial: Path, name: str, sha256: str) -> int:
+        """Let a file appear under its name; 0 if it has another digest and is sent again."""
+        digest, size = file_digest(partial)
+        if digest != sha256:
             partial.unlink()
-            raise FormatError(f"{kind}/{name} arrived with another digest: it is sent again.")
+            return 0
         if kind == "segments":
             self._check_segment(run, name, partial)
         if self._upstream is not None:
@@ -434,27 +450,36 @@ class Inbox:
             os.close(descriptor)
         os.replace(partial, target)
         sync_folder(target.parent)
-        if kind == "segments":
-            part = named_part(target.stem)
-            run.parts.pop(part.stem, None)
-            with contextlib.suppress(FileNotFoundError):
-                run.folder.part_path(part).unlink()
+        self._drop_lines(run, kind, name)
         return size
 
+    def _drop_lines(self, run: _Run, kind: FileKind, name: str) -> None:
+        """Delete the lines of a part whose segment is here."""
+        if kind == "segments":
+            part = named_part(name.removesuffix(".parquet"))
+            run.parts.pop(part.stem, None)
+            run.folder.part_path(part).unlink(missing_ok=True)
+
     def _check_segment(self, run: _Run, name: str, partial: Path) -> None:
-        """Raise unless a segment holds everything that the part here holds."""
+        """Raise unless a segment has at least as many lines as what is here of its part."""
         from epochal.segments.read import Segment
 
-        part = self._part(run, named_part(name.removesuffix(".parquet")))
+        part = named_part(name.removesuffix(".parquet"))
+        sealed = run.folder.sealed_path(part)
+        have = num_lines(run.folder.part_path(part))
+        if sealed.exists():
+            have = max(have, self._counts.sealed(sealed).lines)
         try:
             with Segment(partial) as segment:
-                num_bytes = segment.journal_bytes
+                sent = segment.num_records + segment.num_damaged
         except FormatError:
             partial.unlink()
             raise
-        if num_bytes < part.size:
+        if sent < have:
             partial.unlink()
-            raise ConflictError(f"segments/{name} holds less than the part that is here.")
+            raise ConflictError(
+                f"segments/{name} has {sent:,} records, and the hub has {have:,} of this part."
+            )
 
     def _charge_growth(self, run: _Run, path: Path, size: int) -> None:
         """Charge what a file that is replaced takes more than before."""

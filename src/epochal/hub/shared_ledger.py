@@ -134,3 +134,15 @@ def is_shared(root: Path) -> bool:
 def open_ledger(root: Path) -> Ledger:
     """The ledger of a hub's folder; changes of a shared one reach the other hubs through it."""
     return SharedLedger(root) if is_shared(root) else Ledger(root)
+
+
+def is_received(place: Path, run_id: str) -> bool:
+    """Whether the folder of a run is the copy that a hub received.
+
+    Where a hub stores runs elsewhere, its folder is a working copy, which it seals itself.
+    """
+    for root in place.parents[:2]:
+        if (root / FOLDER / "hub.sqlite").is_file() and not is_shared(root):
+            with contextlib.closing(Ledger(root)) as ledger:
+                return ledger.writer_of(run_id) is not None
+    return False

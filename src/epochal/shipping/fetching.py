@@ -123,8 +123,8 @@ class _Fetch:
             self.file("blobs", name, size)
         for stem, part in state.parts.items():
             self._part(stem, part)
-        for name, size in state.segments.items():
-            self.file("segments", name, size)
+        for name, segment in state.segments.items():
+            self.file("segments", name, segment.size)
             sealed = parse_part_name(name, ".parquet")
             if sealed is not None:
                 folder.part_path(sealed).unlink(missing_ok=True)
@@ -145,11 +145,15 @@ class _Fetch:
             if not is_same:
                 path.unlink()
         for file, size in sizes(folder.segments, "segments").items():
-            if state.segments.get(file) != size:
+            sealed = state.segments.get(file)
+            if sealed is None or sealed.size != size:
                 (folder.segments / file).unlink()
 
     def _part(self, stem: str, there: PartState) -> None:
-        path = self._folder.part_path(named_part(stem))
+        name = named_part(stem)
+        path, sealed = self._folder.part_path(name), self._folder.sealed_path(name)
+        if sealed.exists() and self._counts.sealed(sealed).lines >= there.lines:
+            return
         path.parent.mkdir(exist_ok=True)
         have = self._cut_to_lines(path)
         while have < there.lines:
@@ -159,6 +163,7 @@ class _Fetch:
             with open(path, "ab") as file:
                 file.write(lines)
             have += lines.count(b"\n")
+        sealed.unlink(missing_ok=True)  # it was sealed here when it had fewer lines
 
     def _cut_to_lines(self, path: Path) -> int:
         """The whole lines of a copy; one that was interrupted ends within a line: that is cut."""

@@ -25,6 +25,7 @@ from epochal.shipping.protocol import (
     FileKind,
     PartState,
     RunState,
+    SegmentState,
     is_file_name,
 )
 
@@ -49,6 +50,7 @@ class PartCounts:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: OrderedDict[Path, _Counted] = OrderedDict()
+        self._sealed: OrderedDict[Path, tuple[tuple[int, int], SegmentState]] = OrderedDict()
 
     def state(self, path: Path) -> PartState:
         """How many whole lines a part has, and the checksum of the last."""
@@ -88,6 +90,23 @@ class PartCounts:
             return block[: block.rfind(b"\n") + 1]
         return b""
 
+    def sealed(self, path: Path) -> SegmentState:
+        """How large a segment is, and how many lines it holds; none if it cannot be read."""
+        from epochal.segments.read import Segment  # pyarrow: only where there are segments
+
+        with self._lock:
+            status = path.stat()
+            seen = (status.st_ino, status.st_mtime_ns)
+            known = self._sealed.get(path)
+            if known is None or known[0] != seen:
+                lines = 0
+                with contextlib.suppress(FormatError), Segment(path) as segment:
+                    lines = segment.num_records + segment.num_damaged
+                known = self._sealed[path] = (seen, SegmentState(status.st_size, lines))
+                if len(self._sealed) > _MOST_KNOWN:
+                    self._sealed.popitem(last=False)
+            return known[1]
+
     def _count(self, path: Path, descriptor: int) -> _Counted:
         status = os.fstat(descriptor)
         known = self._known.get(path)
@@ -117,12 +136,17 @@ def state_of(folder: RunFolder, counts: PartCounts) -> RunState:
     for name in folder.parts():
         with contextlib.suppress(FileNotFoundError):  # sealed meanwhile
             parts[name.stem] = counts.state(folder.part_path(name))
+    segments: dict[str, SegmentState] = {}
+    for name in folder.sealed_parts():
+        with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+            path = folder.sealed_path(name)
+            segments[path.name] = counts.sealed(path)
     return RunState(
         id=str(identity.get("id", "")),
         project=str(identity.get("project", "")),
         folder="/".join(folder.path.parts[-2:]),
         parts=parts,
-        segments=sizes(folder.segments, "segments"),
+        segments=segments,
         blobs=sizes(folder.blobs, "blobs"),
         labels=labels_of(folder),
         identity=identity,

@@ -27,6 +27,8 @@ MAX_LINES_BYTES = 64 << 20
 CHUNK_BYTES = 1 << 20
 _MAX_NAME = 200
 SIZE_HEADER = "x-epochal-size"
+# What a file is called on a hub until it is whole; the digest has 16 digits.
+PARTIAL_NAME = ".{name}.{digest}.partial"
 # What a hub may ask of a training, and for how long: a run that comes back later goes on.
 CONTROL_ACTIONS = ("stop", "suspend", "continue", "checkpoint")
 CONTROL_EXPIRES_S = 600.0
@@ -45,8 +47,15 @@ class PartState(msgspec.Struct, frozen=True):
     crc: int = 0
 
 
+class SegmentState(msgspec.Struct, frozen=True):
+    """A sealed part on a hub: its size in bytes, and how many lines were sealed into it."""
+
+    size: int
+    lines: int
+
+
 class RunState(msgspec.Struct, frozen=True):
-    """What a hub has of a run; files by name with their sizes in bytes.
+    """What a hub has of a run; blobs by name with their sizes in bytes.
 
     ``live`` names the files with the newest readings of machines.
     """
@@ -55,7 +64,7 @@ class RunState(msgspec.Struct, frozen=True):
     project: str
     folder: str
     parts: dict[str, PartState]
-    segments: dict[str, int]
+    segments: dict[str, SegmentState]
     blobs: dict[str, int]
     labels: dict[str, Any]
     identity: dict[str, Any]
@@ -64,7 +73,10 @@ class RunState(msgspec.Struct, frozen=True):
 
 
 class Ack(msgspec.Struct, frozen=True):
-    """The number of lines of a part, or bytes of a file, that a hub has on its disk."""
+    """The number of lines of a part, or bytes of a file, that a hub has on its disk.
+
+    All bytes of a file are acknowledged only when readers of the hub find it under its name.
+    """
 
     have: int
 

@@ -20,6 +20,7 @@ from epochal.errors import FormatError
 from epochal.format import format_bytes
 from epochal.journal.layout import PartName, RunFolder, read_json, write_json
 from epochal.shipping.client import HubClient, HubError
+from epochal.shipping.offering import PartCounts
 from epochal.shipping.protocol import (
     BATCH_BYTES,
     CHUNK_BYTES,
@@ -27,6 +28,7 @@ from epochal.shipping.protocol import (
     FileKind,
     PartState,
     RunState,
+    SegmentState,
     is_file_name,
 )
 
@@ -72,7 +74,9 @@ class BandwidthLimit:
 class Shipper:
     """Ships one run folder over one connection; one thread uses it.
 
-    With ``unless_removed``, a run that was deleted on the hub stays deleted there.
+    With ``unless_removed``, a run that was deleted on the hub stays deleted there. With
+    ``compare_files``, the contents of segments and blobs that the hub has are compared, not only
+    their names and sizes.
     """
 
     def __init__(
@@ -82,9 +86,11 @@ class Shipper:
         *,
         limit: BandwidthLimit | None = None,
         unless_removed: bool = False,
+        compare_files: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._unless_removed = unless_removed
+        self._compare_files = compare_files
         self._folder = folder
         self._client = client
         self._limit = BandwidthLimit(None) if limit is None else limit
@@ -93,11 +99,14 @@ class Shipper:
         self._identity_seen: tuple[int, int] | None = None
         self._is_forgotten = False
         self._sent: dict[str, _Sent] = {}
-        self._files: dict[FileKind, set[str]] = {"segments": set(), "blobs": set()}
+        self._counts = PartCounts()
+        # Files of the hub with their sizes, and those that are known to have the same contents.
+        self._files: dict[tuple[FileKind, str], int] = {}
+        self._same: dict[tuple[FileKind, str], int] = {}
         self._live_due_s = self._labels_due_s = self._verify_due_s = 0.0
         self._labels_seen: dict[str, Any] | None = None
-        self.num_lines = 0
-        # Parts that differ from what the hub has under their names: a sentence each.
+        self.num_lines = self.num_files = 0
+        # Parts and files that differ from what the hub has under their names: a sentence each.
         self.conflicts: dict[str, str] = {}
 
     def ship(self, *, should_stop: Callable[[], bool] = lambda: False) -> bool:
@@ -130,13 +139,16 @@ class Shipper:
         before, self._sent = self._sent, {}
         for name in self._folder.parts():
             there = state.parts.get(self._stem(name), PartState(0))
+            sealed = state.segments.get(f"{self._stem(name)}.parquet")
             known = before.get(name.stem)
-            if known is not None and known.lines == there.lines:
+            if sealed is not None:
+                self._compare_with_segment(name, sealed)
+            elif known is not None and known.lines == there.lines:
                 self._sent[name.stem] = known
             else:
                 self._find_place(name, there)
-        self._files["segments"] = set(state.segments)
-        self._files["blobs"] = set(state.blobs)
+        self._files = _files_of(state)
+        self._same = {} if self._compare_files else dict(self._files)
 
     def _registered(self) -> RunState | None:
         """What the hub has of the run; None when that was asked before and nothing has changed."""
@@ -178,6 +190,18 @@ class Shipper:
         else:
             self._sent[name.stem] = _Sent(there.lines, offset)
 
+    def _compare_with_segment(self, name: PartName, there: SegmentState) -> None:
+        """Send nothing of a part that is sealed on the hub; lines that it lacks are a conflict."""
+        path = self._folder.part_path(name)
+        num_lines, end = self._counts.whole(path)
+        self._sent[name.stem] = _Sent(num_lines, end)
+        if num_lines > there.lines:
+            self.conflicts[name.stem] = (
+                f"the hub has a sealed copy of {path.name} with {there.lines:,} records, and this"
+                f" folder has {num_lines:,}. When the run has ended, seal it here with 'epochal"
+                " pack' and push it again."
+            )
+
     def _ship_part(self, name: PartName, should_stop: Callable[[], bool]) -> bool:
         sent = self._sent.setdefault(name.stem, _Sent(0, 0))
         is_first = True
@@ -198,16 +222,13 @@ class Shipper:
                 return False
             num_lines = block.count(b"\n")
             have = self._append(name, first=sent.lines, lines=block)
-            if have == sent.lines + num_lines:
-                sent.lines, sent.offset = have, sent.offset + len(block)
-                self.num_lines += num_lines
-            else:
-                # It has less after a restore, more after another process shipped the same.
-                self._find_place(name, PartState(have))
-                if name.stem in self.conflicts:
-                    return False
-                sent = self._sent[name.stem]
-                continue
+            if have != sent.lines + num_lines:
+                # The hub has less after a restore, more after another process sent the same, and a
+                # segment in place of the part if that was sealed.
+                self.forget()
+                return False
+            sent.lines, sent.offset = have, sent.offset + len(block)
+            self.num_lines += num_lines
             if len(block) < BATCH_BYTES // 2:
                 return False  # hardly anything is left, and more may be on its way
         return False
@@ -227,49 +248,81 @@ class Shipper:
         """Send segments or blobs that the hub does not have; whether there were none."""
         was_complete = True
         for name in _names(self._folder.path / kind, kind):
-            if name in self._files[kind]:
-                continue
-            was_complete = False
             if should_stop():
                 return False
             with contextlib.suppress(FileNotFoundError):  # sealed again, or removed
-                self._ship_file(kind, name)
+                size = (self._folder.path / kind / name).stat().st_size
+                if self._same.get((kind, name)) != size and f"{kind}/{name}" not in self.conflicts:
+                    was_complete &= not self._ship_file(kind, name)
         return was_complete
 
-    def _ship_file(self, kind: FileKind, name: str) -> None:
-        assert self._run_id is not None
+    def _ship_file(self, kind: FileKind, name: str) -> bool:
+        """Send what the hub lacks of a file; whether anything was sent."""
         path = self._folder.path / kind / name
         sha256, size = file_digest(path)
-        if size == 0:
-            self._files[kind].add(name)
-            return
-        offset = 0
+        # An empty piece asks whether the hub has just this file.
+        is_question = (kind, name) in self._files
+        offset = num_sent = 0
         with open(path, "rb") as file:
-            while offset < size:
+            while True:
                 file.seek(offset)
-                chunk = file.read(CHUNK_BYTES)
-                if not chunk:
-                    return  # it became shorter: the next look sees what it is now
+                chunk = b"" if is_question else file.read(CHUNK_BYTES)
+                if not (chunk or is_question) and offset < size:
+                    return True  # it became shorter: the next call sees what it is now
                 self._limit.wait(len(chunk))
-                offset = self._client.put_file(
-                    self._run_id, kind, name, chunk, offset=offset, size=size, sha256=sha256
-                )
-        self._files[kind].add(name)
+                try:
+                    offset = self._put_file(kind, name, chunk, offset, size, sha256)
+                except HubError as error:
+                    if error.status not in (400, 409):
+                        raise
+                    self.conflicts[f"{kind}/{name}"] = str(error)
+                    return True
+                num_sent += len(chunk)
+                if offset == size:
+                    break
+                is_question = False
+                if num_sent > 3 * size + CHUNK_BYTES:
+                    raise HubError(f"{kind}/{name} does not arrive at the hub as it is here.")
+        self._files[kind, name] = self._same[kind, name] = size
+        self.num_files += num_sent > 0
+        return num_sent > 0
+
+    def _put_file(
+        self, kind: FileKind, name: str, chunk: bytes, offset: int, size: int, sha256: str
+    ) -> int:
+        assert self._run_id is not None
+        return self._client.put_file(
+            self._run_id, kind, name, chunk, offset=offset, size=size, sha256=sha256
+        )
+
+    def verify(self) -> None:
+        """Ask the hub what it has, and raise ``HubError`` if something is missing that was sent."""
+        assert self._run_id is not None
+        state = self._client.state(self._run_id)
+        files, missing = _files_of(state), list[str]()
+        for (kind, name), size in self._same.items():
+            if files.get((kind, name)) != size and (self._folder.path / kind / name).exists():
+                missing.append(f"{kind}/{name} is not there with its {size:,} bytes")
+        for part in self._folder.parts():
+            stem, sent = self._stem(part), self._sent.get(part.stem, _Sent(0, 0)).lines
+            sealed = state.segments.get(f"{stem}.parquet", SegmentState(0, 0))
+            have = max(state.parts.get(stem, PartState(0)).lines, sealed.lines)
+            if have < sent and part.stem not in self.conflicts:
+                missing.append(f"only {have:,} of {sent:,} records of {stem} are there")
+        if missing:
+            raise HubError(f"the hub does not have everything: {'; '.join(missing)}.")
 
     def _ship_live(self) -> None:
         """Send the newest readings of the machines, now and then."""
         if self._clock() < self._live_due_s:
             return
         self._live_due_s = self._clock() + _LIVE_EVERY_S
-        assert self._run_id is not None
         for name in _names(self._folder.live, "live"):
             with contextlib.suppress(FileNotFoundError):
                 data = (self._folder.live / name).read_bytes()
                 if data:
                     sha256 = hashlib.sha256(data).hexdigest()
-                    self._client.put_file(
-                        self._run_id, "live", name, data, size=len(data), sha256=sha256
-                    )
+                    self._put_file("live", name, data, 0, len(data), sha256)
 
     # -- labels -----------------------------------------------------------------------------------
 
@@ -332,6 +385,13 @@ def end_of_lines(path: Path, num_lines: int) -> tuple[int | None, int]:
     except FileNotFoundError:
         pass
     return None, 0
+
+
+def _files_of(state: RunState) -> dict[tuple[FileKind, str], int]:
+    """The segments and blobs that a hub has, with their sizes in bytes."""
+    segments = {name: segment.size for name, segment in state.segments.items()}
+    files: dict[tuple[FileKind, str], int] = {("segments", n): size for n, size in segments.items()}
+    return files | {("blobs", name): size for name, size in state.blobs.items()}
 
 
 def _names(folder: Path, kind: FileKind) -> list[str]:

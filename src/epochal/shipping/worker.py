@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from epochal.errors import EpochalError
 from epochal.guard import Guard
@@ -145,29 +146,46 @@ def rest_after(took_s: float) -> float:
     return rest_s * random.uniform(0.8, 1.0)
 
 
+class Shipped(NamedTuple):
+    """How many records and files were sent."""
+
+    lines: int
+    files: int
+
+
 def ship_now(
     folder: RunFolder,
     client: HubClient,
     *,
     bytes_per_s: float | None = None,
     unless_removed: bool = False,
+    compare_files: bool = True,
     tries: int = 3,
     pause_s: float = 1.0,
-) -> int:
-    """Ship what there is, and return the number of lines that were sent; raises ``HubError``."""
-    limit = BandwidthLimit(bytes_per_s)
-    shipper = Shipper(folder, client, limit=limit, unless_removed=unless_removed)
+) -> Shipped:
+    """Ship what there is, and ask the hub whether it has all of it.
+
+    Raises ``HubError`` if it could not be reached, refused, or does not have something after
+    everything was sent.
+    """
+    shipper = Shipper(
+        folder,
+        client,
+        limit=BandwidthLimit(bytes_per_s),
+        unless_removed=unless_removed,
+        compare_files=compare_files,
+    )
     for left in reversed(range(tries)):
         try:
             while not shipper.ship() and not shipper.conflicts:
                 pass
+            shipper.verify()
+            break
         except HubError as error:
             if error.is_final or not left:
                 raise
             shipper.forget()
             time.sleep(pause_s)
-        else:
-            break
     if shipper.conflicts:
         raise HubError("; ".join(shipper.conflicts.values()), status=409)
-    return shipper.num_lines
+    return Shipped(shipper.num_lines, shipper.num_files)
