@@ -147,7 +147,9 @@ def test_a_writer_cannot_change_another_project(team: HubProcess, tmp_path: Path
     assert refused(lambda: client.merge_labels(secret, {"name": "mine"}, {})) == 404
     # Neither by claiming its id for a project of one's own, nor by naming its project.
     mine = {"id": secret, "name": "x", "project": "p"}
-    assert refused(lambda: client.register(secret, mine)) == 403
+    with pytest.raises(HubError, match=f"may not write the run {secret}.$") as error:
+        client.register(secret, mine)
+    assert error.value.status == 403
     theirs = {"id": "new-id", "name": "x", "project": "q"}
     assert refused(lambda: client.register("new-id", theirs)) == 403
     assert refused(lambda: client.register("new-id", {**theirs, "project": "Q"})) == 403
@@ -281,6 +283,38 @@ def test_a_body_that_expands_without_end_is_refused(team: HubProcess) -> None:
 def test_a_number_that_is_none_is_refused(team: HubProcess, first: str) -> None:
     path = f"/api/hub/runs/{id_of(team, 'open')}/parts/loop.0002.0000?first={first}"
     assert refused(lambda: team.client().request("GET", path)) == 400
+
+
+@pytest.mark.parametrize("levels", [101, 900, 2000, 30_000])
+def test_json_that_is_nested_too_deeply_is_refused_and_leaves_nothing(
+    team: HubProcess, levels: int
+) -> None:
+    client, run = team.client(), id_of(team, "open")
+    deep = b"[" * levels + b"]" * levels
+    labels = team.root / "p" / "open" / "labels.json"
+    before = labels.exists(), sorted((team.root / "p").iterdir())
+    for method, path, body in (
+        ("PUT", "/api/hub/runs/deep", b'{"id":"deep","name":"deep","project":"p","x":%s}' % deep),
+        ("PUT", f"/api/hub/runs/{run}/labels", b'{"labels":{"x":%s},"base":{}}' % deep),
+        ("PUT", f"/api/hub/runs/{run}/control/x", b'{"outcome":"","is_done":true,"x":%s}' % deep),
+        ("PATCH", f"/api/runs/{run}/labels", b'{"name":%s}' % deep),
+        ("PATCH", "/api/labels", b'{"runs":%s}' % deep),
+        ("POST", "/api/trash", b'{"runs":%s}' % deep),
+        ("POST", "/api/trash/restore", b'{"keys":%s}' % deep),
+        ("POST", f"/api/runs/{run}/control", b'{"action":%s}' % deep),
+    ):
+        with pytest.raises(HubError) as error:
+            client.request(method, path, body=body, headers={"content-type": "application/json"})
+        assert error.value.status == 400, path
+    assert (labels.exists(), sorted((team.root / "p").iterdir())) == before
+
+
+def test_json_with_as_many_levels_as_can_be_read_again_is_stored(team: HubProcess) -> None:
+    deep: list[object] = []
+    for _ in range(98):
+        deep = [deep]
+    team.client().register("levels", {"id": "levels", "name": "x", "project": "p", "x": deep})
+    assert team.client().state("levels").identity["x"] == deep
 
 
 def test_a_link_shows_its_run_and_nothing_else(team: HubProcess) -> None:

@@ -28,6 +28,7 @@ from epochal.hub.inbox import (
 from epochal.hub.ledger import Ledger
 from epochal.journal.layout import MAX_JSON_BYTES, slugify
 from epochal.server.access import Principal, Role, principal_of
+from epochal.server.changes import decoded_body
 from epochal.server.control import ControlRefusedError
 from epochal.server.pool import ThreadPool
 from epochal.server.responses import error_response
@@ -101,7 +102,7 @@ class Receiving:
         """``PUT …/{run_id}``: who a run is; answers what is here of it."""
         run_id = request.path_params["run_id"]
         body = await _body(request, MAX_JSON_BYTES)
-        identity = _decoded(body, dict)
+        identity = decoded_body(body, dict)
         project = identity.get("project")
         who = principal_of(request)
         _check(who, "write", project if isinstance(project, str) else "")
@@ -111,8 +112,9 @@ class Receiving:
             if known is None:
                 is_refused = request.query_params.get("unless_removed") == "1"
                 known = self._restored(run_id, is_refused=is_refused)
-            if known is not None:
-                _check(who, "write", known)
+            if known is not None and not who.may("write", slugify(known)):
+                # Its project stays unsaid: whoever asks may not see it.
+                raise _ForbiddenError(f"the token {who.name!r} may not write the run {run_id}.")
             if known is None:  # its first bytes are charged to somebody
                 self._ledger.claim(run_id, checked_identity(run_id, identity)["project"], who.name)
             state = self._inbox.register(run_id, identity)
@@ -197,7 +199,7 @@ class Receiving:
     async def put_labels(self, request: Request) -> Response:
         """``PUT …/labels``: labels that a person changed elsewhere; answers the merged ones."""
         run_id = await self._allowed(request, "write")
-        offer: LabelsOffer = _decoded(await _body(request, MAX_BODY_BYTES), LabelsOffer)
+        offer = decoded_body(await _body(request, MAX_BODY_BYTES), LabelsOffer)
         who = principal_of(request).name
 
         def note(fields: list[str]) -> None:
@@ -222,7 +224,7 @@ class Receiving:
             await self._allowed(request, "write"),
             request.path_params["request_id"],
         )
-        said: ControlOutcome = _decoded(await _body(request, MAX_BODY_BYTES), ControlOutcome)
+        said = decoded_body(await _body(request, MAX_BODY_BYTES), ControlOutcome)
         who = principal_of(request).name
 
         def end() -> bool:
@@ -350,13 +352,6 @@ def _too_large(most: int) -> UsageError:
 def _read_all(file: IO[bytes]) -> bytes:
     file.seek(0)
     return file.read()
-
-
-def _decoded(body: bytes, kind: type[Value]) -> Value:
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise FormatError(f"the body is not what this endpoint takes: {error}.") from error
 
 
 def _number(request: Request, name: str) -> int:

@@ -15,7 +15,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from epochal.errors import EpochalError, RunNotFoundError, UsageError
+from epochal.errors import EpochalError, FormatError, RunNotFoundError, UsageError
+from epochal.journal.line import MAX_DEPTH, nests_too_deeply
 from epochal.server import wire
 from epochal.server.reader import Catalog
 from epochal.server.responses import error_response, json_response, run_id_of
@@ -314,7 +315,10 @@ def _distinct(tags: Iterable[str]) -> tuple[str, ...]:
 
 
 async def body_of(request: Request, kind: type[Body], *, most: int) -> Body | Response:
-    """The body of a request; a response that refuses it where it is not one."""
+    """The body of a request, or a response that refuses its type or size.
+
+    Raises ``FormatError`` for a body that is not of this kind.
+    """
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         return error_response(415, "the body must be application/json.")
     too_large = error_response(
@@ -330,16 +334,28 @@ async def body_of(request: Request, kind: type[Body], *, most: int) -> Body | Re
         body += chunk
         if len(body) > most:
             return too_large
+    return decoded_body(body, kind)
+
+
+def decoded_body(body: bytes | bytearray, kind: type[T]) -> T:
+    """Decode the JSON body of a request; raises ``FormatError``, which is answered with 400.
+
+    A body with more levels than ``read_json`` accepts is refused: nobody could read what is stored.
+    """
     try:
-        return msgspec.json.decode(body, type=kind)
+        may_nest = body.count(b"{") + body.count(b"[") > MAX_DEPTH
+        if not (may_nest and nests_too_deeply(msgspec.json.decode(body))):
+            return msgspec.json.decode(body, type=kind)
+    except RecursionError:
+        pass
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return error_response(
-            400, f"the body is not a valid {REQUEST_BODIES.get(kind, 'request')}: {error}."
-        )
+        name = REQUEST_BODIES.get(kind, "request")
+        raise FormatError(f"the body is not a valid {name}: {error}.") from error
+    raise FormatError(f"the body has more than {MAX_DEPTH} nested levels.")
 
 
 # The bodies of requests, and what people call them.
-REQUEST_BODIES: dict[type[msgspec.Struct], str] = {
+REQUEST_BODIES: dict[type, str] = {
     LabelsChange: "change of labels",
     ChosenRuns: "choice of runs",
     ManyLabelsChange: "change of labels",
