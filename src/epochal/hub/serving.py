@@ -51,7 +51,7 @@ def create_hub(
     """
     controls = HubControls(ledger, is_allowed=allow_control, clock=clock)
     receiving = Receiving(inbox, ledger, controls, threads=threads)
-    links = Links(root)
+    links = Links(root, clock=clock)
 
     def create(folders: Sequence[Path]) -> App:
         is_whole = folders == [root]

@@ -14,7 +14,7 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Literal, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -118,8 +118,10 @@ class TrustedProxy(msgspec.Struct, frozen=True):
         return any(parsed in network for network in self.networks)
 
 
-def address_of(scope: Scope) -> str:
-    """The address of who is connected."""
+def address_of(scope: Scope, proxy: TrustedProxy | None = None) -> str:
+    """The address of who is connected, or of the client that a trusted proxy forwards."""
+    if proxy is not None:
+        return proxy.client(scope)
     return str(scope["client"][0]) if scope.get("client") else ""
 
 
@@ -201,8 +203,8 @@ class AccessMiddleware:
             return error_response(403, "changes are accepted from this server's own page only.")
         if is_embedded_elsewhere(headers):
             return error_response(403, "requests from a page of another origin are refused.")
-        scope.setdefault("state", {})["principal"] = OWNER
         if self._access.is_open or scope["path"] in _PUBLIC_PATHS:
+            scope.setdefault("state", {})["principal"] = OWNER
             return None
         return self._token_refusal(scope, headers)
 
@@ -222,7 +224,10 @@ class AccessMiddleware:
         for token in (sent, kept, None):
             principal = user if token is None else find(token)
             if principal is not None:
-                scope["state"]["principal"] = principal
+                state = scope.setdefault("state", {})
+                state["principal"] = principal
+                if token is not None:  # without one, a proxy named the person
+                    state["find_again"] = partial(find, token)
                 if scope["method"] not in _SAFE_METHODS and not principal.may("write"):
                     return error_response(403, f"the token {principal.name!r} may only read.")
                 return None
@@ -258,6 +263,12 @@ class AccessMiddleware:
 def principal_of(request: Request) -> Principal:
     """Who sends this request."""
     return cast(Principal, request.scope["state"]["principal"])
+
+
+def has_access(scope: Scope) -> bool:
+    """Whether the token or link that an accepted request came with is still valid."""
+    find_again: Callable[[], Principal | None] | None = scope["state"].get("find_again")
+    return find_again is None or find_again() is not None
 
 
 def content_security_policy(page: Page, *, hosts: Iterable[str] = LOOPBACK) -> str:

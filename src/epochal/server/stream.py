@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from epochal.errors import UsageError
+from epochal.server.access import has_access
 from epochal.server.broadcaster import MAX_STREAMS, Subscription
 from epochal.server.cursor import Cursors, parse_cursors
 from epochal.server.listener import encode_event
@@ -34,10 +35,12 @@ _HEADERS = {
     # Proxies that buffer responses would hold the stream back.
     "x-accel-buffering": "no",
 }
+# How often a stream checks whether its token or link is still valid.
+_CHECK_ACCESS_S = 1.0
 
 
 class EventStream(Response):
-    """A response that continues until the client disconnects or the batches end."""
+    """A response that ends when the client disconnects, the batches end or the access ends."""
 
     def __init__(
         self,
@@ -52,26 +55,30 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send batch after batch."""
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         sending = asyncio.create_task(self._send(scope, send))
-        watching = asyncio.create_task(_disconnected(receive))
+        disconnected = asyncio.create_task(_disconnected(receive))
+        tasks = (sending, disconnected, asyncio.create_task(_access_ended(scope)))
         try:
-            await asyncio.wait((sending, watching), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
                 sending.result()
         finally:
-            for task in (sending, watching):
+            for task in tasks:
                 task.cancel()
+            await asyncio.wait(tasks)
             if self._on_close is not None:
                 await self._on_close()
+        if disconnected.cancelled():
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send(self, scope: Scope, send: Send) -> None:
-        await send(
-            {"type": "http.response.start", "status": 200, "headers": self.raw_headers},
-        )
-        if scope["method"] != "HEAD":
-            async for batch in self._batches:
-                await send({"type": "http.response.body", "body": batch, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        if scope["method"] == "HEAD":
+            return
+        async for batch in self._batches:
+            if not has_access(scope):
+                return
+            await send({"type": "http.response.body", "body": batch, "more_body": True})
 
 
 async def events(request: Request) -> Response:
@@ -110,6 +117,11 @@ def _since(request: Request) -> tuple[Cursors | None, bool]:
         return (parse_cursors(given) if given else None), True
     except UsageError:
         return None, False
+
+
+async def _access_ended(scope: Scope) -> None:
+    while has_access(scope):
+        await asyncio.sleep(_CHECK_ACCESS_S)
 
 
 async def _disconnected(receive: Receive) -> None:
