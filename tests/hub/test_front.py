@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import http.client
@@ -11,15 +12,18 @@ import socketserver
 import subprocess
 import threading
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
+from starlette.types import Message
 
 import epochal
 from epochal.cli.main import main
+from epochal.hub.audit import AuditMiddleware
 from epochal.hub.ledger import Ledger
 from epochal.hub.limits import BURST, TokenBuckets
 from epochal.journal.layout import RunFolder
+from epochal.server.responses import error_response
 from epochal.shipping.client import HubClient, HubError
 from epochal.shipping.worker import ship_now
 from tests.hub.hub_process import HubProcess
@@ -95,6 +99,23 @@ def test_guessing_tokens_is_slowed_down(hub: HubProcess) -> None:
     assert error.value.retry_after_s >= 1
 
 
+def test_a_valid_token_is_answered_whatever_others_send_from_its_address(
+    hub: HubProcess, tmp_path: Path
+) -> None:
+    stranger = hub.client("")
+    for _ in range(BURST + 20):  # more than a person's page may ask at once
+        with pytest.raises(HubError) as error:
+            stranger.request("GET", "/api/runs")
+    assert error.value.status == 429
+    ship_now(record(tmp_path / "runs"), hub.client())
+    assert hub.client().get_json("/api/runs")["total"] == 1
+    cookie = {"cookie": f"epochal-{hub.port}={hub.token}"}
+    assert b'"rows"' in hub.client("").request("GET", "/api/runs", headers=cookie)
+    with pytest.raises(HubError) as error:
+        stranger.request("GET", "/api/runs")
+    assert error.value.status == 429
+
+
 def test_guesses_behind_a_proxy_count_for_the_guesser(tmp_path: Path) -> None:
     hub = HubProcess(tmp_path / "hub", "--trust", "127.0.0.0/8")
     other = HubProcess(tmp_path / "other")
@@ -106,12 +127,10 @@ def test_guesses_behind_a_proxy_count_for_the_guesser(tmp_path: Path) -> None:
                 with pytest.raises(HubError) as error:
                     one.client(f"ep_{guess}").request("GET", "/api/runs", headers=said)
         assert error.value.status == 429  # without a trusted proxy, the header is a claim
-        neighbour = {"x-forwarded-for": "203.0.113.10"}
-        assert b'"rows"' in hub.client().request("GET", "/api/runs", headers=neighbour)
-        guesser = {"x-forwarded-for": "203.0.113.9"}
-        with pytest.raises(HubError) as error:
-            hub.client().request("GET", "/api/runs", headers=guesser)
-        assert error.value.status == 429
+        for address, status in (("203.0.113.10", 401), ("203.0.113.9", 429)):
+            with pytest.raises(HubError) as error:
+                hub.client("ep_x").request("GET", "/", headers={"x-forwarded-for": address})
+            assert error.value.status == status
     finally:
         hub.stop()
         other.stop()
@@ -140,6 +159,59 @@ def test_changes_are_in_the_audit_log(
     assert ("machine", "register", run) in noted
     assert main(["audit", "--hub", str(hub.root)]) == 0
     assert "PATCH" in capsys.readouterr().out
+
+
+def test_refused_requests_are_in_the_audit_log_without_their_tokens(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with contextlib.closing(Ledger(tmp_path / "hub")) as ledger:
+        reader = ledger.add_token("reader", "read")
+    hub = HubProcess(tmp_path / "hub", "--trust", "127.0.0.0/8")
+    try:
+        guesser, other = {"x-forwarded-for": "203.0.113.9"}, {"x-forwarded-for": "203.0.113.10"}
+        for guess in range(30):
+            for path in ("/api/runs", f"/?token=ep_guess{guess}"):
+                with pytest.raises(HubError):
+                    hub.client(f"ep_guess{guess}").request("GET", path, headers=guesser)
+        for path in ("/api/hub/runs/x", "/api/trash", quote("/\x1b[2J" + "x" * 1000)):
+            with pytest.raises(HubError) as error:
+                hub.client(reader).request("PUT", path, headers=other)
+            assert error.value.status == 403
+    finally:
+        hub.stop()
+    with contextlib.closing(Ledger(hub.root)) as ledger:
+        rows = ledger.audit()
+    assert "guess" not in "".join(map(str, rows))
+    assert all(len(row["what"]) < 220 and row["what"].isprintable() for row in rows)
+    unknown = [row for row in rows if row["details"] == "answered 401 to 203.0.113.9"]
+    assert [(row["who"], row["what"]) for row in unknown[-2:]] == [
+        ("unknown", "GET /"),
+        ("unknown", "GET /api/runs"),
+    ]
+    assert len(unknown) == 10  # of 60
+    named = [row for row in rows if row["who"] == "reader"]
+    assert [row["what"][:12] for row in named] == ["PUT /%1B%5B2", "PUT /api/tra", "PUT /api/hub"]
+    assert "203.0.113.10, after 50 refused requests that are not listed" in named[-1]["details"]
+    assert main(["audit", "--hub", str(hub.root)]) == 0
+    assert "answered 403 to 203.0.113.10" in capsys.readouterr().out
+
+
+def test_refused_requests_from_many_addresses_do_not_fill_the_audit_log(tmp_path: Path) -> None:
+    async def ask_all() -> None:
+        for number in range(300):
+            scope = {"type": "http", "method": "GET", "path": "/", "client": (f"a{number}", 1)}
+            await audited(scope, receive, send)
+
+    async def receive() -> Message:
+        return {"type": "http.request"}
+
+    async def send(message: Message) -> None:
+        pass
+
+    with contextlib.closing(Ledger(tmp_path)) as ledger:
+        audited = AuditMiddleware(error_response(401, "no."), ledger)
+        asyncio.run(ask_all())
+        assert 100 <= len(ledger.audit()) < 200
 
 
 def test_a_link_shows_a_group_in_a_view(

@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from epochal.server.access import TrustedProxy, address_of
@@ -56,54 +57,67 @@ class TokenBuckets:
         return min(self._burst, left + (self._clock() - at_s) * self._per_s)
 
 
-class LimitMiddleware:
-    """Answers 429 to a sender that asks too often, and to an address that guesses tokens.
+class RequestLimitMiddleware:
+    """Answers 429 to a sender that asks too often.
 
-    A sender is who its token says, so machines behind one address do not share a limit; requests
-    without a token count by address. A trusted proxy says whose address it forwards.
+    A sender is the principal of a valid token at an address, so nobody uses up the requests of
+    others. It runs behind the access control, which knows the principal.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        requests: TokenBuckets | None = None,
-        failures: TokenBuckets | None = None,
-        proxy: TrustedProxy | None = None,
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, proxy: TrustedProxy | None = None) -> None:
         self._app = app
         self._proxy = proxy
         self._shipping = TokenBuckets(SHIPPING_PER_S, SHIPPING_BURST)
-        self._requests = requests or TokenBuckets(REQUESTS_PER_S, BURST)
-        self._failures = failures or TokenBuckets(FAILURES_PER_S, FAILURES_BURST)
+        self._requests = TokenBuckets(REQUESTS_PER_S, BURST)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse or hand over."""
+        """Refuse the request or forward it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        address = address_of(scope) if self._proxy is None else self._proxy.client(scope)
-        sender = (address, _token_of(scope))
+        sender = (address_of(scope, self._proxy), scope["state"]["principal"])
         is_shipping = scope["path"].startswith(_SHIPPING_PATHS)
         requests = self._shipping if is_shipping else self._requests
-        wait_s = max(requests.wait_s(sender), self._failures.wait_s(address))
+        wait_s = requests.wait_s(sender)
         if wait_s > 0:
-            headers = {"retry-after": str(math.ceil(wait_s))}
-            sentence = f"too many requests: try again in {math.ceil(wait_s)} s."
-            await error_response(429, sentence, headers=headers)(scope, receive, send)
+            await _too_many_requests(wait_s)(scope, receive, send)
             return
         requests.spend(sender)
+        await self._app(scope, receive, send)
 
-        async def watched(message: Message) -> None:
+
+class GuessLimitMiddleware:
+    """Answers 429 instead of 401 to an address that has sent too many wrong tokens.
+
+    It runs in front of the access control and changes refusals only: a valid token is accepted,
+    whoever else sends wrong ones from the same address.
+    """
+
+    def __init__(self, app: ASGIApp, *, proxy: TrustedProxy | None = None) -> None:
+        self._app = app
+        self._proxy = proxy
+        self._failures = TokenBuckets(FAILURES_PER_S, FAILURES_BURST)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Forward the request, and replace the refusal where there were too many."""
+        wait_s = 0.0
+
+        async def send_unless_limited(message: Message) -> None:
+            nonlocal wait_s
             if message["type"] == "http.response.start" and message["status"] == 401:
-                self._failures.spend(address)
-            await send(message)
+                address = address_of(scope, self._proxy)
+                wait_s = self._failures.wait_s(address)
+                if wait_s == 0:
+                    self._failures.spend(address)
+            if wait_s == 0:
+                await send(message)
 
-        await self._app(scope, receive, watched)
+        await self._app(scope, receive, send_unless_limited)
+        if wait_s > 0:
+            await _too_many_requests(wait_s)(scope, receive, send)
 
 
-def _token_of(scope: Scope) -> bytes:
-    for name, value in scope["headers"]:
-        if name == b"authorization":
-            return bytes(value)
-    return b""
+def _too_many_requests(wait_s: float) -> Response:
+    seconds = math.ceil(wait_s)
+    sentence = f"too many requests: try again in {seconds} s."
+    return error_response(429, sentence, headers={"retry-after": str(seconds)})

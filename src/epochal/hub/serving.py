@@ -16,7 +16,7 @@ from epochal.hub.control import HubControls
 from epochal.hub.endpoints import THREADS, Receiving
 from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger
-from epochal.hub.limits import LimitMiddleware
+from epochal.hub.limits import GuessLimitMiddleware, RequestLimitMiddleware
 from epochal.hub.links import Links
 from epochal.hub.retention import Retention
 from epochal.hub.retention_rules import RetentionRules
@@ -75,12 +75,14 @@ def create_hub(
 
     whole = create([root])
     parts = ByPrincipal(whole, folders_of=folders_of, create=create)
-    app = replace(whole, asgi=AuditMiddleware(parts, ledger), close_streams=parts.close_streams)
+    limited = RequestLimitMiddleware(parts, proxy=proxy)
+    app = replace(whole, asgi=limited, close_streams=parts.close_streams)
     access = Access(
         hosts=server.names, port=server.port, find=find, proxy=proxy, refused=links.refused
     )
     guarded = with_access(app, access)
-    return replace(guarded, asgi=LimitMiddleware(guarded.asgi, proxy=proxy))
+    audited = AuditMiddleware(guarded.asgi, ledger, proxy=proxy)
+    return replace(guarded, asgi=GuessLimitMiddleware(audited, proxy=proxy))
 
 
 def serve_hub(
