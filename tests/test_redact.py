@@ -30,7 +30,8 @@ def everything_in(folder: Path) -> str:
     "name",
     "password db_password dbPassword DB-PASSWORD userpassword passwd client_secret clientSecret"
     " credentials aws.credentials authorization api_key apiKey APIKey OPENAI_API_KEY apikey"
-    " api_key_file hf_token accessToken token key ssh-key private.key wandb_key token2".split(),
+    " api_key_file hf_token accessToken token key ssh-key private.key wandb_key token2"
+    " pw db_pw dbPw auth basic-auth cookie session.cookie cookies dsn SENTRY_DSN bearer".split(),
 )
 def test_these_names_are_secret(name: str) -> None:
     assert Redactor().config({name: SECRET}) == {name: REDACTED}
@@ -40,7 +41,8 @@ def test_these_names_are_secret(name: str) -> None:
     "name",
     "max_tokens tokenizer tokenizer_name eos_token bos_token pad_token unk_token sep_token"
     " mask_token cls_token key_dim num_key_value_heads monkey keys token_type keyboard_layout"
-    " secretary lr passes".split(),
+    " secretary lr passes author authors author_name authorship pw_layers pwlayers power"
+    " cookie_name cookiecutter dsn_pool_size dsnet bearer_type auth_mode use_authors".split(),
 )
 def test_these_names_stay_readable(name: str) -> None:
     assert Redactor().config({name: "<|endoftext|>"}) == {name: "<|endoftext|>"}
@@ -58,12 +60,18 @@ def test_nested_values_are_redacted_and_those_below_a_secret_name() -> None:
         "secrets": {"openai": SECRET, "port": 80},
         "passwords": [SECRET, "short"],
         "servers": [{"token": SECRET}],
+        "cookies": {"session": SECRET},
+        "auth": ["me", SECRET],
+        "key": ["a list of keys"],
     }
     assert Redactor().config(config) == {
         "db": {"user": "somebody", "password": REDACTED},
         "secrets": {"openai": REDACTED, "port": 80},
         "passwords": [REDACTED, "short"],
         "servers": [{"token": REDACTED}],
+        "cookies": {"session": REDACTED},
+        "auth": ["me", REDACTED],
+        "key": ["a list of keys"],
     }
 
 
@@ -83,6 +91,15 @@ def test_nested_values_are_redacted_and_those_below_a_secret_name() -> None:
         (["--max_tokens", "12345678"], ["--max_tokens", "12345678"]),
         (["--tokenizer", "gpt2-medium"], ["--tokenizer", "gpt2-medium"]),
         (["-c", "sorted(a, key=operator.neg(1))"], ["-c", "sorted(a, key=operator.neg(1))"]),
+        (["-H", f"Authorization: Bearer {SECRET}"], ["-H", f"Authorization: {REDACTED}"]),
+        ([f"-HAuthorization:Basic {SECRET}"], [f"-HAuthorization:Basic {REDACTED}"]),
+        ([f"--header=Cookie: a={SECRET}; b"], [f"--header=Cookie: {REDACTED}"]),
+        (["-c", f"curl -H 'X-Api-Key: {SECRET}' u"], ["-c", f"curl -H 'X-Api-Key: {REDACTED}' u"]),
+        (["--auth", f"Bearer {SECRET}"], ["--auth", REDACTED]),
+        (["--scheme", f"bearer {SECRET}"], ["--scheme", f"bearer {REDACTED}"]),
+        (["--note", "a bearer certificate"], ["--note", "a bearer certificate"]),
+        (["-c", "def f(token: Sequence): pass"], ["-c", "def f(token: Sequence): pass"]),
+        (["--author", "Somebody Else"], ["--author", "Somebody Else"]),
     ],
 )
 def test_a_command_line_is_redacted(words: list[str], redacted: list[str]) -> None:
@@ -95,6 +112,61 @@ def test_passwords_and_tokens_inside_urls_are_redacted_and_plain_users_are_not()
     token = "ghp_0123456789abcdefghij"
     assert redact(f"https://{token}@github.com/a/b") == f"https://{REDACTED}@github.com/a/b"
     assert redact("ssh://git@github.com/a/b") == "ssh://git@github.com/a/b"
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "hf_AbCdEfGhIjKlMnOpQrStUvWxYz01234567",
+        "sk-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKL",
+        "sk-proj-a-B_c9XyZabcdefghijklmnop-qrstuvwxyz",
+        "sk-ant-api03-abcdefghijklmnopqrstuvwxyz",
+        "ghp_0123456789abcdefghijABCDEFGHIJ012345",
+        "github_pat_11ABCDEFG0abcdefghij_klmnopqrst",
+        "glpat-abcdefghij_0123456789",
+        "xoxb-123456789012-abcdefghijkl",
+        "AKIAIOSFODNN7EXAMPLE",
+        f"ep_{'aB3-' * 10}xyz",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJzb21lYm9keSJ9.c2lnbmF0dXJl",
+    ],
+)
+def test_what_looks_like_a_token_is_redacted_whatever_its_name(token: str) -> None:
+    redactor = Redactor()
+    assert redactor.config({"x": token, "y": [f"login({token})"]}) == {
+        "x": REDACTED,
+        "y": [f"login({REDACTED})"],
+    }
+    assert redactor.command(["--x", token, f"--y={token}"]) == ["--x", REDACTED, f"--y={REDACTED}"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hf_internal_testing/tiny_random_llama_for_causal_lm",
+        "sk-learn-randomforestclassifier",
+        "sk-bert-base-multilingual-cased-v2",
+        "task-abcdefghijklmnopqrstuvwxyz",
+        "ep_20_resnet50_pretrained_on_imagenet_and_more_images",
+        "ghp_ui",
+        "4bdc862a0c1e3c6d7f8a9b0c1d2e3f4a5b6c7d8e",
+    ],
+)
+def test_what_only_begins_like_a_token_stays_readable(text: str) -> None:
+    assert Redactor().config({"x": text}) == {"x": text}
+
+
+def test_the_fields_of_an_event_are_redacted_and_named_once(
+    start_run: StartRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with start_run() as run:
+        for _ in range(2):
+            run.event("login", password=SECRET, user="somebody", db={"pw": SECRET}, tries=3)
+    (first, _) = [one for one in everything_in(run.dir).splitlines() if '"login"' in one]
+    fields = {name: json.loads(first)[name] for name in ("password", "user", "db", "tries")}
+    assert fields == {"password": REDACTED, "user": "somebody", "db": {"pw": REDACTED}, "tries": 3}
+    assert SECRET not in everything_in(run.dir)
+    (line,) = [one for one in capsys.readouterr().err.splitlines() if "not recorded" in one]
+    assert "password, db.pw" in line
 
 
 def test_given_names_are_redacted_and_names_with_a_mark_stay_readable() -> None:

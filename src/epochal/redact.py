@@ -1,11 +1,14 @@
-"""Keeps secrets out of what is recorded: values are redacted by the names they go by.
+"""Keeps secrets out of what is recorded: values are redacted by their names or by their look.
 
 A name is split into words (snake, kebab, camel case, dots). It is secret when its words contain
 ``password``, ``passwd``, ``passphrase``, ``secret``, ``credential``, ``authorization`` or
-``api_key``, or when the last one is ``token`` or ``key``. Only texts of at least eight characters
-are redacted, never numbers or booleans. ``max_tokens``, ``pad_token_id``, ``key_dim`` stay readable
-by that rule, and a tokenizer's special tokens (``SPECIAL_TOKENS``: ``eos_token`` and the like) by
-an exception to it. Passwords inside URLs (``https://user:password@host``) are redacted anywhere.
+``api_key``, or when the last one is ``token``, ``key``, ``pw``, ``auth``, ``bearer``, ``cookie`` or
+``dsn``. Only texts of at least eight characters are redacted, never numbers or booleans.
+``max_tokens``, ``pad_token_id``, ``key_dim``, ``author`` stay readable by that rule, and a
+tokenizer's special tokens (``SPECIAL_TOKENS``: ``eos_token`` and the like) by an exception to it.
+
+In any text, passwords inside URLs (``https://user:password@host``), ``Authorization`` headers, and
+the tokens of well-known services (``hf_…``, ``sk-…``, ``ghp_…``) are redacted.
 
 The process keeps the true values; only what is written, sent or exported is redacted.
 """
@@ -13,7 +16,7 @@ The process keeps the true values; only what is written, sent or exported is red
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -33,6 +36,9 @@ _STRONG = tuple(
     "password passwords passwd passphrase secret secrets credential credentials authorization"
     " apikey apikeys".split()
 )
+# The last word of a name is one of these. Lists and mappings below the first ones are secret too.
+_HIDES_ALL = frozenset("pw auth cookie cookies dsn".split())
+_LAST = frozenset("token key bearer".split()) | _HIDES_ALL
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 _URL = re.compile(r"(?P<start>[A-Za-z][\w+.-]*://)(?P<user>[^\s/:@]*)(?::(?P<word>[^\s/]*))?@")
 _OPTION = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*)")
@@ -43,6 +49,23 @@ _INNER = re.compile(
 )
 _QUOTED = re.compile(
     r"(?P<start>(?P<q>[\"'])(?P<name>[\w.-]+)(?P=q)\s*:\s*)(?P<value>\"(?:[^\"\\]|\\.)*\"|'[^']*')"
+)
+# A header as ``curl -H`` takes it: a word, the value of an option, or quoted in a script.
+_HEADER = re.compile(
+    r"(?P<start>(?:(?P<q>[\"'])|^-?|=)(?P<name>[A-Za-z][A-Za-z0-9-]*):\s+)"
+    r"(?P<value>(?(q)(?:(?!(?P=q)).)+|.+))"
+)
+_BEARER = re.compile(
+    r"(?P<start>authorization[\"']?\s*[:=]\s*[\"']?(?:[a-z]+\s+)?|\bbearer\s+(?=\S*\d|\S{20}))"
+    r"[\w.~+/=-]{8,}",
+    re.IGNORECASE,
+)
+# Tokens that say by their beginning what they are: Hugging Face, GitHub, OpenAI and others, GitLab,
+# Slack, AWS, a hub of Epochal, and signed JSON (JWT). ``sk-learn`` is none.
+_TOKEN = re.compile(
+    r"(?<![\w-])(?:(?:hf|gh[oprsu])_[A-Za-z0-9]{16,}|github_pat_\w{16,}"
+    r"|sk-(?!learn)[\w-]*?[A-Za-z0-9]{16}[\w-]*|(?:glpat|xox[a-z])-[\w-]{16,}"
+    r"|A[KS]IA[A-Z0-9]{16}(?![\w-])|ep_[\w-]{43}(?![\w-])|eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]+)"
 )
 
 
@@ -58,6 +81,7 @@ class Redactor:
         given = list(patterns)
         self.is_on = is_on
         self.names: dict[str, None] = {}
+        self._noticed: set[str] = set()
         self._more = [_compiled(one) for one in given if not one.startswith("!")]
         self._fewer = [_compiled(one[1:]) for one in given if one.startswith("!")]
 
@@ -96,18 +120,23 @@ class Redactor:
         return found
 
     def text(self, text: str) -> str:
-        """A text without the passwords of URLs in it."""
-        return _URL.sub(self._url, text) if self.is_on and "://" in text else text
+        """A text without the passwords of URLs, authorization headers and tokens in it."""
+        if not self.is_on:
+            return text
+        if "://" in text:
+            text = _URL.sub(self._url, text)
+        text = _BEARER.sub(lambda found: found["start"] + self._redacted("a bearer token"), text)
+        return _TOKEN.sub(lambda found: self._redacted("a token in a text"), text)
 
-    def notice(self) -> str | None:
-        """A sentence about what was redacted since the last one; None when nothing was."""
-        names, self.names = self.names, {}
-        if not names:
-            return None
-        return (
-            f"not recorded, because of their names: {', '.join(names)}."
-            " redact=False or EPOCHAL_REDACT=0 records them."
-        )
+    def notice(self, print_line: Callable[[str], object]) -> None:
+        """Print a sentence that names what was redacted and was not in a sentence before."""
+        names, self.names = [name for name in self.names if name not in self._noticed], {}
+        self._noticed.update(names)
+        if names:
+            print_line(
+                f"not recorded, because they look like secrets: {', '.join(names)}."
+                " Pass redact=False or set EPOCHAL_REDACT=0 to record them."
+            )
 
     # -- by name ----------------------------------------------------------------------------------
 
@@ -119,8 +148,8 @@ class Redactor:
             return self._redacted(path)
         if isinstance(value, Mapping):
             return self.config(value, within=path)
-        is_secret = _is_strong(_words(path)) or _is_secret(name)
         if isinstance(value, str):
+            is_secret = _hides_all(path) or _is_secret(name)
             if is_secret and len(value) >= _LEAST_CHARACTERS:
                 return self._redacted(path)
             return self.text(value)
@@ -135,7 +164,7 @@ class Redactor:
         if isinstance(value, (list, tuple)):
             return [self._element(path, index, one) for one in value]
         if isinstance(value, str):
-            if _is_strong(_words(path)) and len(value) >= _LEAST_CHARACTERS:
+            if _hides_all(path) and len(value) >= _LEAST_CHARACTERS:
                 return self._redacted(path)
             return self.text(value)
         return value
@@ -171,7 +200,7 @@ class Redactor:
         whole = None if is_script else _ASSIGNED.fullmatch(word)
         if whole is not None and self._is_secret(whole["name"]):
             return whole["start"] + self._text(whole["name"], whole["value"])
-        for pattern in (_INNER, _QUOTED):
+        for pattern in (_HEADER, _INNER, _QUOTED):
             word = pattern.sub(self._assigned, word)
         return self.text(word)
 
@@ -224,9 +253,15 @@ def _is_secret(name: str) -> bool:
     words = _words(name)
     if _is_strong(words):
         return True
-    if words[-1:] == ["key"]:
-        return True
-    return words[-1:] == ["token"] and not SPECIAL_TOKENS.intersection(words[-2:-1])
+    is_special = words[-1:] == ["token"] and not SPECIAL_TOKENS.isdisjoint(words[-2:-1])
+    return not _LAST.isdisjoint(words[-1:]) and not is_special
+
+
+def _hides_all(path: str) -> bool:
+    """Whether everything is secret that has this dotted path, or is below it."""
+    return _is_strong(_words(path)) or any(
+        not _HIDES_ALL.isdisjoint(_words(name)[-1:]) for name in path.split(".")
+    )
 
 
 def _is_strong(words: Sequence[str]) -> bool:

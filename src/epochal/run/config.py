@@ -89,6 +89,5 @@ def _write_options(recorder: Recorder, given: dict[str, Any]) -> dict[str, Any]:
     recorded = recorder.redactor.config(given)
     for key, value in recorded.items():
         recorder.write({"log": "option", "t": now(), "name": key, "value": value})
-    if (told := recorder.redactor.notice()) is not None:
-        recorder.console.notice(told)
+    recorder.redactor.notice(recorder.console.notice)
     return recorded

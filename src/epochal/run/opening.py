@@ -96,8 +96,7 @@ def start_rank_zero(request: Request, launch: Launch, settings: Settings) -> Run
         meeting = ranks.RankRendezvous(folder, run.attempt, run.step)
         ranks.publish(request.root, _launch_id(launch, request), meeting)
     _greet(recorder_of(run), request, last_step)
-    if (told := request.redactor.notice()) is not None:
-        request.console.notice(told)
+    request.redactor.notice(request.console.notice)
     return run
 
 

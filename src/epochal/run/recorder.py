@@ -320,13 +320,13 @@ class Recorder:
         self.append(encode(record), now())
 
     def event(self, name: str, **fields: Any) -> None:
-        """Append something that happened, at the last step."""
+        """Append something that happened, at the last step; secrets in its fields are redacted."""
         call = self.call("event")
-        known = call.name(name)
-        if known is not None:
+        if (known := call.name(name)) is not None:
             at = {"step": self.step} if self.step >= 0 else {}
-            own = plain_json(call.own(fields))
+            own = self.redactor.config(plain_json(call.own(fields)))
             self.write({"log": "event", "t": now(), "name": known, **at, **own})
+            self.redactor.notice(self.console.notice)
 
     def keep_output(self, stream: str, line: str) -> None:
         """Append a line that the program printed."""
