@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import stat
 import time
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from epochal.hub.ledger import Ledger, only_hub
 from epochal.journal.layout import RunFolder
 from epochal.segments.seal import seal_part
 from epochal.shipping.client import HubError
+from epochal.shipping.fetching import fetch_run
 from epochal.shipping.protocol import MAX_LINES_BYTES
 from epochal.shipping.worker import ship_now
 from tests.hub.hub_process import HubProcess
@@ -51,7 +53,7 @@ def test_a_pushed_run_is_the_same_on_the_hub(hub: HubProcess, tmp_path: Path) ->
     ship_now(folder, hub.client())
     assert journal(RunFolder(hub.root / "p" / "a")) == journal(folder)
     assert values(hub.root) == values(tmp_path / "runs")
-    blobs = [path.name for path in folder.blobs.iterdir()]
+    blobs = [path.name for path in folder.blobs.glob("*.png")]  # uncommitted changes are not sent
     assert [path.name for path in (hub.root / "p" / "a" / "blobs").iterdir()] == blobs
 
 
@@ -268,6 +270,25 @@ def test_pull_gives_the_run_back(
     for _ in range(2):
         assert main(["--dir", str(tmp_path / "back"), "pull", "p/a", "--from", hub.url]) == 0
     assert journal(RunFolder(tmp_path / "back" / "p" / "a")) == journal(folder)
+
+
+def test_uncommitted_changes_are_sent_only_if_a_setting_asks_for_it(
+    hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EPOCHAL_GIT", "0")
+    folder, there = record(tmp_path / "runs"), hub.root / "p" / "a" / "blobs"
+    (picture,) = (path.name for path in folder.blobs.iterdir())
+    patches = ("uncommitted.patch", "uncommitted-0123abcd.patch")
+    for name in patches:
+        (folder.blobs / name).write_bytes(b"x")
+    ship_now(folder, hub.client())
+    assert [path.name for path in there.iterdir()] == [picture]
+    monkeypatch.setenv("EPOCHAL_HUB_PATCH", "1")
+    ship_now(folder, hub.client())
+    assert {path.name for path in there.iterdir()} == {*patches, picture}
+    back = fetch_run(hub.client(), epochal.load(folder.path).info.id, tmp_path / "back")
+    for name in patches:
+        assert stat.S_IMODE((back.blobs / name).stat().st_mode) == 0o600
 
 
 def wait_until(condition: object, *, limit_s: float = 120.0) -> None:

@@ -1,10 +1,12 @@
 import argparse
 import json
 import os
+import stat
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -243,6 +245,9 @@ def test_commit_and_uncommitted_changes_are_kept(
     resumed = init("tests", "dirty", dir=tmp_path / "runs", console=False, resume="must")
     patch = (resumed.dir / "blobs") / identity(resumed)["git"]["patch"]
     assert b"+lr = 3" in patch.read_bytes()
+    assert identity(resumed)["git"]["patch_sha256"] == sha256(patch.read_bytes()).hexdigest()
+    modes = {stat.S_IMODE(blob.stat().st_mode) for blob in (dirty.dir / "blobs").iterdir()}
+    assert modes == {0o600}  # it may contain secrets
 
 
 def test_a_folder_outside_git_has_no_commit(

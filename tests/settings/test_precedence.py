@@ -39,6 +39,7 @@ SAID: dict[str, tuple[str, str, str]] = {
     "hub.url": ('"https://p"', '"https://u"', "https://e"),
     "hub.token_file": ('"/p"', '"/u"', "/e"),
     "hub.bytes_per_s": ("1", "2", "3"),
+    "hub.patch": ("true", "false", "1"),
     "hub.control": ("true", "false", "1"),
 }
 VALUES: dict[str, tuple[Any, Any, Any]] = {
@@ -63,6 +64,7 @@ VALUES: dict[str, tuple[Any, Any, Any]] = {
     "server.port": (1, 2, None),
     "hub.url": ("https://p", "https://u", "https://e"),
     "hub.bytes_per_s": (1, 2, 3),
+    "hub.patch": (True, False, True),
     "hub.control": (True, False, True),
 }
 PATHS = ("/p", "/u", "/e")

@@ -283,6 +283,15 @@ def test_uncommitted_changes_are_named_by_their_files(tmp_path: Path) -> None:
     first = found.differences[0]
     assert (first.area, first.key, first.right) == ("code", "uncommitted changes", "none")
     assert first.left.startswith("model.py +2 -1 (")
+    (bad / "blobs" / "uncommitted.patch").unlink()  # as on a hub, which has only the digest
+    for run, digest in ((bad, "1" * 64), (good, "2" * 64)):
+        rewrite(run, git={"commit": commit, "dirty": True, "patch_sha256": digest})
+    changes = difference(asked(tmp_path, "bad", "good"), "uncommitted changes")
+    assert (changes.left, changes.right) == (
+        "not stored here (11111111)",
+        "not stored here (22222222)",
+    )
+    rewrite(bad, git={"commit": commit, "dirty": False})
     rewrite(good, git={"commit": "b" * 40, "dirty": False})
     commits = difference(asked(tmp_path, "bad", "good"), "commit")
     assert "git diff aaaaaaaaaaaa bbbbbbbbbbbb" in commits.reason

@@ -36,6 +36,8 @@ _RANK = "rank-"
 LAUNCH_FOLDER = ".launch"
 # Held by whoever edits labels.json.
 LABELS_LOCK = ".labels.lock"
+# The blobs with the changes of the code that were not committed.
+_PATCH_NAME = re.compile(r"uncommitted(-[0-9a-f]+)?\.patch")
 _MAX_SLUG_BYTES = 100
 MAX_JSON_BYTES = 16 * 1024 * 1024
 _JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
@@ -177,6 +179,11 @@ def create_run_folder(project_folder: Path, name: str) -> tuple[RunFolder, str]:
             folder.journal.mkdir()
             return folder, candidate
     raise UsageError(f"no free folder for a run named {name!r} in {project_folder}.")
+
+
+def is_patch(blob_name: str) -> bool:
+    """Whether a blob has uncommitted changes, which may contain secrets."""
+    return _PATCH_NAME.fullmatch(blob_name) is not None
 
 
 def run_folders(root: Path) -> Iterator[RunFolder]:

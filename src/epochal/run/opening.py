@@ -137,9 +137,10 @@ def _add_provenance(identity: dict[str, Any], folder: RunFolder, settings: Setti
     identity["git"] = facts
     if facts is not None and patch:
         # A resumed run may come from other code than the attempt before it.
+        digest = hashlib.sha256(patch).hexdigest()
         is_first = not (folder.blobs / "uncommitted.patch").exists()
-        digest = hashlib.sha256(patch).hexdigest()[:8]
-        facts["patch"] = "uncommitted.patch" if is_first else f"uncommitted-{digest}.patch"
+        facts["patch"] = "uncommitted.patch" if is_first else f"uncommitted-{digest[:8]}.patch"
+        facts["patch_sha256"] = digest
         store_blob(folder, facts["patch"], patch)
 
 

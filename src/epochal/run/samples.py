@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from epochal.atomic_file import replaced_file
 from epochal.errors import MissingPackageError, UsageError, ValueTypeError
 from epochal.imports.media import blob_record, media_type_of
-from epochal.journal.layout import RunFolder
+from epochal.journal.layout import RunFolder, is_patch
 from epochal.records import Record
 from epochal.run.accepted import MAX_DEPTH, shown_text
 from epochal.run.typed import checked_name
@@ -173,6 +173,8 @@ def store_blob(folder: RunFolder, file_name: str, data: bytes) -> None:
         return
     folder.blobs.mkdir(parents=True, exist_ok=True)
     with replaced_file(path) as temporary:
+        if is_patch(file_name):
+            temporary.touch(0o600)
         temporary.write_bytes(data)
 
 

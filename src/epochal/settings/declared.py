@@ -261,6 +261,13 @@ class Settings:
         variable="EPOCHAL_HUB_RATE",
         key="hub.bytes_per_s",
     )
+    hub_patch: bool = _setting(
+        False,
+        kinds.SWITCH,
+        "send the uncommitted changes of the code to the hub, which may contain secrets",
+        variable="EPOCHAL_HUB_PATCH",
+        key="hub.patch",
+    )
     control: bool = _setting(
         False,
         kinds.SWITCH,

@@ -13,6 +13,7 @@ from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import (
     RunFolder,
     create_run_folder,
+    is_patch,
     parse_part_name,
     read_json,
     run_folders,
@@ -180,6 +181,8 @@ class _Fetch:
             return
         target.parent.mkdir(exist_ok=True)
         with replaced_file(target) as temporary, open(temporary, "wb") as out:
+            if is_patch(name):
+                temporary.chmod(0o600)
             offset = 0
             while offset < size:
                 piece = self._client.file(self._run_id, kind, name, offset=offset)

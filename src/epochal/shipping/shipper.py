@@ -18,7 +18,8 @@ from typing import Any
 
 from epochal.errors import FormatError
 from epochal.format import format_bytes
-from epochal.journal.layout import PartName, RunFolder, read_json, write_json
+from epochal.journal.layout import PartName, RunFolder, is_patch, read_json, write_json
+from epochal.settings import read_settings
 from epochal.shipping.client import HubClient, HubError
 from epochal.shipping.offering import PartCounts
 from epochal.shipping.protocol import (
@@ -95,6 +96,7 @@ class Shipper:
         self._client = client
         self._limit = BandwidthLimit(None) if limit is None else limit
         self._clock = clock
+        self._sends_patch = read_settings().hub_patch
         self._run_id: str | None = None
         self._identity_seen: tuple[int, int] | None = None
         self._is_forgotten = False
@@ -248,6 +250,8 @@ class Shipper:
         """Send segments or blobs that the hub does not have; whether there were none."""
         was_complete = True
         for name in _names(self._folder.path / kind, kind):
+            if is_patch(name) and not self._sends_patch:
+                continue
             if should_stop():
                 return False
             with contextlib.suppress(FileNotFoundError):  # sealed again, or removed

@@ -134,7 +134,10 @@ def _code(run: RunView, git: Any) -> dict[str, Any]:
     if not isinstance(git, Mapping) or not isinstance(git.get("commit"), str):
         return {}
     patch = run.patch() if git.get("dirty") else b""
-    return {"commit": git["commit"][:12], "uncommitted changes": patch_text(patch)}
+    changes = patch_text(patch)
+    if git.get("dirty") and not patch:  # the patch of a run on a hub stays where the run was made
+        changes = f"not stored here ({str(git.get('patch_sha256', 'unknown'))[:8]})"
+    return {"commit": git["commit"][:12], "uncommitted changes": changes}
 
 
 def code_of(run: RunView) -> str:
