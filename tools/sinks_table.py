@@ -6,12 +6,38 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
+from epochal.imports.media import TABLE
 from epochal.sinks.registry import own_sinks
-from epochal.sinks.sink import Sink
+from epochal.sinks.sink import Sink, is_held
 
 PAGE = Path(__file__).parent.parent / "docs" / "guides" / "trackers.md"
 START = "<!-- sinks: printed by tools/sinks_table.py (make docs) -->\n"
 END = "<!-- end of sinks -->\n"
+# Rows of the table of what targets can hold; a row of several contents names those that are held.
+CONTENTS = {
+    "numbers of steps": ("metrics",),
+    "telemetry": ("gpu",),
+    "histograms": ("histogram",),
+    "texts": ("text",),
+    "images": tuple(
+        f"blob:image/{name}" for name in ("png", "jpeg", "gif", "bmp", "webp", "svg+xml")
+    ),
+    "audio": tuple(f"blob:audio/{name}" for name in ("wav", "flac", "mpeg", "ogg")),
+    "video": tuple(f"blob:video/{name}" for name in ("mp4", "webm", "ogg")),
+    "HTML pages": ("blob:text/html",),
+    "tables": (f"blob:{TABLE}",),
+    "arrays (npy, npz)": ("blob:application/x-npy",),
+    "other files": ("blob:application/octet-stream",),
+    "model graphs": ("graph",),
+    "configuration": ("option",),
+    "metric definitions": ("define",),
+    "summary values": ("summary",),
+    "alerts": ("event:alert",),
+    "layouts of custom scalars": ("event:custom-scalars",),
+    "other events": ("event:checkpoint",),
+    "messages": ("message",),
+    "findings": ("finding",),
+}
 
 
 def tables() -> Iterator[str]:
@@ -20,12 +46,28 @@ def tables() -> Iterator[str]:
     yield "|---|---|---|"
     yield from (f"| `{sink.name}` | {sink.summary} | {needs(sink)} |" for sink in sinks)
     yield ""
+    yield "What each target can hold:"
+    yield ""
+    yield "| | " + " | ".join(f"`{sink.name}`" for sink in sinks) + " |"
+    yield "|---|" + "---|" * len(sinks)
+    for name, contents in CONTENTS.items():
+        marks = (held(sink, contents) for sink in sinks)
+        yield f"| {name} | {' | '.join(marks)} |"
+    yield ""
     yield "| option | meaning |"
     yield "|---|---|"
     for sink in sinks:
         for one in fields(sink.options):
             start = f"; enables `{sink.name}`" if one.metadata.get("starts_sink") else ""
             yield f"| `{one.name}` | {one.metadata.get('meaning', '')}{start} |"
+
+
+def held(sink: type[Sink], contents: tuple[str, ...]) -> str:
+    taken = [content for content in contents if is_held(sink.holds, content)]
+    if not taken:
+        return "–"
+    formats = ", ".join(content.rpartition("/")[2].partition("+")[0] for content in taken)
+    return "yes" if len(taken) == len(contents) else formats
 
 
 def needs(sink: type[Sink]) -> str:

@@ -288,6 +288,22 @@ def test_a_fault_that_ends_the_companion_is_an_event_of_the_run(tmp_path: Path) 
     assert "Traceback" in event["traceback"]
 
 
+def test_what_a_live_sink_cannot_hold_is_reported_when_the_run_finishes(tmp_path: Path) -> None:
+    source = """
+    run = start(console=True, report_to="tensorboard", finish_wait_s=100)
+    run.log({"loss": 1.0}, step=0)
+    run.message("not a number")
+    run.log({"loss": 0.5}, step=1)
+    run.finish()
+    """
+    with start_script(tmp_path, source, **ON) as process:
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert "1 message" in err
+    assert "not sent: tensorboard cannot hold" in err
+    wait_for_the_end(run_folder(tmp_path))
+
+
 def test_a_companion_that_was_stopped_holds_finish_to_one_deadline(tmp_path: Path) -> None:
     """All that finish() waits for, by a clock that only its sleeping moves."""
     source = """

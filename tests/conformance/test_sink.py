@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from epochal.records import KINDS
 from epochal.sinks.registry import make_sink, own_sinks
 from tests.conftest import StartRun
 from tests.sinks.member import check_records_arrive_once, member_of
@@ -17,6 +18,13 @@ every_sink = pytest.mark.parametrize("name", own_sinks())
 @every_sink
 def test_sink_is_made_by_its_name_without_its_tracker(name: str) -> None:
     assert make_sink(name).close(None) == {}
+
+
+@every_sink
+def test_sink_states_what_its_target_can_hold(name: str) -> None:
+    sink = own_sinks()[name]
+    assert "holds" in vars(sink)
+    assert {content.partition(":")[0] for content in sink.holds} <= {"*", *KINDS}
 
 
 @every_sink

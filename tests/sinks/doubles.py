@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,9 +37,9 @@ class MemorySink(Sink):
         self._memory.states.append(dict(context.state))
         return self._memory.is_kept
 
-    def write(self, batch: Sequence[Entry]) -> None:
+    def write(self, entry: Entry) -> None:
         self._before_write()
-        self._memory.entries += batch
+        self._memory.entries.append(entry)
 
     def flush(self) -> dict[str, Any]:
         return {"held": len(self._memory.entries)}

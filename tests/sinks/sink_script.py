@@ -6,7 +6,6 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +17,27 @@ from epochal.sinks.worker import Forwarding
 
 
 class Crashing(Sink):
-    """A sink whose process dies after the first batch, before anybody can note it."""
+    """A sink whose process dies after the first batch, before its position is stored."""
 
     name = "crashing"
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
+        type(self).holds = sink.holds
+        self._is_sending = False
 
     def open(self, context: SinkContext) -> bool:
         return self._sink.open(context)
 
-    def write(self, batch: Sequence[Entry]) -> None:
-        self._sink.write(batch)
-        self._sink.flush()
-        os._exit(9)
+    def write(self, entry: Entry) -> None:
+        self._is_sending = True
+        self._sink.write(entry)
 
     def flush(self) -> dict[str, Any]:
-        return self._sink.flush()
+        state = self._sink.flush()
+        if self._is_sending:
+            os._exit(9)
+        return state
 
     def close(self, status: str | None) -> dict[str, Any]:
         return self._sink.close(status)

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -6,6 +7,8 @@ from epochal.journal.layout import RunFolder
 from epochal.sinks.forward import Forwarder
 from epochal.sinks.ledger import Ledger
 from epochal.sinks.members.json_log import JsonLogOptions
+from epochal.sinks.sink import NUMBERS, Entry
+from epochal.sinks.skipped import sentences
 from tests.sinks.doubles import Failing, Memory, MemorySink, into
 from tests.sinks.journal_files import metrics, run_folder, write
 
@@ -108,6 +111,86 @@ def test_nothing_new_is_known_without_opening(folder: RunFolder) -> None:
     assert not forwarder(folder, memory).has_news()
     write(folder, metrics(1))
     assert forwarder(folder, memory).has_news()
+
+
+class Picky(MemorySink):
+    """Holds numbers, texts and images; rejects some texts."""
+
+    holds = (*NUMBERS, "text", "blob:image/*")
+
+    def write(self, entry: Entry) -> None:
+        if entry.record.get("text") == "bad":
+            raise ValueError("bad text")
+        super().write(entry)
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"log": "text", "t": 1.0, "step": 1, "name": "a", "text": words}
+
+
+def blob(media_type: str, file: str) -> dict[str, Any]:
+    return {"log": "blob", "t": 1.0, "step": 1, "name": "b", "media_type": media_type, "file": file}
+
+
+def picky(folder: RunFolder, memory: Memory) -> Forwarder:
+    make = lambda _name: Picky(memory)  # noqa: E731
+    return Forwarder(folder, "json_log", JsonLogOptions(), ledger=Ledger(folder), make=make)
+
+
+def test_what_the_target_cannot_hold_is_skipped_and_counted(folder: RunFolder) -> None:
+    memory = Memory()
+    folder.blobs.mkdir()
+    (folder.blobs / "a").write_bytes(b"x")
+    write(
+        folder,
+        *(metrics(0), blob("audio/wav", "a"), blob("image/png", "a"), blob("image/png", "gone")),
+        *(text("bad"), text("good"), text("bad"), metrics(1)),
+    )
+    for _ in range(2):
+        sender = picky(folder, memory)
+        sender.open()
+        while sender.forward():
+            pass
+        sender.close()
+    kinds = [entry.kind for entry in memory.entries]
+    assert kinds == ["run", "metrics", "blob", "text", "metrics"]
+    progress = Ledger(folder).progress("json_log")
+    assert progress.num_sent == 5
+    assert progress.skipped == {
+        "not held": {"audio clip": 1},
+        "file missing": {"image": 1},
+        "rejected": {"text": 2},
+    }
+    assert sentences("diary", progress.skipped, progress.rejection) == [
+        "1 audio clip was not sent: diary cannot hold it.",
+        "1 image was not sent: the file is missing.",
+        "2 texts were not sent: diary rejected them (ValueError: bad text).",
+    ]
+
+
+def test_a_batch_of_which_nothing_is_accepted_is_tried_again_first(folder: RunFolder) -> None:
+    memory = Memory()
+    write(folder, metrics(0))
+    sender = picky(folder, memory)
+    sender.open()
+    sender.forward()
+    write(folder, text("bad"))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="bad text") as raised:
+            sender.forward()
+        sender.abandon(raised.value, is_final=False)
+        sender.open()
+    assert sender.forward() == 1
+    assert Ledger(folder).progress("json_log").skipped == {"rejected": {"text": 1}}
+
+
+def test_errors_that_may_pass_are_told_from_rejections() -> None:
+    sink = MemorySink(Memory())
+    no_answer, no_image = OSError("no connection"), OSError("cannot identify image file")
+    no_answer.response = None  # type: ignore[attr-defined]
+    passing = (ConnectionError(), TimeoutError(), OSError(28, "disk full"), no_answer)
+    assert all(sink.may_pass(error) for error in passing)
+    assert not any(sink.may_pass(error) for error in (no_image, ValueError(), KeyError()))
 
 
 def test_run_without_an_identity_is_sent_as_well(folder: RunFolder) -> None:

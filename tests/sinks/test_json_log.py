@@ -45,7 +45,8 @@ def steps(tmp_path: Path) -> list[int]:
 def test_records_have_a_time_in_iso_form(tmp_path: Path) -> None:
     sink = JsonLogSink()
     assert sink.open(context(tmp_path))
-    sink.write(batch(0))
+    for entry in batch(0):
+        sink.write(entry)
     (record,) = json.loads((tmp_path / "out/log.json").read_text())
     assert record.keys() == {"log", "time", "step"}
     sink.close(None)
@@ -54,13 +55,16 @@ def test_records_have_a_time_in_iso_form(tmp_path: Path) -> None:
 def test_what_was_not_confirmed_is_taken_off_again(tmp_path: Path) -> None:
     sink = JsonLogSink()
     sink.open(context(tmp_path))
-    sink.write(batch(0, 1))
+    for entry in batch(0, 1):
+        sink.write(entry)
     state = sink.flush()
-    sink.write(batch(2, 3))
+    for entry in batch(2, 3):
+        sink.write(entry)
     sink.close(None)
     again = JsonLogSink()
     assert again.open(context(tmp_path, state))
-    again.write(batch(2))
+    for entry in batch(2):
+        again.write(entry)
     again.close("finished")
     assert steps(tmp_path) == [0, 1, 2]
 
@@ -68,7 +72,8 @@ def test_what_was_not_confirmed_is_taken_off_again(tmp_path: Path) -> None:
 def test_deleted_file_asks_for_everything_again(tmp_path: Path) -> None:
     sink = JsonLogSink()
     sink.open(context(tmp_path))
-    sink.write(batch(0))
+    for entry in batch(0):
+        sink.write(entry)
     state = sink.close(None)
     (tmp_path / "out/log.json").unlink()
     again = JsonLogSink()
@@ -81,7 +86,8 @@ def test_array_of_another_run_is_gone_on_with(tmp_path: Path) -> None:
     (tmp_path / "out/log.json").write_text('[\n{"log":"step","step":7}\n]')
     sink = JsonLogSink()
     assert sink.open(context(tmp_path))
-    sink.write(batch(0))
+    for entry in batch(0):
+        sink.write(entry)
     sink.close(None)
     assert steps(tmp_path) == [7, 0]
 

@@ -39,6 +39,12 @@ def losses(*steps: int) -> list[Entry]:
     return [entry({"log": "step", "step": step, "loss": 1.5}) for step in steps]
 
 
+def write(sink: PlainLogSink, entries: list[Entry]) -> None:
+    for one in entries:
+        sink.write(one)
+    sink.flush()
+
+
 def lines(tmp_path: Path) -> list[str]:
     return (tmp_path / "training.txt").read_text().splitlines()
 
@@ -46,13 +52,14 @@ def lines(tmp_path: Path) -> list[str]:
 def test_numbers_go_by_the_names_of_old_logs(tmp_path: Path) -> None:
     sink = PlainLogSink()
     assert sink.open(context(tmp_path))
-    sink.write(
+    write(
+        sink,
         [
             entry({"log": "step", "step": 3, "loss": 2.5, "norm": 0.5}),
             entry({"log": "eval", "step": 3, "loss": 2.75}),
             entry({"log": "metrics", "step": 3, "m": {"hellaswag": 0.25, "a b": 1}}),
             entry({"log": "metrics", "step": 4, "m": {"x": None}, "nonfinite": {"x": "nan"}}),
-        ]
+        ],
     )
     assert lines(tmp_path) == [
         "3 train 2.5",
@@ -69,7 +76,7 @@ def test_two_scores_of_one_evaluation_are_told_apart(tmp_path: Path) -> None:
     sink = PlainLogSink()
     sink.open(context(tmp_path))
     scores = {"hellaswag_accuracy": 0.5, "hellaswag_acc": 0.25}
-    sink.write([entry({"log": "eval", "step": 3, "loss": 2.75, "m": scores})])
+    write(sink, [entry({"log": "eval", "step": 3, "loss": 2.75, "m": scores})])
     assert sorted(lines(tmp_path)) == ["3 hellaswag 0.5", "3 hellaswag_acc 0.25", "3 val 2.75"]
     sink.close("finished")
 
@@ -77,12 +84,13 @@ def test_two_scores_of_one_evaluation_are_told_apart(tmp_path: Path) -> None:
 def test_other_ranks_and_the_machine_are_left_out(tmp_path: Path) -> None:
     sink = PlainLogSink()
     sink.open(context(tmp_path))
-    sink.write(
+    write(
+        sink,
         [
             entry({"log": "step", "step": 1, "loss": 2.5}, writer="rank-0001"),
             entry({"log": "system", "cpu_pct": 5.0}),
             entry({"log": "message", "text": "hello"}),
-        ]
+        ],
     )
     sink.close(None)
     assert lines(tmp_path) == []
@@ -91,13 +99,13 @@ def test_other_ranks_and_the_machine_are_left_out(tmp_path: Path) -> None:
 def test_what_was_not_confirmed_is_taken_off_again(tmp_path: Path) -> None:
     sink = PlainLogSink()
     sink.open(context(tmp_path))
-    sink.write(losses(0, 1))
+    write(sink, losses(0, 1))
     state = sink.flush()
-    sink.write(losses(2, 3))
+    write(sink, losses(2, 3))
     sink.close(None)
     again = PlainLogSink()
     assert again.open(context(tmp_path, state))
-    again.write(losses(2))
+    write(again, losses(2))
     again.close("finished")
     assert lines(tmp_path) == ["0 train 1.5", "1 train 1.5", "2 train 1.5"]
 
@@ -106,7 +114,7 @@ def test_a_file_that_another_run_left_is_written_over(tmp_path: Path) -> None:
     (tmp_path / "training.txt").write_text("0 train 9.0\n")
     sink = PlainLogSink()
     assert sink.open(context(tmp_path))
-    sink.write(losses(0))
+    write(sink, losses(0))
     sink.close(None)
     assert lines(tmp_path) == ["0 train 1.5"]
 
@@ -114,7 +122,7 @@ def test_a_file_that_another_run_left_is_written_over(tmp_path: Path) -> None:
 def test_a_deleted_file_asks_for_everything_again(tmp_path: Path) -> None:
     sink = PlainLogSink()
     sink.open(context(tmp_path))
-    sink.write(losses(0))
+    write(sink, losses(0))
     state = sink.close(None)
     (tmp_path / "training.txt").unlink()
     again = PlainLogSink()
@@ -125,9 +133,9 @@ def test_a_deleted_file_asks_for_everything_again(tmp_path: Path) -> None:
 def test_steps_that_are_made_again_are_there_once(tmp_path: Path) -> None:
     sink = PlainLogSink()
     sink.open(context(tmp_path))
-    sink.write([*losses(0, 1, 2, 3), entry({"log": "eval", "step": 3, "loss": 2.5})])
+    write(sink, [*losses(0, 1, 2, 3), entry({"log": "eval", "step": 3, "loss": 2.5})])
     state = sink.flush()
-    sink.write([entry({"log": "resume", "step": 2, "attempt": 2}), *losses(2)])
+    write(sink, [entry({"log": "resume", "step": 2, "attempt": 2}), *losses(2)])
     assert lines(tmp_path) == ["0 train 1.5", "1 train 1.5", "2 train 1.5"]
     sink.close(None)
     again = PlainLogSink()
@@ -138,11 +146,11 @@ def test_steps_that_are_made_again_are_there_once(tmp_path: Path) -> None:
 def test_a_line_that_is_not_whole_is_cut(tmp_path: Path) -> None:
     sink = PlainLogSink()
     sink.open(context(tmp_path))
-    sink.write(losses(0, 1))
+    write(sink, losses(0, 1))
     state = sink.close(None)
     again = PlainLogSink()
     assert again.open(context(tmp_path, {**state, "bytes": state["bytes"] - 3}))
-    again.write(losses(1))
+    write(again, losses(1))
     again.close(None)
     assert lines(tmp_path) == ["0 train 1.5", "1 train 1.5"]
 
@@ -152,7 +160,7 @@ def test_in_a_folder_the_file_is_named_after_the_run(tmp_path: Path) -> None:
     options = PlainLogOptions(plain_log_file=str(tmp_path / "logs"))
     sink = PlainLogSink()
     sink.open(SinkContext(folder=RunFolder(tmp_path / "run-7"), identity={}, options=options))
-    sink.write(losses(0))
+    write(sink, losses(0))
     sink.close(None)
     assert (tmp_path / "logs" / "run-7.txt").read_text() == "0 train 1.5\n"
 
@@ -161,7 +169,7 @@ def test_only_the_kinds_that_are_asked_for(tmp_path: Path) -> None:
     options = PlainLogOptions(plain_log_kinds="train, val")
     sink = PlainLogSink()
     sink.open(SinkContext(folder=RunFolder(tmp_path), identity={}, options=options))
-    sink.write([entry({"log": "step", "step": 3, "loss": 2.5, "norm": 0.5}), *losses(4)])
-    sink.write([entry({"log": "eval", "step": 4, "loss": 2.75})])
+    write(sink, [entry({"log": "step", "step": 3, "loss": 2.5, "norm": 0.5}), *losses(4)])
+    write(sink, [entry({"log": "eval", "step": 4, "loss": 2.75})])
     sink.close(None)
     assert lines(tmp_path) == ["3 train 2.5", "4 train 1.5", "4 val 2.75"]

@@ -39,9 +39,9 @@ class DiarySink(Sink):
         self.path = Path(context.options.diary_file)
         return True
 
-    def write(self, batch):
+    def write(self, entry):
         with self.path.open("a") as file:
-            file.writelines(f"{entry.step}\\n" for entry in batch if entry.kind == "metrics")
+            file.write(f"{entry.step}\\n" if entry.kind == "metrics" else "")
 
     def flush(self):
         return {}

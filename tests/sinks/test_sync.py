@@ -80,6 +80,20 @@ def test_status_tells_and_sends_nothing(run: Run, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out == "json_log: 4 records sent, 1 to go; closed.\n"
 
 
+def test_what_a_target_cannot_hold_is_reported_every_time(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open(next((run.dir / "journal").iterdir()), "ab") as journal:
+        journal.write(b'{"log":"message","t":1.0,"text":"late"}\n' * 2)
+    report = "tensorboard: 2 messages were not sent: tensorboard cannot hold them.\n"
+    assert call(run, "--to", "tensorboard") == 0
+    assert capsys.readouterr().out == f"tensorboard: 4 records sent, 4 in all.\n{report}"
+    assert call(run, "--to", "tensorboard") == 0
+    assert capsys.readouterr().out == f"tensorboard: nothing new, 4 in all.\n{report}"
+    call(run, "--status")
+    assert capsys.readouterr().out.endswith(report)
+
+
 def test_waits_no_longer_than_it_may(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(run, "--to", "json_log", "--timeout", "0") in (0, 1)
     assert capsys.readouterr().out.startswith("json_log: ")

@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import StartRun
 from tests.sinks.every_kind import CONFIG, log_every_kind
 from tests.sinks.member import Member
-from tests.sinks.trackers import ask, python_with, send
+from tests.sinks.trackers import ask, python_with, run_script, send
 
 SERIES = """
 import json, pathlib, sys
@@ -151,3 +151,33 @@ def test_summary_axes_alerts_and_group_arrive(
     assert said["summary"]["best"] == 3
     assert said["metrics"]["val/*"] == "images"
     assert said["alerts"] == [["low", "accuracy is low", "WARN"]]
+
+
+CHART = """
+import sys
+import numpy as np
+import epochal.wandb as wandb
+wandb.init(project="p", name="run", dir=sys.argv[1])
+wandb.log({"before": 1})
+table = wandb.Table(columns=["x", "y"], data=[[1, 2], [2, "three"]])
+wandb.log({"chart": wandb.plot.line(table, "x", "y", title="T")})
+wandb.log({"sound": wandb.Audio(np.zeros(100), sample_rate=8000), "page": wandb.Html("<b>x</b>")})
+wandb.log({"after": 2})
+wandb.finish()
+"""
+
+
+def test_a_chart_arrives_and_blocks_nothing(tmp_path: Path) -> None:
+    python = python_with("wandb")
+    done = run_script(python, CHART, str(tmp_path), EPOCHAL_COMPANION="0")
+    assert done.returncode == 0, done.stderr
+    (run,) = tmp_path.glob("runs/*/*")
+    options = {"wandb_mode": "offline", "wandb_dir": str(tmp_path)}
+    for _ in range(3):
+        progress = send(python, run, "wandb", options=options)
+        assert set(progress["skipped"]) <= {"not held"}
+    rows = ask(python, RECORDS, str(tmp_path))["rows"]  # of the only W&B run there is
+    ending = "/_type"
+    shown = [name for row in rows for name in row if name in ("before", "after") or ending in name]
+    media = ["chart_table", "chart", "sound", "page"]
+    assert shown == ["before", *(f"{name}{ending}" for name in media), "after"]

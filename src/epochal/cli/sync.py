@@ -15,6 +15,7 @@ from epochal.journal.layout import RunFolder
 from epochal.sinks.backlog import Backlog
 from epochal.sinks.ledger import Ledger, SinkProgress
 from epochal.sinks.reporting import KnownSinks, Reporting, options_from
+from epochal.sinks.skipped import sentences
 from epochal.sinks.stream import is_sent
 from epochal.sinks.worker import Forwarding, Worker
 
@@ -71,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
         if not args.json:
             num_new = worker.progress.num_sent - before.get(worker.name, 0)
             say(f"{worker.name}: {_sentence(worker, num_new)}", flush=True)
+            _say_skipped(worker.name, worker.progress)
     after = forwarding.progress_by_sink()
     if args.json:
         _print_all(after, as_json=True)
@@ -133,12 +135,20 @@ def _print_all(progress_by_sink: Mapping[str, SinkProgress], *, as_json: bool) -
     for name, progress in progress_by_sink.items():
         words = f"{progress.num_sent} records sent, {progress.behind} to go"
         say(f"{name}: {words}; {progress.error or progress.phase}.")
+        _say_skipped(name, progress)
+
+
+def _say_skipped(name: str, progress: SinkProgress) -> None:
+    for sentence in sentences(name, progress.skipped, progress.rejection):
+        say(f"{name}: {sentence}", flush=True)
 
 
 def _plain(progress: SinkProgress) -> dict[str, Any]:
     return {
         "phase": progress.phase,
         "num_sent": progress.num_sent,
+        "skipped": progress.skipped,
+        "rejection": progress.rejection or None,
         "behind": progress.behind,
         "error": progress.error,
         "state": progress.state,

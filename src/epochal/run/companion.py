@@ -17,7 +17,7 @@ from pathlib import Path
 from epochal.journal.layout import rank_writer
 from epochal.journal.process import process_identity
 from epochal.run.findings_reporter import FindingsReporter
-from epochal.run.forwarded import Unsent, unsent
+from epochal.run.forwarded import Unsent, not_held, unsent
 from epochal.run.hub_reporter import HubReporter
 from epochal.run.recorder import Recorder
 from epochal.settings import Launch, Settings, child_environment, settings_environment
@@ -142,6 +142,8 @@ class CompanionProcess:
         if os.getpid() != self._pid:
             return
         left = self._unsent_at_deadline()
+        for sentence in not_held(self._recorder.folder):
+            self._recorder.console.notice(sentence)
         if left:
             words = "; ".join(f"{one.name}: {one.why}" for one in left)
             self._recorder.console.notice(

@@ -9,6 +9,7 @@ import msgspec
 from epochal.errors import FormatError
 from epochal.journal.layout import RunFolder, read_json, write_json
 from epochal.sinks.reporting import Reporting
+from epochal.sinks.skipped import sentences
 
 SINKS_FILE = "sinks.json"
 
@@ -40,6 +41,19 @@ def unsent(folder: RunFolder, *, sender: int | None) -> list[Unsent]:
     stored = sinks if isinstance(sinks, dict) else {}
     found = [_unsent(str(name), stored.get(name), sender) for name in names]
     return [one for one in found if one is not None]
+
+
+def not_held(folder: RunFolder) -> list[str]:
+    """Return what sinks could not send because their targets cannot hold it, in sentences."""
+    try:
+        sinks = read_json(folder.path / SINKS_FILE).get("sinks")
+    except (OSError, FormatError):
+        return []
+    return [
+        sentence
+        for name, stored in (sinks if isinstance(sinks, dict) else {}).items()
+        for sentence in sentences(name, stored.get("skipped") or {}, stored.get("rejection") or "")
+    ]
 
 
 def _unsent(name: str, stored: Any, sender: int | None) -> Unsent | None:

@@ -7,14 +7,28 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from epochal.errors import EpochalError, FormatError
+from epochal.guard import attempt, describe
 from epochal.journal.layout import RunFolder, read_json
+from epochal.sinks import skipped
 from epochal.sinks.backlog import Backlog
 from epochal.sinks.ledger import HEARTBEAT_S, Ledger, Phase, SinkProgress
 from epochal.sinks.registry import make_sink
-from epochal.sinks.sink import Sink, SinkContext, SinkOptions
+from epochal.sinks.sink import (
+    BOOKKEEPING,
+    NUMBERS,
+    Entry,
+    EntryColumns,
+    NotHeldError,
+    Sink,
+    SinkContext,
+    SinkOptions,
+    is_held,
+)
 from epochal.sinks.stream import Stream, is_sent
 
 BATCH_RECORDS = 2000
+# How often a batch is sent of which the target accepts nothing, before its records are skipped.
+_TRIES_OF_REJECTED = 3
 _COUNT_EVERY_S = 2.0
 
 
@@ -39,6 +53,7 @@ class Forwarder:
         self._make = make
         self._batch_records = batch_records
         self._sink: Sink | None = None
+        self._context = SinkContext(folder=folder, identity={}, options=options)
         self._backlog = Backlog(folder, {})
         self._stream = Stream()
         self._counted_s = float("-inf")
@@ -52,14 +67,14 @@ class Forwarder:
         """Open the sink where it stopped; raises whatever it raises."""
         self.progress = self._ledger.claim(self.name)
         sink = self._make(self.name)
-        context = SinkContext(
+        self._context = SinkContext(
             folder=self._folder,
             identity=self._identity(),
             options=self._options,
             state=self.progress.state,
         )
         try:
-            if not sink.open(context):
+            if not sink.open(self._context):
                 self.progress = SinkProgress(owner=self.progress.owner)
         except BaseException:
             self._sink = sink  # so that ``abandon`` can close what was half opened
@@ -82,12 +97,17 @@ class Forwarder:
         after = dict(self._backlog.places)
         if repeated is None:
             self._save(sending=after, phase="sending")
-        batch = [entry for piece in pieces for entry in self._stream.pieces(piece)]
-        self._sink.write_columns(batch)
+        handed_over = _HandedOver(self._sink, self._context, self.progress)
+        for piece in pieces:
+            for item in self._stream.pieces(piece):
+                handed_over.add(item)
+        handed_over.check()
         self._save(
             sent=after,
             sending=repeated if repeated is not None and after != repeated else None,
-            num_sent=self.progress.num_sent + count,
+            num_sent=self.progress.num_sent + count - handed_over.num_skipped,
+            skipped=handed_over.skipped,
+            rejection=handed_over.rejection,
             state=self._sink.flush(),
             stream=self._stream.plain(),
             behind=self._behind_after(count),
@@ -156,6 +176,68 @@ class Forwarder:
             return read_json(self._folder.identity)
         except (FileNotFoundError, FormatError):
             return {}  # readable without it: a run is known by its records as well
+
+
+class _HandedOver:
+    """The records of one batch on their way to a sink: those it takes, and those that it cannot."""
+
+    def __init__(self, sink: Sink, context: SinkContext, progress: SinkProgress) -> None:
+        self._sink = sink
+        self._context = context
+        self._failures = progress.failures
+        self.skipped = progress.skipped
+        self.rejection = progress.rejection
+        self.num_skipped = 0
+        self._num_taken = 0
+        self._errors: list[Exception] = []
+        self._has_numbers = False
+
+    def add(self, item: Entry | EntryColumns) -> None:
+        """Hand over a record or columns; raises an error that may pass."""
+        if isinstance(item, Entry):
+            self._add_record(item)
+        elif (
+            item.kind in NUMBERS
+            and is_held(self._sink.holds, item.kind)
+            and self._sink.write_columns(item)
+        ):
+            self._num_taken += 1
+        else:
+            for entry in item.entries():
+                self._add_record(entry)
+
+    def check(self) -> None:
+        """Raise if the target took nothing: then the target may be at fault, not the records.
+
+        Numbers are never rejected for what they are, so a target that rejects them is at fault.
+        """
+        may_be_skipped = self._failures >= _TRIES_OF_REJECTED - 1 and not self._has_numbers
+        if self._errors and not self._num_taken and not may_be_skipped:
+            raise self._errors[0]
+
+    def _add_record(self, entry: Entry) -> None:
+        if not is_held(self._sink.holds, entry.content):
+            self._skip(entry, "not held")
+            return
+        if entry.kind == "blob" and not self._context.file(entry.record).is_file():
+            self._skip(entry, "file missing")
+            return
+        _, error = attempt(self._sink.write, entry)
+        if error is None:
+            self._num_taken += entry.kind not in BOOKKEEPING
+        elif isinstance(error, NotHeldError):
+            self._skip(entry, "not held")
+        elif self._sink.may_pass(error):
+            raise error
+        else:
+            self._errors.append(error)
+            self._has_numbers |= entry.kind in NUMBERS
+            self.rejection = self.rejection or describe(error)
+            self._skip(entry, "rejected")
+
+    def _skip(self, entry: Entry, reason: skipped.Reason) -> None:
+        self.num_skipped += 1
+        self.skipped = skipped.counted(self.skipped, reason, entry.content)
 
 
 def _words(error: BaseException) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from epochal.records import ALLOCATOR_PLACES, KINDS, scalars_of
-from epochal.sinks.sink import Entry
+from epochal.sinks.sink import Entry, NotHeldError
 
 MIB = 1024 * 1024
 _IN_BYTES = frozenset(
@@ -34,6 +34,15 @@ def keyed_scalars(entry: Entry) -> dict[str, float]:
         name: value / MIB if name.rpartition("/")[2] in _IN_BYTES else value
         for name, value in values.items()
     }
+
+
+def histogram_bins(record: Mapping[str, Any]) -> tuple[list[float], list[float]]:
+    """Counts and edges of a histogram; raises ``NotHeldError`` for one without any bins."""
+    counts = record.get("counts") or []
+    if not counts:
+        raise NotHeldError("the histogram has no finite values.")
+    lo, hi = float(record["lo"]), float(record["hi"])
+    return counts, [lo + (hi - lo) * index / len(counts) for index in range(len(counts) + 1)]
 
 
 def segments_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -2,10 +2,12 @@
 
     {"v": 1, "report_to": ["wandb"], "options": {"wandb_project": "gpt2"},
      "sinks": {"wandb": {"sent": {"loop": [1, 0, 523]}, "sending": null, "num_sent": 523,
-                         "behind": 0, "phase": "sending", "error": null, "state": {…}, …}}}
+                         "skipped": {"not held": {"table": 2}}, "behind": 0, "phase": "sending",
+                         "error": null, "state": {…}, …}}}
 
 ``sent`` is the place of the next record per writer. ``sending`` is where a batch ends that was
-handed over and not confirmed: after a crash exactly that batch is handed over again.
+handed over and not confirmed: after a crash exactly that batch is handed over again. ``skipped``
+counts the records that the target cannot hold, and ``rejection`` is its first error about one.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from epochal.journal.process import liveness, process_identity
 from epochal.sinks.backlog import Place, RecordIndex
 from epochal.sinks.reporting import Reporting, options_from
 from epochal.sinks.sink import SinkBusyError
+from epochal.sinks.skipped import Counts
 
 VERSION = 1
 # A process on another machine cannot be looked at: it counts as alive while its entry is young.
@@ -41,6 +44,8 @@ class SinkProgress:
     sent: RecordIndex = field(default_factory=dict)
     sending: RecordIndex | None = None
     num_sent: int = 0
+    skipped: Counts = field(default_factory=dict)
+    rejection: str = ""
     behind: int = 0
     phase: Phase = "new"
     error: str | None = None

@@ -1,16 +1,19 @@
 """The protocol of a sink: it receives the records of a run in order, each once.
 
 A sink runs outside the training process. ``forward.py`` opens it with the facts of the run and its
-last state, passes batches of records, and closes it with the status of the run. ``sinks.json`` in
-the run's folder stores its state and position. A sink that failed is discarded, and a new one is
-opened from the last state.
+last state, passes the records, and closes it with the status of the run. ``sinks.json`` in the
+run's folder stores its state and position. A sink that failed is discarded, and a new one is opened
+from the last state.
 
+    holds            what its target can hold; other records are skipped, counted and reported
     open(context)    start, or continue from ``context.state``; False: send everything again
-    write(batch)     send these records; after a crash the same batch may come again
-    flush()          make the sent records durable; returns the state to continue from
+    write(entry)     send or collect one record; after a crash the same records may come again
+    flush()          send what was collected, durably; returns the state to continue from
     close(status)    the run ended with this status (None: unknown, or not yet); returns the state
 
-Any method may raise or be slow: other sinks and the training continue. A new sink is one file in
+Any method may raise or be slow: other sinks and the training continue. A record for which ``write``
+raises is skipped, counted and reported as well, unless the error may pass (``may_pass``): then the
+records since the last ``flush`` are sent again by a new sink. A new sink is one file in
 ``members/`` with its options, and its test ``tests/sinks/test_<name>.py``, whose ``MEMBER`` tells
 the conformance test how to read back what was sent. The training process loads the sink's file to
 check options, so a sink imports its tracker in ``open``.
@@ -23,7 +26,9 @@ from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from epochal.errors import EpochalError
@@ -32,6 +37,14 @@ from epochal.journal.line_columns import Lines, LineShape
 from epochal.records import KINDS, Position, Record, scalars_of
 
 _NUMBERS = (int, float, bool)
+# The kinds of which trackers get the numbers, as entries of ``Sink.holds``.
+NUMBERS = tuple(
+    kind.name
+    for kind in KINDS.values()
+    if any(one.series or any(inner.series for inner in one.fields) for one in kind.fields)
+)
+# How a run began, went on and ended: every sink gets these, and none of them is reported.
+BOOKKEEPING = frozenset({"run", "resume", "finish", "heartbeat"})
 
 
 class SinkUnavailableError(EpochalError):
@@ -40,6 +53,10 @@ class SinkUnavailableError(EpochalError):
 
 class SinkBusyError(EpochalError):
     """Another process is sending this run to the same sink."""
+
+
+class NotHeldError(EpochalError):
+    """The target can hold such records, but not this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +94,16 @@ class Entry:
     def kind(self) -> str:
         """The kind of the record."""
         return str(self.record["log"])
+
+    @property
+    def content(self) -> str:
+        """What ``Sink.holds`` calls the record: its kind, with a file's type or an event's name."""
+        if self.kind == "blob":
+            return f"blob:{self.record.get('media_type')}"
+        if self.kind == "event":
+            return f"event:{self.record.get('name')}"
+        # A kind that is not declared is held where its numbers are.
+        return "metrics" if "m" in self.record and self.kind not in KINDS else self.kind
 
     @property
     def t(self) -> float:
@@ -177,6 +204,10 @@ class SinkContext:
         created = self.identity.get("created")
         return float(created) if isinstance(created, (int, float)) else 0.0
 
+    def file(self, record: Mapping[str, Any]) -> Path:
+        """The file that a ``blob`` record names."""
+        return self.folder.blobs / Path(str(record.get("file"))).name
+
     def fact(self, name: str, otherwise: str) -> str:
         """A text of the run's identity."""
         value = self.identity.get(name)
@@ -187,13 +218,15 @@ class Sink(ABC):
     """Something that takes a run's records; used by one thread at a time.
 
     ``name`` is what ``report_to`` takes. ``summary`` says in the guide what the target gets.
-    ``extra`` is the extra of Epochal that installs the tracker's package.
+    ``extra`` is the extra of Epochal that installs the tracker's package. ``holds`` lists what the
+    target can hold, as ``Entry.content`` names it; ``*`` stands for any text.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str] = ""
     options: ClassVar[type[SinkOptions]] = SinkOptions
     extra: ClassVar[str | None] = None
+    holds: ClassVar[tuple[str, ...]] = ("*",)
 
     @abstractmethod
     def open(self, context: SinkContext) -> bool:
@@ -204,26 +237,38 @@ class Sink(ABC):
         """
 
     @abstractmethod
-    def write(self, batch: Sequence[Entry]) -> None:
-        """Take a batch of records."""
+    def write(self, entry: Entry) -> None:
+        """Send a record, or collect it for ``flush``; raises if the target rejects it."""
 
-    def write_columns(self, batch: Sequence[Entry | EntryColumns]) -> None:
-        """Take a batch of which some records are columns.
+    def write_columns(self, columns: EntryColumns) -> bool:
+        """Take records that are columns; False to get them one by one."""
+        return False
 
-        A sink that gains nothing by columns gets the records one by one.
-        """
-        entries: list[Entry] = []
-        for piece in batch:
-            entries += piece.entries() if isinstance(piece, EntryColumns) else (piece,)
-        self.write(entries)
+    def may_pass(self, error: Exception) -> bool:
+        """Whether the same record may be accepted later: the network or the disk failed."""
+        if isinstance(error, (ConnectionError, TimeoutError)):
+            return True
+        # Pillow raises OSError without a number for a file that is no image. The errors of
+        # requests have no number either, and no response while there is no connection.
+        has_no_answer = getattr(error, "response", error) is None
+        return isinstance(error, OSError) and (error.errno is not None or has_no_answer)
 
     @abstractmethod
     def flush(self) -> dict[str, Any]:
-        """Make the sent records durable; returns the state for the next ``open``."""
+        """Send what was collected, durably; returns the state for the next ``open``."""
 
     @abstractmethod
     def close(self, status: str | None) -> dict[str, Any]:
-        """End; ``status`` as in the run's ``finish`` record. The state, as ``flush`` gives it."""
+        """End; ``status`` as in the run's ``finish`` record. The state, as ``flush`` gives it.
+
+        What was collected since the last ``flush`` is dropped: it is sent again.
+        """
+
+
+@lru_cache(1024)
+def is_held(holds: tuple[str, ...], content: str) -> bool:
+    """Whether a list of contents has this one."""
+    return content in BOOKKEEPING or any(fnmatchcase(content, pattern) for pattern in holds)
 
 
 def require(package: str, sink: Sink) -> Any:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epochal.sinks.keys import keyed_scalars
-from epochal.sinks.sink import Entry, Sink, SinkContext, SinkOptions, option, require
+from epochal.sinks.keys import histogram_bins, keyed_scalars
+from epochal.sinks.sink import (
+    NUMBERS,
+    Entry,
+    NotHeldError,
+    Sink,
+    SinkContext,
+    SinkOptions,
+    option,
+    require,
+)
 
 _MOST_BINS = 512
+_IMAGES = ("png", "jpeg", "gif", "bmp", "webp")
+# What Aim calls the formats of sounds.
+_SOUNDS = {"audio/wav": "wav", "audio/flac": "flac", "audio/mpeg": "mp3"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,27 +37,32 @@ class AimOptions(SinkOptions):
 
 
 class AimSink(Sink):
-    """Tracks numbers, distributions, texts and images in one Aim run, whose hash is kept.
+    """Tracks numbers, distributions, texts, images and sounds in one Aim run, whose hash is kept.
 
     Aim keeps one value per name and step: what is sent again replaces itself. It notes its own
     time for each.
     """
 
     name = "aim"
-    summary = "An Aim run: numbers, distributions, texts and images."
+    summary = "An Aim run: numbers, distributions, texts, images and sounds."
     options = AimOptions
     extra = "aim"
+    holds = (
+        *(*NUMBERS, "histogram", "text", "option"),
+        *(f"blob:image/{image}" for image in _IMAGES),
+        *(f"blob:{sound}" for sound in _SOUNDS),
+    )
 
     def __init__(self) -> None:
         self._aim: Any = None
         self._run: Any = None
-        self._blobs = Path()
+        self._context: SinkContext | None = None
 
     def open(self, context: SinkContext) -> bool:
         """Start the Aim run, or go on with it."""
         options: AimOptions = context.options
         self._aim = require("aim", self)
-        self._blobs = context.folder.blobs
+        self._context = context
         known = context.state.get("hash")
         if options.aim_repo is not None and "://" not in options.aim_repo:
             Path(options.aim_repo).mkdir(parents=True, exist_ok=True)
@@ -64,16 +81,15 @@ class AimSink(Sink):
         self._run["epochal_id"] = context.fact("id", "")
         return True
 
-    def write(self, batch: Sequence[Entry]) -> None:
-        """Track everything in the records that Aim can store."""
-        for entry in batch:
-            if entry.kind == "option":
-                self._run["config", str(entry.record.get("name"))] = entry.record.get("value")
-                continue
-            tracked = _TRACKED.get(entry.kind, AimSink._scalars)(self, entry)
-            epoch = entry.record.get("epoch")
-            for name, value in tracked.items():
-                self._run.track(value, name=name, step=entry.step, epoch=_whole(epoch))
+    def write(self, entry: Entry) -> None:
+        """Track everything in the record that Aim can store."""
+        if entry.kind == "option":
+            self._run["config", str(entry.record.get("name"))] = entry.record.get("value")
+            return
+        tracked = _TRACKED.get(entry.kind, AimSink._scalars)(self, entry)
+        epoch = entry.record.get("epoch")
+        for name, value in tracked.items():
+            self._run.track(value, name=name, step=entry.step, epoch=_whole(epoch))
 
     def flush(self) -> dict[str, Any]:
         """The hash of the Aim run."""
@@ -94,28 +110,33 @@ class AimSink(Sink):
         return dict(keyed_scalars(entry))
 
     def _histogram(self, entry: Entry) -> dict[str, Any]:
-        counts = entry.record.get("counts") or []
-        if not counts or len(counts) > _MOST_BINS:
-            return {}
-        bounds = (float(entry.record["lo"]), float(entry.record["hi"]))
-        distribution = self._aim.Distribution(hist=counts, bin_range=bounds)
+        counts, edges = histogram_bins(entry.record)
+        if len(counts) > _MOST_BINS:
+            raise NotHeldError(f"Aim holds at most {_MOST_BINS} bins.")
+        distribution = self._aim.Distribution(hist=counts, bin_range=(edges[0], edges[-1]))
         return {str(entry.record.get("name")): distribution}
 
     def _text(self, entry: Entry) -> dict[str, Any]:
         return {str(entry.record.get("name")): self._aim.Text(str(entry.record.get("text", "")))}
 
-    def _image(self, entry: Entry) -> dict[str, Any]:
-        path = self._blobs / str(entry.record.get("file"))
-        if not str(entry.record.get("media_type", "")).startswith("image/") or not path.is_file():
-            return {}
-        caption = str(entry.record.get("caption") or "")
-        return {str(entry.record.get("name")): self._aim.Image(str(path), caption=caption)}
+    def _file(self, entry: Entry) -> dict[str, Any]:
+        assert self._context is not None
+        path, caption = (
+            str(self._context.file(entry.record)),
+            str(entry.record.get("caption") or ""),
+        )
+        sound = _SOUNDS.get(str(entry.record.get("media_type")))
+        if sound is None:
+            value = self._aim.Image(path, caption=caption)
+        else:
+            value = self._aim.Audio(path, format=sound, caption=caption)
+        return {str(entry.record.get("name")): value}
 
 
 _TRACKED: Mapping[str, Callable[[AimSink, Entry], dict[str, Any]]] = {
     "histogram": AimSink._histogram,
     "text": AimSink._text,
-    "blob": AimSink._image,
+    "blob": AimSink._file,
 }
 
 

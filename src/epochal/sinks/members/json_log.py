@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ class JsonLogSink(Sink):
     name = "json_log"
     summary = "A JSON array of all records, with `time` in ISO format, valid after each record."
     options = JsonLogOptions
+    holds = ("*",)
 
     def __init__(self) -> None:
         self._file: ArrayFile | None = None
@@ -51,11 +51,10 @@ class JsonLogSink(Sink):
         self._file = ArrayFile(path)
         return not is_gone and (known is not None or not context.state)
 
-    def write(self, batch: Sequence[Entry]) -> None:
-        """Append the records."""
+    def write(self, entry: Entry) -> None:
+        """Append the record."""
         assert self._file is not None
-        for entry in batch:
-            self._file.append(with_iso_time(entry.record))
+        self._file.append(with_iso_time(entry.record))
 
     def flush(self) -> dict[str, Any]:
         """The file, and how much of it is ours for good."""

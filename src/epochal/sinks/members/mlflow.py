@@ -6,13 +6,12 @@ import hashlib
 import json
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from epochal.sinks.keys import keyed_scalars
-from epochal.sinks.sink import Entry, Sink, SinkContext, SinkOptions, option, require
+from epochal.sinks.sink import NUMBERS, Entry, Sink, SinkContext, SinkOptions, option, require
 from epochal.values import flat_items
 
 # The server refuses more in one call, and longer values.
@@ -37,29 +36,31 @@ class MlflowOptions(SinkOptions):
 
 
 class MlflowSink(Sink):
-    """Logs numbers in batches, configuration as parameters, texts and images as artifacts.
+    """Logs numbers in batches, configuration as parameters, texts and files as artifacts.
 
     MLflow has no histograms: their least, largest and mean value and deviation are logged. A value
     that is sent again is the same row of its table.
     """
 
     name = "mlflow"
-    summary = "An MLflow run: metrics, parameters, texts and images as artifacts."
+    summary = "An MLflow run: metrics, parameters, and all texts and files as artifacts."
     options = MlflowOptions
     extra = "mlflow"
+    holds = (*NUMBERS, "histogram", "text", "option", "graph", "blob:*")
 
     def __init__(self) -> None:
         self._mlflow: Any = None
         self._client: Any = None
         self._run_id = ""
         self._params: dict[str, str] = {}
-        self._blobs = Path()
+        self._context: SinkContext | None = None
+        self._collected: list[Any] = []
 
     def open(self, context: SinkContext) -> bool:
         """Create the MLflow run, or go on with it."""
         options: MlflowOptions = context.options
         self._mlflow = require("mlflow", self)
-        self._blobs = context.folder.blobs
+        self._context = context
         self._client = self._mlflow.MlflowClient(tracking_uri=options.mlflow_tracking_uri)
         run = self._found(context) or self._created(context)
         self._run_id = run.info.run_id
@@ -69,24 +70,30 @@ class MlflowSink(Sink):
             self._client.update_run(self._run_id, status="RUNNING")
         return True
 
-    def write(self, batch: Sequence[Entry]) -> None:
-        """Log the records' numbers together, everything else one by one."""
-        metrics: list[Any] = []
-        for entry in batch:
-            if entry.kind == "text":
-                self._log_text(entry)
-            elif entry.kind == "blob":
-                self._log_blob(entry)
-            elif entry.kind == "option":
-                self._log_config({str(entry.record.get("name")): entry.record.get("value")})
-            else:
-                metrics += self._metrics(entry)
+    def write(self, entry: Entry) -> None:
+        """Collect numbers, log everything else."""
+        if entry.kind == "text":
+            self._log_text(entry, str(entry.record.get("text", "")), "texts", "txt")
+        elif entry.kind == "graph":
+            self._log_text(entry, str(entry.record.get("svg", "")), "graphs", "svg")
+        elif entry.kind == "blob":
+            self._log_blob(entry)
+        elif entry.kind == "option":
+            self._log_config({str(entry.record.get("name")): entry.record.get("value")})
+        else:
+            self._collected += self._metrics(entry)
+
+    def may_pass(self, error: Exception) -> bool:
+        """Whether the server may accept the record later: it did not answer, or not with 4xx."""
+        status = getattr(error, "get_http_status_code", None)
+        return super().may_pass(error) or (status is not None and status() >= 500)
+
+    def flush(self) -> dict[str, Any]:
+        """Log the collected numbers; the id of the MLflow run."""
+        metrics, self._collected = self._collected, []
         for start in range(0, len(metrics), _METRICS_PER_CALL):
             chunk = metrics[start : start + _METRICS_PER_CALL]
             self._client.log_batch(self._run_id, metrics=chunk)
-
-    def flush(self) -> dict[str, Any]:
-        """The id of the MLflow run."""
         return {"run_id": self._run_id}
 
     def close(self, status: str | None) -> dict[str, Any]:
@@ -96,7 +103,7 @@ class MlflowSink(Sink):
         if status is not None:
             self._client.set_terminated(self._run_id, status=_STATUSES.get(status, "KILLED"))
         self._client = None
-        return self.flush()
+        return {"run_id": self._run_id}
 
     def _found(self, context: SinkContext) -> Any:
         """The run that was created before: by its id, else by ours in its tags."""
@@ -152,15 +159,15 @@ class MlflowSink(Sink):
             moment_ms = int(entry.t * 1000)
             yield self._mlflow.entities.Metric(_name(name), float(value), moment_ms, entry.step)
 
-    def _log_text(self, entry: Entry) -> None:
-        file = f"texts/{_name(str(entry.record.get('name')))}/{entry.step:08d}.txt"
-        self._client.log_text(self._run_id, str(entry.record.get("text", "")), file)
+    def _log_text(self, entry: Entry, text: str, folder: str, suffix: str) -> None:
+        file = f"{folder}/{_name(str(entry.record.get('name')))}/{entry.step:08d}.{suffix}"
+        self._client.log_text(self._run_id, text, file)
 
     def _log_blob(self, entry: Entry) -> None:
-        path = self._blobs / str(entry.record.get("file"))
-        if path.is_file():
-            folder = f"blobs/{_name(str(entry.record.get('name')))}/{entry.step:08d}"
-            self._client.log_artifact(self._run_id, str(path), folder)
+        assert self._context is not None
+        path = self._context.file(entry.record)
+        folder = f"blobs/{_name(str(entry.record.get('name')))}/{entry.step:08d}"
+        self._client.log_artifact(self._run_id, str(path), folder)
 
 
 def _experiment(context: SinkContext) -> str:

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from epochal.atomic_file import replaced_file
 from epochal.journal.layout import LOOP
-from epochal.records import GUESSED_ROLE, axis_of, scalars_of
+from epochal.records import GUESSED_ROLE, KINDS, axis_of, scalars_of
 from epochal.series.plain_kind import plain_kind
-from epochal.sinks.sink import Entry, Sink, SinkContext, SinkOptions, option
+from epochal.sinks.sink import NUMBERS, Entry, Sink, SinkContext, SinkOptions, option
 
 _LONGEST_LINE = 1 << 16
 
@@ -41,6 +41,7 @@ class PlainLogSink(Sink):
     name = "plain_log"
     summary = "Lines of `step kind value`, as `epochal export --format plain`."
     options = PlainLogOptions
+    holds = tuple(kind for kind in NUMBERS if KINDS[kind].axis == "step")
 
     def __init__(self) -> None:
         self._path: Path | None = None
@@ -63,14 +64,12 @@ class PlainLogSink(Sink):
         self._path, self._file = path, path.open("ab")
         return has_size or not context.state
 
-    def write(self, batch: Sequence[Entry]) -> None:
-        """Append the numbers of the records."""
+    def write(self, entry: Entry) -> None:
+        """Append the numbers of the record."""
         assert self._file is not None
-        for entry in batch:
-            if entry.kind == "resume" and entry.position.writer == LOOP:
-                self._forget(entry.step)
-            self._file.write("".join(_lines(entry, self._kinds)).encode())
-        self._file.flush()
+        if entry.kind == "resume" and entry.position.writer == LOOP:
+            self._forget(entry.step)
+        self._file.write("".join(_lines(entry, self._kinds)).encode())
 
     def flush(self) -> dict[str, Any]:
         """The file, and how much of it is ours for good."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from epochal.records import scalars_of
 from epochal.sinks import summaries
 from epochal.sinks.sink import (
+    NUMBERS,
     Entry,
     EntryColumns,
     Sink,
@@ -49,6 +50,10 @@ class TensorBoardSink(Sink):
     name = "tensorboard"
     summary = "One event file per run, which `tensorboard --logdir` reads as it grows."
     options = TensorBoardOptions
+    holds = (
+        *(*NUMBERS, "histogram", "text", "option", "define"),
+        *(f"blob:image/{name}" for name in ("png", "jpeg", "gif", "bmp")),
+    )
 
     def __init__(self) -> None:
         self._file: EventFile | None = None
@@ -60,6 +65,9 @@ class TensorBoardSink(Sink):
         self._headlines: dict[str, None] = {}
         self._has_experiment = False
         self._last_t = 0.0
+        # What was collected since the last flush: records of the file, and events after them.
+        self._framed: list[bytes] = []
+        self._events: list[bytes] = []
 
     def open(self, context: SinkContext) -> bool:
         """Open the event file; what was written after the last ``flush`` is taken off again."""
@@ -87,52 +95,48 @@ class TensorBoardSink(Sink):
             )
         return goes_on or not context.state
 
-    def write(self, batch: Sequence[Entry]) -> None:
-        """Append what TensorBoard can show of the records."""
-        assert self._file is not None
-        self._file.append(self._events(batch))
+    def write(self, entry: Entry) -> None:
+        """Collect what TensorBoard can show of a record."""
+        found = _WRITERS.get(entry.kind, TensorBoardSink._scalars)(self, entry)
+        if found and not self._has_session:
+            self._events += self._session_start(entry.t)
+        self._events += found
+        self._last_t = max(self._last_t, entry.t)
+        if self._tags.has_both_losses and entry.kind in ("eval", "epoch"):
+            self._events += self._experiment()
 
-    def write_columns(self, batch: Sequence[Entry | EntryColumns]) -> None:
+    def write_columns(self, columns: EntryColumns) -> bool:
         """The same; the numbers of columns become bytes together."""
-        from epochal.sinks.event_file import framed, framed_scalars  # they need NumPy
+        from epochal.sinks.event_file import framed_scalars  # it needs NumPy
 
-        assert self._file is not None
-        records: list[bytes] = []
-        entries: list[Entry] = []
-        for piece in batch:
-            if isinstance(piece, Entry):
-                entries.append(piece)
-            elif piece.kind in _BY_RECORD:
-                entries += piece.entries()
-            else:
-                records.append(framed(self._events(entries)))
-                entries = []
-                found = {_at(piece.node, name): c for name, c in piece.scalars().items()}
-                tags = self._tags_of(found, kind=piece.kind)
-                if found and not self._has_session:
-                    records.append(framed(self._session_start(piece.times[0])))
-                if found:
-                    columns = list(found.values())
-                    records.append(framed_scalars(tags, piece.times, piece.steps, columns))
-                self._last_t = max(self._last_t, *piece.times)
-        records.append(framed(self._events(entries)))
-        self._file.append_framed(b"".join(records))
+        if columns.kind in _BY_RECORD:
+            return False
+        found = {_at(columns.node, name): c for name, c in columns.scalars().items()}
+        tags = self._tags_of(found, kind=columns.kind)
+        if found and not self._has_session:
+            self._events += self._session_start(columns.times[0])
+        if found:
+            self._frame()
+            numbers = list(found.values())
+            self._framed.append(framed_scalars(tags, columns.times, columns.steps, numbers))
+        self._last_t = max(self._last_t, *columns.times)
+        return True
 
-    def _events(self, batch: Sequence[Entry]) -> list[bytes]:
-        events: list[bytes] = []
-        for entry in batch:
-            write = _WRITERS.get(entry.kind, TensorBoardSink._scalars)
-            found = write(self, entry)
-            if found and not self._has_session:
-                events += self._session_start(entry.t)
-            events += found
-            self._last_t = max(self._last_t, entry.t)
-            if self._tags.has_both_losses and entry.kind in ("eval", "epoch"):
-                events += self._experiment()
-        return events
+    def _frame(self) -> None:
+        from epochal.sinks.event_file import framed  # it needs NumPy
+
+        self._framed.append(framed(self._events))
+        self._events = []
 
     def flush(self) -> dict[str, Any]:
-        """The file and how long it is, and what the tags were settled to."""
+        """Append what was collected; the file, its length, and what the tags were settled to."""
+        assert self._file is not None
+        self._frame()
+        records, self._framed = self._framed, []
+        self._file.append_framed(b"".join(records))
+        return self._state()
+
+    def _state(self) -> dict[str, Any]:
         assert self._file is not None
         return {
             "file": str(self._file.path),
@@ -149,11 +153,12 @@ class TensorBoardSink(Sink):
         """Say how the run ended, where that is known, and close the file."""
         if self._file is None:
             return {}
-        if status is not None and self._has_session:
+        if status is not None and self._hparams:
+            start = [] if self._has_session else self._session_start(self._last_t)
             value = summaries.session_end_value(status, t=self._last_t)
             ending = summaries.summary_event(self._last_t, 0, [value])
-            self._file.append([*self._experiment(), ending])
-        state = self.flush()
+            self._file.append([*start, *self._experiment(), ending])
+        state = self._state()
         self._file.close()
         self._file = None
         return state
@@ -161,9 +166,9 @@ class TensorBoardSink(Sink):
     def _session_start(self, t: float) -> list[bytes]:
         """The hyperparameters, all that were given before the first thing to be shown."""
         assert self._context is not None
-        self._has_session = True
         if not self._hparams:
-            return []
+            return []  # they may come later
+        self._has_session = True
         name = self._context.fact("id", "")
         value = summaries.session_start_value(self._hparams, name=name, t=self._context.created)
         return [summaries.summary_event(t, 0, [value])]
@@ -203,12 +208,7 @@ class TensorBoardSink(Sink):
 
     def _image(self, entry: Entry) -> list[bytes]:
         assert self._context is not None
-        if not str(entry.record.get("media_type", "")).startswith("image/"):
-            return []
-        try:
-            data = (self._context.folder.blobs / str(entry.record.get("file"))).read_bytes()
-        except FileNotFoundError:
-            return []  # deleted by a person since it was logged
+        data = self._context.file(entry.record).read_bytes()
         value = summaries.image_value(str(entry.record.get("name")), data)
         return [summaries.summary_event(entry.t, entry.step, [value])]
 

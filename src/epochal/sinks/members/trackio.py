@@ -7,13 +7,15 @@ is its id.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from epochal.sinks.keys import keyed_scalars
-from epochal.sinks.sink import Entry, Sink, SinkContext, SinkOptions, option, require
+from epochal.imports.media import TABLE
+from epochal.sinks.keys import histogram_bins, keyed_scalars
+from epochal.sinks.sink import NUMBERS, Entry, Sink, SinkContext, SinkOptions, option, require
 
 _TELEMETRY = frozenset({"gpu", "system"})
 
@@ -46,12 +48,13 @@ class TrackioOptions(SinkOptions):
 
 
 class TrackioSink(Sink):
-    """Writes rows, histograms and texts; telemetry goes where Trackio keeps its own."""
+    """Writes rows, histograms, texts and tables; telemetry goes where Trackio keeps its own."""
 
     name = "trackio"
-    summary = "Rows, histograms and texts in Trackio's local database."
+    summary = "Rows, histograms, texts and tables in Trackio's local database."
     options = TrackioOptions
     extra = "trackio"
+    holds = (*NUMBERS, "histogram", "text", "option", f"blob:{TABLE}")
 
     def __init__(self) -> None:
         self._trackio: Any = None
@@ -61,10 +64,14 @@ class TrackioSink(Sink):
         self._run_id = ""
         self._config: dict[str, Any] = {}
         self._has_new_config = True
+        self._context: SinkContext | None = None
+        self._rows: list[tuple[Entry, dict[str, Any]]] = []
+        self._telemetry: list[tuple[Entry, dict[str, Any]]] = []
 
     def open(self, context: SinkContext) -> bool:
         """Find Trackio's database."""
         options: TrackioOptions = context.options
+        self._context = context
         self._trackio = require("trackio", self)
         self._storage = require("trackio.sqlite_storage", self).SQLiteStorage
         self._project = options.trackio_project or context.fact("project", "epochal")
@@ -76,29 +83,31 @@ class TrackioSink(Sink):
         }
         return True
 
-    def write(self, batch: Sequence[Entry]) -> None:
-        """Store the records' rows, all of a table at once."""
-        rows: list[tuple[Entry, dict[str, Any]]] = []
-        telemetry: list[tuple[Entry, dict[str, Any]]] = []
-        for entry in batch:
-            if entry.kind == "option":
-                self._config[str(entry.record.get("name"))] = entry.record.get("value")
-                self._has_new_config = True
-            elif row := self._row(entry):
-                (telemetry if entry.kind in _TELEMETRY else rows).append((entry, row))
+    def write(self, entry: Entry) -> None:
+        """Collect the record's row."""
+        if entry.kind == "option":
+            self._config[str(entry.record.get("name"))] = entry.record.get("value")
+            self._has_new_config = True
+        elif row := self._row(entry):
+            (self._telemetry if entry.kind in _TELEMETRY else self._rows).append((entry, row))
+
+    def flush(self) -> dict[str, Any]:
+        """Store the collected rows, all of a table at once; project, run and configuration."""
+        rows, self._rows = self._rows, []
+        telemetry, self._telemetry = self._telemetry, []
         if rows:
             self._store(_Rows.of(rows, run_id=self._run_id))
         if telemetry:
             self._store_telemetry(_Rows.of(telemetry, run_id=self._run_id))
-
-    def flush(self) -> dict[str, Any]:
-        """Project, run and configuration; rows are stored when ``write`` returns."""
-        config = {name: value for name, value in self._config.items() if name != "_Created"}
-        return {"project": self._project, "run_id": self._run_id, "config": config}
+        return self._state()
 
     def close(self, status: str | None) -> dict[str, Any]:
         """Nothing is open."""
-        return self.flush() if self._storage is not None else {}
+        return self._state() if self._storage is not None else {}
+
+    def _state(self) -> dict[str, Any]:
+        config = {name: value for name, value in self._config.items() if name != "_Created"}
+        return {"project": self._project, "run_id": self._run_id, "config": config}
 
     def _store(self, rows: _Rows) -> None:
         self._storage.bulk_log(
@@ -129,11 +138,11 @@ class TrackioSink(Sink):
             markdown = self._trackio.Markdown(str(entry.record.get("text", "")))
             return {name: markdown._to_dict()}
         if entry.kind == "histogram":
-            counts = entry.record.get("counts") or []
-            if not counts:
-                return {}
-            lo, hi = float(entry.record["lo"]), float(entry.record["hi"])
-            edges = [lo + (hi - lo) * index / len(counts) for index in range(len(counts) + 1)]
-            histogram = self._trackio.Histogram(np_histogram=(counts, edges))
+            histogram = self._trackio.Histogram(np_histogram=histogram_bins(entry.record))
             return {name: histogram._to_dict()}
+        if entry.kind == "blob":
+            assert self._context is not None
+            table = json.loads(self._context.file(entry.record).read_bytes())
+            rows = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
+            return {name: {"_type": self._trackio.Table.TYPE, "_value": rows}}
         return dict(keyed_scalars(entry))

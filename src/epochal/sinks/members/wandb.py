@@ -10,15 +10,16 @@ from __future__ import annotations
 import base64
 import html
 import importlib.util
+import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from epochal.format import format_bytes
-from epochal.sinks.keys import allocator_prefix, keyed_scalars, segments_of
-from epochal.sinks.sink import Entry, Sink, SinkContext, SinkOptions, option, require
+from epochal.imports.media import TABLE
+from epochal.sinks.keys import allocator_prefix, histogram_bins, keyed_scalars, segments_of
+from epochal.sinks.sink import NUMBERS, Entry, Sink, SinkContext, SinkOptions, option, require
 
 STEP = "trainer/global_step"
 _EPOCH = "epoch"
@@ -56,28 +57,33 @@ class WandbOptions(SinkOptions):
 
 
 class WandbSink(Sink):
-    """Sends rows, texts, histograms, images and the allocation pie to one W&B run.
+    """Sends rows, texts, histograms, media, tables and the allocation pie to one W&B run.
 
     The run's id is kept, and a later sending goes on with the same W&B run. A row that is sent
     again has the number it had, and W&B ignores numbers that it is past.
     """
 
     name = "wandb"
-    summary = "A W&B run: rows, texts, histograms, images and the allocator's memory."
+    summary = "A W&B run: rows, texts, histograms, media, tables and the allocator's memory."
     options = WandbOptions
     extra = "wandb"
+    holds = (
+        *(*NUMBERS, "histogram", "text", "option", "define", "summary", "graph", "event:alert"),
+        *("blob:image/*", "blob:audio/*", "blob:video/mp4", "blob:video/webm"),
+        *(f"blob:{TABLE}", "blob:text/html"),
+    )
 
     def __init__(self) -> None:
         self._wandb: Any = None
         self._run: Any = None
         self._rows = 0
-        self._blobs = Path()
+        self._context: SinkContext | None = None
 
     def open(self, context: SinkContext) -> bool:
         """Start the W&B run, or go on with it."""
         options: WandbOptions = context.options
         self._wandb = require("wandb", self)
-        self._blobs = context.folder.blobs
+        self._context = context
         self._rows = int(context.state.get("rows") or 0)
         self._run = self._wandb.init(
             project=options.wandb_project or context.fact("project", "epochal"),
@@ -99,27 +105,20 @@ class WandbSink(Sink):
         self._run.define_metric("*", step_metric=STEP)
         return True
 
-    def write(self, batch: Sequence[Entry]) -> None:
-        """Send a row for each record that has anything to show."""
-        for entry in batch:
-            if entry.kind == "option":
-                name, value = str(entry.record.get("name")), entry.record.get("value")
-                self._run.config.update({name: value}, allow_val_change=True)
-                continue
-            if entry.kind == "define":
-                self._define(entry.record)
-                continue
-            if entry.kind == "event" and entry.record.get("name") == "alert":
-                self._alert(entry.record)
-                continue
-            if entry.kind == "summary":
-                self._set_summary(entry.record)
-                continue
-            row = _ROWS.get(entry.kind, WandbSink._scalars)(self, entry)
-            if row:
-                row |= {STEP: entry.step, "_timestamp": entry.t}
-                self._run.log(row, step=self._rows, commit=True)
-                self._rows += 1
+    def write(self, entry: Entry) -> None:
+        """Send a row for a record that has anything to show."""
+        if entry.kind in _FACTS:
+            _FACTS[entry.kind](self, entry.record)
+            return
+        row = _ROWS.get(entry.kind, WandbSink._scalars)(self, entry)
+        if row:
+            row |= {STEP: entry.step, "_timestamp": entry.t}
+            self._run.log(row, step=self._rows, commit=True)
+            self._rows += 1
+
+    def may_pass(self, error: Exception) -> bool:
+        """Whether W&B may accept the record later."""
+        return super().may_pass(error) or isinstance(error, self._wandb.errors.CommError)
 
     def flush(self) -> dict[str, Any]:
         """The id of the W&B run, and how many rows it was given."""
@@ -137,6 +136,10 @@ class WandbSink(Sink):
         run, self._run = self._run, None
         run.finish(exit_code=0 if status in (None, "finished") else 1)
         return state
+
+    def _configure(self, record: Mapping[str, Any]) -> None:
+        values = {str(record.get("name")): record.get("value")}
+        self._run.config.update(values, allow_val_change=True)
 
     def _define(self, record: Mapping[str, Any]) -> None:
         x = record.get("x")
@@ -165,30 +168,35 @@ class WandbSink(Sink):
         return row
 
     def _histogram(self, entry: Entry) -> dict[str, Any]:
-        counts = entry.record.get("counts") or []
-        if not counts:
-            return {}
-        lo, hi = float(entry.record["lo"]), float(entry.record["hi"])
-        edges = [lo + (hi - lo) * index / len(counts) for index in range(len(counts) + 1)]
-        histogram = self._wandb.Histogram(np_histogram=(counts, edges))
+        histogram = self._wandb.Histogram(np_histogram=histogram_bins(entry.record))
         return {str(entry.record.get("name")): histogram}
 
     def _text(self, entry: Entry) -> dict[str, Any]:
         text = html.escape(str(entry.record.get("text", "")))
         return {str(entry.record.get("name")): self._html(f"<pre>{text}</pre>")}
 
-    def _image(self, entry: Entry) -> dict[str, Any]:
-        path = self._blobs / str(entry.record.get("file"))
+    def _file(self, entry: Entry) -> dict[str, Any]:
+        assert self._context is not None
+        path, caption = self._context.file(entry.record), entry.record.get("caption")
         media_type = str(entry.record.get("media_type", ""))
-        if not media_type.startswith("image/") or not path.is_file():
-            return {}
-        if importlib.util.find_spec("PIL") is None:
+        if media_type == TABLE:
+            value = self._wandb.Table(**json.loads(path.read_bytes()), allow_mixed_types=True)
+        elif media_type in ("text/html", "image/svg+xml"):
+            value = self._html(path.read_text(encoding="utf-8"))
+        elif media_type.startswith("audio/"):
+            value = self._wandb.Audio(str(path), caption=caption)
+        elif media_type.startswith("video/") or media_type == "image/gif":
+            value = self._wandb.Video(str(path), caption=caption)
+        elif importlib.util.find_spec("PIL") is None:
             # W&B's own type opens the image with Pillow, which it does not bring along.
             data = base64.b64encode(path.read_bytes()).decode()
-            image = self._html(f'<img src="data:{media_type};base64,{data}">')
+            value = self._html(f'<img src="data:{media_type};base64,{data}">')
         else:
-            image = self._wandb.Image(str(path), caption=entry.record.get("caption"))
-        return {str(entry.record.get("name")): image}
+            value = self._wandb.Image(str(path), caption=caption)
+        return {str(entry.record.get("name")): value}
+
+    def _graph(self, entry: Entry) -> dict[str, Any]:
+        return {str(entry.record.get("name")): self._html(str(entry.record.get("svg")))}
 
     def _allocator(self, entry: Entry) -> dict[str, Any]:
         prefix = allocator_prefix(entry.record)
@@ -206,8 +214,15 @@ class WandbSink(Sink):
 _ROWS: Mapping[str, Callable[[WandbSink, Entry], dict[str, Any]]] = {
     "histogram": WandbSink._histogram,
     "text": WandbSink._text,
-    "blob": WandbSink._image,
+    "blob": WandbSink._file,
+    "graph": WandbSink._graph,
     "allocator": WandbSink._allocator,
+}
+_FACTS: Mapping[str, Callable[[WandbSink, Mapping[str, Any]], None]] = {
+    "option": WandbSink._configure,
+    "define": WandbSink._define,
+    "event": WandbSink._alert,
+    "summary": WandbSink._set_summary,
 }
 
 
