@@ -297,6 +297,14 @@ def log_picture(run: Run, model: Any, picture: Any) -> None:
         hash=structural_hash(model),
         parameters={"total": total, "trainable": total - frozen, "frozen": frozen},
         how=picture.note,
+        nodes=[
+            {
+                "name": node.key,
+                "op": node.title,
+                "inputs": [edge.source for edge in picture.edges if edge.target == node.key],
+            }
+            for node in picture.nodes
+        ],
     )
 
 

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from google.protobuf import text_format  # type: ignore[import-untyped]
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.projector.projector_config_pb2 import ProjectorConfig
+from tensorboard.util.tensor_util import make_ndarray
 from torch import nn
 from torch.utils.tensorboard import SummaryWriter as TorchWriter
 
 import epochal
 from epochal import SummaryWriter
 from epochal.errors import UsageError
+from epochal.journal.layout import RunFolder
+from epochal.sinks.reporting import options_from
+from epochal.sinks.worker import Forwarding
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +85,43 @@ def test_they_hold_what_torchs_own_would(tmp_path: Path) -> None:
     run = epochal.load(tmp_path / "ours")
     assert run.series("scalar").values.tolist() == [0.5]
     assert dict(run.config) == {"lr": 0.1}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_sync_writes_the_same_afterwards(tmp_path: Path) -> None:
+    with SummaryWriter(tmp_path / "live", event_files=True) as writer:
+        use_every_call(writer)
+    forwarding = Forwarding(
+        RunFolder(tmp_path / "live"),
+        options_from({"report_to": "tensorboard", "tensorboard_dir": str(tmp_path / "sync")}),
+        tries=1,
+    )
+    forwarding.finish()
+    forwarding.start()
+    assert forwarding.wait(120)
+    assert forwarding.progress_by_sink()["tensorboard"].skipped == {}
+    live, sync = read(tmp_path / "live"), read(tmp_path / "sync" / "live")
+    for kind in ("images", "audio", "histograms", "scalars", "tensors"):
+        assert set(live.Tags()[kind]) <= set(sync.Tags()[kind]) | {"new"}, kind
+    assert {"group/a", "group/b", "acc", "new"} <= set(sync.Tags()["scalars"])
+    (before,), (after,) = live.Audio("audio"), sync.Audio("audio")
+    assert replace(before, wall_time=0.0) == replace(after, wall_time=0.0)
+    for tag in set(live.Tags()["tensors"]) - {"new"}:
+        plugin = live.SummaryMetadata(tag).plugin_data
+        assert sync.SummaryMetadata(tag).plugin_data == plugin, tag
+        (point,), (sent,) = live.Tensors(tag), sync.Tensors(tag)
+        expected, found = make_ndarray(point.tensor_proto), make_ndarray(sent.tensor_proto)
+        assert (point.step, expected.dtype) == (sent.step, found.dtype)
+        np.testing.assert_array_equal(found, expected, tag)
+    assert [node.op for node in sync.Graph().node] == ["input", "linear", "output"]
+    assert _embeddings(tmp_path / "live") == _embeddings(tmp_path / "sync" / "live")
+
+
+def _embeddings(folder: Path) -> tuple[Any, list[bytes]]:
+    """The projector's configuration, and the files of the embeddings that it names."""
+    config = text_format.Parse((folder / "projector_config.pbtxt").read_text(), ProjectorConfig())
+    named = [(one.tensor_path, one.metadata_path) for one in config.embeddings]
+    return config, [(folder / path).read_bytes() for pair in named for path in pair]
 
 
 def test_the_folder_is_listed_as_one_run(tmp_path: Path) -> None:

@@ -41,6 +41,8 @@ _SUFFIXES = {
 UNKNOWN = "application/octet-stream"
 # Columns and rows, which the page shows as a table.
 TABLE = "application/vnd.epochal.table+json"
+# The columns of a table that is a precision-recall curve, as ``add_pr_curve`` records it.
+PR_CURVE_COLUMNS = ("threshold", "tp", "fp", "tn", "fn", "precision", "recall")
 
 
 def media_type_of(data: bytes, *, otherwise: str = UNKNOWN) -> str:

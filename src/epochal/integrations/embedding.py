@@ -17,9 +17,15 @@ _TSV = "text/tab-separated-values"
 def files(
     mat: Any, metadata: Any, label_img: Any, metadata_header: Any
 ) -> Mapping[str, tuple[bytes, str]]:
-    """Name to content and media type; raises AssertionError where the sizes do not fit."""
+    """Name to content and media type, the points first.
+
+    Raises AssertionError where the sizes do not fit.
+    """
     points = as_array(mat)
-    found: dict[str, tuple[bytes, str]] = {}
+    if points.ndim != 2:
+        raise AssertionError("mat should be 2D, where mat.size(0) is the number of data points")
+    rows = ("\t".join(str(number) for number in row) for row in points.tolist())
+    found = {"tensors": ("".join(f"{row}\n" for row in rows).encode(), _TSV)}
     if metadata is not None:
         if points.shape[0] != len(metadata):
             raise AssertionError("#labels should equal with #data points")
@@ -29,10 +35,6 @@ def files(
         if points.shape[0] != images.shape[0]:
             raise AssertionError("#images should equal with #data points")
         found["sprite"] = (_sprite(images), "image/png")
-    if points.ndim != 2:
-        raise AssertionError("mat should be 2D, where mat.size(0) is the number of data points")
-    rows = ("\t".join(str(number) for number in row) for row in points.tolist())
-    found["tensors"] = ("".join(f"{row}\n" for row in rows).encode(), _TSV)
     return found
 
 

@@ -172,14 +172,14 @@ class RunWriter:
         call: str = "",
     ) -> None:
         """Store a file of the run; say once of a ``call`` that the page only links to it."""
-        from epochal.imports.media import blob_record
+        from epochal.imports.media import TABLE, blob_record
 
         run, step = self.run, self.step(tag, global_step)
         at = time_of(walltime)
         write_blob(
             run, blob_record(name_of(tag), data, t=at, step=step, media_type=media_type), data
         )
-        if not media_type.startswith("image/"):
+        if not media_type.startswith("image/") and media_type != TABLE:
             recorder_of(run).console.notice(
                 f"what {call} adds is kept as files of the run; the page links to them and does"
                 " not draw them yet."

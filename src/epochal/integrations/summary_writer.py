@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any
 
 from epochal.errors import MissingPackageError, RunFinishedError
+from epochal.imports.media import TABLE
 from epochal.integrations.file_writer import FileWriter, also_to_event_files, torch_writer
 from epochal.integrations.hparams import checked_hparams, hparams_folder, write_hparams
 from epochal.integrations.run_writer import RunWriter, name_of, one_number
@@ -385,7 +386,7 @@ class SummaryWriter:
         from epochal.integrations.tensorboard_values import curve_table, pr_curve
 
         data = curve_table(pr_curve(labels, predictions, num_thresholds, weights))
-        self._to.keep(tag, data, "application/json", global_step, walltime, call="add_pr_curve")
+        self._to.keep(tag, data, TABLE, global_step, walltime, call="add_pr_curve")
 
     @also_to_event_files
     def add_pr_curve_raw(
@@ -408,7 +409,7 @@ class SummaryWriter:
         counts = [true_positive_counts, false_positive_counts]
         counts += [true_negative_counts, false_negative_counts]
         data = curve_table(raw_curve(*counts, precision, recall))
-        self._to.keep(tag, data, "application/json", global_step, walltime, call="add_pr_curve")
+        self._to.keep(tag, data, TABLE, global_step, walltime, call="add_pr_curve")
 
     @also_to_event_files
     def add_custom_scalars_multilinechart(

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from epochal.errors import MissingPackageError
+from epochal.imports.media import PR_CURVE_COLUMNS
 from epochal.journal.line import encode_json
 
 Array = npt.NDArray[Any]
@@ -26,7 +27,6 @@ _GRID_COLUMNS = 8
 _SMALLEST_COUNT = 1e-7
 # TensorBoard's table of curves has no more thresholds.
 MAX_THRESHOLDS = 127
-CURVE_ROWS = ("tp", "fp", "tn", "fn", "precision", "recall")
 
 
 def as_array(value: Any) -> Array:
@@ -174,7 +174,7 @@ def wav(value: Any, sample_rate: int) -> bytes:
 
 
 def pr_curve(labels: Any, predictions: Any, num_thresholds: int, weights: Any) -> Array:
-    """The rows ``CURVE_ROWS`` at evenly spaced thresholds."""
+    """The rows of ``PR_CURVE_COLUMNS`` at evenly spaced thresholds."""
     num_thresholds = min(num_thresholds, MAX_THRESHOLDS)
     truth = as_array(labels).astype(np.float64)
     weight = 1.0 if weights is None else weights
@@ -193,7 +193,7 @@ def pr_curve(labels: Any, predictions: Any, num_thresholds: int, weights: Any) -
 
 
 def raw_curve(*rows: Any) -> Array:
-    """The rows ``CURVE_ROWS`` as they are given: lists, arrays or tensors."""
+    """The rows of ``PR_CURVE_COLUMNS`` as they are given: lists, arrays or tensors."""
     return np.stack([row if isinstance(row, list) else as_array(row) for row in rows])
 
 
@@ -201,7 +201,7 @@ def curve_table(curve: Array) -> bytes:
     """A curve as JSON, with ``columns`` and ``data``: one row for each threshold."""
     thresholds = np.linspace(0.0, 1.0, curve.shape[1])
     rows = np.vstack((thresholds, curve)).T.tolist()
-    return encode_json({"columns": ["threshold", *CURVE_ROWS], "data": rows})
+    return encode_json({"columns": PR_CURVE_COLUMNS, "data": rows})
 
 
 def npy(array: Array) -> bytes:

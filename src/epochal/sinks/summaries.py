@@ -11,14 +11,23 @@ import json
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from epochal.sinks import protobuf as pb
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from epochal.sinks.tags import RoleTags
 
 _START = 1  # SessionLog.START
 _DT_FLOAT, _DT_STRING = 1, 7
 _AS_TENSOR = 2  # DATA_CLASS_TENSOR
 _RGB = 3
+_GRAPH_VERSION = 22
+# The numbers of TensorFlow's types of values, by NumPy's names.
+_TENSOR_TYPES = {"float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int16": 5, "int8": 6}
+_TENSOR_TYPES |= {"int64": 9, "bool": 10, "uint16": 17, "float16": 19, "uint32": 22, "uint64": 23}
 _SUCCESS, _FAILURE, _RUNNING = 1, 2, 3
 # How the hparams plugin calls the ways in which a run can end.
 _STATUSES = {"finished": _SUCCESS, "failed": _FAILURE, "terminated": _FAILURE}
@@ -54,6 +63,59 @@ def text_value(tag: str, text: str) -> bytes:
         + pb.chunk(8, tensor)
         + pb.chunk(9, _metadata("text", b""))
     )
+
+
+def audio_value(tag: str, data: bytes, *, rate: int, channels: int, frames: int) -> bytes:
+    """A WAV file."""
+    facts = pb.single(1, rate) + pb.whole(2, channels) + pb.whole(3, frames)
+    return pb.text(1, tag) + pb.chunk(6, facts + pb.chunk(4, data) + pb.text(5, "audio/wav"))
+
+
+def tensor_value(tag: str, array: NDArray[Any], *, plugin: str, content: bytes) -> bytes:
+    """An array for a plugin; raises ``ValueError`` for values other than numbers."""
+    kind = _TENSOR_TYPES.get(array.dtype.name)
+    if kind is None:
+        raise ValueError(f"a tensor of {array.dtype} cannot be written")
+    shape = b"".join(pb.chunk(2, pb.whole(1, size)) for size in array.shape)
+    data = array.astype(array.dtype.newbyteorder("<")).tobytes()
+    tensor = pb.whole(1, kind) + pb.chunk(2, shape) + pb.chunk(4, data)
+    return pb.text(1, tag) + pb.chunk(8, tensor) + pb.chunk(9, _metadata(plugin, content))
+
+
+def layout_value(layout: Mapping[str, Mapping[str, Any]], tags: RoleTags) -> bytes:
+    """The layout of custom charts: category to title to type and series, as torch takes it."""
+    categories = b""
+    for category, charts in layout.items():
+        drawn = b""
+        for title, (kind, names) in charts.items():
+            if kind == "Margin":
+                series = b"".join(pb.text(n, tags.expected(x)) for n, x in enumerate(names, 1))
+                content = pb.chunk(3, pb.chunk(1, series))
+            else:
+                content = pb.chunk(2, b"".join(pb.text(1, tags.expression(x)) for x in names))
+            drawn += pb.chunk(2, pb.text(1, title) + content)
+        categories += pb.chunk(2, pb.text(1, category) + drawn)
+    tensor = pb.whole(1, _DT_STRING) + pb.chunk(2, b"") + pb.chunk(8, categories)
+    metadata = _metadata("custom_scalars", b"")
+    return pb.text(1, "custom_scalars__config__") + pb.chunk(8, tensor) + pb.chunk(9, metadata)
+
+
+def graph_event(t: float, nodes: Iterable[Mapping[str, Any]]) -> bytes:
+    """A model as TensorBoard's graph: slashes in the names of its nodes make groups."""
+    graph = b"".join(
+        pb.chunk(
+            1,
+            pb.text(1, _node_name(node["name"]))
+            + pb.text(2, str(node["op"]))
+            + b"".join(pb.text(3, _node_name(source)) for source in node["inputs"]),
+        )
+        for node in nodes
+    )
+    return pb.double(1, t) + pb.chunk(4, graph + pb.chunk(4, pb.whole(1, _GRAPH_VERSION)))
+
+
+def _node_name(key: Any) -> str:
+    return str(key).strip().replace(".", "/")
 
 
 def image_value(tag: str, data: bytes) -> bytes:

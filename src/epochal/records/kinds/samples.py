@@ -43,7 +43,20 @@ GRAPH = Kind(
     "graph",
     "none",
     "a picture of a model, and facts under any names",
-    (Field("name", "text"), Field("svg", "text")),
+    (
+        Field("name", "text"),
+        Field("svg", "text"),
+        Field(
+            "nodes",
+            "list",
+            meaning="one object for each layer or operation",
+            fields=(
+                Field("name", "text"),
+                Field("op", "text"),
+                Field("inputs", "list", meaning="names of nodes"),
+            ),
+        ),
+    ),
 )
 
 SAMPLES = (HISTOGRAM, TEXT, BLOB, GRAPH)

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from epochal.imports.media import TABLE
 from epochal.records import scalars_of
 from epochal.sinks import summaries
 from epochal.sinks.sink import (
     NUMBERS,
     Entry,
     EntryColumns,
+    NotHeldError,
     Sink,
     SinkContext,
     SinkOptions,
@@ -25,6 +27,11 @@ from epochal.values import flat_items
 if TYPE_CHECKING:
     from epochal.sinks.event_file import EventFile
 
+_FILES = (
+    *("image/png", "image/jpeg", "image/gif", "image/bmp", "audio/wav", TABLE),
+    *("application/x-npy", "application/x-npz", "application/x-protobuf"),
+    "text/tab-separated-values",
+)
 # As many columns as the table of hyperparameters can have and still be read.
 _MOST_HEADLINES = 20
 
@@ -41,7 +48,7 @@ class TensorBoardOptions(SinkOptions):
 
 
 class TensorBoardSink(Sink):
-    """Writes scalars, histograms, texts, images and hyperparameters.
+    """Writes everything that TensorBoard has a tab for, as torch's ``SummaryWriter`` does.
 
     A resumed run goes on in the same file, after a mark that makes readers forget what it takes
     over. The file is a function of the records: a batch that is sent again gives the same bytes.
@@ -51,8 +58,8 @@ class TensorBoardSink(Sink):
     summary = "One event file per run, which `tensorboard --logdir` reads as it grows."
     options = TensorBoardOptions
     holds = (
-        *(*NUMBERS, "histogram", "text", "option", "define"),
-        *(f"blob:image/{name}" for name in ("png", "jpeg", "gif", "bmp")),
+        *(*NUMBERS, "histogram", "text", "option", "define", "graph", "event:custom-scalars"),
+        *(f"blob:{media_type}" for media_type in _FILES),
     )
 
     def __init__(self) -> None:
@@ -206,11 +213,22 @@ class TensorBoardSink(Sink):
         value = summaries.text_value(text_tag(str(entry.record.get("name"))), text)
         return [summaries.summary_event(entry.t, entry.step, [value])]
 
-    def _image(self, entry: Entry) -> list[bytes]:
+    def _file_events(self, entry: Entry) -> list[bytes]:
+        from epochal.sinks.tensorboard_files import file_events  # it needs NumPy
+
         assert self._context is not None
-        data = self._context.file(entry.record).read_bytes()
-        value = summaries.image_value(str(entry.record.get("name")), data)
-        return [summaries.summary_event(entry.t, entry.step, [value])]
+        assert self._file is not None
+        return file_events(entry, self._context.file(entry.record), self._file.path.parent)
+
+    def _graph(self, entry: Entry) -> list[bytes]:
+        nodes = entry.record.get("nodes")
+        if not nodes:
+            raise NotHeldError("the graph is only a picture.")
+        return [summaries.graph_event(entry.t, nodes)]
+
+    def _layout(self, entry: Entry) -> list[bytes]:
+        value = summaries.layout_value(entry.record["layout"], self._tags)
+        return [summaries.summary_event(entry.t, 0, [value])]
 
     def _option(self, entry: Entry) -> list[bytes]:
         self._hparams[str(entry.record.get("name"))] = entry.record.get("value")
@@ -227,7 +245,9 @@ class TensorBoardSink(Sink):
 _WRITERS: Mapping[str, Callable[[TensorBoardSink, Entry], list[bytes]]] = {
     "histogram": TensorBoardSink._histogram,
     "text": TensorBoardSink._text,
-    "blob": TensorBoardSink._image,
+    "blob": TensorBoardSink._file_events,
+    "graph": TensorBoardSink._graph,
+    "event": TensorBoardSink._layout,
     "option": TensorBoardSink._option,
     "define": TensorBoardSink._define,
     "resume": TensorBoardSink._resume,

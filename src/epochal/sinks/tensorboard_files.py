@@ -1,0 +1,163 @@
+"""What TensorBoard gets for the files of a run: events for sounds, curves, meshes and graphs.
+
+Points of an embedding are files for TensorBoard's projector, beside the event file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import numpy as np
+
+from epochal.atomic_file import new_text_file
+from epochal.imports.media import PR_CURVE_COLUMNS, TABLE
+from epochal.sinks import protobuf as pb
+from epochal.sinks import summaries
+from epochal.sinks.sink import Entry, NotHeldError
+
+_CONFIG = "projector_config.pbtxt"
+# The parts of an embedding, which come in this order, and their files.
+_PARTS = {"tensors": "tensors.tsv", "metadata": "metadata.tsv", "sprite": "sprite.png"}
+# The mesh plugin's numbers of the arrays of a mesh, and how its tags call them.
+_MESH = {"vertices": (1, "VERTEX"), "faces": (2, "FACE"), "colors": (3, "COLOR")}
+
+
+def file_events(entry: Entry, path: Path, folder: Path) -> list[bytes]:
+    """The events of a file; ``folder`` is where the event file lies.
+
+    Raises ``NotHeldError`` for a file that TensorBoard has no place for.
+    """
+    media_type = str(entry.record.get("media_type"))
+    if _is_part(entry, folder):
+        _place_embedding(entry, path.read_bytes(), folder)
+        return []
+    if media_type == "application/x-protobuf":
+        return [_graph_event(entry, path.read_bytes())]
+    make = _VALUES.get(media_type, _image)
+    return [summaries.summary_event(entry.t, entry.step, make(_name(entry), path))]
+
+
+def _image(name: str, path: Path) -> list[bytes]:
+    return [summaries.image_value(name, path.read_bytes())]
+
+
+def _audio(name: str, path: Path) -> list[bytes]:
+    data = path.read_bytes()
+    channels, rate, frame_bytes = 1, 0, 1
+    if len(data) >= 44:
+        channels, rate, _, frame_bytes = struct.unpack_from("<HIIH", data, 22)
+    frames = (len(data) - 44) // max(1, frame_bytes)
+    return [summaries.audio_value(name, data, rate=rate, channels=channels, frames=frames)]
+
+
+def _table(name: str, path: Path) -> list[bytes]:
+    """A precision-recall curve; any other table is a text in Markdown, which TensorBoard shows."""
+    table = json.loads(path.read_bytes())
+    columns = table["columns"]
+    if tuple(columns) != PR_CURVE_COLUMNS:
+        rows = [columns, ["---"] * len(columns), *table["data"]]
+        lines = (" | ".join(str(cell).replace("|", "\\|") for cell in row) for row in rows)
+        return [summaries.text_value(name, "\n".join(f"| {line} |" for line in lines))]
+    curve = np.array(table["data"], dtype="<f4").T[1:]
+    content = pb.whole(2, curve.shape[1])  # the number of thresholds
+    return [summaries.tensor_value(name, curve, plugin="pr_curves", content=content)]
+
+
+def _mesh(name: str, path: Path) -> list[bytes]:
+    with np.load(path, allow_pickle=False) as file:
+        arrays = {part: file[part].astype("<f4") for part in _MESH if part in file}
+        config = str(file["config"]) if "config" in file else "{}"
+    if "vertices" not in arrays:
+        raise NotHeldError("the arrays are no mesh.")
+    components = sum(1 << _MESH[part][0] for part in arrays)
+    values: list[bytes] = []
+    for part, array in arrays.items():
+        number, suffix = _MESH[part]
+        shape = pb.chunk(6, b"".join(map(pb.varint, array.shape)))
+        content = pb.text(2, name) + pb.whole(3, number) + pb.text(5, config) + shape
+        content += pb.whole(7, components)
+        tag = f"{name}_{suffix}"
+        values.append(summaries.tensor_value(tag, array, plugin="mesh", content=content))
+    return values
+
+
+def _tensor(name: str, path: Path) -> list[bytes]:
+    array = np.load(path, allow_pickle=False)
+    return [summaries.tensor_value(name, array, plugin="tensor", content=b"")]
+
+
+_VALUES: Mapping[str, Callable[[str, Path], list[bytes]]] = {
+    "audio/wav": _audio,
+    TABLE: _table,
+    "application/x-npz": _mesh,
+    "application/x-npy": _tensor,
+}
+
+
+def _graph_event(entry: Entry, data: bytes) -> bytes:
+    """TensorBoard's own messages, which a run keeps under these names."""
+    group, _, step = _name(entry).partition("/")
+    start = pb.double(1, entry.t) + pb.whole(2, entry.step)
+    if group == "graph":
+        return start + pb.chunk(4, data)
+    if group == "meta_graph":
+        return start + pb.chunk(9, data)
+    if group == "run_metadata":
+        return start + pb.chunk(8, pb.text(1, step) + pb.chunk(2, data))
+    raise NotHeldError("the message is no graph.")
+
+
+def _is_part(entry: Entry, folder: Path) -> bool:
+    """Whether a file is part of an embedding; its points come first."""
+    name, media_type = _name(entry), entry.record.get("media_type")
+    if media_type == "text/tab-separated-values" and name.endswith("/tensors"):
+        return True
+    if name.endswith(("/metadata", "/sprite")) and (_place(entry, folder) / "tensors.tsv").exists():
+        return True
+    if media_type == "text/tab-separated-values":
+        raise NotHeldError("the file is no part of an embedding.")
+    return False
+
+
+def _place(entry: Entry, folder: Path) -> Path:
+    tag = quote(_name(entry).rpartition("/")[0], safe="").replace(".", "%2E")
+    return folder / f"{entry.step:05d}" / tag
+
+
+def _place_embedding(entry: Entry, data: bytes, folder: Path) -> None:
+    place = _place(entry, folder)
+    place.mkdir(parents=True, exist_ok=True)
+    (place / _PARTS[_name(entry).rpartition("/")[2]]).write_bytes(data)
+    with new_text_file(folder / _CONFIG) as out:
+        for points in sorted(folder.glob("*/*/tensors.tsv")):
+            out.write(_embedding_config(points.parent, folder))
+
+
+def _embedding_config(place: Path, folder: Path) -> str:
+    """An entry of the projector's configuration, in the text format of protobuf."""
+    step, tag = place.parent.name, unquote(place.name)
+    paths = {part: place / file for part, file in _PARTS.items()}
+    lines = [f"tensor_name: {_quoted(f'{tag}:{step}')}"]
+    for part, field in (("tensors", "tensor_path"), ("metadata", "metadata_path")):
+        if paths[part].exists():
+            lines.append(f"{field}: {_quoted(str(paths[part].relative_to(folder)))}")
+    if paths["sprite"].exists():
+        num_points = paths["tensors"].read_bytes().count(b"\n")
+        width, _ = summaries.image_size(paths["sprite"].read_bytes())
+        side = width // max(1, math.ceil(num_points**0.5))  # the images are squares, in a square
+        image = _quoted(str(paths["sprite"].relative_to(folder)))
+        lines.append(f"sprite {{ image_path: {image} {f'single_image_dim: {side} ' * 2}}}")
+    return "embeddings {\n" + "".join(f"  {line}\n" for line in lines) + "}\n"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _name(entry: Entry) -> str:
+    return str(entry.record.get("name"))
