@@ -12,10 +12,12 @@ from typing import Any
 
 from epochal.errors import FormatError
 from epochal.imports.foreign import Batch, Extent, Identity, empty_points, file_extent, stable_id
+from epochal.imports.media import TABLE, blob_record
 from epochal.imports.problems import Problems
 from epochal.imports.sqlite_file import SqliteFile, is_sqlite
-from epochal.imports.values import json_value, sort_values, utc_seconds
+from epochal.imports.values import json_safe, json_value, sort_values, utc_seconds
 from epochal.imports.wandb_media import media_records
+from epochal.journal.line import encode_json
 from epochal.journal.regular_file import read_regular
 from epochal.journal.search_bounds import SearchBounds
 from epochal.records import Record
@@ -100,7 +102,7 @@ class TrackioRun:
         """Begin at the first rows again."""
         self._last = dict.fromkeys(("metrics", "system_metrics", "alerts"), 0)
         self.problems = Problems(self.path)
-        self._blobs: dict[str, Path] = {}
+        self._blobs: dict[str, Path | bytes] = {}
         self._identity: Identity | None = None
 
     def signature(self) -> object:
@@ -146,8 +148,9 @@ class TrackioRun:
             self.problems.say_once(str(error))
 
     def blob(self, file: str) -> bytes:
-        """The bytes of a media file."""
-        return read_regular(self._blobs[file])
+        """The bytes of a media file or of a table."""
+        content = self._blobs[file]
+        return content if isinstance(content, bytes) else read_regular(content)
 
     def _read_table(self, table: str, take: Take) -> Iterator[Batch]:
         statement = f"SELECT * FROM {table} WHERE {self._column} = ? AND id > ? ORDER BY id"
@@ -174,14 +177,43 @@ class TrackioRun:
             yield {"log": "metrics", "t": t, "step": step, "m": found.numbers}
         for name, text in found.texts.items():
             yield {"log": "text", "t": t, "step": step, "name": name, "text": text}
-        media = self.path.parent / "media"
         for name, value in found.objects.items():
-            kind = str(value.get(_TYPE, "")).removeprefix("trackio.")
-            plain = {**value, _TYPE: kind, "path": value.get("file_path", value.get("path"))}
-            for record, path in media_records(name, plain, media, t=t, step=step):
-                if path is not None:
-                    self._blobs.setdefault(record["file"], path)
-                yield record
+            if value[_TYPE] == "trackio.table" and isinstance(value.get("_value"), list):
+                yield from self._table(name, value["_value"], t=t, step=step)
+            else:
+                yield from self._media(name, value, t=t, step=step)
+
+    def _media(
+        self, name: str, value: Mapping[str, Any], *, t: float, step: int
+    ) -> Iterator[Record]:
+        kind = str(value.get(_TYPE, "")).removeprefix("trackio.")
+        plain = {**value, _TYPE: kind, "path": value.get("file_path", value.get("path"))}
+        for record, path in media_records(name, plain, self.path.parent / "media", t=t, step=step):
+            if path is not None:
+                self._blobs.setdefault(record["file"], path)
+            yield record
+
+    def _table(self, name: str, rows: list[Any], *, t: float, step: int) -> Iterator[Record]:
+        """A table; images in its cells are files of their own, whose names the cells have."""
+        listed = [row for row in rows if isinstance(row, dict)]
+        columns = list(dict.fromkeys(column for row in listed for column in row))
+        data: list[list[Any]] = []
+        for number, row in enumerate(listed):
+            data.append([])
+            for column in columns:
+                cell = row.get(column)
+                found = [
+                    one for one in (cell if isinstance(cell, list) else [cell]) if _is_typed(one)
+                ]
+                label = f"{name}/{column}/{number}"
+                for index, one in enumerate(found):
+                    part = label if len(found) == 1 else f"{label}/{index}"
+                    yield from self._media(part, one, t=t, step=step)
+                data[-1].append(label if found else json_safe(cell))
+        content = encode_json({"columns": columns, "data": data})
+        record = blob_record(name, content, t=t, step=step, media_type=TABLE)
+        self._blobs[record["file"]] = content
+        yield record
 
     def _system(self, row: sqlite3.Row) -> Iterator[Record]:
         t = utc_seconds(str(row["timestamp"])) or 0.0
@@ -212,6 +244,10 @@ class TrackioRun:
                 f"{self.path}: the configuration of {self._name!r} is damaged: {error}"
             )
             return {}
+
+
+def _is_typed(value: Any) -> bool:
+    return isinstance(value, dict) and _TYPE in value
 
 
 def _object(source: Any) -> Mapping[str, Any]:
