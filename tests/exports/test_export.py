@@ -6,7 +6,7 @@ import pytest
 
 from epochal.cli.main import COMMANDS
 from epochal.errors import UsageError
-from epochal.exports.export import FORMATS, PICTURES, export_named
+from epochal.exports.export import BINARY, FORMATS, export_named
 
 
 def test_an_unknown_format_names_the_known_ones() -> None:
@@ -15,5 +15,5 @@ def test_an_unknown_format_names_the_known_ones() -> None:
 
 
 def test_the_command_names_every_format_there_is() -> None:
-    for name in (*FORMATS, *PICTURES):
+    for name in (*FORMATS, *BINARY):
         assert re.search(rf"\b{name}\b", COMMANDS["export"]), name

@@ -10,8 +10,8 @@ import pytest
 
 from epochal.cli.main import main
 from epochal.errors import InternalError
+from epochal.exports.export import BINARY
 from epochal.exports.export import FORMATS as EXPORTS
-from epochal.exports.export import PICTURES
 from epochal.guard import Guard
 from epochal.imports.registry import importer_member, open_all_foreign, open_foreign, own_formats
 from epochal.store.local.store import LocalStore
@@ -83,7 +83,7 @@ def open_all_foreign_or_none(source: Path) -> object:
 
 
 @every_fault
-@pytest.mark.parametrize("name", [*EXPORTS, *PICTURES])
+@pytest.mark.parametrize("name", [*EXPORTS, *BINARY])
 def test_an_exporter_that_fails_says_so_and_leaves_no_file(
     name: str,
     fault: Callable[..., Any],
@@ -95,7 +95,7 @@ def test_an_exporter_that_fails_says_so_and_leaves_no_file(
     run = start_run("ours")
     run.log({"loss": 1.0}, step=0)
     run.finish()
-    module = {**EXPORTS, **PICTURES}[name]
+    module = {**EXPORTS, **BINARY}[name]
     other = next(one for one in EXPORTS if one != name)
     monkeypatch.setattr(f"{module}.write", fault)
     assert main(["export", str(run.dir), "--format", name, "-o", "broken"]) == 1

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TextIO, cast
+from typing import BinaryIO, TextIO, cast
 
 from epochal.atomic_file import new_text_file
 from epochal.cli.command import add_hub_reading, add_json, named_runs, reading_store
 from epochal.cli.output import VisibleStream, remark, say_json
 from epochal.errors import UsageError
-from epochal.exports.export import FORMATS, PICTURES, export_named, picture_named
+from epochal.exports.export import BINARY, FORMATS, binary_named, export_named
 from epochal.guard import Guard
 from epochal.journal.layout import slugify
 from epochal.store.store import RunView
@@ -33,10 +33,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--format",
-        choices=[*FORMATS, *PICTURES],
-        help="format (default: by the suffix of FILE, else csv): csv and log are tables, plain has"
-        " lines of 'step kind value', json and jsonl have every record, html is the page in one"
-        " file, svg and png are a picture of the loss",
+        choices=[*FORMATS, *BINARY],
+        help="format (default: by the suffix of FILE, else csv): csv, parquet and log are tables,"
+        " plain has lines of 'step kind value', json and jsonl have every record, html is the page"
+        " in one file, svg and png are a picture of the loss",
     )
     parser.add_argument(
         "-o",
@@ -47,8 +47,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rows",
         choices=["epoch", "step"],
-        help="rows of csv, log and plain (default: epochs if a run has any, else steps; for plain"
-        " steps if a run has any, else epochs)",
+        help="rows of csv, parquet, log and plain (default: epochs if a run has any, else steps;"
+        " for plain steps if a run has any, else epochs)",
     )
     add_hub_reading(parser)
     add_json(parser)
@@ -65,7 +65,7 @@ def _export(runs: Sequence[RunView], args: argparse.Namespace) -> int:
     if args.output is not None and Path(args.output).is_dir():
         return _write_each(name, runs, Path(args.output), args)
     if args.output in (None, "-"):
-        if name in PICTURES and sys.stdout.isatty():
+        if name in BINARY and sys.stdout.isatty():
             raise UsageError(f"{name} cannot be printed on a terminal: name a file with -o.")
         _write(name, runs, _stdout(), args)
         return 0
@@ -106,15 +106,14 @@ def _stdout() -> TextIO:
 
 
 def _write(name: str, runs: Sequence[RunView], out: TextIO, args: argparse.Namespace) -> None:
-    guard = Guard()
-    if name in PICTURES:
-        guard.explained(f"exporter {name}", picture_named(name).write, runs, out.buffer)
+    if name in BINARY:
+        write = partial(binary_named(name).write, runs, cast(BinaryIO, out.buffer), rows=args.rows)
     else:
         write = partial(export_named(name).write, runs, out, rows=args.rows)
-        guard.explained(f"exporter {name}", write)
+    Guard().explained(f"exporter {name}", write)
 
 
 def _format_of(output: str | None) -> str:
     """The format that a file's name ends in."""
     ending = Path(output or "").suffix.lower().lstrip(".")
-    return ending if ending in FORMATS or ending in PICTURES else _TABLE
+    return ending if ending in FORMATS or ending in BINARY else _TABLE

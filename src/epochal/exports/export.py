@@ -1,6 +1,6 @@
 """The protocol of an export, the list of exports, and how their files are written.
 
-An export writes runs to an open text file. It reads only the store. If its format allows, it has
+An export writes runs to an open file. It reads only the store. If its format allows, it has
 no more than one row or record in memory. It raises ``UsageError`` for runs that it cannot write.
 The format is the same for one run and for several. With several, each row or section names the run;
 raw records have its id anyway.
@@ -25,11 +25,11 @@ class Export(Protocol):
         """Write the runs; ``rows`` None means epochs for a run that has any, else steps."""
 
 
-class PictureExport(Protocol):
+class BinaryExport(Protocol):
     """A module of this folder: one format that is not text."""
 
-    def write(self, runs: Sequence[RunView], out: BinaryIO) -> None:
-        """Write one picture of the runs."""
+    def write(self, runs: Sequence[RunView], out: BinaryIO, *, rows: Rows | None = None) -> None:
+        """Write the runs; ``rows`` as for a text."""
 
 
 # The name people type, and the module: loaded when it is asked for.
@@ -42,7 +42,10 @@ FORMATS: Mapping[str, str] = {
     "html": "epochal.exports.archive",
     "svg": "epochal.exports.svg",
 }
-PICTURES: Mapping[str, str] = {"png": "epochal.exports.png"}
+BINARY: Mapping[str, str] = {
+    "parquet": "epochal.exports.parquet",
+    "png": "epochal.exports.png",
+}
 
 
 def export_named(name: str) -> Export:
@@ -52,9 +55,9 @@ def export_named(name: str) -> Export:
     return cast(Export, importlib.import_module(FORMATS[name]))
 
 
-def picture_named(name: str) -> PictureExport:
-    """The export of a format that is not text; one of ``PICTURES``."""
-    return cast(PictureExport, importlib.import_module(PICTURES[name]))
+def binary_named(name: str) -> BinaryExport:
+    """The export of a format that is not text; one of ``BINARY``."""
+    return cast(BinaryExport, importlib.import_module(BINARY[name]))
 
 
 def rows_of(run: RunView, rows: Rows | None) -> Rows:

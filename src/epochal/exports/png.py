@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from epochal.errors import UsageError
+from epochal.exports.export import Rows
 from epochal.exports.loss_picture import (
     BOTTOM,
     HEIGHT,
@@ -32,8 +33,11 @@ _MISSING = "png pictures need the package 'pillow': pip install pillow, or write
 _Point = tuple[float, float]
 
 
-def write(runs: Sequence[RunView], out: BinaryIO) -> None:
-    """Write one picture of all runs; raises ``UsageError`` where Pillow is not installed."""
+def write(runs: Sequence[RunView], out: BinaryIO, *, rows: Rows | None = None) -> None:
+    """Write one picture of all runs; ``rows`` has no effect.
+
+    Raises ``UsageError`` where Pillow is not installed.
+    """
     try:
         from PIL import Image, ImageDraw, ImageFont
     except ImportError as error:

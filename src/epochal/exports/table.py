@@ -22,7 +22,7 @@ from epochal.store.metrics import in_order
 from epochal.store.store import RunView
 
 # Column, and the field of an epoch's resources that fills it.
-_RESOURCES = {
+RESOURCES = {
     "cpu_pct": "cpu_pct",
     "ram_used": "ram_used",
     "gpu_pct": "gpu_pct",
@@ -38,7 +38,7 @@ def write(runs: Sequence[RunView], out: TextIO, *, rows: Rows | None = None) -> 
     table = csv.writer(out, lineterminator="\n")
     named = len(runs) > 1
     if kind == "epoch":
-        _write_epochs(table, [(_name(run), list(epochs_of(run))) for run in runs], named=named)
+        _write_epochs(table, [(run_name(run), list(epochs_of(run))) for run in runs], named=named)
     else:
         _write_steps(table, runs, named=named)
 
@@ -53,7 +53,7 @@ def _write_epochs(
     table: Any, runs: Sequence[tuple[str, list[EpochRow]]], *, named: bool = False
 ) -> None:
     metrics = list(dict.fromkeys(m for _, rows in runs for row in rows for m in row.metrics))
-    table.writerow([*_first(named, "run"), "epoch", "duration_s", *metrics, *_RESOURCES])
+    table.writerow([*_first(named, "run"), "epoch", "duration_s", *metrics, *RESOURCES])
     for name, rows in runs:
         for row in rows:
             table.writerow(
@@ -62,21 +62,27 @@ def _write_epochs(
                     row.epoch,
                     _cell(row.duration_s),
                     *(_cell(row.metrics.get(metric)) for metric in metrics),
-                    *(_cell(row.resources.get(field)) for field in _RESOURCES.values()),
+                    *(_cell(row.resources.get(field)) for field in RESOURCES.values()),
                 ]
             )
 
 
 def _write_steps(table: Any, runs: Sequence[RunView], *, named: bool) -> None:
+    columns, names = step_columns(runs)
+    table.writerow([*_first(named, "run"), "step", "t", *names])
+    for run in runs:
+        first = _first(named, run_name(run))
+        rows = _step_rows(columns[id(run)], names)
+        table.writerows(((*first, *row) for row in rows) if first else rows)
+
+
+def step_columns(runs: Sequence[RunView]) -> tuple[dict[int, Sequence[Series]], list[str]]:
+    """The series of each run by its ``id()``, and the names of all of them in order."""
     columns = {id(run): run.all_series("step") for run in runs}
     metrics = in_order(metric for run in runs for metric in run.metrics())
     exported = {series.name for found in columns.values() for series in found}
     names = [name for name in dict.fromkeys(m.name for m in metrics) if name in exported]
-    table.writerow([*_first(named, "run"), "step", "t", *names])
-    for run in runs:
-        first = _first(named, _name(run))
-        rows = _step_rows(columns[id(run)], names)
-        table.writerows(((*first, *row) for row in rows) if first else rows)
+    return columns, names
 
 
 def _step_rows(columns: Sequence[Series], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
@@ -120,6 +126,7 @@ def _first(named: bool, text: str) -> tuple[str, ...]:
     return (text,) if named else ()
 
 
-def _name(run: RunView) -> str:
+def run_name(run: RunView) -> str:
+    """What a table calls a run."""
     info = run.info
     return f"{info.project}/{info.name}"
