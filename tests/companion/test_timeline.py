@@ -7,7 +7,8 @@ from epochal.companion.cpu_ring import CpuRing
 from epochal.companion.idle import Sample
 from epochal.companion.own_journal import OwnJournal
 from epochal.companion.timeline import Timeline, on_grid
-from epochal.journal.alike import AlikeRecords
+from epochal.journal.alike import decode_alike
+from epochal.journal.columnar import model_of
 from epochal.journal.line import encode
 from tests.doubles.companions import companion_config, wait_for
 from tests.doubles.journals import of_kind
@@ -101,8 +102,12 @@ def test_a_busy_process_is_seen_to_be_busy() -> None:
 def test_steps_that_are_alike_are_followed_as_others_are(tmp_path: Path) -> None:
     times = [1000.0 + i / 100 for i in range(60)] + [1004.0]
     steps = [{"log": "step", "t": at, "step": i} for i, at in enumerate(times)]
-    lines = [encode(step)[:-1] for step in steps]
-    for name, records in (("alike", AlikeRecords("step", (), times, lines)), ("each", steps)):
+    text = b"".join(map(encode, steps))
+    model = model_of(encode(steps[0])[:-1])
+    assert model is not None
+    alike = decode_alike(model, text)
+    assert alike is not None
+    for name, records in (("alike", alike), ("each", steps)):
         bench = Bench(tmp_path / name, {})
         bench.now = 1004.0
         bench.timeline.take("loop", records)

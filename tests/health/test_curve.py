@@ -81,3 +81,28 @@ def test_a_curve_that_reaches_zero_keeps_the_noise_it_has_shown() -> None:
 
 def test_the_first_distances_say_nothing_about_noise() -> None:
     assert not curve_of([4 + 0.2 * n for n in range(22)]).stands_out
+
+
+def test_an_extreme_of_skipped_points_stands_out_and_leaves_the_curve_as_it_was() -> None:
+    values = [10 + around for around in noise(400, 1.0)]
+    even, with_extremes = curve_of(values), curve_of(values[:200])
+    with_extremes.push_extreme(200, 1000.0)
+    assert with_extremes.stands_out
+    assert with_extremes.newest == (200, 1000.0)
+    for position, value in enumerate(values[200:], 200):
+        with_extremes.push_extreme(position, 13.5)
+        with_extremes.push_extreme(position, 6.5)
+        with_extremes.push(position, value)
+    assert (with_extremes.level, with_extremes.width) == (even.level, even.width)
+    assert with_extremes.points == even.points
+    assert (with_extremes.lowest, with_extremes.highest) == (6.5, 1000.0)
+
+
+def test_an_extreme_must_be_farther_out_than_those_before_it() -> None:
+    curve = curve_of([10 + around for around in noise(300, 1.0)])
+    for position in range(300, 320):
+        curve.push_extreme(position, 15.0)
+    curve.push_extreme(320, 17.0)
+    assert not curve.stands_out
+    curve.push_extreme(321, 25.0)
+    assert curve.stands_out

@@ -1,9 +1,14 @@
+import math
+import random
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.health.engine import Health
-from epochal.health.rate_limiter import MOST_A_SECOND, RateLimiter
-from epochal.journal.alike import AlikeRecords
+from epochal.health.rate_limiter import MOST_A_SECOND, RateLimiter, Sample
+from epochal.journal.alike import decode_alike
+from epochal.journal.columnar import model_of
 from epochal.journal.line import encode
 from epochal.records import Record
 
@@ -71,10 +76,53 @@ def test_records_thinned_many_at_a_time_are_those_that_are_fed_one_by_one() -> N
     ]
     one_by_one, at_once = Health(), Health()
     fed = [finding for record in records for finding in one_by_one.feed(record)]
-    passed = [record for i in range(0, 6000, 500) for record in at_once.thin(records[i : i + 500])]
-    assert 0 < len(passed) < 3000
-    assert [finding for record in passed for finding in at_once.judge(record)] == fed
+    passed = [sample for i in range(0, 6000, 500) for sample in at_once.thin(records[i : i + 500])]
+    assert 0 < sum(not sample.is_extreme for sample in passed) < 3000
+    assert [finding for sample in passed for finding in at_once.judge(sample)] == fed
     assert at_once.context.step == one_by_one.context.step
+
+
+def extremes_of(records: list[Record], *names: str) -> set[int]:
+    """The steps with the smallest and the largest value of each series."""
+    return {
+        pick(records, key=lambda record: record["m"][name])["step"]
+        for name in names
+        if records
+        for pick in (min, max)
+    }
+
+
+def test_the_extremes_of_each_skipped_interval_pass_in_order() -> None:
+    chance = random.Random(0)
+    records: list[Record] = [{"log": "define", "t": 0.0, "name": "energy", "role": "loss"}]
+    for i in range(20_000):
+        values = {name: chance.random() for name in ("energy", "val/loss", "grad_norm", "other")}
+        records.append({"log": "metrics", "t": 100 + i / 10_000, "step": i, "m": values})
+    limiter = RateLimiter()
+    samples = limiter.accepted(records, 0)[1:]
+    steps = [sample.record["step"] for sample in samples]
+    assert steps == sorted(set(steps))
+    assert (limiter.num_accepted, limiter.num_records) == (len(samples), 20_000)
+    regular = [-1] + [sample.record["step"] for sample in samples if not sample.is_extreme]
+    for before, after in pairwise(regular):
+        skipped = records[before + 2 : after + 1]
+        passed = {s.record["step"] for s in samples if before < s.record["step"] < after}
+        assert passed == extremes_of(skipped, "energy", "val/loss", "grad_norm")
+    ((rank, rest),) = limiter.rest()
+    skipped = records[regular[-1] + 2 :]
+    assert (rank, {sample.record["step"] for sample in rest}) == (
+        0,
+        extremes_of(skipped, "energy", "val/loss", "grad_norm"),
+    )
+
+
+def test_a_value_that_is_not_finite_passes_unmarked_by_the_journal() -> None:
+    records = [
+        {"log": "step", "t": 5.0, "step": i, "loss": math.nan if i == 40_001 else 1.0}
+        for i in range(50_000)
+    ]
+    samples = RateLimiter().accepted(records, 0)
+    assert [s.is_extreme for s in samples if s.record["step"] == 40_001] == [False]
 
 
 @given(
@@ -89,14 +137,24 @@ def test_records_that_are_alike_pass_as_others_do(
     for later, count in seconds:
         second += later
         records += [
-            {"log": "metrics", "t": second + i / 1000, "step": i, "m": {"loss": 1.0, "lr": 0.1}}
+            {
+                "log": "metrics",
+                "t": second + i / 1000,
+                "step": i,
+                "m": {"loss": i * 7 % 97, "lr": 1},
+            }
             for i in range(count)
         ]
     one_by_one, at_once = RateLimiter(), RateLimiter()
-    passed: list[Record] = []
+    model = model_of(encode(records[0])[:-1])
+    assert model is not None
+    passed: list[Sample] = []
     for start in range(0, len(records), size):
-        some = records[start : start + size]
-        lines, times = [encode(record)[:-1] for record in some], [record["t"] for record in some]
-        # Their names come in any order.
-        passed += at_once.accepted(AlikeRecords("metrics", ("lr", "loss"), times, lines), 0)
-    assert passed == one_by_one.accepted(records, 0)
+        alike = decode_alike(model, b"".join(map(encode, records[start : start + size])))
+        assert alike is not None
+        passed += at_once.accepted(alike, 0)
+    # Their names come in any order.
+    turned = [{**record, "m": dict(reversed(record["m"].items()))} for record in records]
+    assert passed == one_by_one.accepted(turned, 0)
+    assert list(at_once.rest()) == list(one_by_one.rest())
+    assert at_once.num_accepted == one_by_one.num_accepted

@@ -105,7 +105,7 @@ class Diagnosis:
         if not self._is_behind:
             self._say(self._findings.close())
             self._say(self._findings.renotify_at_end())
-            self._journal.close()
+            self._journal.close(**self._findings.evaluated._asdict())
         return self._is_behind
 
     def stop(self) -> None:
@@ -153,12 +153,13 @@ class Diagnosis:
     def _feed(self, writer: str, records: Records) -> None:
         rank = self._ranks[writer]
         seen = self._findings.thin(records, rank=rank)
-        for record in seen:
-            self._say(self._findings.judge(record, rank=rank, writer=writer))
+        for sample in seen:
+            record = sample.record
+            self._say(self._findings.judge(sample, rank=rank, writer=writer))
             self._note_phase(record)
             if writer == LOOP and record["log"] == "finish":
                 self._call("on_finish", record)
-        for record in seen:  # only steps are thinned
+        for record, _ in seen:  # only steps are thinned
             if record["log"] == "event" and record.get("name") == "alert":
                 self._pass_on(record)
         self._call("on_records", writer, records)

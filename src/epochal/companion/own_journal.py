@@ -69,12 +69,12 @@ class OwnJournal:
         """Append an event."""
         self.write("event", {"name": name, **facts})
 
-    def close(self) -> None:
+    def close(self, **facts: Any) -> None:
         """End the file with a ``finish`` record, so that it can be sealed."""
         with self._lock:
             if self._writer is None:
                 return
-            self.write("finish", {"status": "finished", "reason": self._farewell})
+            self.write("finish", {"status": "finished", "reason": self._farewell, **facts})
             if self._config.folder.journal.is_dir():
                 self._writer.close()
             self._writer = None

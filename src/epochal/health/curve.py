@@ -30,25 +30,33 @@ class Noise:
     logarithms), distances are stored in plain units.
     """
 
-    __slots__ = ("_distances", "_late", "_unit")
+    __slots__ = ("_distances", "_extremes", "_late", "_unit")
 
     def __init__(self, thresholds: CurveThresholds) -> None:
         self._unit: float | None = None
         self._distances = Recent(thresholds.memory)
         self._late = Recent(thresholds.noise_points)
+        self._extremes = Recent(thresholds.memory)
 
     def __len__(self) -> int:
         return len(self._distances)
 
     def remember(self, distance: float, *, unit: float | None) -> None:
         """Keep a distance; ``unit`` is the level it is a share of, None where there is none."""
-        if (unit is None) != (self._unit is None):
-            for kept in (self._distances, self._late):
-                _rescale(kept, (self._unit or 1.0) / (unit or 1.0))
-        self._unit = unit
-        share = distance if unit is None else distance / unit
+        share = self._share(distance, unit)
         self._distances.push(share)
         self._late.push(share)
+
+    def remember_extreme(self, distance: float, *, unit: float | None) -> None:
+        """Keep the distance of an extreme of skipped points: they are wider than single points."""
+        self._extremes.push(self._share(distance, unit))
+
+    def _share(self, distance: float, unit: float | None) -> float:
+        if (unit is None) != (self._unit is None):
+            for kept in (self._distances, self._late, self._extremes):
+                _rescale(kept, (self._unit or 1.0) / (unit or 1.0))
+        self._unit = unit
+        return distance if unit is None else distance / unit
 
     def width(self, unit: float | None) -> float:
         """A robust standard deviation at a level; 0 while nothing is known."""
@@ -63,6 +71,13 @@ class Noise:
         if not len(self._distances):
             return 0.0
         return self._distances.highest() * (1.0 if unit is None else unit)
+
+    def farthest(self, unit: float | None) -> float:
+        """The same with the extremes of skipped points."""
+        tail = self.tail(unit)
+        if not len(self._extremes):
+            return tail
+        return max(tail, self._extremes.highest() * (1.0 if unit is None else unit))
 
 
 def _spread(distances: Recent) -> float:
@@ -89,11 +104,11 @@ def is_usable(value: float) -> bool:
 class Curve:
     """The points of one series of rank 0 in order, with figures kept up to date.
 
-    Four figures compare the newest point with those before it; they are None until there are
-    enough points, and natural logarithms with ``is_log``. ``level`` is the usual value, ``width``
-    the noise around it, ``distance`` the newest value less the level. A ``distance`` above
-    ``outlier_limit`` is an outlier. ``start`` is the level of the first points, ``first`` the very
-    first of them, ``shifted_at`` where a shift was last expected.
+    Four figures compare ``newest``, a point or an extreme of skipped points, with the points before
+    it; they are None until there are enough points, and natural logarithms with ``is_log``.
+    ``level`` is the usual value, ``width`` the noise around it, ``distance`` the newest value less
+    the level. A ``distance`` above ``outlier_limit`` is an outlier. ``start`` is the level of the
+    first points, ``first`` the very first of them, ``shifted_at`` where a shift was last expected.
     """
 
     def __init__(
@@ -103,6 +118,7 @@ class Curve:
         self.axis = axis
         self.is_log = is_log
         self.count = 0
+        self.newest: tuple[int, float] = (0, math.nan)
         self.points: deque[tuple[int, float]] = deque(maxlen=thresholds.memory)
         self.blocks = Blocks(size=thresholds.block)
         self.start: float | None = None
@@ -127,17 +143,28 @@ class Curve:
 
     def push(self, position: int, value: float) -> None:
         """Take in the newest point; it must be finite."""
-        scaled = math.log(max(value, 1e-300)) if self.is_log else value
-        self._judge(scaled)
+        scaled = self._judge(position, value)
         self._learn(scaled)
         self.count += 1
         self.points.append((position, value))
         self.blocks.push(position, value)
-        self.highest, self.lowest = max(self.highest, value), min(self.lowest, value)
+        self._widen(value)
         if self.count <= self._thresholds.start:
             self.first = value if self.first is None else self.first
             self._first.append(value)
             self.start = _median(self._first)
+
+    def push_extreme(self, position: int, value: float) -> None:
+        """Take in the smallest or largest of some points that were skipped; it must be finite.
+
+        It may stand out, and later points must be farther out than it. It is no point: level,
+        width and blocks are those of an even sample.
+        """
+        self._judge(position, value)
+        if self.level is not None and self.distance is not None and self.outlier_limit is not None:
+            distance = min(self.distance, self.outlier_limit) if self.stands_out else self.distance
+            self._noise.remember_extreme(distance, unit=self._unit(self.level))
+        self._widen(value)
 
     def expect_a_shift(self) -> None:
         """For some points from now on a new level is no surprise (the learning rate jumped)."""
@@ -213,25 +240,31 @@ class Curve:
 
     # -- judging and learning ---------------------------------------------------------------------
 
-    def _judge(self, scaled: float) -> None:
+    def _judge(self, position: int, value: float) -> float:
+        """Compare a value with the points before; returns it as the curve has it."""
         thresholds = self._thresholds
+        scaled = math.log(max(value, 1e-300)) if self.is_log else value
+        self.newest = (position, value)
         if len(self._settled) < thresholds.level_least:
             self.level = self.width = self.outlier_limit = self.distance = None
             self.stands_out = False
-            return
+            return scaled
         level = self._settled.median()
         self.level, self.distance = level, scaled - level
         unit = self._unit(level)
         self.width = self._noise.width(unit)
         least = 0.0 if self.is_log else self.least_change(level)
-        tail = self._noise.tail(unit)
+        tail = self._noise.farthest(unit)
         # Few distances have not shown their tail yet.
         caution = 1 + thresholds.spike_caution / max(1, len(self._noise))
         self.outlier_limit = max(
             thresholds.spike_widths * self.width, thresholds.spike_over_tail * tail * caution, least
         )
         is_known = len(self._noise) >= thresholds.noise_least
-        self.stands_out = is_known and self._grace == 0 and self.distance > self.outlier_limit > 0
+        # A new level that was to be expected is no surprise, unless nothing was ever as high.
+        is_surprise = self._grace == 0 or value > self.highest
+        self.stands_out = is_known and is_surprise and self.distance > self.outlier_limit > 0
+        return scaled
 
     def _learn(self, scaled: float) -> None:
         self._grace = max(0, self._grace - 1)
@@ -245,6 +278,9 @@ class Curve:
             self._row_of_outliers = 0
         elif not self.stands_out:
             self._settled.push(scaled)
+
+    def _widen(self, value: float) -> None:
+        self.highest, self.lowest = max(self.highest, value), min(self.lowest, value)
 
     def _remember(self, distance: float) -> None:
         """Store a distance; of several outliers in a row only the first."""

@@ -9,9 +9,8 @@ from epochal.health.curve import Curve, is_usable
 from epochal.health.curve_thresholds import CurveThresholds
 from epochal.health.observation import Observation
 from epochal.health.rate import LearningRate
+from epochal.health.roles import CURVE_ROLES
 from epochal.records import Axis
-
-_ROLES = ("loss", "eval_loss", "norm")
 
 
 class Curves:
@@ -30,12 +29,13 @@ class Curves:
         if position is None:
             return
         self._note_rate(observation, position)
-        for role in _ROLES:
+        for role in CURVE_ROLES:
             value = observation.roles.get(role)
             if value is not None and is_usable(value):
-                curve = self._curve(role, axis)
+                curve = self._curve(role, axis, is_point=not observation.is_extreme)
                 if curve is not None:
-                    curve.push(position, value)
+                    push = curve.push_extreme if observation.is_extreme else curve.push
+                    push(position, value)
                     self._context.updated_curves[role] = curve
 
     def forget_from(self, step: int) -> None:
@@ -48,12 +48,15 @@ class Curves:
         rate = observation.roles.get("lr")
         if rate is None or not math.isfinite(rate):
             return
-        if self._context.rate.push(position, rate):
+        if self._context.rate.push(position, rate, is_point=not observation.is_extreme):
             for curve in self._context.curves.values():
                 curve.expect_a_shift()
 
-    def _curve(self, role: str, axis: Axis) -> Curve | None:
-        """The curve of a role; a new one when another series plays it, None for a coarser axis."""
+    def _curve(self, role: str, axis: Axis, *, is_point: bool) -> Curve | None:
+        """The curve of a role; a new one when another series plays it, None for a coarser axis.
+
+        A curve begins with a point, not with an extreme of points that were skipped.
+        """
         curve = self._context.curves.get(role)
         name = self._context.role_names[role]
         if curve is not None and curve.name == name:
@@ -61,6 +64,8 @@ class Curves:
                 return curve
             if axis == "epoch":  # the same series was also logged by step, which tells more
                 return None
+        if not is_point:
+            return None
         thresholds = self._thresholds
         curve = Curve(name, axis=axis, thresholds=thresholds, is_log=role == "norm")
         self._context.curves[role] = curve

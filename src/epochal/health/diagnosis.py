@@ -11,8 +11,10 @@ from typing import Any
 
 from epochal.guard import Guard
 from epochal.health.engine import RULE_BUDGET_S, Health
-from epochal.health.finding import Finding, dedup_key
+from epochal.health.finding import Evaluated, Finding, dedup_key
+from epochal.health.rate_limiter import Sample
 from epochal.health.rule import Rule
+from epochal.journal.alike import Records
 from epochal.records import Record
 
 _LOOP = "loop"
@@ -57,13 +59,22 @@ class Diagnosis:
         """Process the next record; returns new findings."""
         return self._new(self._health.feed(record, rank=rank, writer=writer))
 
-    def thin(self, records: Iterable[Record], *, rank: int = 0) -> list[Record]:
+    @property
+    def evaluated(self) -> Evaluated:
+        """How many of the records so far the rules have seen."""
+        return self._health.evaluated
+
+    def thin(self, records: Records, *, rank: int = 0) -> list[Sample]:
         """The records that the rules see: all of them, unless there are too many a second."""
         return self._health.thin(records, rank=rank)
 
-    def judge(self, record: Record, *, rank: int = 0, writer: str = _LOOP) -> list[Finding]:
+    def judge(self, sample: Sample, *, rank: int = 0, writer: str = _LOOP) -> list[Finding]:
         """Process a record that ``thin`` accepted; returns new findings."""
-        return self._new(self._health.judge(record, rank=rank, writer=writer))
+        return self._new(self._health.judge(sample, rank=rank, writer=writer))
+
+    def flush(self) -> list[Finding]:
+        """Process the extremes that wait for the next record, when no more are expected."""
+        return self._new(self._health.flush())
 
     def tick(self, now: float) -> list[Finding]:
         """Let the rules that watch the clock judge, and say again what goes on; ``now`` in Unix

@@ -19,15 +19,15 @@ from epochal.health.context import Context
 from epochal.health.curve_thresholds import CurveThresholds
 from epochal.health.curves import Curves
 from epochal.health.evaluations import is_of_a_game
-from epochal.health.finding import Finding
+from epochal.health.finding import Evaluated, Finding
 from epochal.health.finding_tracker import FindingTrackers
 from epochal.health.observation import Observation
 from epochal.health.phase import PhaseDetector
-from epochal.health.rate_limiter import RateLimiter
+from epochal.health.rate_limiter import RateLimiter, Sample
 from epochal.health.roles import Roles
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds, with_values
-from epochal.journal.alike import AlikeRecords
+from epochal.journal.alike import Records
 from epochal.records import Record, finite, scalars_by_name
 
 _LOOP = "loop"
@@ -96,26 +96,40 @@ class Health:
 
     def feed(self, record: Record, *, rank: int = 0, writer: str = _LOOP) -> list[Finding]:
         """Take in one record; returns the findings that it opened, closed or made more severe."""
-        if not self.thin((record,), rank=rank):
-            return []
-        return self.judge(record, rank=rank, writer=writer)
+        samples = self.thin([record], rank=rank)
+        return [news for one in samples for news in self.judge(one, rank=rank, writer=writer)]
 
-    def thin(self, records: Iterable[Record], *, rank: int = 0) -> list[Record]:
+    def thin(self, records: Records, *, rank: int = 0) -> list[Sample]:
         """The records that the rules see: all of them, unless there are too many a second.
 
         Each record goes through here or through ``feed``, and once only.
         """
-        given = records if isinstance(records, AlikeRecords) else list(records)
-        thinned = self.guard.run(_RATE_LIMITER, self._rate_limiter.accepted, given, rank)
-        return list(given) if thinned is None else thinned
+        samples = self.guard.run(_RATE_LIMITER, self._rate_limiter.accepted, records, rank)
+        return list(map(Sample, records)) if samples is None else samples
 
-    def judge(self, record: Record, *, rank: int = 0, writer: str = _LOOP) -> list[Finding]:
+    def judge(self, sample: Sample, *, rank: int = 0, writer: str = _LOOP) -> list[Finding]:
         """Pass a record that ``thin`` accepted to the rules; returns as ``feed`` does."""
-        kind = str(record.get("log"))
+        kind = str(sample.record.get("log"))
         news: list[Finding] = []
         if kind not in _IGNORED:
-            self.guard.run(_RECORD, self._judge, record, kind, rank, writer, news)
+            judge = self._judge_extreme if sample.is_extreme else self._judge
+            self.guard.run(_RECORD, judge, sample.record, kind, rank, writer, news)
         return news
+
+    def flush(self) -> list[Finding]:
+        """Judge the extremes of the records since the last one that the rules saw.
+
+        Call it when no more records are expected.
+        """
+        rest = self.guard.run(_RATE_LIMITER, lambda: list(self._rate_limiter.rest())) or []
+        samples = [(rank, sample) for rank, some in rest for sample in some]
+        return [news for rank, sample in samples for news in self.judge(sample, rank=rank)]
+
+    @property
+    def evaluated(self) -> Evaluated:
+        """How many of the records so far the rules have seen."""
+        limiter = self._rate_limiter
+        return Evaluated(limiter.num_accepted, limiter.num_records)
 
     def tick(self, now: float) -> list[Finding]:
         """Call the rules that depend on the clock; ``now`` in Unix seconds."""
@@ -133,7 +147,7 @@ class Health:
 
     def close(self) -> list[Finding]:
         """The run has ended: the last findings of the rules. Open findings stay open."""
-        news: list[Finding] = []
+        news = self.flush()
         self._ask(lambda rule: rule.finish(self.context), self.context.now, news)
         return news
 
@@ -201,6 +215,29 @@ class Health:
 
         self._each(self._wanting_rules(kind, rank), visit)
 
+    def _judge_extreme(
+        self, record: Record, kind: str, rank: int, writer: str, news: list[Finding]
+    ) -> None:
+        """Pass an extreme of skipped records to the rules that want it.
+
+        They may find something in it. Nothing else is known of the records around it, so it is no
+        point of a curve or phase, and closes no finding.
+        """
+        observation = self._observation(record, kind, rank, writer)._replace(is_extreme=True)
+        context = self.context
+        context.updated_curves = {}
+        if rank <= 0:
+            self._follow_curves(observation)
+
+        def visit(rules: Iterator[Rule], call: Call) -> None:
+            for rule in rules:
+                call.member = rule
+                active = [one for one in rule.observe(observation, context) if one.active]
+                self._track(rule, active, step=observation.step, t=observation.t, news=news)
+
+        rules = [rule for rule in self._wanting_rules(kind, rank) if rule.wants_extremes]
+        self._each(rules, visit)
+
     def _observation(self, record: Record, kind: str, rank: int, writer: str) -> Observation:
         values: dict[str, float] = {} if kind in _NO_SCALARS else scalars_by_name(record)
         roles: dict[str, float] = {}
@@ -265,8 +302,7 @@ class Health:
         context.take(observation.record, observation.kind)
         context.updated_curves = {}
         if observation.rank <= 0:
-            if observation.roles and not self.guard.is_disabled(_CURVES):
-                self._follow_curves(observation)
+            self._follow_curves(observation)
             if observation.step is not None and observation.kind != "span":
                 self._note_step(observation, observation.step)
             elif observation.kind == "epoch" and context.step is None:
@@ -289,6 +325,8 @@ class Health:
             self._follow_phase(epoch, loss)
 
     def _follow_curves(self, observation: Observation) -> None:
+        if not observation.roles or self.guard.is_disabled(_CURVES):
+            return
         if self.guard.outcome(_CURVES, self._curves.note, observation).error is not None:
             self.context.curves.clear()
             self.context.updated_curves.clear()

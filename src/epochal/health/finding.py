@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from epochal.format import format_bytes, format_number
 from epochal.records import Record, moment_of
@@ -17,6 +17,13 @@ Evidence = Mapping[str, float | int | str]
 SEVERITIES: tuple[str, ...] = get_args(Severity)  # from mild to grave
 _STATES = get_args(State)
 _BYTES = "_bytes"
+
+
+class Evaluated(NamedTuple):
+    """How many of the records of steps and metrics the rules saw."""
+
+    evaluated: int
+    records: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,9 @@ class Observation(NamedTuple):
     ``values`` has every scalar, those that are not finite as floats. ``roles`` has the values of
     the series that play a role, where this record carries them: ``loss`` (training), ``eval_loss``,
     ``norm`` (the gradient norm before clipping), ``lr`` and ``throughput`` (tokens or samples a
-    second).
+    second). ``is_extreme``: the records around it were skipped, and it has the smallest or the
+    largest loss, evaluation loss or gradient norm among them. Only rules that want extremes get
+    such a record.
     """
 
     kind: str
@@ -25,6 +27,7 @@ class Observation(NamedTuple):
     values: Mapping[str, float]
     roles: Mapping[str, float]
     record: Record
+    is_extreme: bool = False
 
     def count_of(self, name: str) -> int:
         """A count among the facts of an event; 0 if it has none."""

@@ -39,16 +39,19 @@ class LearningRate:
         self._least_jump = thresholds.rate_jump
         self._one_jump = thresholds.rate_one_jump
 
-    def push(self, position: int, rate: float) -> bool:
-        """Take in the newest rate; True when it jumped upwards."""
+    def push(self, position: int, rate: float, *, is_point: bool = True) -> bool:
+        """Take in the newest rate; True when it jumped upwards.
+
+        One that is no point, but an extreme of skipped records, is not counted.
+        """
         before, former_peak = self.latest, self.peak
-        self.count += 1
+        self.count += is_point
         self.latest = rate
         if self.first is None:
             self.first = rate
         if self.peak is None or rate > self.peak:
             self.peak, self.peak_since = rate, position
-        self.points_since_jump += 1
+        self.points_since_jump += is_point
         if before is None or before <= 0 or rate <= self._least_jump * before:
             return False
         self._note_jump(position, before, rate, former_peak or before)

@@ -7,6 +7,8 @@ from typing import Any
 
 from epochal.records import ROLE_GUESSES, Record
 
+# The roles whose series are followed as curves, point by point.
+CURVE_ROLES = ("loss", "eval_loss", "norm")
 _GUESSED = frozenset(name for guesses in ROLE_GUESSES.values() for name in guesses)
 
 

@@ -69,6 +69,9 @@ class Rule(ABC):
     needs: ClassVar[str] = ""  # the values it looks at, where they are not in every run
     kinds: ClassVar[frozenset[str]]  # the record kinds it wants; empty for all
     every_rank: ClassVar[bool] = True  # False: only what rank 0 and its children logged
+    # Whether it gets extremes: of records that come too fast to see all, those with the smallest
+    # and largest loss, evaluation loss and gradient norm. They may open a finding, and close none.
+    wants_extremes: ClassVar[bool] = False
     patience: int = 1  # active verdicts in a row before a finding opens
     release: int = 1  # verdicts in a row that are not active before it closes
     cooldown_steps: int = 0  # for so many steps after closing it is not opened again

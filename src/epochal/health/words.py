@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from epochal.format import format_number
 from epochal.health.curve import Curve
+from epochal.health.rate import RateJump
 
 # Kinds of records that points of a curve come from.
 CURVE_KINDS = frozenset({"step", "metrics", "eval", "epoch"})
@@ -22,6 +24,14 @@ def steps_of(curve: Curve, first: int, last: int) -> tuple[int, int] | None:
 def times(ratio: float) -> str:
     """A factor in few digits: ``3.4``, ``28``, ``1,200``."""
     return f"{ratio:.1f}" if ratio < 10 else f"{ratio:,.0f}" if ratio < 1e6 else f"{ratio:.1e}"
+
+
+def rate_rose(curve: Curve, jump: RateJump) -> str:
+    """A jump of the learning rate as the beginning of a sentence."""
+    return (
+        f"The learning rate rose {times(jump.factor)} times at {curve.at(jump.position)}, "
+        f"from {format_number(jump.before)} to {format_number(jump.after)}"
+    )
 
 
 def percent(share: float) -> str:

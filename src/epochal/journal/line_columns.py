@@ -40,6 +40,16 @@ class LineShape(NamedTuple):
             paths += [(name,)] if members is None else [(name, member) for member in members]
         return paths
 
+    def attribute(self, path: FieldPath) -> str | None:
+        """The attribute of a decoded line that has a field's value; None without such a field."""
+        for place, (name, members) in enumerate(self.keys):
+            if name == path[0] and (members is None) == (len(path) == 1):
+                if members is None:
+                    return f"value_{place}"
+                if path[1] in members:
+                    return f"value_{place}.value_{members.index(path[1])}"
+        return None
+
 
 class Lines(NamedTuple):
     """Records of one shape: their ordinals, and a column for each type of the shape."""

@@ -1,4 +1,6 @@
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import epochal
@@ -72,3 +74,21 @@ def test_a_run_that_grows_is_read_on(tmp_path: Path) -> None:
     store.refresh()
     assert [rule for _, rule in found(view)] == ["nonfinite"]
     run.finish()
+
+
+def test_a_spike_among_the_last_records_of_a_fast_run_that_was_killed_is_found(
+    tmp_path: Path,
+) -> None:
+    program = f"""
+import os, random, epochal
+chance = random.Random(0)
+run = epochal.init("p", "a", dir={str(tmp_path)!r}, console=False, companion=False)
+for step in range(5_000):
+    run.log({{"loss": 50.0 if step == 4_999 else 0.2 + chance.gauss(0.0, 0.01)}}, step=step)
+os._exit(1)
+"""
+    subprocess.run([sys.executable, "-c", program], check=False)
+    view = LocalStore(tmp_path).run("a")
+    assert [e.record["steps"] for e in view.findings() if e.record["rule"] == "loss-spike"] == [
+        [4_999, 4_999]
+    ]

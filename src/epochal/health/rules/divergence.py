@@ -21,7 +21,7 @@ from epochal.health.rate import RateJump
 from epochal.health.rise import Rise
 from epochal.health.rule import Rule, Verdict
 from epochal.health.setback import Setback, SetbackThresholds
-from epochal.health.words import CURVE_KINDS, steps_of, times
+from epochal.health.words import CURVE_KINDS, rate_rose, steps_of
 
 _EVALS = 2
 _ALL = 0.9  # of the gain: what is left of it is noise
@@ -174,10 +174,8 @@ class Divergence(Rule):
             curve.name,
             True,
             "error" if jump.is_new or has_lost_all(curve) else "warning",
-            f"The learning rate rose {times(jump.factor)} times at {curve.at(jump.position)}, "
-            f"from {format_number(jump.before)} to {format_number(jump.after)}; the loss has not "
-            f"returned to {format_number(best)} since: it is {format_number(rise.level)} at "
-            f"{curve.at(position)}.",
+            f"{rate_rose(curve, jump)}; the loss has not returned to {format_number(best)} since: "
+            f"it is {format_number(rise.level)} at {curve.at(position)}.",
             steps=steps_of(curve, jump.position, position),
             evidence={
                 "best": best,

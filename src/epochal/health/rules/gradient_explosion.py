@@ -14,7 +14,7 @@ from epochal.health.learning import has_lost_all, has_risen, is_hurt
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, times
+from epochal.health.words import CURVE_KINDS, rate_rose, times
 
 _LEAST_BLOCKS = 20  # fewer have not shown what is usual: some models start with tiny gradients
 
@@ -49,6 +49,7 @@ class GradientExplosion(Rule):
     explained_by = OF_INSTABILITY
     kinds = CURVE_KINDS
     every_rank = False
+    wants_extremes = True
     release = 20
 
     class Thresholds(RuleThresholds):
@@ -75,26 +76,28 @@ class GradientExplosion(Rule):
         curve = context.updated_curves.get("norm")
         if curve is None or curve.level is None or curve.distance is None:
             return ()
+        if observation.is_extreme and not curve.stands_out:
+            return ()
         thresholds, loss = self.thresholds, context.curves.get("loss")
         now = curve.recent_level(thresholds.lasting_of)
         if self._lasts(curve, context):
             if now < thresholds.ratio / 2 * self._usual:
                 return (Verdict(curve.name, False),)
-            return (self._verdict(curve, self._usual, now, loss, is_lasting=True),)
-        usual, newest = math.exp(curve.level), curve.points[-1][1]
+            return (self._verdict(curve, self._usual, now, context, is_lasting=True),)
+        usual, newest = math.exp(curve.level), curve.newest[1]
         # What the first steps had, the model has taken before: norms that fell far vary far.
         is_new = curve.start is None or max(newest, now) > curve.start
         if not is_new:
             return (Verdict(curve.name, False),)
         if curve.stands_out and newest >= thresholds.ratio * usual > 0:
             is_lasting = sum(curve.outliers) >= thresholds.lasting
-            return (self._verdict(curve, usual, newest, loss, is_lasting=is_lasting),)
+            return (self._verdict(curve, usual, newest, context, is_lasting=is_lasting),)
         if len(curve.blocks) >= _LEAST_BLOCKS:
             usual = curve.blocks.former_median()
             # Densities and the like have norms that grow while the loss is as low as ever.
             least = thresholds.over_run if is_hurt(loss) else thresholds.grave
             if now > least * usual > 0:
-                return (self._verdict(curve, usual, now, loss, is_lasting=True),)
+                return (self._verdict(curve, usual, now, context, is_lasting=True),)
         return (Verdict(curve.name, False),)
 
     def _lasts(self, curve: Curve, context: Context) -> bool:
@@ -103,16 +106,16 @@ class GradientExplosion(Rule):
         return finding is not None and finding.severity != "info"
 
     def _verdict(
-        self, curve: Curve, usual: float, value: float, loss: Curve | None, *, is_lasting: bool
+        self, curve: Curve, usual: float, value: float, context: Context, *, is_lasting: bool
     ) -> Verdict:
         self._usual = usual
-        position, ratio = curve.points[-1][0], value / usual
+        position, ratio, loss = curve.newest[0], value / usual, context.curves.get("loss")
         # Gradients grow where a loss begins to fall, too. What rises with them is harmed.
         does_harm = is_lasting and has_risen(loss)
         is_grave = ratio >= self.thresholds.grave and has_lost_all(loss)
         severity: Severity = "info" if not does_harm else "error" if is_grave else "warning"
         if not is_lasting:
-            what = "The gradient norm jumped once"
+            what = "The gradient norm jumped"
         else:
             what = "The gradient norm exploded" if does_harm else "The gradient norm has grown far"
         return Verdict(
@@ -122,10 +125,16 @@ class GradientExplosion(Rule):
             f"{what}: {format_number(value)} at {curve.at(position)}, {times(ratio)} times the "
             f"usual {format_number(usual)}.",
             evidence={"norm": value, "usual": usual, "ratio": ratio},
-            advice=(
-                "Clip gradients to about the usual norm, lower the learning rate, and look at the "
-                "batches of these steps."
-                if is_lasting
-                else "One unusual batch does this; gradient clipping makes it harmless."
-            ),
+            advice=_advice(curve, context, is_lasting=is_lasting),
         )
+
+
+def _advice(curve: Curve, context: Context, *, is_lasting: bool) -> str:
+    if curve.is_shifting and context.rate.jump is not None:
+        return f"{rate_rose(curve, context.rate.jump)}. Raise it by less, or slowly."
+    if is_lasting:
+        return (
+            "Clip gradients to about the usual norm, lower the learning rate, and look at the "
+            "batches of these steps."
+        )
+    return "One unusual batch does this; gradient clipping makes it harmless."

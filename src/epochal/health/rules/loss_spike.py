@@ -9,9 +9,10 @@ from epochal.format import format_number
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
+from epochal.health.rate import RateJump
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, times
+from epochal.health.words import CURVE_KINDS, rate_rose, times
 
 _EPOCH = "train/epoch"
 _AT_TURN = 3  # points
@@ -41,6 +42,7 @@ class LossSpike(Rule):
     silenced_by = ("nonfinite",)
     kinds = CURVE_KINDS
     every_rank = False
+    wants_extremes = True
     release = 10
 
     class Thresholds(RuleThresholds):
@@ -62,14 +64,15 @@ class LossSpike(Rule):
         curve = context.updated_curves.get("loss")
         if curve is None:
             return ()
-        self._follow_epochs(observation)
+        if not observation.is_extreme:  # nobody knows how many points lie between it and the others
+            self._follow_epochs(observation)
         if curve.distance is None:
             return ()
         if not curve.stands_out:
             return (Verdict(curve.name, False),)
-        if self._since_turn <= _AT_TURN:
+        if self._since_turn <= _AT_TURN and not observation.is_extreme:
             self._turns.add(self._epoch)
-        return (self._verdict(curve),)
+        return (self._verdict(curve, context.rate.jump if curve.is_shifting else None),)
 
     def forget_from(self, step: int, context: Context) -> None:
         """An epoch that is begun again counts again."""
@@ -82,14 +85,12 @@ class LossSpike(Rule):
         if epoch is not None and math.isfinite(epoch) and math.floor(epoch) > self._epoch:
             self._epoch, self._since_turn = math.floor(epoch), 0
 
-    def _verdict(self, curve: Curve) -> Verdict:
+    def _verdict(self, curve: Curve, jump: RateJump | None) -> Verdict:
         thresholds = self.thresholds
-        lasting = sum(curve.outliers)
-        # The highest of those that stand out together; the newest is always among them.
-        position, value = max(
-            (curve.points[-1 - ago] for ago, out in enumerate(reversed(curve.outliers)) if out),
-            key=lambda point: point[1],
-        )
+        lasting = max(1, sum(curve.outliers))
+        # The highest of those that stand out together.
+        outliers = (curve.points[-1 - n] for n, out in enumerate(reversed(curve.outliers)) if out)
+        position, value = max((curve.newest, *outliers), key=lambda point: point[1])
         level, width = curve.level or 0.0, curve.width or 0.0
         size = abs(level) if curve.lowest > 0 else curve.highest - curve.lowest
         is_large = value - level > thresholds.large * size
@@ -110,10 +111,14 @@ class LossSpike(Rule):
             "info",
             sentence,
             evidence={"value": value, "level": level, "width": width, "lasting": lasting},
-            advice=self._advice(curve, value, is_lasting=is_lasting),
+            advice=self._advice(curve, value, jump, is_lasting=is_lasting),
         )
 
-    def _advice(self, curve: Curve, value: float, *, is_lasting: bool) -> str:
+    def _advice(
+        self, curve: Curve, value: float, jump: RateJump | None, *, is_lasting: bool
+    ) -> str:
+        if jump is not None:
+            return f"{rate_rose(curve, jump)}. Raise it by less, or slowly."
         if len(self._turns) > 1 and self._epoch in self._turns:
             return (
                 f"It comes as an epoch begins, {len(self._turns)} times by now: the samples have "

@@ -61,6 +61,7 @@ class NonFinite(Rule):
         "bfloat16. Check for log(0) and divisions by zero."
     )
     silenced_by = ("nonfinite",)
+    wants_extremes = True  # numbers among skipped records end a row of those that are none
     kinds = frozenset({"step", "eval", "metrics", "moe", "abs-maxes", "epoch", "event"})
     release = 5
     replaces_text = True

@@ -32,6 +32,8 @@ FINISH = Kind(
         Field("status", "text", choices=("finished", "failed", "interrupted", "terminated")),
         Field("reason", "text"),
         Field("last_step", "count"),
+        Field("evaluated", "count", meaning="in `findings`: records that the rules evaluated"),
+        Field("records", "count", meaning="in `findings`: records of steps and metrics there were"),
     ),
 )
 OPTION = Kind(

@@ -23,13 +23,13 @@ from epochal.alarm import may_interrupt
 from epochal.errors import FormatError
 from epochal.guard import EXPECTED, Fault, Guard, Outcome
 from epochal.health.ending import BAD_ENDINGS, BadEnding, ending_finding
-from epochal.health.finding import Finding, dedup_key
+from epochal.health.finding import Evaluated, Finding, dedup_key
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import FINDINGS, LOOP
 from epochal.records import Position, Record, moment_of
 from epochal.store.answers import Entry, Status, by_time
 from epochal.store.finding_counts import FindingCounts, count, latest_findings
-from epochal.store.local.columns import SeriesKey
+from epochal.store.local.columns import SeriesKey, whole_number
 from epochal.store.local.part import Part
 from epochal.store.local.state import RunReader, RunState
 
@@ -80,7 +80,10 @@ class Diagnosis:
             if attempt is None:
                 attempt = _Attempt(number, state.config, rules, self.guard)
                 self._attempts[number] = attempt
-            self.is_complete &= self._read_on(attempt, state.parts, most)
+            is_read = self._read_on(attempt, state.parts, most)
+            if is_read and not is_live:
+                attempt.flush()
+            self.is_complete &= is_read
             found += [entry for entry in attempt.found() if dedup_key(entry.record) not in written]
         written |= {dedup_key(entry.record) for entry in found}
         late = late_findings(state, written, rules, guard=self.guard)
@@ -91,6 +94,22 @@ class Diagnosis:
             position = Position(_WRITER, state.attempts, _ENDING_PART, 0)
             found.append(Entry(position, 0, ending.record()))
         return by_time([*state.entries("finding"), *found])
+
+    def evaluated(self, state: RunState) -> Evaluated | None:
+        """How many of the records of all attempts the rules saw; None where some are unknown.
+
+        ``entries`` must have read the attempts that no companion watched.
+        """
+        counts = {n: attempt.evaluated for n, attempt in self._attempts.items()}
+        for part in state.parts:
+            finish = part.facts.finish or {}
+            seen, records = (whole_number(finish.get(name)) for name in Evaluated._fields)
+            if part.name.writer == FINDINGS and seen is not None and records is not None:
+                counts[part.name.attempt] = Evaluated(seen, records)
+        own = {part.name.attempt for part in state.parts if part.name.attempt > 0}
+        if not own or not own <= counts.keys():
+            return None
+        return Evaluated(*map(sum, zip(*(counts[number] for number in own), strict=True)))
 
     def _read_on(self, attempt: _Attempt, parts: Sequence[Part], most: int | None) -> bool:
         """Let the rules read; whether they read all. Raises only for files that cannot be read."""
@@ -142,6 +161,10 @@ class RunFindings:
                 self._cached.note_change()
         return found
 
+    def evaluated(self) -> Evaluated | None:
+        """How many of the records of all attempts the rules saw; None where some are unknown."""
+        return self._reader.ask(self._diagnosis.evaluated)
+
     def errors(self, fault: Fault | None) -> list[Entry]:
         """Faults of Epochal itself: recorded ones by time, then those met by rules and reading."""
         met = (*self._diagnosis.guard.faults.values(), fault)
@@ -178,6 +201,15 @@ class _Attempt:
         if has_ended:
             self._findings.close()
         return most is None or num_read < most
+
+    @property
+    def evaluated(self) -> Evaluated:
+        """How many of the records so far the rules have seen."""
+        return self._findings.evaluated
+
+    def flush(self) -> None:
+        """Have the rules see the extremes that wait for a record, as there will be none."""
+        self._findings.flush()
 
     def found(self) -> list[Entry]:
         """The findings as they were reported; open ones as they are now."""
