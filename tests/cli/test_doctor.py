@@ -28,7 +28,7 @@ def test_a_sick_run_is_diagnosed_with_evidence_and_advice(
     assert text.startswith("p/a  (finished, step 1)")
     assert "nonfinite · loss · step 1" in text
     assert "try: " in text
-    assert text.endswith("1 error.\n")
+    assert text.endswith("1 error.\nThe rules evaluated 2 of 2 records.\n")
 
 
 def test_a_healthy_run_is_said_to_be_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,6 +42,7 @@ def test_programs_read_it_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["--dir", str(tmp_path), "doctor", "a", "--json"]) == 1
     said = json.loads(capsys.readouterr().out)
     assert (said["name"], said["errors"]) == ("a", 1)
+    assert (said["evaluated"], said["records"]) == (2, 2)
     assert said["findings"][0]["rule"] == "nonfinite"
     assert said["findings"][0]["steps"] == [1, 1]
 

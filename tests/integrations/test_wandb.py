@@ -5,7 +5,11 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import inspect
+import json
+import math
 import pkgutil
+import random
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,8 +21,11 @@ import pytest
 
 import epochal
 import epochal.wandb as wandb
+from epochal.cli.main import main
+from epochal.companion.diagnosis import Diagnosis
 from epochal.reading import RunData
 from epochal.wandb import notices
+from tests.doubles.companions import companion_config
 
 REAL = importlib.util.find_spec("wandb")
 needs_wandb = pytest.mark.skipif(REAL is None, reason="the real wandb is not installed")
@@ -527,3 +534,52 @@ def test_a_resumed_run_knows_its_labels_and_adding_a_tag_keeps_the_others() -> N
     run = wandb.init(project="p", id="again", resume="must")
     assert run.tags == ("a", "b")
     run.finish()
+
+
+# -- findings -------------------------------------------------------------------------------------
+
+
+def spike_demo() -> Iterator[dict[str, float]]:
+    """A learning rate that quadruples for 50 of 12,000 steps, and what it does to a training.
+
+    The loss jumps from 0.26 to 3.73 and the gradient norm from 1 to 494; both recover.
+    """
+    chance = random.Random(0)
+    for step in range(12_000):
+        after = step - 8_000
+        loss, norm, rate = 0.1 + 2.5 * math.exp(-3 * min(step, 8_000) / 8_000), 1.0, 1e-4
+        if after >= 0:
+            loss += 3.5 * math.exp(-after / 20)
+            norm += 493 * math.exp(-after / 15) if after < 30 else 20 * math.exp(-after / 300)
+            rate = 4e-4 if after < 50 else max(1e-4, 4e-4 * math.exp(-after / 500))
+        yield {
+            "train/loss": loss + abs(chance.gauss(0, 0.02)),
+            "train/grad_norm": norm * math.exp(chance.gauss(0, 0.1)) if after != 0 else 494.0,
+            "train/learning_rate": rate,
+        }
+
+
+@pytest.mark.parametrize("by_companion", [False, True])
+def test_a_loss_spike_in_a_loop_at_full_speed_is_diagnosed(
+    by_companion: bool, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = wandb.init(project="spike-demo", name="run-0")
+    for step, row in enumerate(spike_demo()):
+        wandb.log(row, step=step)
+    wandb.finish()
+    if by_companion:
+        diagnosis = Diagnosis(companion_config(Path(run.sync_dir)))
+        while diagnosis.go_on():
+            pass
+    capsys.readouterr()
+    main(["doctor", "run-0"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"The loss jumped from 0\.2\d+ to 3\.7\d+ at step 8,000", text)
+    assert re.search(r"The gradient norm jumped: 494.00 at step 8,000, \d{3} times", text)
+    assert "The learning rate rose 4.0 times at step 8,000" in text
+    evaluated = re.search(r"The rules evaluated ([\d,]+) of 12,000 records", text)
+    assert evaluated is not None
+    assert int(evaluated[1].replace(",", "")) < 12_000
+    main(["doctor", "run-0", "--json"])
+    data = json.loads(capsys.readouterr().out)
+    assert (f"{data['evaluated']:,}", data["records"]) == (evaluated[1], 12_000)

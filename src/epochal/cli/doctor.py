@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             say_json(_as_data(view, found))
         else:
-            say("\n".join([*_report(view, found), *_own_faults(view)]))
+            say("\n".join([*_report(view, found), *_evaluated(view), *_own_faults(view)]))
     return 1 if any(finding.severity == "error" for finding in found) else 0
 
 
@@ -113,6 +113,20 @@ def _report(view: RunView, found: Sequence[Finding]) -> Iterator[str]:
     counts = [(word, sum(f.severity == word for f in found)) for word in _GRAVITY]
     yield ""
     yield ", ".join(f"{n} {_plural(word, n)}" for word, n in counts if n) + "."
+
+
+def _evaluated(view: RunView) -> Iterator[str]:
+    """How many records the findings are based on."""
+    counts = view.evaluated()
+    if counts is None or not counts.records:
+        return
+    text = f"The rules evaluated {counts.evaluated:,} of {counts.records:,} records."
+    if counts.evaluated < counts.records:
+        text += (
+            " The smallest and largest loss, evaluation loss and gradient norm of every skipped "
+            "interval are among them."
+        )
+    yield from _wrapped("", text)
 
 
 def _own_faults(view: RunView) -> Iterator[str]:
@@ -177,7 +191,7 @@ def _plural(word: str, count: int) -> str:
 
 
 def _as_data(view: RunView, found: Sequence[Finding]) -> dict[str, Any]:
-    info = view.info
+    info, counts = view.info, view.evaluated()
     return {
         "run": info.id,
         "name": info.name,
@@ -187,6 +201,8 @@ def _as_data(view: RunView, found: Sequence[Finding]) -> dict[str, Any]:
         "epoch": info.epoch,
         "errors": sum(finding.severity == "error" for finding in found),
         "warnings": sum(finding.severity == "warning" for finding in found),
+        "evaluated": counts and counts.evaluated,
+        "records": counts and counts.records,
         "internal_errors": [
             {k: v for k, v in entry.record.items() if k not in ("log", "name")}
             for entry in view.internal_errors()

@@ -55,6 +55,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple, Protocol
 
 from epochal.errors import MetricNotFoundError as MetricNotFoundError
+from epochal.health.finding import Evaluated
 from epochal.records import Axis, Position, Record
 from epochal.series.reduce import Summary
 from epochal.series.series import Series
@@ -181,6 +182,12 @@ class RunView(Protocol):
         """Findings of the health rules, by time; made from records where no companion wrote them.
 
         At most so many records are read for that at one call, None for all of them.
+        """
+
+    def evaluated(self) -> Evaluated | None:
+        """How many records of steps and metrics the rules saw, of how many.
+
+        None before ``findings`` has read them, and while a companion evaluates the run.
         """
 
     def internal_errors(self) -> list[Entry]:

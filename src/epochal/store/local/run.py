@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from epochal.errors import MetricNotFoundError, UsageError
+from epochal.health.finding import Evaluated
 from epochal.journal.layout import PartName, RunFolder
 from epochal.records import Axis, Position, Record
 from epochal.series.reduce import NOTHING_LOGGED, Summary
@@ -163,10 +164,8 @@ class LocalRun(RunView):
         return self.source.held_bytes
 
     def release(self) -> bool:
-        """Free what was read of the run; the next query reads it again.
-
-        False while the run grows or another thread reads it: this is called with the lock of
-        another run held, so it must not wait.
+        """Free what was read; False while the run grows, or another thread reads it: never waits,
+        as another run's lock is held.
         """
         if not self.lock.acquire(blocking=False):
             return False
@@ -469,11 +468,13 @@ class LocalRun(RunView):
 
     @locked
     def findings(self, *, most: int | None = RECORDS_A_LOOK) -> list[Entry]:
-        """Findings of the health rules, by time; made here where no companion wrote them.
-
-        One call reads at most ``most`` records for that, None reads all; the next call continues.
-        """
+        """Findings of the health rules; a call that reads ``most`` records is continued later."""
         return self._findings.entries(self.status, most=most)
+
+    @locked
+    def evaluated(self) -> Evaluated | None:
+        """How many records the rules saw; None while some of it is unknown."""
+        return self._findings.evaluated()
 
     @locked
     def internal_errors(self) -> list[Entry]:

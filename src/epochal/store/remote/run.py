@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from epochal.atomic_file import between_processes
+from epochal.health.finding import Evaluated
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import RunFolder
 from epochal.records import Axis, Position, Record
@@ -219,6 +220,10 @@ class RemoteRun(RunView):
     def findings(self, *, most: int | None = 50_000) -> list[Entry]:
         """Findings of the health rules, by time."""
         return self.copy.findings(most=most)
+
+    def evaluated(self) -> Evaluated | None:
+        """How many records the rules saw."""
+        return self.copy.evaluated()
 
     def internal_errors(self) -> list[Entry]:
         """Faults of Epochal itself."""
