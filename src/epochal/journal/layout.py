@@ -164,7 +164,8 @@ def _name_digest(name: str) -> str:
 def create_run_folder(project_folder: Path, name: str) -> tuple[RunFolder, str]:
     """Make a new folder for a run; a taken name gets the next free number.
 
-    Making the folder is the claim: two processes that ask for one name at once get two folders.
+    Making the folder is the claim: two processes that ask for one name at once get two folders. It
+    is empty, so readers list no run there until its identity is written.
     """
     project_folder.mkdir(parents=True, exist_ok=True)
     taken = {entry.name.lower() for entry in project_folder.iterdir()}
@@ -175,9 +176,7 @@ def create_run_folder(project_folder: Path, name: str) -> tuple[RunFolder, str]:
             continue
         with contextlib.suppress(FileExistsError):
             (project_folder / slug).mkdir()
-            folder = RunFolder(project_folder / slug)
-            folder.journal.mkdir()
-            return folder, candidate
+            return RunFolder(project_folder / slug), candidate
     raise UsageError(f"no free folder for a run named {name!r} in {project_folder}.")
 
 

@@ -75,6 +75,7 @@ def start_rank_zero(request: Request, launch: Launch, settings: Settings) -> Run
     if not request.redactor.is_on:
         identity["redact"] = False
     write_json(folder.identity, request.redactor.identity(identity))
+    folder.journal.mkdir(exist_ok=True)
     if request.reporting.report_to:
         note_reporting(folder, request.reporting)
     last_step = last_step_of(folder, before_attempt=attempt) if attempt > 1 else -1
@@ -103,7 +104,7 @@ def start_rank_zero(request: Request, launch: Launch, settings: Settings) -> Run
 def _new_run(request: Request) -> tuple[dict[str, Any], RunFolder, int]:
     if request.run_folder is not None:
         folder, name = RunFolder(request.run_folder), request.name
-        folder.journal.mkdir(parents=True, exist_ok=True)
+        folder.path.mkdir(parents=True, exist_ok=True)
     else:
         folder, name = create_run_folder(request.root / slugify(request.project), request.name)
     if name != request.name and request.named:
