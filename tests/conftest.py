@@ -78,6 +78,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     return (3 * (os.cpu_count() or 1) + 1) // 2 if _is_fast(config) else None
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add an option for what takes longer than `make test` may: `make test ARGS=--thorough`."""
+    parser.addoption("--thorough", action="store_true", help="try every crash point")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Try fewer values of each property in `make test-fast`."""
     if _is_fast(config):

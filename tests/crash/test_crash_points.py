@@ -1,0 +1,187 @@
+"""Every acknowledged record is found exactly once, wherever a process ended or a disk failed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import epochal
+from epochal.cli.main import main
+from epochal.errors import EpochalError
+from epochal.hub.ledger import Ledger
+from epochal.journal.layout import RunFolder
+from epochal.run.run import Run
+from epochal.shipping.worker import ship_now
+from epochal.store.local.store import open_store
+from epochal.store.store import Store
+from tests.conftest import StartRun
+from tests.crash.crash_points import Child, Crash, Fault, crashes
+from tests.doubles.hub_in_process import HubInProcess
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+Found = tuple[list[Any], list[bytes]]
+
+
+@pytest.fixture
+def run(original: Path, start_run: StartRun) -> Iterator[Run]:
+    """A run with a few records."""
+    run = start_run(dir=original / "runs")
+    for step in range(5):
+        run.log({"loss": 1 / (step + 1)}, step=step)
+    yield run
+    run.finish()
+
+
+def found(root: Path) -> Found:
+    """The records and blobs that a fresh reader finds in the only run of a folder, if any."""
+    runs = list(epochal.open(root)) if root.exists() else []
+    assert len(runs) <= 1, f"there are {runs}"
+    records: list[Any] = []
+    blobs: list[bytes] = []
+    for view in (run.view for run in runs):
+        records += [record for _, record in view.records()]
+        with contextlib.suppress(FileNotFoundError):  # its blob is on the way
+            blobs += [view.blob(entry.record["file"]) for entry in view.blobs()]
+    return records, blobs
+
+
+def test_every_call_is_seen(original: Path) -> None:
+    original.mkdir()
+
+    def write(folder: Path, child: Child) -> None:
+        child.attempt(lambda: (folder / "a").write_bytes(b"text"))  # two calls
+        child.attempt(lambda: shutil.move(folder / "a", folder / "b"))
+        child.attempt(lambda: os.makedirs(folder / "c" / "d"))  # two calls
+        child.attempt(lambda: shutil.rmtree(folder / "c"))  # two calls
+        database = sqlite3.connect(folder / "sqlite")
+        child.attempt(lambda: database.execute("create table a (b)"))
+        (folder / "e").touch()
+
+    tried = [(crash.fault, crash.number) for crash in crashes(original, write)]
+    calls = [(fault, n + 1) for fault in Fault for n in range(2 if fault is Fault.TORN else 9)]
+    assert tried == calls
+
+
+# -- what is sent to a hub ------------------------------------------------------------------------
+
+
+def send(folder: Path, hub: HubInProcess, **named: Any) -> None:
+    ship_now(RunFolder(folder / "runs" / "tests" / "run"), hub, pause_s=0.0, **named)
+
+
+def push(folder: Path, child: Child) -> None:
+    hub = HubInProcess(folder / "hub", on_lines=child.acknowledge, on_file=child.acknowledge)
+    child.attempt(lambda: send(folder, hub, tries=child.tries))
+    child.acknowledge("everything")
+
+
+def push_again(folder: Path, **named: Any) -> None:
+    with contextlib.closing(HubInProcess(folder / "hub")) as hub:
+        send(folder, hub, **named)
+
+
+def check_pushed(crash: Crash, expected: Found) -> None:
+    """What the hub acknowledged is there, and everything when the run was sent again."""
+    records, blobs = found(crash.folder / "hub")
+    assert records == expected[0][: len(records)], crash
+    num_lines = [have for have in crash.acknowledged if isinstance(have, int)]
+    assert len(records) >= max(num_lines, default=0), crash
+    if {"segments", "everything"} & {*crash.acknowledged}:
+        assert records == expected[0], crash
+    if {"blobs", "everything"} & {*crash.acknowledged}:
+        assert blobs == expected[1], crash
+    push_again(crash.folder)
+    assert found(crash.folder / "hub") == expected, crash
+
+
+@pytest.mark.parametrize("is_known", [False, True], ids=["new run", "known run"])
+def test_lines_that_a_hub_receives(original: Path, run: Run, is_known: bool) -> None:
+    Ledger(original / "hub").close()
+    if is_known:
+        push_again(original)
+        run.log({"loss": 0.5}, step=5)
+        run.log({"loss": 0.4}, step=6)
+    expected = found(original / "runs")
+    for crash in crashes(original, push):
+        check_pushed(crash, expected)
+
+
+def test_a_segment_and_a_blob_that_a_hub_receives(original: Path, run: Run) -> None:
+    push_again(original)
+    run.log_image("picture", np.zeros((8, 8), np.uint8), step=5)
+    run.finish()
+    expected = found(original / "runs")
+    assert pack(original) == 0
+    for crash in crashes(original, push):
+        check_pushed(crash, expected)
+
+
+# -- what changes in place ------------------------------------------------------------------------
+
+
+def pack(folder: Path) -> int:
+    return main(["--dir", str(folder / "runs"), "--quiet", "pack", "--all"])
+
+
+def test_a_run_that_is_sealed(original: Path, run: Run) -> None:
+    run.finish()
+    expected = found(original / "runs")
+
+    def seal(folder: Path, child: Child) -> None:
+        def call() -> None:
+            if pack(folder) != 0:
+                raise EpochalError("a part was not sealed.")
+
+        child.attempt(call)
+
+    for crash in crashes(original, seal):
+        assert found(crash.folder / "runs") == expected, crash
+        assert pack(crash.folder) == 0, crash
+        assert found(crash.folder / "runs") == expected, crash
+
+
+def delete(store: Store) -> None:
+    store.remove(store.run("run"))
+
+
+def move(store: Store, child: Child, action: str) -> None:
+    if action == "delete":
+        view = store.run("run")
+        child.attempt(lambda: store.remove(view))
+    else:
+        trashed = store.trash.find("run")
+        child.attempt(lambda: store.trash.restore(trashed))
+    child.acknowledge(action)
+
+
+def check_place(crash: Crash, root: Path, expected: Found) -> None:
+    """The run is in its place or in the trash, as was acknowledged, and whole."""
+    with open_store(root) as store:
+        num_runs, trashed = len(store.runs()), store.trash.runs()
+        assert num_runs + len(trashed) == 1, crash
+        assert crash.acknowledged in ([], ["restore" if num_runs else "delete"]), crash
+        for run in trashed:
+            store.trash.restore(run)
+    assert found(root) == expected, crash
+
+
+@pytest.mark.parametrize("action", ["delete", "restore"])
+def test_a_run_that_is_moved(original: Path, run: Run, every: int, action: str) -> None:
+    run.finish()
+    expected = found(original / "runs")
+    if action == "restore":
+        delete(open_store(original / "runs"))
+
+    def operation(folder: Path, child: Child) -> None:
+        move(open_store(folder / "runs"), child, action)
+
+    for crash in crashes(original, operation, every=every):
+        check_place(crash, crash.folder / "runs", expected)
