@@ -185,3 +185,24 @@ def test_a_run_that_is_moved(original: Path, run: Run, every: int, action: str) 
 
     for crash in crashes(original, operation, every=every):
         check_place(crash, crash.folder / "runs", expected)
+
+
+def test_tokens_of_a_hub(original: Path) -> None:
+    with contextlib.closing(Ledger(original)) as ledger:
+        old = ledger.add_token("old", "write")
+        ledger.claim("run", "tests", "old")
+
+    def change(folder: Path, child: Child) -> None:
+        ledger = child.attempt(lambda: Ledger(folder))
+        child.acknowledge(child.attempt(lambda: ledger.add_token("new", "write")))
+        child.attempt(lambda: ledger.add_bytes({"run": 1}))  # a hub stores something meanwhile
+        child.attempt(lambda: ledger.revoke_token("old"))
+        child.acknowledge("revoked")
+        child.acknowledge(child.attempt(lambda: ledger.add_token("old", "read")))
+
+    for crash in crashes(original, change):
+        with contextlib.closing(Ledger(crash.folder)) as ledger:
+            added = [token for token in crash.acknowledged if token != "revoked"]
+            assert all(ledger.principal(token) for token in added), crash
+            assert "revoked" not in crash.acknowledged or not ledger.principal(old), crash
+            ledger.add_token("another", "admin")

@@ -310,10 +310,12 @@ class Ledger:
         """Change everything within it, or nothing; the lock is held."""
         self._db.execute("begin immediate")
         with contextlib.ExitStack() as undo:
-            undo.callback(self._db.execute, "rollback")
+            undo.callback(self._db.rollback)
             yield
+            # SQLite may leave the transaction of a failed commit open. What followed would then be
+            # acknowledged as a part of it, and lost.
+            self._db.execute("commit")
             undo.pop_all()
-        self._db.execute("commit")
 
 
 def _connect(path: Path) -> sqlite3.Connection:
