@@ -17,8 +17,10 @@ import epochal
 from epochal.cli.main import main
 from epochal.errors import EpochalError
 from epochal.hub.ledger import Ledger
+from epochal.hub.store import open_hub_store
 from epochal.journal.layout import RunFolder
 from epochal.run.run import Run
+from epochal.shipping.client import HubError
 from epochal.shipping.worker import ship_now
 from epochal.store.local.store import open_store
 from epochal.store.store import Store
@@ -185,6 +187,26 @@ def test_a_run_that_is_moved(original: Path, run: Run, every: int, action: str) 
 
     for crash in crashes(original, operation, every=every):
         check_place(crash, crash.folder / "runs", expected)
+
+
+@pytest.mark.parametrize("action", ["delete", "restore"])
+def test_a_run_that_is_moved_on_a_hub(original: Path, run: Run, every: int, action: str) -> None:
+    run.finish()
+    push_again(original)
+    expected = found(original / "runs")
+
+    def hub_store(folder: Path) -> Store:
+        return open_hub_store([folder / "hub"], Ledger(folder / "hub"))
+
+    if action == "restore":
+        delete(hub_store(original))
+    for crash in crashes(
+        original, lambda folder, child: move(hub_store(folder), child, action), every=every
+    ):
+        # A sender that nobody asked sends no run again that is in the trash.
+        with contextlib.suppress(HubError):
+            push_again(crash.folder, tries=1, unless_removed=True)
+        check_place(crash, crash.folder / "hub", expected)
 
 
 def test_tokens_of_a_hub(original: Path) -> None:

@@ -13,6 +13,7 @@ from epochal.settings import cache_folder
 from epochal.store.answers import TrashedRun
 from epochal.store.local.run import LocalRun
 from epochal.store.local.store import LocalStore
+from epochal.store.local.trash import check_removable
 from epochal.store.store import RunView
 
 
@@ -23,9 +24,11 @@ class HubStore(LocalStore):
 
     def remove(self, run: RunView) -> TrashedRun:
         """Move a run to the trash."""
-        removed = super().remove(run)
-        self.ledger.note_removed(removed.id)
-        return removed
+        check_removable(run.info)
+        # Before the move, so that its sender cannot bring it back even if this process is killed
+        # in between. For a run that is still here the note has no effect.
+        self.ledger.note_removed(run.info.id)
+        return super().remove(run)
 
     def received(self, run: LocalRun) -> float:
         """When anything of a run was received last, by the hub's own clock: not what it says.
