@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -26,7 +25,7 @@ from epochal.torch.checkpoint.manifest import (
 )
 from epochal.torch.checkpoint.retention import Retention
 from epochal.torch.checkpoint.state import Restored, load_state, save_state
-from epochal.torch.checkpoint.state_files import sweep
+from epochal.torch.checkpoint.state_files import discard, sweep
 from epochal.torch.checkpoint.training_state import TrainingState
 from epochal.torch.rank_agreement import Ranks
 from epochal.torch.worker import CpuWorker
@@ -280,7 +279,7 @@ class Checkpoints:
         pointers: tuple[Pointer, Pointer] = ("latest", "best")
         stay = [name for p in pointers if (name := pointed(self.folder, p)) is not None]
         for manifest in self._keep.superseded(manifests, keep=stay):
-            shutil.rmtree(self.folder / manifest.name)
+            discard(self.folder / manifest.name)
 
     def _drain(self) -> None:
         if self._worker is not None and not self._worker.is_idle():

@@ -114,9 +114,9 @@ def publish(
     if problem is not None:
         raise FormatError(f"{final} was not written whole: {problem}.")
     write_manifest(temporary, whole)
-    (temporary / _WRITER).unlink()
     sync_folder(temporary)
     _put_in_place(temporary, final)
+    (final / _WRITER).unlink()
     point(folder, "latest", whole)
     if best is not None:
         point(folder, "best", best)
@@ -146,10 +146,21 @@ def read_tree(path: Path) -> Any:
         return unpacked(reader.tree, tensors, label=str(path))
 
 
+def discard(path: Path) -> None:
+    """Delete a checkpoint. It leaves the list as a whole, before the first of its files."""
+    gone = path.with_name(f".{path.name}.gone")
+    if gone.exists():
+        shutil.rmtree(gone)
+    os.rename(path, gone)
+    shutil.rmtree(gone)
+
+
 def sweep(folder: Path) -> None:
     """Clear away what writers that are dead left unfinished, and put back what they took away."""
     for path in folder.glob(".step-*"):
-        if path.name.endswith(".old"):
+        if path.name.endswith(".gone"):
+            shutil.rmtree(path)
+        elif path.name.endswith(".old"):
             final = path.with_name(path.name[1:-4])
             if final.exists():
                 shutil.rmtree(path)
@@ -163,7 +174,7 @@ def _is_abandoned(temporary: Path) -> bool:
     try:
         writer = read_json(temporary / _WRITER)
     except (FileNotFoundError, FormatError):
-        return False  # just being made, or about to be put in its place
+        return False  # just being made
     return liveness(writer) == "dead"
 
 
@@ -175,7 +186,11 @@ def _put_in_place(temporary: Path, final: Path) -> None:
     if old.exists():
         shutil.rmtree(old)
     os.rename(final, old)
-    os.rename(temporary, final)
+    try:
+        os.rename(temporary, final)
+    except OSError:
+        os.rename(old, final)
+        raise
     shutil.rmtree(old)
 
 
