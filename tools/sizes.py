@@ -6,10 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-MAX_LINES = 500
-# One class by decision (docs/decisions/run-over-recorder.md): what each call takes and does.
-LONGER = {Path("src/epochal/run/run.py"): 560}
-NOTICE_LINES = 400
+MAX_LINES = 800
+NOTICE_LINES = 500
 # Nobody edits these; tools/wire.py writes them.
 GENERATED = {Path("web/src/wire.ts")}
 
@@ -27,10 +25,6 @@ def tracked(*patterns: str) -> list[Path]:
 def lines_of(path: Path) -> int:
     with path.open("rb") as file:
         return sum(1 for _ in file)
-
-
-def is_too_long(size: int, path: Path) -> bool:
-    return size > LONGER.get(path, MAX_LINES)
 
 
 def main() -> int:
@@ -52,8 +46,8 @@ def main() -> int:
     code = [(lines_of(path), path) for path in written]
     for size, path in sorted(code, reverse=True):
         if size > NOTICE_LINES:
-            print(f"  {size:4d} {path}" + ("  TOO LONG" if is_too_long(size, path) else ""))
-    return int(any(is_too_long(size, path) for size, path in code))
+            print(f"  {size:4d} {path}" + ("  TOO LONG" if size > MAX_LINES else ""))
+    return int(any(size > MAX_LINES for size, _ in code))
 
 
 if __name__ == "__main__":

@@ -188,14 +188,20 @@ def test_repair_lists_and_completes_interrupted_uploads(
     assert capsys.readouterr().out.endswith("All 1 runs are whole.\n")
 
 
-def test_repair_names_a_part_that_is_missing(
+def test_repair_names_parts_that_are_missing_and_runs_that_never_began(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = record(tmp_path / "runs")
     (name,) = folder.parts()
     folder.part_path(name).rename(folder.part_path(name._replace(part=1)))
+    empty = tmp_path / "runs" / "p" / "b"
+    empty.mkdir()
+    os.utime(empty, (0, 0))
     assert main(["--dir", str(tmp_path / "runs"), "repair", "--all"]) == 1
-    assert "this part is missing, and a later one is there" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "p/a: loop.0001.0000: this part is missing, and a later one is there." in said
+    assert "p/b: the folder is empty: a run was about to begin, and never did." in said
+    assert not empty.exists()
 
 
 def test_equal_names_do_not_collide(hub: HubProcess, tmp_path: Path) -> None:
@@ -288,7 +294,8 @@ def test_uncommitted_changes_are_sent_only_if_a_setting_asks_for_it(
     assert {path.name for path in there.iterdir()} == {*patches, picture}
     back = fetch_run(hub.client(), epochal.load(folder.path).info.id, tmp_path / "back")
     for name in patches:
-        assert stat.S_IMODE((back.blobs / name).stat().st_mode) == 0o600
+        modes = {stat.S_IMODE((blobs / name).stat().st_mode) for blobs in (there, back.blobs)}
+        assert modes == {0o600}
 
 
 def wait_until(condition: object, *, limit_s: float = 120.0) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import PartName, RunFolder, run_folders
 from epochal.journal.repair import PartDamage, diagnose, repair
 
+_BEGINNING_S = 600.0
 _TAILS = {
     "torn": "a record cut short",
     "nul": "a stretch that the file system lost",
@@ -53,6 +55,8 @@ def run(args: argparse.Namespace) -> int:
     with _alone(root) as is_alone:
         may_change = is_alone and not args.dry_run
         results = [_repair(folder, root, may_change=may_change) for folder in folders]
+        if args.all:
+            results += [_remove_empty(folder, may_change=may_change) for folder in _empty(root)]
     if args.json:
         say_json(results if args.all else results[0])
     else:
@@ -105,6 +109,23 @@ def _repair(folder: RunFolder, root: Path, *, may_change: bool) -> Repaired:
         result.done += [settle_upload(root, upload) for upload in uploads]
         is_whole, uploads = diagnose(folder).is_whole, list(interrupted_uploads(folder))
     result.whole = is_whole and not (lasting or uploads)
+    return result
+
+
+def _empty(root: Path) -> Iterator[Path]:
+    """Folders without a file that are not new: a run was about to begin there, and never did."""
+    for folder in root.glob("[!.]*/[!.]*"):
+        is_old = time.time() - folder.stat().st_mtime > _BEGINNING_S
+        if is_old and folder.is_dir() and not any(folder.iterdir()):
+            yield folder
+
+
+def _remove_empty(folder: Path, *, may_change: bool) -> Repaired:
+    result = Repaired("/".join(folder.parts[-2:]), whole=may_change)
+    result.found.append("the folder is empty: a run was about to begin, and never did.")
+    if may_change:
+        folder.rmdir()
+        result.done.append("deleted the empty folder.")
     return result
 
 

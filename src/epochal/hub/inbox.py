@@ -35,6 +35,7 @@ from epochal.journal.layout import (
     PartName,
     RunFolder,
     create_run_folder,
+    is_patch,
     json_bytes,
     read_json,
     run_folders,
@@ -162,11 +163,11 @@ class Inbox:
                 checked["name"] = name
                 self._lead_to_parent(folder.path, checked)
                 write_json(folder.identity, checked)
+                self._take_place(run_id, folder.path)
                 sync_folder(folder.path)
                 sync_folder(project)
                 if is_new_project:
                     sync_folder(self.root)
-                self._take_place(run_id, folder.path)
             else:
                 self._lead_to_parent(place, checked)
         run = self._run(run_id)
@@ -443,6 +444,8 @@ class Inbox:
         if self._upstream is not None:
             self._upstream.put_file(run.id, kind, name, partial)
         target = partial.with_name(name)
+        if is_patch(name):
+            partial.chmod(0o600)
         descriptor = os.open(partial, os.O_RDWR)
         try:
             os.fsync(descriptor)
