@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, TextIO, cast
+from typing import TextIO, cast
 
 from epochal.atomic_file import new_text_file
 from epochal.cli.command import add_hub_reading, add_json, named_runs, reading_store
@@ -107,7 +107,7 @@ def _stdout() -> TextIO:
 
 def _write(name: str, runs: Sequence[RunView], out: TextIO, args: argparse.Namespace) -> None:
     if name in BINARY:
-        write = partial(binary_named(name).write, runs, cast(BinaryIO, out.buffer), rows=args.rows)
+        write = partial(binary_named(name).write, runs, out.buffer, rows=args.rows)
     else:
         write = partial(export_named(name).write, runs, out, rows=args.rows)
     Guard().explained(f"exporter {name}", write)

@@ -202,9 +202,8 @@ class TrackioRun:
             data.append([])
             for column in columns:
                 cell = row.get(column)
-                found = [
-                    one for one in (cell if isinstance(cell, list) else [cell]) if _is_typed(one)
-                ]
+                several = cell if isinstance(cell, list) else [cell]
+                found = [one for one in several if isinstance(one, dict) and _TYPE in one]
                 label = f"{name}/{column}/{number}"
                 for index, one in enumerate(found):
                     part = label if len(found) == 1 else f"{label}/{index}"
@@ -244,10 +243,6 @@ class TrackioRun:
                 f"{self.path}: the configuration of {self._name!r} is damaged: {error}"
             )
             return {}
-
-
-def _is_typed(value: Any) -> bool:
-    return isinstance(value, dict) and _TYPE in value
 
 
 def _object(source: Any) -> Mapping[str, Any]:
