@@ -102,18 +102,16 @@ def test_guessing_tokens_is_slowed_down(hub: HubProcess) -> None:
 def test_a_valid_token_is_answered_whatever_others_send_from_its_address(
     hub: HubProcess, tmp_path: Path
 ) -> None:
-    stranger = hub.client("")
+    stranger, statuses = hub.client(""), set()
     for _ in range(BURST + 20):  # more than a person's page may ask at once
         with pytest.raises(HubError) as error:
             stranger.request("GET", "/api/runs")
-    assert error.value.status == 429
+        statuses.add(error.value.status)
+    assert statuses == {401, 429}
     ship_now(record(tmp_path / "runs"), hub.client())
     assert hub.client().get_json("/api/runs")["total"] == 1
     cookie = {"cookie": f"epochal-{hub.port}={hub.token}"}
     assert b'"rows"' in hub.client("").request("GET", "/api/runs", headers=cookie)
-    with pytest.raises(HubError) as error:
-        stranger.request("GET", "/api/runs")
-    assert error.value.status == 429
 
 
 def test_guesses_behind_a_proxy_count_for_the_guesser(tmp_path: Path) -> None:
