@@ -4,7 +4,13 @@ import math
 
 import pytest
 
-from epochal.series.distributions import f_above, t_quantile, t_two_sided
+from epochal.series.distributions import (
+    f_above,
+    range_above,
+    range_quantile,
+    t_quantile,
+    t_two_sided,
+)
 
 mpmath = pytest.importorskip("mpmath")
 
@@ -64,3 +70,19 @@ def test_what_has_no_limits_is_answered() -> None:
         t_two_sided(1.0, 0)
     with pytest.raises(ValueError, match="between 0 and 1"):
         t_quantile(1.0, 3)
+
+
+@pytest.mark.parametrize("df", [1, 2, 4.5, 30, 400])
+@pytest.mark.parametrize("t", [0.1, 1.0, 2.5, 12.7])
+def test_the_range_of_two_means_is_the_test_of_t(t: float, df: float) -> None:
+    assert range_above(math.sqrt(2) * t, 2, df) == pytest.approx(t_two_sided(t, df), abs=1e-6)
+
+
+# By the tables of Harter (1960).
+@pytest.mark.parametrize(
+    ("count", "df", "expected"), [(3, 2, 8.331), (3, 6, 4.339), (5, 30, 4.102), (15, 30, 5.211)]
+)
+def test_the_usual_quantile_of_the_range_is_that_of_tables(
+    count: int, df: float, expected: float
+) -> None:
+    assert range_quantile(0.95, count, df) == pytest.approx(expected, abs=6e-4)
