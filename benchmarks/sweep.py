@@ -115,7 +115,7 @@ def _write(root: Path, trial: Trial, *, steps: int, created: float) -> None:
     folder.journal.mkdir(parents=True)
     run_id = f"{zlib.crc32(trial.name.encode()):08x}{trial.config['seed']:04x}"
     identity = {"v": 1, "id": run_id, "name": trial.name, "project": PROJECT, "created": created}
-    write_json(folder.identity, {**identity, "config": trial.config, "total_steps": steps})
+    write_json(folder.identity, {**identity, "config": trial.config, "totals": {"steps": steps}})
     # A process that is gone: its number is beyond what the system gives.
     process = {**process_identity(), "pid": 2**22 + 7}
 
