@@ -107,7 +107,7 @@ def test_means_at_each_step_count_who_is_there(
         row[:stop] = curves(trial, steps=STEPS)["train/loss"][:stop]
     n = np.isfinite(matrix).sum(axis=0)
     assert n.min() < n.max() == 12
-    asked: dict[str, Any] = {"metric": "train/loss", "by": "lr", "points": 0}
+    asked: dict[str, Any] = {"metric": "train/loss", "by": "lr", "points": 0, "unfinished": 1}
     found = server.ask("/api/group_curves", **asked).json
     curve = next(one for one in found["curves"] if one["values"] == [1e-2])
     assert (curve["members"], curve["n"]) == (12, n.tolist())
@@ -116,7 +116,9 @@ def test_means_at_each_step_count_who_is_there(
     np.testing.assert_allclose(curve["columns"]["std"], std, rtol=1e-9)
     whys = sorted(mark["why"] for mark in curve["dropouts"])
     assert whys == ["ended", "nonfinite", "nonfinite"]
-    text = command(root, capsys, "--group-by", "lr", "-m", "train/loss", "--csv", "--steps")
+    text = command(
+        root, capsys, "--group-by", "lr", "-m", "train/loss", "--csv", "--steps", "--unfinished"
+    )
     rows = [row for row in csv.DictReader(io.StringIO(text)) if float(row["lr"]) == 1e-2]
     assert [int(row["n"]) for row in rows] == n.tolist()
     means = [float(row["mean"]) for row in rows]

@@ -197,12 +197,15 @@ class Runs:
         *,
         by: Sequence[str] | None = None,
         by_all_but: Sequence[str] | None = None,
+        unfinished: bool = False,
     ) -> RunGroups:
         """Runs in groups by keys of their configs, ``by=["lr", "model"]``; hidden runs are in none.
 
-        ``by_all_but=["seed"]`` groups by every key that differs between the runs but these.
+        ``by_all_but=["seed"]`` groups by every key that differs between the runs but these. Runs
+        that have not finished are in no number of a group unless ``unfinished``.
         """
-        return groups_of(self._store.runs(query), by=by, by_all_but=by_all_but)
+        runs = self._store.runs(query)
+        return groups_of(runs, by=by, by_all_but=by_all_but, unfinished=unfinished)
 
     def importance(
         self,
@@ -213,14 +216,18 @@ class Runs:
         at: float | None = None,
         pair: Sequence[str] | None = None,
         forest: bool = False,
+        unfinished: bool = False,
     ) -> Importance:
         """Which keys of the config a metric depends on, the most important first.
 
         ``value`` and ``at`` choose the value of a run, ``pair`` the keys of the interaction.
-        ``forest`` also fits a random forest, with scikit-learn. Raises ``MetricNotFoundError``.
+        ``forest`` also fits a random forest, with scikit-learn. ``unfinished`` includes runs that
+        have not finished. Raises ``MetricNotFoundError``.
         """
         runs = self._store.runs(query)
-        return importance(runs, metric, value=value, at=at, pair=pair, forest=forest)
+        return importance(
+            runs, metric, value=value, at=at, pair=pair, forest=forest, unfinished=unfinished
+        )
 
     def why(
         self,
@@ -229,14 +236,17 @@ class Runs:
         *,
         against: str | None = None,
         metric: str | None = None,
+        unfinished: bool = False,
     ) -> Why:
         """Why a run differs from another one in a metric: differences ranked by what they explain.
 
         Without ``other``, it is compared with the runs that the query ``against`` selects, by
-        default those of its group or project. ``metric`` is the evaluation loss or the loss by
-        default. Raises ``MetricNotFoundError``.
+        default those of its group or project; of these, only finished ones unless ``unfinished``.
+        ``metric`` is the evaluation loss or the loss by default. Raises ``MetricNotFoundError``.
         """
-        return why_in(self._store, run, other, against=against, metric=metric)
+        return why_in(
+            self._store, run, other, against=against, metric=metric, unfinished=unfinished
+        )
 
     def run(self, key: str) -> RunData:
         """The run that an id, its start, a name, project/name or a folder's path stands for."""

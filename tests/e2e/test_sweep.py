@@ -84,7 +84,7 @@ def test_group_charts_say_how_many_there_are_and_who_left(
     assert box is not None
     page.mouse.move(box["x"] + 0.9 * box["width"], box["y"] + 60)
     tooltip = page.locator(".chart-tooltip").first
-    until(page, lambda: "9 of 12" in tooltip.inner_text())
+    until(page, lambda: "9 of 11" in tooltip.inner_text())
     until(page, lambda: "12 runs" in tooltip.inner_text())
     colours = page.get_by_role("group", name="Colours of groups").locator("span")
     until(
@@ -121,3 +121,19 @@ def test_importance_ranks_the_learning_rate_first_and_another_pair_can_be_chosen
     until(page, lambda: page.get_by_role("region", name="eval/loss by model").count() == 1)
     page.get_by_label("Columns", exact=True).select_option("wd")
     until(page, lambda: page.get_by_role("region", name="lr and wd together").count() == 1)
+
+
+def test_one_switch_includes_unfinished_runs_in_every_view(
+    sweep: tuple[Path, list[Trial]], serve: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(serve(sweep[0]).url + "#panel=compare&p-compare=scatter&group=lr")
+    note = page.locator(".unfinished")
+    until(page, lambda: "2 unfinished runs are left out: " in note.inner_text())
+    assert "(crashed, 57 % of its steps)" in note.inner_text()
+    page.get_by_label("Include unfinished runs").check()
+    until(page, lambda: "2 unfinished runs are included: " in note.inner_text())
+    assert "unfinished=1" in page.url
+    for view in ("Parallel", "Groups", "Importance"):
+        page.get_by_role("radio", name=view, exact=True).check(force=True)
+        until(page, lambda: "2 unfinished runs are included: " in note.inner_text())
+        assert page.get_by_label("Include unfinished runs").is_checked()

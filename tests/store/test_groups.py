@@ -79,9 +79,8 @@ def test_members_that_end_early_or_turn_nan_are_counted_and_marked(root: Path) -
     write(root, "nan", [9.0, NAN, NAN, NAN], lr=1e-3, seed=4)
     write(root, "empty", [], lr=1e-3, seed=5)
     with reading.open(root) as runs:
-        groups = runs.groups(by=["lr"])
-        first, _ = groups.series("loss")
-        value, _ = groups.values("loss")
+        first, _ = runs.groups(by=["lr"], unfinished=True).series("loss")
+        value, _ = runs.groups(by=["lr"]).values("loss")
     assert first.numbers.n.tolist() == [5, 4, 3, 3]
     assert first.numbers.nonfinite.tolist() == [0, 1, 1, 1]
     assert first.numbers.ended.tolist() == [0, 0, 1, 1]
@@ -97,6 +96,19 @@ def test_members_that_end_early_or_turn_nan_are_counted_and_marked(root: Path) -
         "unfinished": 1,
         "missing": 1,
     }
+
+
+def test_a_series_ends_where_fewer_than_half_of_the_members_remain(tmp_path: Path) -> None:
+    for seed, steps in enumerate((4, 6, 8, 10)):
+        write(tmp_path, f"s{seed}", [float(seed)] * steps, lr=1, seed=seed)
+        write(tmp_path, f"n{seed}", [1.0] * steps + [NAN] * (10 - steps), lr=2, seed=seed)
+    with reading.open(tmp_path) as runs:
+        ended, turned_nan = runs.groups(by=["lr"]).series("loss")
+        (zoomed, _) = runs.groups(by=["lr"]).series("loss", lo=6, hi=9)
+    # The last point of the third that leaves is the last one of two members out of four.
+    assert ended.numbers.n.tolist() == [4, 4, 4, 4, 3, 3, 2, 2]
+    assert turned_nan.numbers.n.tolist() == [4, 4, 4, 4, 3, 3, 2, 2]
+    assert zoomed.numbers.at.tolist() == [6, 7]
 
 
 def test_the_value_of_a_member_is_the_last_the_best_or_that_at_a_step(root: Path) -> None:

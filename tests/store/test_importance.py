@@ -11,7 +11,7 @@ import pytest
 
 from epochal import reading
 from epochal.errors import UsageError
-from epochal.series.effects import between_levels, partial_effect, rank_correlation, ranks
+from epochal.series.effects import between_levels, holm, partial_effect, rank_correlation, ranks
 from epochal.store.importance import Importance, has_forest
 from tests.store.journals import Journal
 
@@ -177,3 +177,10 @@ def test_an_effect_beside_a_larger_one_is_seen() -> None:
     y = 10.0 * large + 0.3 * small + noise
     assert between_levels(small, y).p > 0.9
     assert partial_effect([large], small, y).p < 1e-4
+
+
+def test_holm_is_the_step_down_correction() -> None:
+    corrected = holm([0.01, 0.04, math.nan, 0.03, 0.005])
+    assert corrected[:2] == pytest.approx([0.03, 0.06])
+    assert math.isnan(corrected[2])
+    assert corrected[3:] == pytest.approx([0.06, 0.02])

@@ -42,7 +42,7 @@ export interface Fork {
   gone: boolean;
 }
 
-/** A run in one row of a list. `config` is null unless it was requested. `summary` has the requested metrics that exist, by the requested name (`role:loss` stays `role:loss`). `errors` and `warnings` count findings of the newest attempt that still hold, null where no rules ran; `nonfinite`: the last loss is nan or infinite. `ends_at` is when a running run is expected to end, in Unix seconds; null while that cannot be known. `partial`: only identity and the newest records were read so far; `records`, `errors` and `warnings` are not known, and a summary has its last value alone. The rest follows. `host` and `phase` say where a live run runs and what its training is doing; null of others. */
+/** A run in one row of a list. `config` is null unless it was requested. `summary` has the requested metrics that exist, by the requested name (`role:loss` stays `role:loss`). `errors` and `warnings` count findings of the newest attempt that still hold, null where no rules ran; `nonfinite`: the last loss is nan or infinite. `ends_at` is when a running run is expected to end, in Unix seconds; null while that cannot be known. `partial`: only identity and the newest records were read so far; `records`, `errors` and `warnings` are not known, and a summary has its last value alone. The rest follows. `host` and `phase` say where a live run runs and what its training is doing; null of others. `unfinished` says how far a run is that has not finished (`running, 5 % of its steps`). */
 export interface RunRow {
   id: string;
   name: string;
@@ -74,6 +74,7 @@ export interface RunRow {
   partial: boolean;
   host?: string | null;
   phase?: string | null;
+  unfinished?: string | null;
 }
 
 /** Runs with equal values in the fields that were grouped by; null where a run has none. `states` counts the runs by state. `last` has the last values of the requested summaries. */
@@ -359,7 +360,7 @@ export interface GroupTables {
   absent: string[];
 }
 
-/** One metric of groups of runs; `best` is the place of the group with the best mean. `differences` are those of the best group; the test is corrected over all pairs of groups. */
+/** One metric of groups of runs; `best` is the place of the group with the best mean. `differences` are those of the best group, the nearest first. */
 export interface GroupTable {
   metric: string;
   goal: "max" | "min" | null;
@@ -367,6 +368,7 @@ export interface GroupTable {
   best: number | null;
   verdict: string;
   differences: GroupDifference[];
+  unfinished: Unfinished;
 }
 
 /** What one group came to; numbers are null where too few members count. */
@@ -398,7 +400,7 @@ export interface GroupMember {
   standing: "counted" | "missing" | "nonfinite" | "unfinished";
 }
 
-/** The best group (`left`) minus another, as places in `rows`, with a 95 % interval. `winner` is null where no group is shown to be better. */
+/** The best group (`left`) minus another, as places in `rows`, with a 95 % interval. Interval and `p` are corrected for the groups between the two. `winner` is null where the other group is not shown to be worse. */
 export interface GroupDifference {
   left: number;
   right: number;
@@ -409,7 +411,20 @@ export interface GroupDifference {
   units: number;
   paired: boolean;
   winner: number | null;
+}
+
+/** The unfinished runs of a comparison, whether they count, and a sentence that names them. */
+export interface Unfinished {
+  runs: UnfinishedRun[];
+  are_included: boolean;
   sentence: string;
+}
+
+/** A run that has not finished; `text` says how far it is: `running, 5 % of its steps`. */
+export interface UnfinishedRun {
+  run: string;
+  name: string;
+  text: string;
 }
 
 /** One metric of groups of runs; `lowest` and `highest` bound what the metric can be. `groups` counts all groups; beyond 100 only the largest have curves. */
@@ -421,9 +436,10 @@ export interface GroupCurves {
   lowest: number | null;
   highest: number | null;
   curves: GroupCurve[];
+  unfinished: Unfinished;
 }
 
-/** One group along an axis: columns of equal length. `n` of `members` have a finite value at each position, `nonfinite` have nan or infinity, `ended` ended before; `missing` never logged the metric. `columns` has the requested numbers by name, null where too few members have a value. */
+/** One group along an axis, as long as half of its members remain: columns of equal length. `n` of `members` have a finite value at each position, `nonfinite` have nan or infinity, `ended` ended before; `missing` never logged the metric. `columns` has the requested numbers by name, null where too few members have a value. Unfinished runs that are left out are no members. */
 export interface GroupCurve {
   label: string;
   values: unknown[];
@@ -453,7 +469,8 @@ export interface ImportanceTable {
   goal: "max" | "min" | null;
   runs: number;
   nonfinite: number;
-  left_out: number;
+  missing: number;
+  unfinished: Unfinished;
   sentence: string;
   rows: ImportanceRow[];
   pair: ImportancePair | null;
@@ -502,7 +519,7 @@ export interface ImportancePair {
   nonfinite: number[][];
 }
 
-/** The differences between a run and another one, causes before symptoms, best first. `gap` is the left value minus the right one, `noise` the least gap that counts. `equal` areas do not differ, `unknown` ones are not recorded on both sides. */
+/** The differences between a run and another one, causes before symptoms, best first. `gap` is the left value minus the right one, `noise` the least gap that counts. `equal` areas do not differ, `unknown` ones are not recorded on both sides. `unfinished` are the unfinished runs of the group. */
 export interface WhyTable {
   metric: string;
   goal: "max" | "min" | null;
@@ -518,6 +535,7 @@ export interface WhyTable {
   differences: WhyDifference[];
   equal: string[];
   unknown: string[];
+  unfinished: Unfinished;
 }
 
 /** A run, or a group by its median; `value` is null for nan and infinities. */

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from epochal.store.local.run import LocalRun
     from epochal.store.local.store import LocalStore
     from epochal.store.store import RunView, Store
+    from epochal.store.unfinished import Unfinished
 
 
 class Command(Protocol):
@@ -110,6 +111,21 @@ def rules_now() -> RuleSettings:
     from epochal.health.rule_settings import rule_settings
 
     return rule_settings(read_settings())
+
+
+def add_unfinished(parser: argparse._ActionsContainer) -> None:
+    """Add ``--unfinished``."""
+    parser.add_argument(
+        "--unfinished", action="store_true", help="include runs that have not finished"
+    )
+
+
+def unfinished_text(found: Unfinished) -> str:
+    """The sentence about unfinished runs, and how to include them; empty without any."""
+    if not found.left_out:
+        return found.sentence
+    them = "it" if len(found.runs) == 1 else "them"
+    return f"{found.sentence} Use --unfinished to include {them}."
 
 
 def add_hub_reading(parser: argparse.ArgumentParser) -> None:

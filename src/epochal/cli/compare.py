@@ -46,8 +46,9 @@ def run(args: argparse.Namespace) -> int:
     """Compare runs with the first, or in groups."""
     if group_tables.is_asked_for(args):
         return group_tables.run(args)
-    if args.where is not None:
-        raise UsageError("--where goes with --group-by, --all-but or --importance.")
+    if args.where is not None or args.unfinished:
+        option = "--unfinished" if args.unfinished else "--where"
+        raise UsageError(f"{option} goes with --group-by, --all-but or --importance.")
     with reading_store(args) as store:
         named = map(store.run, args.runs)
         runs = list({(view.id, view.outline().folder): view for view in named}.values())

@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from epochal.cli.command import named_runs, reading_store
-from epochal.cli.output import say, say_json
+from epochal.cli.command import add_unfinished, named_runs, reading_store, unfinished_text
+from epochal.cli.output import hint, say, say_json
 from epochal.cli.table import table, terminal_columns
 from epochal.errors import UsageError
 from epochal.format import UNKNOWN, format_number
 from epochal.store.difference import Difference, differences, verdict
 from epochal.store.groups import (
     CHOICES,
+    GroupSeries,
     GroupValue,
     Standing,
     best_index,
@@ -76,6 +77,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--steps", action="store_true", help="numbers at each step, with --csv or --json"
     )
     group.add_argument("--csv", action="store_true", help="print CSV")
+    add_unfinished(group)
 
 
 def is_asked_for(args: argparse.Namespace) -> bool:
@@ -97,7 +99,12 @@ def run(args: argparse.Namespace) -> int:
         if args.importance is not None:
             _print_importance(args, runs)
             return 0
-        groups = groups_of(runs, by=_keys(args.group_by), by_all_but=_keys(args.all_but))
+        groups = groups_of(
+            runs,
+            by=_keys(args.group_by),
+            by_all_but=_keys(args.all_but),
+            unfinished=args.unfinished,
+        )
         members = [member for group in groups for member in group.members]
         if not members:
             raise UsageError("there is no run to group.")
@@ -119,16 +126,27 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
     return text.getvalue().rstrip("\n")
 
 
+def _print_csv(
+    rows: Sequence[Mapping[str, Any]], found: Sequence[GroupSeries | GroupValue | Importance]
+) -> None:
+    say(csv_text(rows))
+    for sentence in dict.fromkeys(unfinished_text(one.unfinished) for one in found):
+        if sentence:
+            hint(sentence)
+
+
 def _print_steps(groups: RunGroups, metrics: Sequence[str], *, as_json: bool) -> None:
-    found = [one for metric in metrics for one in groups.series(metric)]
-    rows = [row for one in found for row in series_rows(one)]
+    found = [groups.series(metric) for metric in metrics]
+    every = [one for of_metric in found for one in of_metric]
+    rows = [row for one in every for row in series_rows(one)]
     if not as_json:
-        say(csv_text(rows))
+        _print_csv(rows, every)
         return
     marks = [
-        {"metric": one.metric, "group": one.group.label, "dropouts": one.dropouts} for one in found
+        {"metric": one.metric, "group": one.group.label, "dropouts": one.dropouts} for one in every
     ]
-    say_json({"keys": groups.keys, "steps": rows, "dropouts": marks})
+    unfinished = {one[0].metric: one[0].unfinished for one in found if one}
+    say_json({"keys": groups.keys, "steps": rows, "dropouts": marks, "unfinished": unfinished})
 
 
 def _print_values(args: argparse.Namespace, groups: RunGroups, metrics: Sequence[str]) -> None:
@@ -137,14 +155,17 @@ def _print_values(args: argparse.Namespace, groups: RunGroups, metrics: Sequence
         values = groups.values(metric, value=args.value, at=args.at)
         found.append((values, differences(groups.grouping, values)))
     if args.csv:
-        say(csv_text([value_row(one) for values, _ in found for one in values]))
+        every = [one for values, _ in found for one in values]
+        _print_csv([value_row(one) for one in every], every)
     elif args.json:
-        say_json({"keys": groups.keys, "metrics": [_as_data(*one) for one in found]})
+        say_json({"keys": groups.keys, "metrics": [_as_data(groups, *one) for one in found]})
     else:
         say("\n\n".join(_block(groups, *one) for one in found))
 
 
-def _as_data(values: Sequence[GroupValue], found: Sequence[Difference]) -> dict[str, Any]:
+def _as_data(
+    groups: RunGroups, values: Sequence[GroupValue], found: Sequence[Difference]
+) -> dict[str, Any]:
     best = best_index(values)
     return {
         "metric": values[0].metric,
@@ -153,8 +174,9 @@ def _as_data(values: Sequence[GroupValue], found: Sequence[Difference]) -> dict[
             {"label": one.group.label, **value_row(one), "runs": one.members} for one in values
         ],
         "best": best,
-        "verdict": verdict(values, found),
+        "verdict": verdict(groups.grouping, values, found),
         "differences": found,
+        "unfinished": values[0].unfinished,
     }
 
 
@@ -169,7 +191,7 @@ def _block(groups: RunGroups, values: Sequence[GroupValue], found: Sequence[Diff
     right = range(len(groups.keys), len(header))
     text = table(header, rows, width=width, shrink=range(len(groups.keys)), right=tuple(right))
     title = metric if goal is None else f"{metric} (better: {'less' if goal == 'min' else 'more'})"
-    remarks = [*_uncounted(values), verdict(values, found)]
+    remarks = [*_uncounted(values), verdict(groups.grouping, values, found)]
     return "\n".join([title, text, *([_LEGEND] if best is not None else []), *remarks])
 
 
@@ -191,20 +213,27 @@ def _uncounted(values: Sequence[GroupValue]) -> list[str]:
     """What became of members that do not count."""
     words: dict[Standing, str] = {
         "nonfinite": "ended as nan or infinity",
-        "unfinished": "stopped before the others",
         "missing": "never logged it",
     }
     counts = {name: sum(one.count(name) for one in values) for name in words}
     said = [f"{count} {words[name]}" for name, count in counts.items() if count]
-    return [f"Not counted: {', '.join(said)}."] if said else []
+    unfinished = unfinished_text(values[0].unfinished)
+    return [*([f"Not counted: {', '.join(said)}."] if said else []), *filter(None, [unfinished])]
 
 
 def _print_importance(args: argparse.Namespace, runs: Sequence[RunView]) -> None:
     if args.group_by is not None or args.all_but is not None:
         raise UsageError("--importance takes no groups: it looks at every key of the config.")
-    found = importance(runs, args.importance, value=args.value, at=args.at, forest=args.forest)
+    found = importance(
+        runs,
+        args.importance,
+        value=args.value,
+        at=args.at,
+        forest=args.forest,
+        unfinished=args.unfinished,
+    )
     if args.csv:
-        say(csv_text([row for one in found.parameters for row in level_rows(found, one)]))
+        _print_csv([row for one in found.parameters for row in level_rows(found, one)], [found])
     elif args.json:
         say_json(importance_data(found))
     else:
@@ -244,11 +273,11 @@ def _importance_blocks(found: Importance) -> list[str]:
     said = []
     if found.nonfinite:
         said.append(f"{found.nonfinite} ended as nan or infinity and count as the worst")
-    if found.left_out:
-        said.append(f"{found.left_out} that stopped early or never logged it are left out")
+    if found.missing:
+        said.append(f"{found.missing} never logged it")
     if said:
-        blocks.append(f"Of {found.num_runs + found.left_out} runs {'; '.join(said)}.")
-    return blocks
+        blocks.append(f"Of {found.num_runs + found.missing} runs {'; '.join(said)}.")
+    return [*blocks, *filter(None, [unfinished_text(found.unfinished)])]
 
 
 def _heat_map(metric: str, one: Interaction) -> str:

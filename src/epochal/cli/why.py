@@ -6,7 +6,7 @@ import argparse
 import textwrap
 from collections.abc import Iterator
 
-from epochal.cli.command import add_json, store_of
+from epochal.cli.command import add_json, add_unfinished, store_of
 from epochal.cli.output import one_line, say, say_json
 from epochal.cli.table import terminal_columns
 from epochal.errors import UsageError
@@ -43,6 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-a", "--all", action="store_true", help="also show differences that explain nothing"
     )
+    add_unfinished(parser)
     add_json(parser)
 
 
@@ -51,7 +52,14 @@ def run(args: argparse.Namespace) -> int:
     if sum((args.other is not None, args.group, args.against is not None)) != 1:
         raise UsageError("why takes a second run, --group or --against QUERY; one of them.")
     with store_of(args) as store:
-        found = why_in(store, args.run, args.other, against=args.against, metric=args.metric)
+        found = why_in(
+            store,
+            args.run,
+            args.other,
+            against=args.against,
+            metric=args.metric,
+            unfinished=args.unfinished,
+        )
     if args.json:
         say_json(found)
     else:
@@ -61,7 +69,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _lines(found: Why, *, with_all: bool) -> Iterator[str]:
     width = terminal_columns()
-    yield from textwrap.wrap(found.sentence, width)
+    hint = " Use --unfinished to include them." if found.unfinished.left_out else ""
+    yield from textwrap.wrap(f"{found.sentence}{hint}", width)
     yield ""
     names = [one_line(side.name) for side in (found.left, found.right)]
     longest = max(map(len, names))

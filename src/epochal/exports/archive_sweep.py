@@ -66,7 +66,7 @@ def pack_sweep(
         grouping = group_members(members, **keys)
         if len(grouping.groups) > _MOST_GROUPS:
             continue
-        table = tables_row(grouping, read, metrics, at=None)
+        table = tables_row(grouping, read, metrics)
         left -= len(msgspec.json.encode(table))
         if left < 0:
             break

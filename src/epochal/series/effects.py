@@ -32,6 +32,17 @@ class Effect(msgspec.Struct, frozen=True):
 NO_EFFECT = Effect(math.nan, math.nan, math.nan)
 
 
+def holm(p: Sequence[float]) -> list[float]:
+    """Holm's correction of p-values; nan stays, and counts for none."""
+    known = sorted((value, index) for index, value in enumerate(p) if not math.isnan(value))
+    corrected = [math.nan] * len(p)
+    highest = 0.0
+    for place, (value, index) in enumerate(known):
+        highest = max(highest, min(1.0, value * (len(known) - place)))
+        corrected[index] = highest
+    return corrected
+
+
 def ranks(values: ArrayLike) -> Floats:
     """The ranks of values, from 1; equal values share the mean of their ranks."""
     found = np.asarray(values, dtype=np.float64)

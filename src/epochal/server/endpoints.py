@@ -160,7 +160,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "what groups of runs came to, and whether the best is shown to be better",
         (
             *(groups.METRICS, groups.BY, groups.ALL_BUT, groups.RUNS, groups.QUERY),
-            *(groups.VALUE, groups.AT),
+            *(groups.VALUE, groups.AT, groups.UNFINISHED),
         ),
     ),
     Endpoint(
@@ -172,7 +172,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         (
             *(groups.METRIC, groups.BY, groups.ALL_BUT, groups.RUNS, groups.QUERY),
             *(groups.X, groups.LO, groups.HI, groups.POINTS, groups.IS_LOG, groups.SMOOTH),
-            groups.COLUMNS,
+            *(groups.COLUMNS, groups.UNFINISHED),
         ),
     ),
     Endpoint(
@@ -183,7 +183,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "which keys of the config a metric depends on",
         (
             *(groups.METRIC, groups.RUNS, groups.QUERY),
-            *(groups.VALUE, groups.AT, groups.PAIR, groups.FOREST),
+            *(groups.VALUE, groups.AT, groups.PAIR, groups.FOREST, groups.UNFINISHED),
         ),
     ),
     Endpoint(
@@ -192,7 +192,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         why.WhyTable,
         why.why,
         "what explains that a run is worse than another one, or than a group",
-        (why.RUNS, why.METRIC, why.AGAINST),
+        (why.RUNS, why.METRIC, why.AGAINST, groups.UNFINISHED),
     ),
     Endpoint(
         "events",

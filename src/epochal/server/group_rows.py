@@ -23,6 +23,7 @@ from epochal.store.groups import (
     best_index,
     values_of_groups,
 )
+from epochal.store.unfinished import ALL_FINISHED, Unfinished
 
 # Tests of differences and importances are loaded when they are asked for: a server starts sooner.
 if TYPE_CHECKING:
@@ -40,11 +41,12 @@ class GroupDropOut(msgspec.Struct, frozen=True):
 
 
 class GroupCurve(msgspec.Struct, frozen=True):
-    """One group along an axis: columns of equal length.
+    """One group along an axis, as long as half of its members remain: columns of equal length.
 
     ``n`` of ``members`` have a finite value at each position, ``nonfinite`` have nan or infinity,
     ``ended`` ended before; ``missing`` never logged the metric. ``columns`` has the requested
-    numbers by name, null where too few members have a value.
+    numbers by name, null where too few members have a value. Unfinished runs that are left out are
+    no members.
     """
 
     label: str
@@ -73,6 +75,7 @@ class GroupCurves(msgspec.Struct, frozen=True):
     lowest: float | None
     highest: float | None
     curves: list[GroupCurve]
+    unfinished: Unfinished
 
 
 class GroupMember(msgspec.Struct, frozen=True):
@@ -109,7 +112,8 @@ class GroupRow(msgspec.Struct, frozen=True):
 class GroupDifference(msgspec.Struct, frozen=True):
     """The best group (``left``) minus another, as places in ``rows``, with a 95 % interval.
 
-    ``winner`` is null where no group is shown to be better.
+    Interval and ``p`` are corrected for the groups between the two. ``winner`` is null where the
+    other group is not shown to be worse.
     """
 
     left: int
@@ -121,13 +125,12 @@ class GroupDifference(msgspec.Struct, frozen=True):
     units: int
     paired: bool
     winner: int | None
-    sentence: str
 
 
 class GroupTable(msgspec.Struct, frozen=True):
     """One metric of groups of runs; ``best`` is the place of the group with the best mean.
 
-    ``differences`` are those of the best group; the test is corrected over all pairs of groups.
+    ``differences`` are those of the best group, the nearest first.
     """
 
     metric: str
@@ -136,6 +139,7 @@ class GroupTable(msgspec.Struct, frozen=True):
     best: int | None
     verdict: str
     differences: list[GroupDifference]
+    unfinished: Unfinished
 
 
 class GroupTables(msgspec.Struct, frozen=True):
@@ -206,7 +210,8 @@ class ImportanceTable(msgspec.Struct, frozen=True):
     goal: Literal["min", "max"] | None
     runs: int
     nonfinite: int
-    left_out: int
+    missing: int
+    unfinished: Unfinished
     sentence: str
     rows: list[ImportanceRow]
     pair: ImportancePair | None
@@ -237,6 +242,7 @@ def curves_row(
         lowest,
         highest,
         [_curve(one, columns) for one in found if len(one.numbers)],
+        found[0].unfinished if found else ALL_FINISHED,
     )
 
 
@@ -262,7 +268,7 @@ def tables_row(
     read: Sequence[tuple[Member, Mapping[str, MemberRead]]],
     metrics: Sequence[str],
     *,
-    at: float | None,
+    unfinished: bool = False,
 ) -> GroupTables:
     """The tables of some metrics; those that no run has are listed as absent."""
     by_run = {member.run.id: one for member, one in read}
@@ -272,7 +278,7 @@ def tables_row(
             [by_run[member.run.id][metric] for member in group.members] for group in grouping.groups
         ]
         try:
-            values = values_of_groups(grouping.groups, inside, metric, at=at)
+            values = values_of_groups(grouping.groups, inside, metric, unfinished=unfinished)
         except MetricNotFoundError:
             absent.append(metric)
         else:
@@ -296,7 +302,8 @@ def _table(grouping: Grouping, values: Sequence[GroupValue]) -> GroupTable:
         goal=values[0].goal,
         rows=[_row(one) for one in values],
         best=best,
-        verdict=verdict(values, found),
+        verdict=verdict(grouping, values, found),
+        unfinished=values[0].unfinished,
         differences=[
             GroupDifference(
                 left=one.left,
@@ -304,14 +311,12 @@ def _table(grouping: Grouping, values: Sequence[GroupValue]) -> GroupTable:
                 difference=one.difference,
                 low=finite(one.low),
                 high=finite(one.high),
-                p=finite(one.p_holm),
+                p=finite(one.p),
                 units=one.units,
                 paired=one.is_paired,
                 winner=one.winner,
-                sentence=one.sentence,
             )
             for one in found
-            if best in (one.left, one.right)
         ],
     )
 
@@ -341,7 +346,8 @@ def importance_row(found: Importance) -> ImportanceTable:
         goal=found.goal,
         runs=found.num_runs,
         nonfinite=found.nonfinite,
-        left_out=found.left_out,
+        missing=found.missing,
+        unfinished=found.unfinished,
         sentence=found.sentence,
         rows=[_parameter(one) for one in found.parameters],
         pair=None

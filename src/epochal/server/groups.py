@@ -44,12 +44,11 @@ from epochal.store.groups import (
     Member,
     MemberRead,
     common_axis,
-    grid,
     group_members,
-    group_series,
     member_of,
     read_series,
     read_value,
+    series_of_groups,
     values_of_groups,
 )
 from epochal.store.store import RunView
@@ -79,6 +78,7 @@ VALUE = choice_param("value", CHOICES, typescript='"last" | "best" | "min" | "ma
 AT = float_param("at")
 PAIR = str_params("pair", most=2, note="two keys")
 FOREST = bool_param("forest", note="1: also a forest")
+UNFINISHED = bool_param("unfinished", note="1: include unfinished runs")
 
 
 async def group_curves(request: Request) -> Response:
@@ -90,18 +90,24 @@ async def group_curves(request: Request) -> Response:
     columns = COLUMNS(request) or STATISTICS
     if unknown := [one for one in columns if one not in STATISTICS]:
         raise UsageError(f"column={unknown[0]!r} is not known: use {', '.join(STATISTICS)}.")
-    keys = _keys(request)
+    keys, unfinished = _keys(request), UNFINISHED(request)
     reader = server_state(request).reader
 
     def put_together(read: list[tuple[Member, Series | None]]) -> GroupCurves:
         grouping = group_members([member for member, _ in read], **keys)
         series = {member.run.id: one for member, one in read}
         x = common_axis(series.values(), asked_x) or asked_x or "step"
-        found = []
-        for group in _largest(grouping.groups):
-            inside = [series[member.run.id] for member in group.members]
-            at = grid(inside, x=x, most=points or None, lo=lo, hi=hi, is_log=is_log)
-            found.append(group_series(group, inside, at=at, metric=metric, x=x))
+        found = series_of_groups(
+            _largest(grouping.groups),
+            series,
+            metric=metric,
+            x=x,
+            unfinished=unfinished,
+            most=points or None,
+            lo=lo,
+            hi=hi,
+            is_log=is_log,
+        )
         return curves_row(metric, x, grouping, found, columns)
 
     async with reader.turns.turn():
@@ -113,12 +119,12 @@ async def group_curves(request: Request) -> Response:
 async def groups(request: Request) -> Response:
     """``/api/groups``: what groups of runs came to, and whether the best is shown to be better."""
     metrics, value, at = METRICS(request), VALUE(request) or "last", AT(request)
-    keys = _keys(request)
+    keys, unfinished = _keys(request), UNFINISHED(request) or at is not None
     read = await _read_values(request, metrics, value, at)
 
     def put_together() -> GroupTables:
         grouping = group_members([member for member, _ in read], **keys)
-        return tables_row(grouping, read, metrics, at=at)
+        return tables_row(grouping, read, metrics, unfinished=unfinished)
 
     reader = server_state(request).reader
     return await json_response(request, await reader.call(put_together))
@@ -130,12 +136,13 @@ async def importance(request: Request) -> Response:
 
     (metric,) = METRIC(request)
     value, at, pair, forest = VALUE(request) or "last", AT(request), PAIR(request), FOREST(request)
+    unfinished = UNFINISHED(request) or at is not None
     read = await _read_values(request, [metric], value, at)
 
     def put_together() -> ImportanceTable:
         everything = Group((), (), tuple(member for member, _ in read))
         inside = [one[metric] for _, one in read]
-        (values,) = values_of_groups([everything], [inside], metric, at=at)
+        (values,) = values_of_groups([everything], [inside], metric, unfinished=unfinished)
         return importance_row(importance_of(values, pair=pair or None, forest=forest))
 
     reader = server_state(request).reader

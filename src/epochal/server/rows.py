@@ -16,6 +16,7 @@ from epochal.store.answers import Labels, Metric, RunInfo
 from epochal.store.metrics import section_of
 from epochal.store.progress import expected_end
 from epochal.store.store import RunView
+from epochal.store.unfinished import unfinished_text
 from epochal.values import nonfinite_word
 
 _ROLE = "role:"
@@ -72,6 +73,7 @@ def run_row(
         partial=info.is_partial,
         host=_text(run.facts.get("host")) if is_followed else None,
         phase=_phase(run) if is_followed else None,
+        unfinished=unfinished_text(info),
     )
 
 

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from epochal.errors import MetricNotFoundError, UsageError
-from epochal.server.groups import read_runs
+from epochal.server.groups import UNFINISHED, read_runs
 from epochal.server.params import required_param, str_param
 from epochal.server.responses import json_response
 from epochal.server.rows import finite
@@ -23,6 +23,7 @@ from epochal.server.state import server_state
 from epochal.store.answers import Metric
 from epochal.store.groups import Group, read_value, values_of_groups
 from epochal.store.store import RunView
+from epochal.store.unfinished import ALL_FINISHED, Unfinished, peers_of
 
 # What explains a difference is loaded when it is asked for: a server starts sooner without it.
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ class WhyTable(msgspec.Struct, frozen=True):
     """The differences between a run and another one, causes before symptoms, best first.
 
     ``gap`` is the left value minus the right one, ``noise`` the least gap that counts. ``equal``
-    areas do not differ, ``unknown`` ones are not recorded on both sides.
+    areas do not differ, ``unknown`` ones are not recorded on both sides. ``unfinished`` are the
+    unfinished runs of the group.
     """
 
     metric: str
@@ -81,6 +83,7 @@ class WhyTable(msgspec.Struct, frozen=True):
     differences: list[WhyDifference]
     equal: list[str]
     unknown: list[str]
+    unfinished: Unfinished
 
 
 async def why(request: Request) -> Response:
@@ -90,7 +93,6 @@ async def why(request: Request) -> Response:
         MOST_TO_LEARN_FROM,
         MOST_WITH_FINDINGS,
         explain,
-        peers_of,
     )
     from epochal.store.run_facts import common_metric, read_facts
 
@@ -99,21 +101,21 @@ async def why(request: Request) -> Response:
         raise UsageError("against= takes one run=.")
     reader = server_state(request).reader
 
-    def around() -> tuple[list[str], list[str]]:
-        """The ids of the other runs, and of those to learn from."""
+    def around() -> tuple[list[str], Unfinished, list[str]]:
+        """The ids of the other runs, the unfinished ones, and the ids of runs to learn from."""
         reader.catalog.refresh()
         rows = [one.outline() for one in reader.catalog.runs()]
         own = next((one for one in rows if one.id == ids[0]), None)
         project = [one.id for one in rows if own is not None and one.project == own.project]
-        if len(ids) == 2:
-            others = [ids[1]]
-        elif against is not None:
-            others = [one.id for one in reader.catalog.runs(against) if not one.outline().hidden]
-        else:
-            others = [] if own is None else peers_of(own, rows)
-        return [one for one in others if one != ids[0]], project[:MOST_TO_LEARN_FROM]
+        others, left = [one for one in ids[1:] if one != ids[0]], ALL_FINISHED
+        if len(ids) == 1 and own is not None:
+            if against is not None:
+                rows = [one.outline() for one in reader.catalog.runs(against)]
+            is_query, include = against is not None, UNFINISHED(request)
+            others, left = peers_of(own, rows, is_query=is_query, unfinished=include)
+        return others, left, project[:MOST_TO_LEARN_FROM]
 
-    others, project = await reader.query(around)
+    others, unfinished, project = await reader.query(around)
     compared = [ids[0], *others[:MOST_MEMBERS]]
     if len(compared) < 2:
         raise UsageError("there is no other run to compare with.")
@@ -126,7 +128,7 @@ async def why(request: Request) -> Response:
 
     facts = await asyncio.gather(*(read(*one) for one in enumerate(compared)))
     learnt = await _learn(request, project, name)
-    found = await reader.call(lambda: explain(facts[0], facts[1:], learnt))
+    found = await reader.call(lambda: explain(facts[0], facts[1:], learnt, unfinished))
     return await json_response(request, why_row(found))
 
 
@@ -161,6 +163,7 @@ def why_row(found: Why) -> WhyTable:
         ],
         equal=list(found.equal),
         unknown=list(found.unknown),
+        unfinished=found.unfinished,
     )
 
 

@@ -70,6 +70,7 @@ class RunRow(msgspec.Struct, frozen=True):
     ``partial``: only identity and the newest records were read so far; ``records``, ``errors`` and
     ``warnings`` are not known, and a summary has its last value alone. The rest follows.
     ``host`` and ``phase`` say where a live run runs and what its training is doing; null of others.
+    ``unfinished`` says how far a run is that has not finished (``running, 5 % of its steps``).
     """
 
     id: str
@@ -102,6 +103,7 @@ class RunRow(msgspec.Struct, frozen=True):
     partial: bool
     host: str | None = None
     phase: str | None = None
+    unfinished: str | None = None
 
 
 class RunGroup(msgspec.Struct, frozen=True):

@@ -24,7 +24,6 @@ from epochal.series.aggregate import Points
 from epochal.series.distributions import t_quantile
 from epochal.series.parting import End, Parting, end_of, noise_between, parting
 from epochal.series.trend import Goal
-from epochal.store.answers import RunInfo
 from epochal.store.comparison import MISSING
 from epochal.store.data_facts import data_differences
 from epochal.store.difference_weights import NEGLIGIBLE, is_rate, is_repeat, is_same, weigh
@@ -48,6 +47,7 @@ from epochal.store.run_facts import (
     read_facts,
 )
 from epochal.store.store import RunView, Store
+from epochal.store.unfinished import ALL_FINISHED, Unfinished, peers_of, progress_sentences
 from epochal.store.why import RepeatSpread, RunDifference, Side, Why, sentence_of, verdict_of
 
 # More members than these say the same, and each has to be read.
@@ -77,10 +77,12 @@ def why(
     *,
     metric: str | None = None,
     project: Iterable[RunView] = (),
+    unfinished: Unfinished = ALL_FINISHED,
 ) -> Why:
     """Why a run differs from others in a metric, by default in the evaluation loss or the loss.
 
-    ``project`` are runs to learn from which keys matter. Raises ``MetricNotFoundError``.
+    ``project`` are runs to learn from which keys matter, ``unfinished`` those that were left out of
+    the others. Raises ``MetricNotFoundError``.
     """
     others = [one for one in others if one.id != run.id][:MOST_MEMBERS]
     if not others:
@@ -94,8 +96,8 @@ def why(
     try:
         (values,) = group_values([Group((), (), tuple(members))], name)
     except MetricNotFoundError:
-        return explain(facts[0], facts[1:])
-    return explain(facts[0], facts[1:], learn(values))
+        return explain(facts[0], facts[1:], None, unfinished)
+    return explain(facts[0], facts[1:], learn(values), unfinished)
 
 
 def why_in(
@@ -105,35 +107,28 @@ def why_in(
     *,
     against: str | None = None,
     metric: str | None = None,
+    unfinished: bool = False,
 ) -> Why:
-    """Like ``why`` for runs of a store: another run, those of a query, or the run's own group."""
+    """Like ``why`` for runs of a store: another run, those of a query, or the run's own group.
+
+    Of a query and of a group, unfinished runs are left out unless ``unfinished``.
+    """
     run = store.run(key)
     if other is not None and against is not None:
         raise UsageError("a run is compared with another run or with those of a query, not both.")
     every = list(store.runs())
+    left = ALL_FINISHED
     if other is not None:
         others: Sequence[RunView] = [store.run(other)]
-    elif against is not None:
-        others = [one for one in store.runs(against) if not one.outline().hidden]
     else:
-        peers = set(peers_of(run.info, [one.outline() for one in every]))
-        others = [one for one in every if one.id in peers]
+        candidates = every if against is None else store.runs(against)
+        infos = {one.id: one.outline() for one in candidates}
+        ids, left = peers_of(
+            run.info, infos.values(), is_query=against is not None, unfinished=unfinished
+        )
+        others = [one for one in candidates if one.id in ids]
     project = [one for one in every if one.outline().project == run.info.project]
-    return why(run, others, metric=metric, project=project[:MOST_TO_LEARN_FROM])
-
-
-def peers_of(run: RunInfo, infos: Iterable[RunInfo]) -> list[str]:
-    """The ids of the runs that a run is judged against: of its group, else of its project."""
-    found = [
-        one
-        for one in infos
-        if one.project == run.project
-        and one.id != run.id
-        and not one.hidden
-        and one.status.state != "unreadable"
-        and (run.group is None or one.group == run.group)
-    ]
-    return [one.id for one in found]
+    return why(run, others, metric=metric, project=project[:MOST_TO_LEARN_FROM], unfinished=left)
 
 
 def learn(values: GroupValue) -> Project:
@@ -143,24 +138,35 @@ def learn(values: GroupValue) -> Project:
     return Project(enough, _repeat_spread(values))
 
 
-def explain(left: RunFacts, others: Sequence[RunFacts], project: Project | None = None) -> Why:
+def explain(
+    left: RunFacts,
+    others: Sequence[RunFacts],
+    project: Project | None = None,
+    unfinished: Unfinished = ALL_FINISHED,
+) -> Why:
     """Explain why a run differs from one other run, or from several.
 
-    Raises ``MetricNotFoundError`` where a side has no point of the metric.
+    ``unfinished`` were left out. Raises ``MetricNotFoundError`` where a side has no points.
     """
     if left.curve is None or left.metric is None:
         raise MetricNotFoundError(f"run {left.info.name!r} has no point of the metric.")
     known = [one for one in others if one.curve is not None and one.x == left.x]
     if not known:
         raise MetricNotFoundError("no other run has points of the metric on the same axis.")
-    return _Explanation(left, left.curve, known, project or Project()).why()
+    return _Explanation(left, left.curve, known, project or Project(), unfinished).why()
 
 
 class _Explanation:
     def __init__(
-        self, left: RunFacts, curve: Points, others: Sequence[RunFacts], project: Project
+        self,
+        left: RunFacts,
+        curve: Points,
+        others: Sequence[RunFacts],
+        project: Project,
+        unfinished: Unfinished,
     ) -> None:
         self._left, self._others, self._project = left, others, project
+        self._unfinished = unfinished
         self._goal = left.goal or next((one.goal for one in others if one.goal), None)
         self._end = end_of(curve)
         ends = [end_of(one.curve) for one in others if one.curve is not None]
@@ -207,9 +213,13 @@ class _Explanation:
             differences=tuple(found),
             equal=equal,
             unknown=unknown,
+            unfinished=self._unfinished,
         )
         verdict = verdict_of(why)
-        return replace(why, verdict=verdict, sentence=sentence_of(why, verdict))
+        named = [self._left, *self._others] if not self._is_group else [self._left]
+        progress = progress_sentences([one.info for one in named], self._unfinished)
+        sentence = " ".join((sentence_of(why, verdict), *progress))
+        return replace(why, verdict=verdict, sentence=sentence)
 
     def _right(self) -> Side:
         end, other = self._other_end, self._other.info

@@ -29,6 +29,7 @@ from epochal.series.trend import Goal
 from epochal.store.answers import Metric, RunInfo, State
 from epochal.store.metrics import in_order
 from epochal.store.store import RunView
+from epochal.store.unfinished import Unfinished, unfinished_of
 from epochal.values import flat_items
 
 Choice = Literal["last", "best", "min", "max", "mean"]
@@ -38,8 +39,6 @@ Standing = Literal["counted", "nonfinite", "unfinished", "missing"]
 UNCOUNTED: tuple[Standing, ...] = ("nonfinite", "unfinished", "missing")
 
 _FIELDS = ("project", "group", "job_type", "owner", "status", "name")
-# A run that did not finish counts if it got this far beside the longest.
-_ALMOST = 0.98
 # Keys of these names differ in every run and are no hyperparameters.
 _IDENTITY = frozenset("name run_name dir output_dir out_dir log_dir path id run_id".split())
 _EVEN = ("step", "epoch")
@@ -101,7 +100,11 @@ class DropOut(msgspec.Struct, frozen=True):
 
 
 class GroupSeries(msgspec.Struct, frozen=True, eq=False):
-    """One metric of a group at each step; ``missing`` counts members without the metric."""
+    """One metric of a group at each step, as long as half of the members remain.
+
+    ``group`` has only the members that count, ``missing`` of them have no such metric.
+    ``unfinished`` are those of all groups.
+    """
 
     group: Group
     metric: str
@@ -109,6 +112,7 @@ class GroupSeries(msgspec.Struct, frozen=True, eq=False):
     numbers: Aggregate
     dropouts: tuple[DropOut, ...]
     missing: int
+    unfinished: Unfinished
 
 
 class MemberValue(msgspec.Struct, frozen=True):
@@ -122,13 +126,17 @@ class MemberValue(msgspec.Struct, frozen=True):
 
 
 class GroupValue(msgspec.Struct, frozen=True, eq=False):
-    """What a group came to: ``numbers`` are over the members that count, at one position."""
+    """What a group came to: ``numbers`` are over the members that count, at one position.
+
+    ``unfinished`` are the unfinished runs of all groups.
+    """
 
     group: Group
     metric: str
     goal: Goal | None
     numbers: Aggregate
     members: tuple[MemberValue, ...]
+    unfinished: Unfinished
 
     def count(self, standing: Standing) -> int:
         """How many members stand like this."""
@@ -250,14 +258,43 @@ def sort_key(value: Any) -> tuple[int, Any]:
     return (1, value) if isinstance(value, str) else (0, value)
 
 
-def group_series(
-    group: Group, series: Sequence[Series | None], *, at: Any, metric: str, x: X = "step"
+def series_of_groups(
+    groups: Sequence[Group],
+    series: Mapping[str, Series | None],
+    *,
+    metric: str,
+    x: X,
+    unfinished: bool = False,
+    **range_: Any,
+) -> list[GroupSeries]:
+    """The numbers of groups along an axis, from the series of each run, None without one.
+
+    Unfinished runs are left out unless ``unfinished``; ``range_`` are the arguments of ``grid``.
+    """
+    every = [member for group in groups for member in group.members]
+    having = [series[member.run.id] is not None for member in every]
+    left = unfinished_of([one.info for one in every], include=unfinished, having=having)
+    found = []
+    for group in groups:
+        members = tuple(one for one in group.members if one.run.id not in left.left_out)
+        inside = [series[one.run.id] for one in members]
+        at = grid(inside, x=x, **range_)
+        kept = Group(group.keys, group.values, members)
+        found.append(_group_series(kept, inside, at=at, metric=metric, x=x, unfinished=left))
+    return found
+
+
+def _group_series(
+    group: Group,
+    series: Sequence[Series | None],
+    *,
+    at: Any,
+    metric: str,
+    x: X,
+    unfinished: Unfinished,
 ) -> GroupSeries:
-    """The numbers of a group at positions, from the series of its members, None without one."""
-    is_even = x in _EVEN
     points = [None if one is None or one.x != x else points_of(one) for one in series]
     known = [one for one in points if one is not None and one.at.size]
-    numbers = aggregate(known, at, is_even=is_even)
     furthest = max((float(one.at[-1]) for one in known), default=0.0)
     found = [
         dropout
@@ -265,7 +302,18 @@ def group_series(
         if one is not None and (dropout := _dropout(member, one, furthest)) is not None
     ]
     dropouts = tuple(sorted(found, key=lambda one: (one.at, one.name)))
-    return GroupSeries(group, metric, x, numbers, dropouts, len(points) - len(known))
+    numbers = aggregate(known, _with_half(at, dropouts, len(known)), is_even=x in _EVEN)
+    missing = len(points) - len(known)
+    return GroupSeries(group, metric, x, numbers, dropouts, missing, unfinished)
+
+
+def _with_half(at: Any, dropouts: Sequence[DropOut], num_members: int) -> Any:
+    """The positions at which at least half of the members remain: a mean of few would jump."""
+    if 2 * len(dropouts) <= num_members:
+        return at
+    # The dropout that leaves fewer than half; a member is still there at its last point.
+    last = dropouts[num_members // 2]
+    return at[at <= last.at] if last.why == "ended" else at[at < last.at]
 
 
 def read_series(
@@ -313,18 +361,24 @@ def grid(
 
 
 def group_values(
-    groups: Sequence[Group], name: str, *, value: Choice = "last", at: float | None = None
+    groups: Sequence[Group],
+    name: str,
+    *,
+    value: Choice = "last",
+    at: float | None = None,
+    unfinished: bool = False,
 ) -> list[GroupValue]:
     """What each group came to: one value of each member, and the numbers over them.
 
     ``value`` is the last one, the best, or another of the summary; ``at`` reads each member at one
-    step instead. A member does not count if its value is not finite, or if it did not finish and
-    stopped before the longest run of all groups. Raises ``MetricNotFoundError``.
+    step instead. A member does not count if its value is not finite. An unfinished one counts with
+    ``unfinished``, with ``at``, and where no other run has the metric. Raises
+    ``MetricNotFoundError``.
     """
     if value not in CHOICES:
         raise UsageError(f"value={value!r} is not known: use one of {', '.join(CHOICES)}.")
     read = [[read_value(one.run, name, value, at) for one in group.members] for group in groups]
-    return values_of_groups(groups, read, name, at=at)
+    return values_of_groups(groups, read, name, unfinished=unfinished or at is not None)
 
 
 def values_of_groups(
@@ -332,14 +386,16 @@ def values_of_groups(
     read: Sequence[Sequence[MemberRead]],
     name: str,
     *,
-    at: float | None = None,
+    unfinished: bool = False,
 ) -> list[GroupValue]:
     """Like ``group_values``, from what was read of the members."""
     every = [one for inside in read for one in inside]
     metric = next((one.metric for one in every if one.metric is not None), None)
     if metric is None:
         raise MetricNotFoundError(f"none of the {len(every)} runs has a metric {name!r}.")
-    furthest = max((one.last_step for one in every if one.last_step is not None), default=None)
+    infos = [member.info for group in groups for member in group.members]
+    having = [one.metric is not None for one in every]
+    left = unfinished_of(infos, include=unfinished, having=having)
     found = []
     for group, inside in zip(groups, read, strict=True):
         members = tuple(
@@ -348,7 +404,7 @@ def values_of_groups(
                 member.info.name,
                 one.value,
                 one.last_step,
-                _standing(member, one, None if at is not None else furthest),
+                "unfinished" if member.run.id in left.left_out else _standing(one),
             )
             for member, one in zip(group.members, inside, strict=True)
         )
@@ -356,7 +412,7 @@ def values_of_groups(
             one.value for one in members if one.standing == "counted" and one.value is not None
         ]
         numbers = aggregate_values(counted)
-        found.append(GroupValue(group, metric.name, metric.goal, numbers, members))
+        found.append(GroupValue(group, metric.name, metric.goal, numbers, members, left))
     return found
 
 
@@ -412,15 +468,10 @@ def default_metrics(members: Sequence[Member]) -> list[str]:
     return list(names or dict.fromkeys(metric.name for metric in found[:1]))
 
 
-def _standing(member: Member, read: MemberRead, furthest: float | None) -> Standing:
+def _standing(read: MemberRead) -> Standing:
     if read.metric is None or read.value is None:
         return "missing"
-    if not math.isfinite(read.value):
-        return "nonfinite"
-    is_finished = member.info.status.state == "finished"
-    if furthest is None or is_finished or read.last_step is None:
-        return "counted"
-    return "counted" if read.last_step >= _ALMOST * furthest else "unfinished"
+    return "counted" if math.isfinite(read.value) else "nonfinite"
 
 
 def _dropout(member: Member, points: Points, furthest: float) -> DropOut | None:

@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 
 from epochal.errors import UsageError
 from epochal.series.aggregate import Aggregate, aggregate_values
-from epochal.series.effects import NO_EFFECT, Codes, partial_effect, rank_correlation, ranks
+from epochal.series.effects import NO_EFFECT, Codes, holm, partial_effect, rank_correlation, ranks
 from epochal.series.trend import Goal
-from epochal.store.difference import holm
 from epochal.store.groups import (
     Choice,
     Group,
@@ -39,6 +38,7 @@ from epochal.store.groups import (
     varying_keys,
 )
 from epochal.store.store import RunView
+from epochal.store.unfinished import Unfinished
 
 FEWEST_RUNS = 8
 _MOST_LEVELS = 8
@@ -107,16 +107,16 @@ class Interaction:
 class Importance:
     """Which keys matter for a metric, the most important first.
 
-    ``num_runs`` have a place in the order, ``nonfinite`` of them as the worst; ``left_out`` did
-    not finish or never logged the metric. ``forest_score`` is the out-of-bag R² of the forest, None
-    without a forest.
+    ``num_runs`` have a place in the order, ``nonfinite`` of them as the worst; ``missing`` have no
+    value of the metric. ``forest_score`` is the out-of-bag R² of the forest, None without a forest.
     """
 
     metric: str
     goal: Goal | None
     num_runs: int
     nonfinite: int
-    left_out: int
+    missing: int
+    unfinished: Unfinished
     parameters: tuple[Parameter, ...]
     interaction: Interaction | None
     forest_score: float | None
@@ -131,16 +131,17 @@ def importance(
     at: float | None = None,
     pair: Sequence[str] | None = None,
     forest: bool = False,
+    unfinished: bool = False,
 ) -> Importance:
     """Rank the keys of the config by how much a metric depends on them.
 
-    ``value`` and ``at`` choose the value of a run, as for groups. ``pair`` names the two keys of
-    the interaction, by default the first two. ``forest`` also fits a random forest of scikit-learn.
+    ``value``, ``at`` and ``unfinished`` are as for groups. ``pair`` names the two keys of the
+    interaction, by default the first two. ``forest`` also fits a random forest of scikit-learn.
     Raises ``MetricNotFoundError``.
     """
     members = members_of(runs)
     everything = Group((), (), tuple(members))
-    (values,) = group_values([everything], metric, value=value, at=at)
+    (values,) = group_values([everything], metric, value=value, at=at, unfinished=unfinished)
     return importance_of(values, pair=pair, forest=forest)
 
 
@@ -177,7 +178,8 @@ def importance_of(
         goal=values.goal,
         num_runs=len(members),
         nonfinite=int((~np.isfinite(outcome)).sum()),
-        left_out=len(values.members) - len(members),
+        missing=len(values.members) - len(members) - values.count("unfinished"),
+        unfinished=values.unfinished,
         parameters=tuple(judged),
         interaction=None if chosen is None else _interaction(chosen, members, outcome),
         forest_score=score,
@@ -218,7 +220,8 @@ def importance_data(found: Importance) -> dict[str, Any]:
         "goal": found.goal,
         "num_runs": found.num_runs,
         "nonfinite": found.nonfinite,
-        "left_out": found.left_out,
+        "missing": found.missing,
+        "unfinished": found.unfinished,
         "sentence": found.sentence,
         "forest_score": found.forest_score,
         "parameters": [

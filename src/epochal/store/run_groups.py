@@ -20,12 +20,11 @@ from epochal.store.groups import (
     GroupSeries,
     GroupValue,
     common_axis,
-    grid,
     group_members,
-    group_series,
     group_values,
     members_of,
     read_series,
+    series_of_groups,
 )
 from epochal.store.store import RunView
 
@@ -33,8 +32,9 @@ from epochal.store.store import RunView
 class RunGroups:
     """Runs in groups: iterate over the groups, or ask for one metric of all of them."""
 
-    def __init__(self, grouping: Grouping) -> None:
+    def __init__(self, grouping: Grouping, *, unfinished: bool = False) -> None:
         self.grouping = grouping
+        self._unfinished = unfinished
 
     def __iter__(self) -> Iterator[Group]:
         return iter(self.grouping.groups)
@@ -63,27 +63,27 @@ class RunGroups:
         """The numbers of each group at each step of its members, or at about ``points`` of them.
 
         ``x`` is as for ``run.series``; ``x`` of the result says which axis the metric has. Members
-        on another axis are left out. ``smooth`` (``"ema:0.9"``) smooths each member first. Raises
-        ``MetricNotFoundError`` where no run has the metric.
+        on another axis are left out. ``smooth`` (``"ema:0.9"``) smooths each member first. A series
+        ends where fewer than half of the members remain. Raises ``MetricNotFoundError`` where no
+        run has the metric.
         """
         smoothing = None if smooth is None else parse_smoothing(smooth)
-        read = [
-            [read_series(one.run, metric, x, smoothing) for one in group.members] for group in self
-        ]
-        found = [one for inside in read for one in inside if one is not None]
+        members = [one for group in self for one in group.members]
+        read = {one.run.id: read_series(one.run, metric, x, smoothing) for one in members}
+        found = [one for one in read.values() if one is not None]
         axis = common_axis(found, x)
         if axis is None:
             raise MetricNotFoundError(f"no run of these groups has a metric {metric!r}.")
-        return [
-            group_series(
-                group,
-                inside,
-                at=grid(inside, x=axis, most=points, lo=lo, hi=hi),
-                metric=found[0].name,
-                x=axis,
-            )
-            for group, inside in zip(self, read, strict=True)
-        ]
+        return series_of_groups(
+            self.grouping.groups,
+            read,
+            metric=found[0].name,
+            x=axis,
+            unfinished=self._unfinished,
+            most=points,
+            lo=lo,
+            hi=hi,
+        )
 
     def values(
         self, metric: str, *, value: Choice = "last", at: float | None = None
@@ -92,18 +92,19 @@ class RunGroups:
 
         Raises ``MetricNotFoundError`` where no run has the metric.
         """
-        return group_values(self.grouping.groups, metric, value=value, at=at)
+        groups = self.grouping.groups
+        return group_values(groups, metric, value=value, at=at, unfinished=self._unfinished)
 
     def differences(
         self, metric: str, *, value: Choice = "last", at: float | None = None
     ) -> list[Difference]:
-        """Every two groups compared: difference, interval, test, and a sentence."""
+        """The best group compared with each other one: difference, interval and test."""
         return differences(self.grouping, self.values(metric, value=value, at=at))
 
     def verdict(self, metric: str, *, value: Choice = "last", at: float | None = None) -> str:
-        """A sentence about the best group, which names a winner only where the runs show one."""
+        """A sentence about the best group, and whether the runs show that it is best."""
         values = self.values(metric, value=value, at=at)
-        return verdict(values, differences(self.grouping, values))
+        return verdict(self.grouping, values, differences(self.grouping, values))
 
     def frame(self, metric: str, *, x: X = "step", points: int | None = None) -> Any:
         """A data frame with one row for each group and step."""
@@ -117,9 +118,11 @@ def groups_of(
     *,
     by: Sequence[str] | None = None,
     by_all_but: Sequence[str] | None = None,
+    unfinished: bool = False,
 ) -> RunGroups:
     """Group runs by keys of their configs, or by every key that differs but some."""
-    return RunGroups(group_members(members_of(runs), by=by, all_but=by_all_but))
+    grouping = group_members(members_of(runs), by=by, all_but=by_all_but)
+    return RunGroups(grouping, unfinished=unfinished)
 
 
 def series_rows(one: GroupSeries) -> list[dict[str, Any]]:

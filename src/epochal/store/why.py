@@ -17,6 +17,7 @@ from epochal.store.comparison import MISSING
 from epochal.store.difference_weights import NEGLIGIBLE, is_repeat
 from epochal.store.groups import level_text
 from epochal.store.run_facts import Area
+from epochal.store.unfinished import Unfinished
 
 Verdict = Literal["same", "noise", "explained", "several", "weak", "unexplained"]
 Kind = Literal["cause", "symptom"]
@@ -77,7 +78,8 @@ class Why:
 
     Causes stand before symptoms. ``gap`` is the left value minus the right one, ``noise`` the least
     gap that counts. ``worse`` is None where the goal is not known or the values are equal.
-    ``equal`` areas do not differ, ``unknown`` ones are not recorded by both sides.
+    ``equal`` areas do not differ, ``unknown`` ones are not recorded by both sides. ``unfinished``
+    are the unfinished runs of the group that the run is compared with.
     """
 
     metric: str
@@ -95,6 +97,7 @@ class Why:
     differences: tuple[RunDifference, ...]
     equal: tuple[Area, ...]
     unknown: tuple[Area, ...]
+    unfinished: Unfinished
 
 
 def verdict_of(why: Why) -> Verdict:

@@ -56,7 +56,7 @@ export function ViewBar({ page, kind }: { readonly page: Page; readonly kind: "t
   );
 }
 
-function groupItems({ spread, centre }: View): readonly (MenuItem | "divider")[] {
+function groupItems({ spread, centre, withUnfinished }: View): readonly (MenuItem | "divider")[] {
   const draw = (value: SpreadChoice): void => {
     spread.value = value;
   };
@@ -72,6 +72,8 @@ function groupItems({ spread, centre }: View): readonly (MenuItem | "divider")[]
     { label: "Median", isOn: isDrawn && centre.value === "median", run: () => setCentre("median") },
     "divider",
     ...BANDS.map(({ value, label }) => ({ label, isOn: spread.value === value, run: () => draw(value) })),
+    "divider",
+    { label: "Include unfinished runs", isOn: withUnfinished.value, run: () => (withUnfinished.value = !withUnfinished.value) },
   ];
 }
 

@@ -111,13 +111,6 @@ export function compareValues(one: Value, other: Value, isDown: boolean): number
   return isDown ? -sign : sign;
 }
 
-const ALMOST = 0.98;
-
-/** Whether a run counts for its group, as on the server: it finished, or came almost as far as the longest of all. */
-export function isCounted({ status, step }: RunRow, furthest: number): boolean {
-  return status.state === "finished" || step === null || step >= ALMOST * furthest;
-}
-
 /** What a group of runs amounts to in a column: mean and standard deviation of the numbers in it. */
 export function meanOf(rows: readonly RunRow[], column: Column): { readonly num: number; readonly mean: number; readonly std: number } {
   const values = rows.map((row) => column.valueOf(row)).filter((value) => typeof value === "number");

@@ -12,9 +12,10 @@ import { download } from "../ui/download.ts";
 import { Empty } from "../ui/empty.tsx";
 import { Menu } from "../ui/menu.tsx";
 import type { MenuItem } from "../ui/menu.tsx";
-import type { GroupDifference, GroupRow, GroupTable, GroupTables } from "../wire.ts";
+import type { GroupRow, GroupTable, GroupTables } from "../wire.ts";
 import { MetricChart } from "./parts/metric-chart.tsx";
 import { Section } from "./parts/section.tsx";
+import { UnfinishedNote } from "./parts/unfinished.tsx";
 import "./compare-groups.css";
 
 const VALUES = [["last", "Last value"], ["best", "Best value"], ["min", "Smallest value"], ["max", "Largest value"], ["mean", "Mean over the run"]] as const;
@@ -43,6 +44,7 @@ export function GroupsView({ page }: { readonly page: Page }): JSX.Element {
           }}>Draw groups in charts</button>
         )}
       </div>
+      {choice !== null && <UnfinishedNote page={page} unfinished={answer?.tables[0]?.unfinished} />}
       {choice === null
         ? <Empty title="Not grouped">Choose config keys, or everything but the seed: runs with the same values form a group.</Empty>
         : <Groups {...{ page, answer, problem, isWaiting, metric }} />}
@@ -73,7 +75,7 @@ function Groups({ page, answer, problem, isWaiting, metric }: GroupsProps): JSX.
         tools={<button type="button" class="button is-quiet" onClick={() => saveCsv(answer, table)}>CSV</button>}>
         <RowTable page={page} answer={answer} table={table} />
       </Section>
-      {table.differences.length > 0 && table.best !== null && <Section title={`Beside the best: ${table.rows[table.best]!.label}`} note="95 % interval of the difference; p after Holm's correction over all pairs"><DifferenceTable table={table} /></Section>}
+      {table.differences.length > 0 && table.best !== null && <Section title={`Compared with the best: ${table.rows[table.best]!.label}`} note="95 % interval of the difference, and p; both corrected for the groups in between"><DifferenceTable table={table} /></Section>}
     </div>
   );
 }
@@ -113,20 +115,19 @@ function RowTable({ page, answer, table }: { readonly page: Page; readonly answe
 }
 
 function DifferenceTable({ table }: { readonly table: GroupTable }): JSX.Element {
-  const other = ({ left, right }: GroupDifference): number => (left === table.best ? right : left);
   return (
     <div class="groups-scroll" tabIndex={0}>
       <table class="groups-table">
-        <thead><tr><th scope="col">group</th><th scope="col">difference</th><th scope="col">95 %</th><th scope="col">p</th><th scope="col">over</th><th scope="col" class="groups-words">in words</th></tr></thead>
+        <thead><tr><th scope="col">group</th><th scope="col">difference</th><th scope="col">95 %</th><th scope="col">p</th><th scope="col">over</th><th scope="col" class="groups-words">verdict</th></tr></thead>
         <tbody>
           {table.differences.map((one) => (
-            <tr key={other(one)}>
-              <th scope="row">{table.rows[other(one)]!.label}</th>
+            <tr key={one.right}>
+              <th scope="row">{table.rows[one.right]!.label}</th>
               <td>{formatNumber(one.difference)}</td>
               <td>{one.low === null || one.high === null ? "" : `${formatNumber(one.low)} to ${formatNumber(one.high)}`}</td>
               <td>{one.p === null ? "" : one.p < 1e-4 ? "< 0.0001" : one.p.toPrecision(2)}</td>
               <td>{one.units}{one.paired ? " pairs" : ""}</td>
-              <td class="groups-words">{one.sentence}</td>
+              <td class="groups-words">{one.winner === null ? "may be as good" : "worse"}</td>
             </tr>
           ))}
         </tbody>
@@ -188,7 +189,7 @@ function countOf({ n, members }: GroupRow): string {
 
 /** Why members do not count. */
 export function countTitle({ nonfinite, unfinished, missing, n }: GroupRow): string {
-  const said = [[nonfinite, "ended as nan or infinity"], [unfinished, "stopped before the others"], [missing, "never logged it"]] as const;
+  const said = [[nonfinite, "ended as nan or infinity"], [unfinished, "have not finished"], [missing, "never logged it"]] as const;
   return [`${n} count`, ...said.filter(([count]) => count > 0).map(([count, words]) => `${count} ${words}`)].join("; ");
 }
 

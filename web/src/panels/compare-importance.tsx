@@ -10,6 +10,7 @@ import { Mount } from "../ui/mount.tsx";
 import type { ImportanceLevel, ImportancePair, ImportanceRow, ImportanceTable } from "../wire.ts";
 import { MetricSelect, useMetric } from "./compare-groups.tsx";
 import { Section } from "./parts/section.tsx";
+import { UnfinishedNote } from "./parts/unfinished.tsx";
 import "./compare-groups.css";
 
 const VALUES = [["last", "Last value"], ["best", "Best value"], ["min", "Smallest value"], ["max", "Largest value"]] as const;
@@ -33,6 +34,7 @@ export function ImportanceView({ page }: { readonly page: Page }): JSX.Element {
         </select>
         {answer?.has_forest && <label class="check"><input type="checkbox" checked={forest.value === "1"} onChange={(event) => (forest.value = event.currentTarget.checked ? "1" : "")} />Random forest</label>}
       </div>
+      <UnfinishedNote page={page} unfinished={answer?.unfinished} />
       {problem !== null && <p class="metric-problem" role="status">{problem}</p>}
       {answer === null ? problem === null && <p class="groups-waiting" role="status">{readingText(page)}</p> : <Ranking page={page} found={answer} isWaiting={isWaiting} onPair={(keys) => (pair.value = keys.join(","))} />}
     </>
@@ -71,8 +73,8 @@ function Ranking({ page, found, isWaiting, onPair }: RankingProps): JSX.Element 
   );
 }
 
-function runsText({ runs, nonfinite, left_out: leftOut }: ImportanceTable): string {
-  return [formatNumberOf(runs, "run"), ...(nonfinite > 0 ? [`${nonfinite} ended as nan and count as the worst`] : []), ...(leftOut > 0 ? [`${leftOut} unfinished left out`] : [])].join("; ");
+function runsText({ runs, nonfinite, missing }: ImportanceTable): string {
+  return [formatNumberOf(runs, "run"), ...(nonfinite > 0 ? [`${nonfinite} ended as nan and count as the worst`] : []), ...(missing > 0 ? [`${missing} without a value left out`] : [])].join("; ");
 }
 
 function RankTable({ found, chosen, onChoose }: { readonly found: ImportanceTable; readonly chosen: string; readonly onChoose: (key: string) => void }): JSX.Element {

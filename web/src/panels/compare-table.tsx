@@ -10,8 +10,9 @@ import type { Page } from "../state/page.ts";
 import { MiddleText } from "../ui/middle-text.tsx";
 import { useScrollView, windowOf } from "../ui/window.ts";
 import type { RunRow } from "../wire.ts";
-import { isCounted, meanOf } from "./compare-columns.ts";
+import { meanOf } from "./compare-columns.ts";
 import type { Column } from "./compare-columns.ts";
+import { isUnfinished } from "./parts/unfinished.tsx";
 
 export interface CompareTableProps {
   readonly page: Page;
@@ -120,8 +121,8 @@ interface GroupRowProps {
 function GroupRow({ page, line, columns, index, onFold }: GroupRowProps): JSX.Element {
   const keys = page.runs.groupKeys.value;
   const title = keys.length === 1 ? `${keys[0]} = ${line.title}` : line.title;
-  const furthest = Math.max(...page.runs.fitting.value.map(({ step }) => step ?? 0), 0);
-  const counted = line.rows.filter((row) => isCounted(row, furthest));
+  const isEach = page.view.withUnfinished.value || page.runs.fitting.value.every(isUnfinished);
+  const counted = isEach ? line.rows : line.rows.filter((row) => !isUnfinished(row));
   return (
     <div class="compare-row compare-group" role="row" aria-rowindex={index + 2} style={{ transform: `translateY(${index * ROW_PX}px)` }}>
       <div class="compare-cell compare-name" role="rowheader">

@@ -9,6 +9,7 @@ import { Empty } from "../ui/empty.tsx";
 import type { RunRow, WhyDifference, WhySide, WhyTable } from "../wire.ts";
 import { MetricSelect, useMetric } from "./compare-groups.tsx";
 import { Section } from "./parts/section.tsx";
+import { UnfinishedNote } from "./parts/unfinished.tsx";
 import "./compare-why.css";
 
 /** More runs than this make a list that nobody reads. */
@@ -26,7 +27,7 @@ export function WhyView({ page }: { readonly page: Page }): JSX.Element {
   const [left, right] = [view.text("why-left"), view.text("why-right")];
   const rows = runs.fitting.value.slice(0, MOST_CHOICES);
   const [own, other] = chosenPair(left.value, right.value, rows, runs.shown.value);
-  const request = { run: other === "" ? [own] : [own, other], ...(metric === "" ? {} : { metric }) };
+  const request = { run: other === "" ? [own] : [own, other], ...(metric === "" ? {} : { metric }), ...(view.withUnfinished.value ? { unfinished: true } : {}) };
   const { answer, problem, isWaiting } = useSweep(page, own === "" || page.source.sweep.why === null ? null : JSON.stringify(request), (source) => source.why!(request));
   if (page.source.sweep.why === null) return <Empty title="This needs the server">Open these runs with epochal serve to explain their differences.</Empty>;
   const choices = rows.map(({ id }) => ({ id, label: runs.label(id) }));
@@ -37,6 +38,7 @@ export function WhyView({ page }: { readonly page: Page }): JSX.Element {
         <RunSelect title="against" label="Compared with" value={other} choices={[{ id: "", label: "its group or project" }, ...choices]} onChange={(id) => (right.value = id === "" ? GROUP : id)} />
         <MetricSelect page={page} value={metric} onChange={setMetric} />
       </div>
+      <UnfinishedNote page={page} unfinished={answer?.unfinished} isNamed />
       {problem !== null && <p class="metric-problem" role="status">{problem}</p>}
       {answer === null ? problem === null && <p class="groups-waiting" role="status">Comparing …</p> : <Answer page={page} found={answer} isWaiting={isWaiting} />}
     </>

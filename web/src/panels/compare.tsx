@@ -26,6 +26,7 @@ import { WhyView } from "./compare-why.tsx";
 import { ConfigDiff } from "./config-diff.tsx";
 import type { Panel, PanelProps } from "./panel.ts";
 import { NoRun } from "./parts/no-run.tsx";
+import { countedRows, UnfinishedNote } from "./parts/unfinished.tsx";
 import "./parts/section.css";
 import "./compare.css";
 
@@ -78,7 +79,10 @@ function Compare({ page }: PanelProps): JSX.Element {
   // Columns that nobody chose and that have nothing in them only take room.
   const isWanted = (column: Column): boolean => chosen.value !== "" || isNarrowed || basis.some((row) => column.valueOf(row) !== null);
   const columns = (isBoth ? withLast(ids, summaries) : ids).map(find).filter((column) => column !== null).filter(isWanted);
-  const remaining = brushes.size === 0 ? rows : keptRows(rows, brushes, (id) => columnOf(id, { summaries, statistic: asPicture }));
+  const outcome = isPicture ? find(`metric:${asked}`) : null;
+  const counted = countedRows(rows, view.withUnfinished.value, (row) => outcome === null || outcome.valueOf(row) !== null);
+  const drawn = isPicture ? counted.rows : rows;
+  const remaining = brushes.size === 0 ? drawn : keptRows(drawn, brushes, (id) => columnOf(id, { summaries, statistic: asPicture }));
   const setIds = (next: readonly string[]): void => {
     chosen.value = JSON.stringify(next);
   };
@@ -117,9 +121,11 @@ function Compare({ page }: PanelProps): JSX.Element {
         )}
       </div>
       {scope.value === "all" && runs.fitting.value.length < runs.numFitting.value && <TooMany page={page} />}
+      {isPicture && <UnfinishedNote page={page} unfinished={counted.unfinished} />}
+      {mode.value === "table" && runs.groupKeys.value.length > 0 && <UnfinishedNote page={page} unfinished={counted.unfinished} label="Include unfinished runs in the means of groups" isNamed />}
       {isReading && <p class="card-note" role="status">Reading values of the metrics …</p>}
       {isPicture && isReading && summaries.size === 0 ? null
-        : mode.value === "parallel" ? <ParallelView {...{ page, rows, kept: remaining, columns, subject, statistic: value, numTail, brushes }} />
+        : mode.value === "parallel" ? <ParallelView {...{ page, rows: drawn, kept: remaining, columns, subject, statistic: value, numTail, brushes }} />
         : mode.value === "scatter" ? (
           <ScatterView {...{ page, rows: remaining, groups, subject }} isRanked={scope.value === "all" && brushes.size === 0 && numTail === 0}
             x={find(scatter.x) ?? (keys.length === 0 ? null : find(`config:${keys.at(-1)!}`))} y={find(scatter.y) ?? (metric === "" ? null : find(`metric:${metric}`))} color={find(scatter.color)} />

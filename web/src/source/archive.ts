@@ -66,9 +66,10 @@ export function createArchiveSource(body: ArchiveBody): Source {
 /** Tables that were computed when the file was saved: of all its runs and of last values. */
 function sweepOf(body: ArchiveBody): SweepSource {
   const { groups = {}, importance = {} } = body.sweep as { groups?: Record<string, GroupTables>; importance?: Record<string, ImportanceTable> };
-  const check = ({ query = "", value = "last" }: { readonly query?: string; readonly value?: string }): void => {
+  const check = ({ query = "", value = "last", unfinished = false }: { readonly query?: string; readonly value?: string; readonly unfinished?: boolean }): void => {
     if (query.includes("(")) throw new SourceError("This file has numbers of all its runs: clear the filter.", 0);
     if (value !== "last") throw new SourceError("This file has numbers of last values only.", 0);
+    if (unfinished) throw new SourceError("This file has numbers of finished runs only.", 0);
   };
   return {
     curves: null,

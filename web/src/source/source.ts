@@ -77,6 +77,7 @@ export interface SweepRuns {
   readonly query?: string;
   readonly by?: readonly string[];
   readonly all_but?: readonly string[];
+  readonly unfinished?: boolean;
 }
 
 export interface CurvesRequest extends SweepRuns {
@@ -106,6 +107,7 @@ export interface WhyRequest {
   /** Two runs, or one against its group. */
   readonly run: readonly string[];
   readonly metric?: string;
+  readonly unfinished?: boolean;
 }
 
 export interface SweepSource {

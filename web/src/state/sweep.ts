@@ -19,9 +19,9 @@ const AGAIN_MS = 5000;
 const SETTLE_MS = 150;
 
 /** The runs of the list, whatever part of it the page has. */
-export function sweepRuns({ runs }: Page): SweepRuns {
+export function sweepRuns({ runs, view }: Page): SweepRuns {
   const query = runs.listQuery();
-  return query === "" ? {} : { query };
+  return { ...(query === "" ? {} : { query }), ...(view.withUnfinished.value ? { unfinished: true } : {}) };
 }
 
 /** What stands where the server still reads the runs of the list. */

@@ -86,6 +86,8 @@ export interface View {
   readonly spread: Signal<SpreadChoice>;
   /** What a group's line is. */
   readonly centre: Signal<Centre>;
+  /** Whether runs that have not finished count in groups, pictures and rankings. */
+  readonly withUnfinished: Signal<boolean>;
   /** A panel's own choice, kept in the address under `key`; the same signal for the same key. */
   text(key: string, initial?: string): Signal<string>;
   /** The address that leads back to this view. */
@@ -147,6 +149,7 @@ export function createView(location: Location = window.location, history: Histor
     full: keep(optionalField("full")),
     spread: keep(choiceField<SpreadChoice>("spread", ["none", "line", "std", "stderr", "ci", "minmax", "iqr"], "none")),
     centre: keep(choiceField<Centre>("centre", ["mean", "median"], "mean")),
+    withUnfinished: keep(flagField("unfinished")),
     text: (key, initial = "") => keep(textField(`p-${key}`, initial)),
     address: () => `#${formatHash(texts())}`,
   };

@@ -2,9 +2,10 @@ import { expect, test } from "vitest";
 
 import { parseBrushes } from "../../src/chart/index.ts";
 import { brushQuery, keptRows } from "../../src/panels/compare-brushes.ts";
-import { columnOf, compareValues, differingKeys, isCounted, meanOf, sortedBy, statisticOf, withLast } from "../../src/panels/compare-columns.ts";
+import { columnOf, compareValues, differingKeys, meanOf, sortedBy, statisticOf, withLast } from "../../src/panels/compare-columns.ts";
 import type { Column } from "../../src/panels/compare-columns.ts";
 import { bestFirst, firstKeys, statisticsText } from "../../src/panels/compare-pictures.tsx";
+import { countedRows } from "../../src/panels/parts/unfinished.tsx";
 import { configRows } from "../../src/panels/config-diff.tsx";
 import type { ImportanceRow, ImportanceTable, RunRow, Summary } from "../../src/wire.ts";
 
@@ -76,9 +77,18 @@ test("configurations side by side say where they differ and what is not set", ()
   expect(configRows([{ a: [1] }, { a: [1] }])).toEqual([{ key: "a", texts: ["[1]", "[1]"], isSame: true }]);
 });
 
-test("a run that stopped early does not count for its group", () => {
-  const row = (state: string, step: number | null): RunRow => ({ ...ROWS[0]!, status: { ...ROWS[0]!.status, state: state as RunRow["status"]["state"] }, step });
-  expect([row("finished", 10), row("crashed", 99), row("crashed", 50), row("running", null)].map((one) => isCounted(one, 100))).toEqual([true, true, false, true]);
+test("runs that have not finished are left out and named, unless they are included or no other has a value", () => {
+  const [done, going] = [{ ...ROWS[0]!, name: "done", unfinished: null }, { ...ROWS[0]!, name: "going", unfinished: "running, 5 % of its steps" }];
+  const left = countedRows([done, going], false);
+  expect([left.rows, left.unfinished.are_included]).toEqual([[done], false]);
+  expect(left.unfinished.sentence).toBe("1 unfinished run is left out: going (running, 5 % of its steps).");
+  expect(countedRows([done, going], true).rows).toEqual([done, going]);
+  expect(countedRows([done, going], true).unfinished.sentence).toMatch(/^1 unfinished run is included: going/);
+  const alone = countedRows([done, going, going], false, (row) => row === going);
+  expect(alone.rows.length).toBe(3);
+  expect(alone.unfinished.sentence).toMatch(/^No finished run has the metric, so 2 unfinished runs are included: going/);
+  expect(countedRows([going], false).unfinished.sentence).toMatch(/^No run has finished, so all are included: going/);
+  expect(countedRows([done], false).unfinished.sentence).toBe("");
 });
 
 test("the first axes are the keys that matter, the most important beside the metric; never the seed, the status or the duration", () => {

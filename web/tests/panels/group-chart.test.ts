@@ -11,7 +11,7 @@ const CURVE: GroupCurve = {
   columns: { mean: [0.5, 0.9, 0.8], std: [0.1, 0.3, null], median: [0.4, 0.9, 0.8], q25: [0.3, 0.8, 0.8], q75: [0.6, 1, 0.8] },
   dropouts: [{ run: "a", name: "one", at: 1, why: "ended", state: "crashed" }, { run: "b", name: "two", at: 2, why: "nonfinite", state: "finished" }], runs: ["a", "b", "c"],
 };
-const CURVES: GroupCurves = { metric: "acc", x: "step", keys: ["lr"], groups: 1, lowest: 0, highest: 1, curves: [CURVE] };
+const CURVES: GroupCurves = { metric: "acc", x: "step", keys: ["lr"], groups: 1, lowest: 0, highest: 1, curves: [CURVE], unfinished: { runs: [], are_included: true, sentence: "" } };
 
 test("a group is a line with a band that stays within possible values", () => {
   const [line] = groupLines(CURVES, "mean", "std", () => 4);

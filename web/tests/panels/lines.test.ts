@@ -37,6 +37,13 @@ test("a group is one line with its spread", () => {
   expect(line).toMatchObject({ label: "lr = 1 · mean, 2 runs", data: { y: Float64Array.of(2, 4) }, spread: { low: Float64Array.of(1, 2), high: Float64Array.of(3, 6) } });
 });
 
+test("the line of a group ends where fewer than half of its members remain", () => {
+  const parts = new Map(["a", "b", "c", "d"].map((run, index) => [run, [part(run, Array.from({ length: 2 + 2 * index }, () => index))]]));
+  const [line] = linesOf({ ...NAMES, parts, groups: [{ title: "lr = 1", runs: ["a", "b", "c", "d"] }] });
+  expect(line).toMatchObject({ data: { x: Float64Array.of(0, 1, 2, 3, 4, 5), y: Float64Array.of(1.5, 1.5, 2, 2, 2.5, 2.5) } });
+  expect(line!.spread!.low.length).toBe(6);
+});
+
 test.each([
   ["x", "bytes", "bytes"], ["x", "s", "duration"], ["x", "%", "number"], ["gpu/0/dram_used", null, "bytes"], ["memory/weights/device", null, "bytes"],
   ["resources/vram_allocated_bytes", null, "bytes"], ["epoch/duration_s", null, "duration"], ["train/loss", null, "number"], ["train/duration_ms", null, "number"],

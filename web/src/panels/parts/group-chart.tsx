@@ -68,10 +68,18 @@ export function GroupChart(props: MetricChartProps): JSX.Element {
             return chart;
           }} update={(chart) => show(chart, { lines, options, emphasis, zoom })} />
         )}
-      {curves !== null && curves.curves.length < curves.groups && <p class="metric-coarse" title="Group by fewer keys to see all.">{curves.curves.length} largest of {curves.groups} groups</p>}
+      {curves !== null && <p class="metric-coarse">{noteOf(curves)}</p>}
       {problem !== null && <p class="metric-problem" role="status">{problem}</p>}
     </div>
   );
+}
+
+/** What is not drawn. */
+function noteOf({ curves, groups, unfinished }: GroupCurves): string {
+  return [
+    ...(curves.length < groups ? [`${curves.length} of ${groups} groups`] : []),
+    ...(unfinished.are_included ? [] : [`${formatNumberOf(unfinished.runs.length, "unfinished run")} left out`]),
+  ].join(", ");
 }
 
 /** The line of the run that somebody chose in the list, beside the groups. */

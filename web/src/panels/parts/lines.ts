@@ -68,7 +68,11 @@ function meanLine(group: LineGroup, parts: LineRequest["parts"], { slot, spread,
     return { x: sampleX, y: sampleY };
   });
   if (members.length === 0) return [];
-  const { x, mean, low, high, count, isInterpolated } = aggregate(members, spread, isMedian);
+  const all = aggregate(members, spread, isMedian);
+  const { count, isInterpolated } = all;
+  // A mean of few members would jump: the line ends where fewer than half of them remain.
+  const end = count.findLastIndex((num) => 2 * num >= members.length) + 1;
+  const [x, mean, low, high] = [all.x, all.mean, all.low, all.high].map((one) => one.subarray(0, end)) as [Float64Array, Float64Array, Float64Array, Float64Array];
   const label = `${group.title} · ${isMedian ? "median" : "mean"}, ${formatNumberOf(members.length, "run")}${isInterpolated ? ", interpolated" : ""}`;
   const noteOf = (index: number): string => countText(count[index] ?? 0, group.runs.length);
   return [{ id: groupId(group.title), label, slot, data: { kind: "raw", x, y: mean }, spread: { low, high }, noteOf }];

@@ -25,6 +25,7 @@ import { CrowdChart } from "./crowd-chart.tsx";
 import { formatOf, groupId, linesOf } from "./lines.ts";
 import type { LineGroup, RankView } from "./lines.ts";
 import { phaseStretches } from "./phases.ts";
+import { countedRows } from "./unfinished.tsx";
 
 export interface MetricChartProps {
   readonly page: Page;
@@ -240,7 +241,7 @@ export function widened({ min, max }: Range): Range {
 
 /** The members of groups that are drawn from series, because there is no server to average them. */
 function groupedRuns({ runs, view }: Page): readonly RunRow[] {
-  return view.spread.value === "none" || view.groupBy.value === null ? [] : runs.fitting.value.filter(({ hidden }) => !hidden);
+  return view.spread.value === "none" || view.groupBy.value === null ? [] : countedRows(runs.fitting.value.filter(({ hidden }) => !hidden), view.withUnfinished.value).rows;
 }
 
 function groupsFor({ runs, view }: Page, ids: readonly string[]): readonly LineGroup[] | null {

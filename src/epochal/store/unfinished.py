@@ -1,0 +1,119 @@
+"""Runs that have not finished: their values are not final, so comparisons leave them out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from epochal.store.answers import RunInfo
+
+# A run that did as much of what was planned is as good as finished.
+_ALMOST = 0.98
+_MOST_NAMED = 5
+
+
+class UnfinishedRun(msgspec.Struct, frozen=True):
+    """A run that has not finished; ``text`` says how far it is: ``running, 5 % of its steps``."""
+
+    run: str
+    name: str
+    text: str
+
+
+class Unfinished(msgspec.Struct, frozen=True):
+    """The unfinished runs of a comparison, whether they count, and a sentence that names them."""
+
+    runs: list[UnfinishedRun]
+    are_included: bool
+    sentence: str
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """The ids of the runs that do not count."""
+        return frozenset() if self.are_included else frozenset(one.run for one in self.runs)
+
+
+ALL_FINISHED = Unfinished([], True, "")
+
+
+def unfinished_text(info: RunInfo) -> str | None:
+    """How far a run is that has not finished; None of one that has.
+
+    A run has finished if it says so, wherever it stopped; if it did all planned steps or epochs;
+    or if it ended after its loss became nan or infinite, because nothing would follow.
+    """
+    status = info.status
+    if status.state == "finished" or (info.nonfinite and not status.is_live):
+        return None
+    done, total, unit = info.steps_done, info.total_steps, "steps"
+    if done is None or not total:
+        done, total, unit = info.epoch, info.num_epochs, "epochs"
+    if done is None or not total:
+        return status.text
+    if done >= _ALMOST * total:
+        return None
+    return f"{status.text}, {math.floor(100 * done / total)} % of its {unit}"
+
+
+def unfinished_of(
+    infos: Sequence[RunInfo], *, include: bool, having: Iterable[bool] | None = None
+) -> Unfinished:
+    """Which runs have not finished, and whether they count.
+
+    They count if they are to be included, and if no other run could: ``having`` says which runs
+    have the metric, by default all.
+    """
+    texts = [unfinished_text(info) for info in infos]
+    has_metric = [True] * len(infos) if having is None else list(having)
+    is_alone = not any(has and text is None for has, text in zip(has_metric, texts, strict=True))
+    is_included = include or is_alone
+    runs = [
+        UnfinishedRun(info.id, info.name, text)
+        for info, text, has in zip(infos, texts, has_metric, strict=True)
+        if text is not None and (has or not is_included)
+    ]
+    if not runs:
+        return ALL_FINISHED
+    who = "1 unfinished run is" if len(runs) == 1 else f"{len(runs):,} unfinished runs are"
+    if include or not is_alone:
+        start = f"{who} {'included' if include else 'left out'}"
+    elif len(runs) < len(infos):
+        start = f"No finished run has the metric, so {who} included"
+    else:
+        start = "No run has finished, so all are included"
+    named = ", ".join(f"{one.name} ({one.text})" for one in runs[:_MOST_NAMED])
+    more = f" and {len(runs) - _MOST_NAMED:,} more" if len(runs) > _MOST_NAMED else ""
+    return Unfinished(runs, is_included, f"{start}: {named}{more}.")
+
+
+def progress_sentences(named: Iterable[RunInfo], peers: Unfinished) -> Iterator[str]:
+    """Who has not finished: of the runs that are compared by name, and of a group."""
+    names = set()
+    for info in named:
+        if (text := unfinished_text(info)) is not None:
+            names.add(info.id)
+            yield f"{info.name} has not finished ({text})."
+    if {one.run for one in peers.runs} - names:
+        yield peers.sentence
+
+
+def peers_of(
+    run: RunInfo, infos: Iterable[RunInfo], *, is_query: bool, unfinished: bool
+) -> tuple[list[str], Unfinished]:
+    """The ids of the runs that a run is judged against, and those left out as unfinished.
+
+    Where no query chose the runs, those of its group count, else those of its project.
+    """
+    found = [
+        one
+        for one in infos
+        if one.id != run.id
+        and not one.hidden
+        and one.status.state != "unreadable"
+        and (is_query or one.project == run.project)
+        and (is_query or run.group is None or one.group == run.group)
+    ]
+    left = unfinished_of(found, include=unfinished)
+    return [one.id for one in found if one.id not in left.left_out], left
