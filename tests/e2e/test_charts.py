@@ -68,6 +68,44 @@ def test_a_spike_of_one_step_is_drawn(runs: Path, serve: Serve, open_page: OpenP
     assert min(heights) < min(bottoms) / 4
 
 
+def test_a_column_of_points_is_drawn_and_read_as_its_mean_over_its_range(
+    tmp_path: Path, start_run: StartRun, serve: Serve, open_page: OpenPage
+) -> None:
+    steps, spike = 30_000, 12_345
+    values = [2.0 + step % 2 for step in range(steps)]
+    values[spike] = 50.0
+    with start_run("long") as run:
+        for step, value in enumerate(values):
+            run.log({"loss": value}, step=step)
+    url = serve(tmp_path / "runs").url + "#panel=charts"
+    page = open_page(url)
+    line = wait_for_lines(page, "loss", 1)[0]
+
+    def tooltip(share: float) -> str:
+        point_at(page, page.locator('[data-metric="loss"] .u-over'), share)
+        return page.locator('[data-metric="loss"] .chart-tooltip').inner_text()
+
+    until(page, lambda: "2.0000 – 50.0000" in tooltip(spike / (steps - 1)))
+    title, *row, foot = tooltip(spike / (steps - 1)).split("\n")
+    first, last = (int(step.replace(",", "")) for step in re.findall(r"[\d,]+", title))
+    assert first <= spike <= last
+    points = values[first : last + 1]
+    assert row == ["long", f"{sum(points) / len(points):.4f}", "2.0000 – 50.0000"]
+    assert foot == f"mean and range of {len(points)} points"
+    # The band reaches up to the tick of 50, and the line does not.
+    svg = download(page, "loss", "SVG")
+    (tick,) = re.findall(r'<text x="[\d.]+" y="([\d.]+)"[^>]*>50</text>', svg)
+    (band,) = re.findall(r'<path d="([^"]+)" fill="none" stroke="#\w+"[^>]*opacity="0.42"', svg)
+    assert min(float(y) for y in re.findall(r" ([\d.]+)", band)) == pytest.approx(
+        float(tick), abs=4
+    )
+    assert min(y for _, y in line) > float(tick) + 100
+    # In a narrow range each column has one point: its value is exact.
+    page = open_page(f"{url}&zoom=step:{spike - 10}..{spike + 10}")
+    wait_for_lines(page, "loss", 1)
+    until(page, lambda: tooltip(0.5).split("\n") == ["step 12,345", "long", "50.0000"])
+
+
 def test_a_view_opens_again_from_its_address(runs: Path, serve: Serve, open_page: OpenPage) -> None:
     url = serve(runs).url
     page = open_page(url + "#panel=charts&x=relative&smooth=0.6&metrics=loss")

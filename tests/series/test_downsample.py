@@ -52,6 +52,9 @@ def test_each_slice_is_exact(series: Points, pixels: int) -> None:
         ]
         lowest, highest = min(finite, key=lambda p: p[1]), max(finite, key=lambda p: p[1])
         assert chosen == [finite[0], finite[-1], lowest, highest]
+        mean = math.fsum(value / len(finite) for _, value in finite)
+        assert result.mean[index] == pytest.approx(mean, rel=1e-9, abs=1e-9 * abs(highest[1]))
+        assert lowest[1] <= result.mean[index] <= highest[1]
 
 
 @given(points, pixels)

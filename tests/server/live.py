@@ -218,7 +218,7 @@ class DecodedSeries:
 
 
 RAW = ("x", "value", "t")
-SLICES = ("first_x", "first", "last_x", "last", "min_x", "min", "max_x", "max", "count")
+SLICES = ("first_x", "last_x", "last", "mean", "min", "max", "count")
 
 
 def decode_series(body: bytes) -> tuple[dict[str, Any], list[DecodedSeries]]:

@@ -43,7 +43,8 @@ def test_a_spike_of_one_step_is_in_a_slice(tmp_path: Path, server: Server) -> No
     assert not series.head["raw"]
     assert series.head["count"] == 10
     assert series.columns["max"].max() == 99.0
-    assert series.columns["max_x"][series.columns["max"].argmax()] == 1234
+    where = series.columns["max"].argmax()
+    assert series.columns["first_x"][where] <= 1234 <= series.columns["last_x"][where]
     assert series.columns["count"].sum() == 3000
 
 
@@ -247,9 +248,9 @@ def test_slices_on_a_logarithmic_axis_keep_the_first_steps(tmp_path: Path, serve
     assert series.columns["count"].sum() == 3000
 
 
-def test_slices_come_with_their_mean_where_it_is_asked_for(tmp_path: Path, server: Server) -> None:
+def test_slices_come_with_their_mean(tmp_path: Path, server: Server) -> None:
     spiky(tmp_path)
-    answer = server.ask("/api/series", name="loss", run="id-x", pixels=10, mean=1)
+    answer = server.ask("/api/series", name="loss", run="id-x", pixels=10)
     _, (series,) = decode_series(answer.body)
     mean = series.columns["mean"]
     assert mean.max() == pytest.approx(1 + 98 / 300)

@@ -50,23 +50,17 @@ export function bucketed({ x, y }: RawData, num: number): BucketData {
   const size = Math.ceil(x.length / num);
   const length = Math.ceil(x.length / size);
   const made = () => new Float64Array(length);
-  const data = { firstX: made(), first: made(), lastX: made(), last: made(), minX: made(), min: made(), maxX: made(), max: made(), count: made() };
+  const data = { firstX: made(), lastX: made(), last: made(), mean: made(), min: made(), max: made(), count: made() };
   for (let slice = 0; slice < length; slice++) {
     const from = slice * size;
     const to = Math.min(x.length, from + size);
-    let [low, high] = [from, from];
-    for (let index = from; index < to; index++) {
-      if (y[index]! < y[low]!) low = index;
-      if (y[index]! > y[high]!) high = index;
-    }
+    const points = y.subarray(from, to);
     data.firstX[slice] = x[from]!;
-    data.first[slice] = y[from]!;
     data.lastX[slice] = x[to - 1]!;
     data.last[slice] = y[to - 1]!;
-    data.minX[slice] = x[low]!;
-    data.min[slice] = y[low]!;
-    data.maxX[slice] = x[high]!;
-    data.max[slice] = y[high]!;
+    data.mean[slice] = points.reduce((sum, value) => sum + value, 0) / points.length;
+    data.min[slice] = Math.min(...points);
+    data.max[slice] = Math.max(...points);
     data.count[slice] = to - from;
   }
   return { kind: "buckets", ...data, nonfiniteX: new Float64Array(0), nonfinite: new Float64Array(0) };

@@ -1,6 +1,6 @@
 """The series of an archive: every point where they fit, else as many slices as fit.
 
-A long series keeps the first, last, smallest and largest point of each slice, its mean, and moving
+A long series keeps the mean, the smallest, largest and last value of each slice, and moving
 averages. Around its extremes, around findings about it, at its start and at its end it keeps every
 point, as slices of one.
 """
@@ -20,7 +20,13 @@ from epochal.errors import MetricNotFoundError
 from epochal.series.downsample import Buckets
 from epochal.series.series import Series
 from epochal.series.smooth import Smoothing
-from epochal.server.series import SeriesBlock, Slicing, series_block, series_body
+from epochal.server.series import (
+    SLICE_COLUMNS,
+    SeriesBlock,
+    Slicing,
+    series_block,
+    series_body,
+)
 from epochal.server.wire import Knots, XKind
 from epochal.store.store import RunView
 
@@ -32,13 +38,12 @@ MAX_KNOTS = 2000
 _MAX_FINDINGS = 20
 # A point is 24 bytes; nothing that training logs is compressed to less than a tenth.
 _MAX_COMPRESSION = 10
-# A slice is 120 bytes before compression and about so many as base64 after it.
+# A slice is 96 bytes before compression and about so many as base64 after it.
 _SLICE_TEXT_BYTES = 80
 _MIN_PIXELS = 8
 _MAX_ATTEMPTS = 8
 _MIN_FILL = 0.85
 _TARGET_FILL = 0.94
-_COLUMNS = 9
 _MANTISSA = float(1 << 20)
 # Moving averages that are kept for each slice. The page makes those of other weights from them, to
 # within about a hundredth of the noise.
@@ -155,19 +160,13 @@ def _block(line: Line, *, pixels: int) -> SeriesBlock:
     last = np.concatenate(
         [start + part.last_index for (start, _, _), part in zip(ranges, parts, strict=True)]
     )
-    further = {
-        "mean": np.concatenate(
-            [
-                part.means(series.floats[start:stop])
-                for (start, stop, _), part in zip(ranges, parts, strict=True)
-            ]
-        )
-    }
+    further: dict[str, Floats] = {}
     for weight in SMOOTHED_WEIGHTS:
         smoothing = Smoothing("ema", weight)
         further[str(smoothing)] = series.smoothed(smoothing).floats[last]
     head = msgspec.structs.replace(whole.head, count=slices[0].size, columns=list(further))
-    return SeriesBlock(head, [*slices, *whole.columns[_COLUMNS:], *map(_rounded, further.values())])
+    marks = whole.columns[len(SLICE_COLUMNS) :]
+    return SeriesBlock(head, [*slices, *marks, *map(_rounded, further.values())])
 
 
 def _ranges(line: Line, *, pixels: int) -> Iterator[tuple[int, int, int]]:
@@ -201,17 +200,15 @@ def _full_ranges(line: Line, *, reach: int) -> list[tuple[int, int]]:
 
 
 def _concatenated(parts: Sequence[Buckets]) -> list[Floats]:
-    columns = [
-        np.concatenate([np.asarray(getattr(part, name), dtype=np.float64) for part in parts])
-        for name in (
-            *("first_step", "first", "last_step", "last"),
-            *("min_step", "min", "max_step", "max", "count"),
-        )
-    ]
+    columns = {
+        name: np.concatenate([np.asarray(getattr(part, name), np.float64) for part in parts])
+        for name in SLICE_COLUMNS
+    }
     # Points kept whole may be infinite; slices say that with a mark and nan.
-    for column in columns[1::2]:
-        column[~np.isfinite(column)] = np.nan
-    return columns
+    for name in ("last", "mean", "min", "max"):
+        columns[name][~np.isfinite(columns[name])] = np.nan
+    columns["mean"] = np.where(columns["finite"] > 1, _rounded(columns["mean"]), columns["mean"])
+    return list(columns.values())
 
 
 def _rounded(values: Floats) -> Floats:

@@ -1,7 +1,8 @@
 """Reduces a long series to the width of a chart without losing an extreme.
 
 Sampling or striding drops a spike of one step. Here every slice of the axis keeps its exact first,
-last, smallest and largest point. A range with no more points than pixels is returned unchanged.
+last, smallest and largest point, and the mean of all its points. A range with no more points than
+pixels is returned unchanged.
 """
 
 import itertools
@@ -24,9 +25,9 @@ class Buckets(msgspec.Struct, frozen=True, eq=False):
     `start` and `last_index` are positions in the range: of the first point of a slice, and of the
     one that `last` is.
 
-    `first`, `last`, `min` and `max` are over the finite points of a slice, each with its step; a
-    slice without one has nan there, at the steps of its first and last point. With `raw`, every
-    slice is one point of the series, unchanged.
+    `first`, `last`, `min`, `max` and `mean` are over the finite points of a slice, the first four
+    with their steps; a slice without one has nan there, at the steps of its first and last point.
+    With `raw`, every slice is one point of the series, unchanged.
     """
 
     raw: bool
@@ -38,6 +39,7 @@ class Buckets(msgspec.Struct, frozen=True, eq=False):
     min_step: Steps
     max: Values
     max_step: Steps
+    mean: Values
     count: Positions
     start: Positions
     last_index: Positions
@@ -48,13 +50,10 @@ class Buckets(msgspec.Struct, frozen=True, eq=False):
     def __len__(self) -> int:
         return self.count.size
 
-    def means(self, values: Values) -> Values:
-        """The mean of the finite points of each slice; `values` are the points of the range."""
-        finite = np.isfinite(values)
-        with np.errstate(invalid="ignore", over="ignore"):
-            sums = np.add.reduceat(np.where(finite, values, 0.0), self.start)
-            means: Values = sums / (self.count - self.nonfinite)
-        return means
+    @property
+    def finite(self) -> Positions:
+        """How many finite points each slice has."""
+        return self.count - self.nonfinite
 
 
 def buckets(
@@ -115,6 +114,7 @@ def _raw(steps: Steps, values: Values) -> Buckets:
         min_step=steps,
         max=values,
         max_step=steps,
+        mean=values,
         count=np.ones(values.size, dtype=np.intp),
         start=np.arange(values.size),
         last_index=np.arange(values.size),
@@ -139,13 +139,15 @@ def _sliced(steps: Steps, values: Values, *, starts: Positions) -> Buckets:
     nonfinite = np.bincount(
         np.searchsorted(starts, strange, side="right") - 1, minlength=starts.size
     )
-    known, first, last = values, starts, starts + count - 1
+    known, summed, first, last = values, values, starts, starts + count - 1
     if strange.size:
-        known = values.copy()
-        known[strange] = np.nan
+        known, summed = values.copy(), values.copy()
+        known[strange], summed[strange] = np.nan, 0.0
         first, last = _ends(known, starts=starts, count=count, filled=nonfinite < count)
     least = _extremes(np.fmin, known, starts=starts, count=count)
     most = _extremes(np.fmax, known, starts=starts, count=count)
+    with np.errstate(invalid="ignore", over="ignore"):
+        mean = np.add.reduceat(summed, starts) / (count - nonfinite)
     return Buckets(
         raw=False,
         first=known[first],
@@ -156,6 +158,8 @@ def _sliced(steps: Steps, values: Values, *, starts: Positions) -> Buckets:
         min_step=steps[least],
         max=known[most],
         max_step=steps[most],
+        # Rounding may bring it just above the largest value or below the smallest.
+        mean=mean.clip(known[least], known[most]),
         count=count,
         start=starts,
         last_index=last,

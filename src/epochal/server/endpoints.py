@@ -149,7 +149,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "points of some series of many runs",
         (
             *(series.NAMES, series.RUNS, series.RANKS, series.X, series.AXIS),
-            *(series.LO, series.HI, series.PIXELS, series.IS_LOG, series.WITH_MEAN, series.SMOOTH),
+            *(series.LO, series.HI, series.PIXELS, series.IS_LOG, series.SMOOTH),
         ),
     ),
     Endpoint(

@@ -37,6 +37,8 @@ from epochal.store.store import RunView
 MAGIC = b"EPS1"
 # 16 million points are 384 MB; larger downloads are exports.
 MAX_POINTS = 16_000_000
+# The fields of `Buckets` that a body has for each slice, in this order.
+SLICE_COLUMNS = ("first_step", "last_step", "last", "mean", "min", "max", "finite")
 _ALIGNMENT = 8
 MAX_SERIES = 4000
 _AXES: Sequence[wire.AxisName] = get_args(wire.AxisName)
@@ -53,7 +55,6 @@ AXIS = choice_param("axis", _AXES, typescript="AxisName")
 LO = float_param("lo")
 HI = float_param("hi")
 PIXELS = int_param("pixels", default=1000, most=20_000, note="1000; 0: every point")
-WITH_MEAN = bool_param("mean", note="1: of slices")
 IS_LOG = bool_param("log", note="1: logarithmic slices")
 SMOOTH = str_param("smooth", note="such as `ema:0.9`")
 
@@ -63,7 +64,6 @@ class Slicing(msgspec.Struct, frozen=True):
 
     pixels: int
     is_log: bool = False
-    with_mean: bool = False
     smoothing: Smoothing | None = None
 
 
@@ -91,7 +91,6 @@ async def series(request: Request) -> Response:
     slicing = Slicing(
         PIXELS(request),
         is_log=IS_LOG(request),
-        with_mean=WITH_MEAN(request),
         smoothing=None if smooth is None else parse_smoothing(smooth),
     )
     if lo is not None and hi is not None and lo > hi:
@@ -203,19 +202,11 @@ def series_block(
     else:
         slices = chosen.buckets(pixels, lo=lo, hi=hi, is_log=slicing.is_log)
         which = slices.last_index
-        rows = [
-            *(slices.first_step, slices.first),
-            *(slices.last_step, slices.last),
-            *(slices.min_step, slices.min),
-            *(slices.max_step, slices.max),
-            slices.count.astype(np.float64),
-        ]
+        rows = [np.asarray(getattr(slices, name), dtype=np.float64) for name in SLICE_COLUMNS]
     further: dict[str, Floats] = {}
     if smoothing is not None:
         # Over every point of the series, not over slices or those in the range.
         further[str(smoothing)] = series.smoothed(smoothing).between(lo, hi).floats[which]
-    if not is_raw and (slicing.with_mean or smoothing is not None):
-        further["mean"] = slices.means(values)
     head = wire.SeriesHead(
         run=run_id,
         name=series.name,

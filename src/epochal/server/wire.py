@@ -14,7 +14,7 @@ import msgspec
 
 from epochal.store.answers import State as StateName
 
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 SERIES_MEDIA_TYPE = "application/vnd.epochal.series"
 
 XKind = Literal["step", "epoch", "tokens", "wall", "relative"]

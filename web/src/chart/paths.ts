@@ -1,10 +1,10 @@
 /**
- * Points to paths. Where many points share a pixel column, the line goes through the last of each column and a band from
- * the smallest to the largest lies under it: the picture is the one that drawing every point would give, at most a few
- * moves a pixel, and a spike of one step is always in it.
+ * Points to paths. Where many points share a pixel column, the line goes through the mean of each column and a band from
+ * the smallest to the largest lies under it: at most a few moves a pixel, and a spike of one step is always in the picture.
  */
 
-import { lowerBound } from "./series.ts";
+import { lowerBound, merged, pointSamples } from "./series.ts";
+import type { Samples } from "./series.ts";
 import type { Scale } from "./scale.ts";
 
 /** What `Path2D` and the SVG writer have in common. */
@@ -16,14 +16,6 @@ export interface PathSink {
 
 const DENSE_POINTS_PER_COLUMN = 1.5;
 const THINNEST_BAND = 0.5;
-
-export interface Columns {
-  /** Pixel x, last, smallest (drawn highest) and largest pixel y of each occupied column. */
-  readonly x: number[];
-  readonly last: number[];
-  readonly top: number[];
-  readonly bottom: number[];
-}
 
 /** Indices of the points in view, one more on each side so that lines run off the edge. */
 export function visible(x: Float64Array, scale: Scale): readonly [start: number, stop: number] {
@@ -68,67 +60,67 @@ export function traceLine(sink: PathSink, x: Float64Array, y: Float64Array, xSca
   }
 }
 
-/** Write a line that is smooth from column to column: through the last point of each, without a band. */
+/** Write a line without a band: through every point, or through the mean of each pixel column where there are many. */
 export function thinLine(sink: PathSink, x: Float64Array, y: Float64Array, xScale: Scale, yScale: Scale, widthPx: number): void {
-  if (isDense(x, xScale, widthPx)) columnLine(sink, columns(x, y, xScale, yScale));
+  if (isDense(x, xScale, widthPx)) columnLine(sink, pointSamples(x, y), xScale, yScale);
   else traceLine(sink, x, y, xScale, yScale);
 }
 
-/** Gather the points in view by pixel column, as unbroken stretches. */
-export function columns(x: Float64Array, y: Float64Array, xScale: Scale, yScale: Scale): Columns[] {
-  const [start, stop] = visible(x, xScale);
-  const stretches: Columns[] = [];
-  let current: Columns | null = null;
-  let column = NaN;
-  for (let index = start; index < stop; index++) {
-    const px = xScale.toPixel(x[index]!);
-    const py = yScale.toPixel(y[index]!);
-    if (!Number.isFinite(py) || !Number.isFinite(px)) {
-      current = null;
-      continue;
-    }
-    if (current === null) {
-      current = { x: [], last: [], top: [], bottom: [] };
-      stretches.push(current);
-      column = NaN;
-    }
-    const at = current.x.length - 1;
-    if (Math.floor(px) === column) {
-      current.last[at] = py;
-      if (py < current.top[at]!) current.top[at] = py;
-      if (py > current.bottom[at]!) current.bottom[at] = py;
-    } else {
-      column = Math.floor(px);
-      current.x.push(px);
-      current.last.push(py);
-      current.top.push(py);
-      current.bottom.push(py);
-    }
-  }
-  return stretches;
+/** The samples that share the pixel column of one of them, from the first to before the last. */
+export function columnAround(x: Float64Array, index: number, scale: Scale): readonly [start: number, stop: number] {
+  const column = Math.floor(scale.toPixel(x[index]!));
+  let [start, stop] = [index, index + 1];
+  while (start > 0 && Math.floor(scale.toPixel(x[start - 1]!)) === column) start--;
+  while (stop < x.length && Math.floor(scale.toPixel(x[stop]!)) === column) stop++;
+  return [start, stop];
 }
 
-export function columnLine(sink: PathSink, stretches: readonly Columns[]): void {
-  for (const { x, last } of stretches) {
-    sink.moveTo(x[0]!, last[0]!);
-    if (x.length === 1) sink.lineTo(x[0]!, last[0]!);
-    for (let index = 1; index < x.length; index++) sink.lineTo(x[index]!, last[index]!);
+/** Write the line through the mean of each pixel column; a column without a finite value lifts the pen. */
+export function columnLine(sink: PathSink, samples: Samples, xScale: Scale, yScale: Scale): void {
+  const { x } = samples;
+  const [first, end] = visible(x, xScale);
+  const [middles, means]: [number[], number[]] = [[], []];
+  for (let start = first, stop = first; start < end; start = stop) {
+    [, stop] = columnAround(x, start, xScale);
+    middles.push((x[start]! + x[stop - 1]!) / 2);
+    means.push(merged(samples, start, stop).mean);
   }
+  traceLine(sink, Float64Array.from(middles), Float64Array.from(means), xScale, yScale);
 }
 
 /**
  * The band as upright strokes one pixel wide, one a column: a spike is as wide as anything else, and without a GPU this
- * paints several times faster than a filled outline.
+ * paints several times faster than a filled outline. A slice that is wider than a pixel fills the columns from its first point to its last.
  */
-export function columnBand(sink: PathSink, stretches: readonly Columns[]): void {
-  for (const { x, top, bottom } of stretches) {
-    for (let index = 0; index < x.length; index++) {
-      if (bottom[index]! - top[index]! < THINNEST_BAND) continue;
-      const middle = Math.floor(x[index]!) + 0.5;
-      sink.moveTo(middle, top[index]!);
-      sink.lineTo(middle, bottom[index]!);
+export function columnBand(sink: PathSink, { x, firstX, lastX, min, max }: Samples, xScale: Scale, yScale: Scale): void {
+  const [start, stop] = visible(x, xScale);
+  const [left, right] = [Math.floor(xScale.toPixel(xScale.min)), Math.ceil(xScale.toPixel(xScale.max))];
+  let [column, top, bottom] = [NaN, Infinity, -Infinity];
+  const flush = (): void => {
+    if (bottom - top < THINNEST_BAND) return;
+    sink.moveTo(column + 0.5, top);
+    sink.lineTo(column + 0.5, bottom);
+  };
+  for (let index = start; index < stop; index++) {
+    const above = yScale.toPixel(max[index]!);
+    const below = lowerEdge(min[index]!, yScale);
+    if (!Number.isFinite(above) || !Number.isFinite(below)) continue;
+    const last = Math.min(right, Math.floor(xScale.toPixel(lastX[index]!)));
+    for (let at = Math.max(left, Math.floor(xScale.toPixel(firstX[index]!))); at <= last; at++) {
+      if (at !== column) {
+        flush();
+        [column, top, bottom] = [at, above, below];
+      }
+      if (above < top) top = above;
+      if (below > bottom) bottom = below;
     }
   }
+  flush();
+}
+
+/** Where the lower edge of a band is; on a log scale an edge at or under zero lies infinitely far down. */
+function lowerEdge(low: number, scale: Scale): number {
+  return scale.toPixel(scale.kind === "log" && low <= 0 ? scale.min : low);
 }
 
 /** Write the band between two lines that share their x values; where either is nan it is interrupted. */
@@ -152,9 +144,7 @@ export function band(
   };
   for (let index = start; index < stop; index++) {
     const above = yScale.toPixel(high[index]!);
-    const rawBelow = yScale.toPixel(low[index]!);
-    // On a log scale a lower edge at or under zero lies infinitely far down.
-    const below = yScale.kind === "log" && low[index]! <= 0 ? yScale.toPixel(yScale.min) : rawBelow;
+    const below = lowerEdge(low[index]!, yScale);
     if (!Number.isFinite(above) || !Number.isFinite(below)) {
       flush();
       continue;

@@ -9,18 +9,17 @@ export interface RawData {
   readonly y: Float64Array;
 }
 
-/** Slices of a longer series, each with its first, last, smallest and largest finite point and where those stand. */
+/** Slices of a longer series: where the finite points of each begin and end, the last of them, and the mean and the range of all. */
 export interface BucketData {
   readonly kind: "buckets";
   readonly firstX: Float64Array;
-  readonly first: Float64Array;
   readonly lastX: Float64Array;
+  /** The value at `lastX`. */
   readonly last: Float64Array;
-  readonly minX: Float64Array;
+  readonly mean: Float64Array;
   readonly min: Float64Array;
-  readonly maxX: Float64Array;
   readonly max: Float64Array;
-  /** Points in each slice. */
+  /** Finite points in each slice. */
   readonly count: Float64Array;
   /** Points that are nan or infinite, which the slices leave out. */
   readonly nonfiniteX: Float64Array;
@@ -50,77 +49,81 @@ export interface Series {
   readonly noteOf?: ((index: number) => string) | undefined;
 }
 
+/** What a line is drawn through, x ascending: points, or slices of several points with the mean and the range of each. */
+export interface Samples {
+  /** Where a point is, or the middle of a slice. */
+  readonly x: Float64Array;
+  /** The value of a point, or the mean of a slice; a nan breaks the line. */
+  readonly y: Float64Array;
+  readonly firstX: Float64Array;
+  readonly lastX: Float64Array;
+  readonly min: Float64Array;
+  readonly max: Float64Array;
+  /** Finite points in each; null where each is one point. */
+  readonly count: Float64Array | null;
+}
+
 /** A series ready to be drawn. */
-export interface Trace {
+export interface Trace extends Samples {
   readonly id: string;
   readonly label: string;
   readonly slot: number;
   readonly dash: readonly number[];
-  /** All known points in order; a nan breaks the line. */
-  readonly x: Float64Array;
-  readonly y: Float64Array;
-  /** One point per slice, its last: what is smoothed and what the crosshair reads. */
-  readonly sampleX: Float64Array;
-  readonly sampleY: Float64Array;
   readonly nonfiniteX: Float64Array;
   readonly nonfinite: Float64Array;
   readonly data: SeriesData;
   readonly spread: Spread | null;
+  /** One value per sample, at its `lastX`. */
   readonly smoothed: Float64Array | null;
   readonly noteOf: ((index: number) => string) | null;
 }
 
 export function prepare(series: Series): Trace {
   const { id, label, slot, data } = series;
-  const common = { id, label, slot, dash: slotDash(slot), data, spread: series.spread ?? null, smoothed: series.smoothed ?? null, noteOf: series.noteOf ?? null };
-  if (data.kind === "raw") return { ...common, ...rawPoints(data) };
   return {
-    ...common,
-    ...expand(data),
-    sampleX: data.lastX,
-    sampleY: data.last,
-    nonfiniteX: data.nonfiniteX,
-    nonfinite: data.nonfinite,
+    id, label, slot, dash: slotDash(slot), data, spread: series.spread ?? null, smoothed: series.smoothed ?? null, noteOf: series.noteOf ?? null,
+    ...(data.kind === "raw" ? nonfinitePoints(data) : { nonfiniteX: data.nonfiniteX, nonfinite: data.nonfinite }),
+    ...samplesOf(data),
   };
 }
 
-type Points = Pick<Trace, "x" | "y" | "sampleX" | "sampleY" | "nonfiniteX" | "nonfinite">;
-
-function rawPoints({ x, y }: RawData): Points {
-  let num = 0;
-  for (let index = 0; index < y.length; index++) if (!Number.isFinite(y[index]!)) num++;
-  if (num === 0) return { x, y, sampleX: x, sampleY: y, nonfiniteX: new Float64Array(0), nonfinite: new Float64Array(0) };
-  const nonfiniteX = new Float64Array(num);
-  const nonfinite = new Float64Array(num);
-  const known = y.slice();
-  for (let index = 0, at = 0; index < y.length; index++) {
-    if (Number.isFinite(y[index]!)) continue;
-    nonfiniteX[at] = x[index]!;
-    nonfinite[at++] = y[index]!;
-    known[index] = NaN;
-  }
-  return { x, y: known, sampleX: x, sampleY: known, nonfiniteX, nonfinite };
+export function samplesOf(data: SeriesData): Samples {
+  if (data.kind === "raw") return pointSamples(data.x, data.y.every(Number.isFinite) ? data.y : data.y.map((value) => (Number.isFinite(value) ? value : NaN)));
+  const { firstX, lastX, mean, min, max, count } = data;
+  return { x: firstX.map((first, index) => (first + lastX[index]!) / 2), y: mean, firstX, lastX, min, max, count };
 }
 
-/** Lay the slices' points out in the order in which they stand on the axis, each once. */
-export function expand(data: BucketData): { x: Float64Array; y: Float64Array } {
-  const x = new Float64Array(data.last.length * 4);
-  const y = new Float64Array(data.last.length * 4);
-  let num = 0;
-  const put = (atX: number, atY: number): void => {
-    if (num > 0 && x[num - 1] === atX && Object.is(y[num - 1], atY)) return;
-    x[num] = atX;
-    y[num++] = atY;
-  };
-  for (let index = 0; index < data.last.length; index++) {
-    const minFirst = data.minX[index]! <= data.maxX[index]!;
-    put(data.firstX[index]!, data.first[index]!);
-    if (minFirst) put(data.minX[index]!, data.min[index]!);
-    put(data.maxX[index]!, data.max[index]!);
-    if (!minFirst) put(data.minX[index]!, data.min[index]!);
-    put(data.lastX[index]!, data.last[index]!);
+/** Samples that are one point each. */
+export function pointSamples(x: Float64Array, y: Float64Array): Samples {
+  return { x, y, firstX: x, lastX: x, min: y, max: y, count: null };
+}
+
+function nonfinitePoints({ x, y }: RawData): Pick<Trace, "nonfiniteX" | "nonfinite"> {
+  const isStrange = (_: number, index: number): boolean => !Number.isFinite(y[index]!);
+  return { nonfiniteX: x.filter(isStrange), nonfinite: y.filter(isStrange) };
+}
+
+/** Several samples as one. */
+export interface Merged {
+  readonly mean: number;
+  readonly min: number;
+  readonly max: number;
+  /** How many points they have. */
+  readonly points: number;
+}
+
+/** Merge some samples; the mean is nan where none of them is finite. */
+export function merged({ y, min, max, count }: Samples, start: number, stop: number): Merged {
+  let [sum, points, lowest, highest] = [0, 0, Infinity, -Infinity];
+  for (let index = start; index < stop; index++) {
+    if (Number.isNaN(y[index]!)) continue;
+    const weight = count === null ? 1 : count[index]!;
+    sum += y[index]! * weight;
+    points += weight;
+    if (min[index]! < lowest) lowest = min[index]!;
+    if (max[index]! > highest) highest = max[index]!;
   }
-  return { x: x.subarray(0, num), y: y.subarray(0, num) };
+  return { mean: stop - start === 1 ? y[start]! : sum / points, min: lowest, max: highest, points };
 }
 
 /** Index of the first x that is not below `value`. */

@@ -7,7 +7,7 @@
 import type { BucketData } from "./series.ts";
 import type { Smoothing } from "./smooth.ts";
 
-/** Further columns of slices by name: `mean`, and moving averages such as `ema:0.9` at the last point of each. */
+/** Further columns of slices by name: moving averages such as `ema:0.9` at the last point of each. */
 export type SliceColumns = Readonly<Record<string, Float64Array>>;
 
 /** What a smoothing of slices is off at most, as a share of the range that a chart with noisy lines shows. */
@@ -18,13 +18,12 @@ export function smoothSlices(data: BucketData, columns: SliceColumns, smoothing:
   const kept = Object.entries(columns).filter(([name]) => name.startsWith("ema:"));
   if (smoothing.kind === "none") return data.last;
   if (smoothing.kind === "ema" && kept.length > 0) return fromAverages(data.last, kept, smoothing.amount);
-  const means = columns["mean"] ?? data.first.map((first, index) => (first + data.last[index]!) / 2);
-  if (smoothing.kind === "gaussian") return underKernel(data, means, smoothing.amount * 4, (distance) => normal(distance / smoothing.amount));
+  if (smoothing.kind === "gaussian") return underKernel(data, smoothing.amount * 4, (distance) => normal(distance / smoothing.amount));
   if (smoothing.kind === "mean") {
     const reach = Math.trunc(smoothing.amount / 2) + 0.5;
-    return underKernel(data, means, reach, (distance) => Math.max(-reach, Math.min(reach, distance)));
+    return underKernel(data, reach, (distance) => Math.max(-reach, Math.min(reach, distance)));
   }
-  return decayed(data, means, smoothing.amount, smoothing.kind === "time-ema" ? pointDistance(data) : 0);
+  return decayed(data, smoothing.amount, smoothing.kind === "time-ema" ? pointDistance(data) : 0);
 }
 
 /** The same smoothing, raised where slices are too coarse to tell it within `SLICE_ERROR`. */
@@ -81,7 +80,7 @@ function solved(matrix: readonly (readonly number[])[], right: readonly number[]
 }
 
 /** `mass` is the integral of the kernel up to a distance. */
-function underKernel({ last, count }: BucketData, means: Float64Array, reach: number, mass: (distance: number) => number): Float64Array {
+function underKernel({ mean, count }: BucketData, reach: number, mass: (distance: number) => number): Float64Array {
   const ends = new Float64Array(count.length);
   let total = 0;
   for (let index = 0; index < count.length; index++) ends[index] = total += count[index]!;
@@ -92,21 +91,21 @@ function underKernel({ last, count }: BucketData, means: Float64Array, reach: nu
     while (ends[start]! < centre - reach) start++;
     let [sum, gathered] = [0, 0];
     for (let at = start; at < count.length && ends[at]! - count[at]! <= centre + reach; at++) {
-      if (!Number.isFinite(means[at]!)) continue;
+      if (!Number.isFinite(mean[at]!)) continue;
       const share = mass(ends[at]! - centre) - mass(ends[at]! - count[at]! - centre);
-      sum += share * means[at]!;
+      sum += share * mean[at]!;
       gathered += share;
     }
-    smoothed[index] = Number.isFinite(last[index]!) ? sum / gathered : NaN;
+    smoothed[index] = Number.isFinite(mean[index]!) ? sum / gathered : NaN;
   }
   return smoothed;
 }
 
-function decayed({ last, count, firstX, lastX }: BucketData, means: Float64Array, weight: number, spacing: number): Float64Array {
+function decayed({ mean, count, firstX, lastX }: BucketData, weight: number, spacing: number): Float64Array {
   const smoothed = new Float64Array(count.length);
   let [sum, gathered, before] = [0, 0, NaN];
   for (let index = 0; index < count.length; index++) {
-    const value = means[index]!;
+    const value = mean[index]!;
     if (!Number.isFinite(value)) {
       smoothed[index] = NaN;
       continue;
@@ -118,7 +117,7 @@ function decayed({ last, count, firstX, lastX }: BucketData, means: Float64Array
     before = lastX[index]!;
     sum = sum * kept + value * own;
     gathered = gathered * kept + own;
-    smoothed[index] = Number.isFinite(last[index]!) ? sum / gathered : NaN;
+    smoothed[index] = sum / gathered;
   }
   return smoothed;
 }

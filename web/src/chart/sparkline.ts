@@ -3,9 +3,10 @@
 import { mountChart } from "./canvas.ts";
 import type { Chart, Size } from "./canvas.ts";
 import { formatNumber } from "./format.ts";
-import { columnBand, columnLine, columns, isDense, traceLine } from "./paths.ts";
+import { columnBand, isDense, thinLine } from "./paths.ts";
 import { slotColor } from "./palette.ts";
 import { createScale } from "./scale.ts";
+import { pointSamples } from "./series.ts";
 import type { Renderer } from "./renderer.ts";
 import type { ChartTheme } from "./theme.ts";
 
@@ -39,12 +40,9 @@ export function drawSparkline(renderer: Renderer, size: Size, options: Sparkline
   const xScale = createScale("linear", { min: x[0]!, max: Math.max(x.at(-1)!, x[0]! + 1e-9) }, MARGIN, size.width - MARGIN);
   const yScale = createScale(flat ? "linear" : kind, flat ? { min: min - 1, max: max + 1 } : { min, max }, size.height - MARGIN, MARGIN);
   if (isDense(x, xScale, size.width)) {
-    const stretches = columns(x, y, xScale, yScale);
-    renderer.path({ stroke: color, width: 1, alpha: 0.3, cap: "butt" }, (sink) => columnBand(sink, stretches));
-    renderer.path({ stroke: color, width: 1.25 }, (sink) => columnLine(sink, stretches));
-  } else {
-    renderer.path({ stroke: color, width: 1.25 }, (sink) => traceLine(sink, x, y, xScale, yScale));
+    renderer.path({ stroke: color, width: 1, alpha: 0.3, cap: "butt" }, (sink) => columnBand(sink, pointSamples(x, y), xScale, yScale));
   }
+  renderer.path({ stroke: color, width: 1.25 }, (sink) => thinLine(sink, x, y, xScale, yScale, size.width));
   const last = y.findLastIndex((value) => Number.isFinite(value) && value > floor);
   renderer.circle(xScale.toPixel(x[last]!), yScale.toPixel(y[last]!), 2.25, { fill: color });
 }

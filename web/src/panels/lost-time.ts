@@ -51,7 +51,7 @@ export function lostTime({ ms, wallMs, idealMs, hostBound }: StepPhases, { clock
 /** The mean of what was read between two times, else the last reading before them; null where there is none. */
 export function readingIn(data: SeriesData | undefined, from: number, to: number): number | null {
   if (data === undefined) return null;
-  const [x, y] = data.kind === "raw" ? [data.x, data.y] : [data.lastX, data.last];
+  const [x, y] = data.kind === "raw" ? [data.x, data.y] : [data.lastX, data.mean];
   let [sum, count, before] = [0, 0, NaN];
   x.forEach((at, index) => {
     if (at > to || !Number.isFinite(y[index]!)) return;

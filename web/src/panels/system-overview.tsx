@@ -5,7 +5,7 @@ import { useMemo, useState } from "preact/hooks";
 
 import { aggregate } from "../chart/index.ts";
 import type { Limit, Series } from "../chart/index.ts";
-import { prepare } from "../chart/series.ts";
+import { samplesOf } from "../chart/series.ts";
 import { useSeriesQueries } from "../state/queries.ts";
 import type { SeriesQueryOptions } from "../state/series-cache.ts";
 import { lastOf } from "../state/append-points.ts";
@@ -93,9 +93,9 @@ function useReadings({ page, run, machine, x }: ResourcesProps): readonly Readin
 /** Of several devices the mean, with a band from the least to the most used. */
 function lineOf(measure: Measure, readings: readonly Reading[], { slot, isShare }: { readonly slot: number; readonly isShare: boolean }): Series {
   const members = readings.filter(({ limit }) => !isShare || limit !== null).map(({ part, limit }) => {
-    const { sampleX, sampleY } = prepare({ id: "", label: "", slot: 0, data: part.data });
+    const { x, y } = samplesOf(part.data);
     const factor = isShare ? 1 / limit! : 1;
-    return { x: sampleX, y: sampleY.map((value) => value * factor) };
+    return { x, y: y.map((value) => value * factor) };
   });
   const label = readings.length > 1 ? `${measure.label}, mean of ${readings.length}` : measure.label;
   if (members.length <= 1) {

@@ -199,10 +199,7 @@ function interpolated({ step, at }: Knots, value: number): number {
 
 function withX(data: SeriesData, change: (column: Float64Array) => Float64Array): SeriesData {
   if (data.kind === "raw") return { ...data, x: change(data.x) };
-  const { firstX, lastX, minX, maxX, nonfiniteX } = data;
-  return {
-    ...data, firstX: change(firstX), lastX: change(lastX), minX: change(minX), maxX: change(maxX), nonfiniteX: change(nonfiniteX),
-  };
+  return { ...data, firstX: change(data.firstX), lastX: change(data.lastX), nonfiniteX: change(data.nonfiniteX) };
 }
 
 /** The rows of a part that reach into a range. */

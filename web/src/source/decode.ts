@@ -7,7 +7,7 @@ import type { SeriesAnswer, SeriesPart } from "./source.ts";
 const MAGIC = "EPS1";
 const PREFIX_BYTES = 8;
 const RAW_COLUMNS = 3;
-const SLICE_COLUMNS = 9;
+const SLICE_COLUMNS = 7;
 const MARK_COLUMNS = 2;
 const IS_LITTLE_ENDIAN = new Uint8Array(new Uint32Array([1]).buffer)[0] === 1;
 
@@ -46,11 +46,11 @@ function readPart(head: SeriesHead, take: Take): SeriesPart {
     const [x, y, times] = columns as [Float64Array, Float64Array, Float64Array];
     return { head, data: { kind: "raw", x, y }, times, ...further };
   }
-  const [firstX, first, lastX, last, minX, min, maxX, max, count] = columns as unknown as readonly [
-    Float64Array, Float64Array, Float64Array, Float64Array, Float64Array, Float64Array, Float64Array, Float64Array, Float64Array,
+  const [firstX, lastX, last, mean, min, max, count] = columns as unknown as readonly [
+    Float64Array, Float64Array, Float64Array, Float64Array, Float64Array, Float64Array, Float64Array,
   ];
   const nonfinite = kinds.map(nonfiniteValue);
-  return { head, data: { kind: "buckets", firstX, first, lastX, last, minX, min, maxX, max, count, nonfiniteX, nonfinite }, times: null, ...further };
+  return { head, data: { kind: "buckets", firstX, lastX, last, mean, min, max, count, nonfiniteX, nonfinite }, times: null, ...further };
 }
 
 /** 0 stands for nan, 1 and -1 for the infinities. */

@@ -67,8 +67,8 @@ function withSmoothed(answer: SeriesAnswer, text: string | undefined): SeriesAns
   return { ...answer, parts };
 }
 
-export function seriesQuery({ runs, names, x, axis, ranks, lo, hi, pixels, isLog, withMean, smooth }: SeriesRequest): URLSearchParams {
-  return queryOf({ x: x ?? undefined, axis, lo, hi, pixels, log: isLog === true ? true : undefined, mean: withMean === true ? true : undefined, smooth, name: names, run: runs, rank: ranks });
+export function seriesQuery({ runs, names, x, axis, ranks, lo, hi, pixels, isLog, smooth }: SeriesRequest): URLSearchParams {
+  return queryOf({ x: x ?? undefined, axis, lo, hi, pixels, log: isLog === true ? true : undefined, smooth, name: names, run: runs, rank: ranks });
 }
 
 function queryOf(params: Readonly<Record<string, Value>>): URLSearchParams {

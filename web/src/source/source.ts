@@ -54,7 +54,6 @@ export interface SeriesRequest {
   /** Whether slices are equally wide on a logarithmic x. */
   readonly isLog?: boolean;
   /** Whether slices come with their mean. */
-  readonly withMean?: boolean;
   /** Such as `ema:0.9`: parts come with smoothed values. */
   readonly smooth?: string;
 }

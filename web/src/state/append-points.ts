@@ -40,12 +40,10 @@ function growSlices(data: BucketData, points: NewPoints): SeriesData | null {
   return {
     kind: "buckets",
     firstX: extended(data.firstX, x),
-    first: extended(data.first, y),
     lastX: extended(data.lastX, x),
     last: extended(data.last, y),
-    minX: extended(data.minX, x),
+    mean: extended(data.mean, y),
     min: extended(data.min, y),
-    maxX: extended(data.maxX, x),
     max: extended(data.max, y),
     count: extended(data.count, x.map(() => 1)),
     nonfiniteX: extended(data.nonfiniteX, strangeX),

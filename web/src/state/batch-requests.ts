@@ -14,7 +14,7 @@ export interface BatchedRequest<Member> {
 }
 
 export function batchRequests<Member extends { readonly request: SeriesQueryOptions }>(members: readonly Member[]): readonly BatchedRequest<Member>[] {
-  const alike = groupBy(members, ({ request: { x, axis, ranks, range, pixels, isLog, withMean, smooth } }) => JSON.stringify([x, axis, ranks, range?.min, range?.max, pixels, isLog, withMean, smooth]));
+  const alike = groupBy(members, ({ request: { x, axis, ranks, range, pixels, isLog, smooth } }) => JSON.stringify([x, axis, ranks, range?.min, range?.max, pixels, isLog, smooth]));
   return [...alike.values()].flatMap((group) => {
     const byName = groupBy(group, ({ request }) => request.name);
     const sameRuns = groupBy([...byName.values()], (ofName) => JSON.stringify(ofName.map(({ request }) => request.run).sort()));
@@ -31,7 +31,7 @@ function inPieces<Member>(ofNames: readonly (readonly Member[])[]): readonly (re
 }
 
 function batched<Member extends { readonly request: SeriesQueryOptions }>(members: readonly Member[]): BatchedRequest<Member> {
-  const { x, axis, ranks, range, pixels, isLog, withMean, smooth } = members[0]!.request;
+  const { x, axis, ranks, range, pixels, isLog, smooth } = members[0]!.request;
   return {
     members,
     request: {
@@ -42,7 +42,6 @@ function batched<Member extends { readonly request: SeriesQueryOptions }>(member
       ...(axis === undefined ? {} : { axis }),
       ...(ranks === undefined ? {} : { ranks }),
       ...(isLog === true ? { isLog } : {}),
-      ...(withMean === true ? { withMean } : {}),
       ...(smooth === undefined ? {} : { smooth }),
       ...(range === null ? {} : { lo: range.min, hi: range.max }),
     },

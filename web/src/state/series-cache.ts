@@ -29,7 +29,6 @@ export interface SeriesQueryOptions {
   readonly pixels: number;
   /** Whether slices are equally wide on a logarithmic x. */
   readonly isLog?: boolean;
-  readonly withMean?: boolean;
   /** Such as `ema:0.9`. */
   readonly smooth?: string;
 }
@@ -315,6 +314,6 @@ function nonfiniteValue(word: Nonfinite | undefined): number {
   return word === "inf" ? Infinity : word === "-inf" ? -Infinity : NaN;
 }
 
-function keyOf({ run, name, x, axis, ranks, range, pixels, isLog, withMean, smooth }: SeriesQueryOptions): string {
-  return JSON.stringify([run, name, x, axis, ranks, range?.min, range?.max, pixels, isLog, withMean, smooth]);
+function keyOf({ run, name, x, axis, ranks, range, pixels, isLog, smooth }: SeriesQueryOptions): string {
+  return JSON.stringify([run, name, x, axis, ranks, range?.min, range?.max, pixels, isLog, smooth]);
 }

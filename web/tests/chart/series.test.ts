@@ -1,27 +1,27 @@
 import { expect, test } from "vitest";
 
-import { expand, interpolate, lowerBound, nearestIndex, prepare } from "../../src/chart/series.ts";
+import { interpolate, lowerBound, merged, nearestIndex, prepare } from "../../src/chart/series.ts";
 import type { BucketData } from "../../src/chart/series.ts";
 
 const of = (...values: number[]): Float64Array => Float64Array.from(values);
 
 const BUCKETS: BucketData = {
   kind: "buckets",
-  firstX: of(0, 10), first: of(5, 4), lastX: of(9, 10), last: of(3, 4),
-  minX: of(7, 10), min: of(1, 4), maxX: of(2, 10), max: of(8, 4),
+  firstX: of(0, 10), lastX: of(9, 10), last: of(3, 4), mean: of(2, 4), min: of(1, 4), max: of(8, 4),
   count: of(10, 1), nonfiniteX: of(4), nonfinite: of(Infinity),
 };
 
-test("slices are laid out in order, each point once", () => {
-  const { x, y } = expand(BUCKETS);
-  expect([...x]).toEqual([0, 2, 7, 9, 10]);
-  expect([...y]).toEqual([5, 8, 1, 3, 4]);
+test("a slice is drawn as its mean in its middle, a slice of one point where the point is", () => {
+  const trace = prepare({ id: "a", label: "a", slot: 0, data: BUCKETS });
+  expect([...trace.x]).toEqual([4.5, 10]);
+  expect([...trace.y]).toEqual([2, 4]);
+  expect([...trace.nonfinite]).toEqual([Infinity]);
 });
 
-test("a slice's sample is its last point", () => {
-  const trace = prepare({ id: "a", label: "a", slot: 0, data: BUCKETS });
-  expect([...trace.sampleX]).toEqual([9, 10]);
-  expect([...trace.nonfinite]).toEqual([Infinity]);
+test("samples are merged by their number of points, without those that are nan", () => {
+  const samples = { ...prepare({ id: "a", label: "a", slot: 0, data: BUCKETS }), x: of(0, 1, 2), y: of(2, NaN, 4.2), min: of(1, NaN, 4), max: of(8, NaN, 5), count: of(10, 3, 1) };
+  expect(merged(samples, 0, 3)).toEqual({ mean: 24.2 / 11, min: 1, max: 8, points: 11 });
+  expect(merged(samples, 1, 2).mean).toBeNaN();
 });
 
 test("raw values that are not finite leave the line and are kept apart", () => {

@@ -24,11 +24,19 @@ test("ranks are told apart", () => {
 });
 
 test("the mean of ranks lies in the range that all of them cover, slices included", () => {
-  const slices = { kind: "buckets", firstX: Float64Array.of(0, 1), first: Float64Array.of(3, 5), lastX: Float64Array.of(0, 1), last: Float64Array.of(3, 5), minX: Float64Array.of(0, 1), min: Float64Array.of(0, 5), maxX: Float64Array.of(0, 1), max: Float64Array.of(3, 9), count: Float64Array.of(2, 2), nonfiniteX: new Float64Array(0), nonfinite: new Float64Array(0) } as const;
+  const slices = { kind: "buckets", firstX: Float64Array.of(0, 1), lastX: Float64Array.of(0, 1), last: Float64Array.of(2, 6), mean: Float64Array.of(3, 5), min: Float64Array.of(0, 5), max: Float64Array.of(3, 9), count: Float64Array.of(2, 2), nonfiniteX: new Float64Array(0), nonfinite: new Float64Array(0) } as const;
   const parts = new Map([["a", [part("a", [1, 1]), { ...part("a", [], 1), data: slices }]]]);
   const [line, ...others] = linesOf({ ...NAMES, parts, groups: null, ranks: "mean" });
   expect(others).toEqual([]);
   expect(line).toMatchObject({ id: "a", label: "A · mean of 2 ranks", slot: 0, data: { y: Float64Array.of(2, 3) }, spread: { low: Float64Array.of(0, 1), high: Float64Array.of(3, 9) } });
+});
+
+test("a table of slices names what each column is", () => {
+  const of = (...values: number[]): Float64Array => Float64Array.from(values);
+  const slices = { kind: "buckets", firstX: of(0, 10), lastX: of(9, 19), last: of(2, 3), mean: of(1.5, 2.5), min: of(1, 2), max: of(50, 3), count: of(10, 10), nonfiniteX: of(), nonfinite: of() } as const;
+  expect(seriesTable([{ ...part("a", []), data: slices }], (run) => run).split("\r\n").slice(0, 2)).toEqual([
+    "run,id,rank,metric,axis,x,last_x,mean,min,max,last,points,bucket", "a,a,0,loss,step,0,9,1.5,1,50,2,10,1 bucket = 10 steps",
+  ]);
 });
 
 test("a group is one line with its spread", () => {

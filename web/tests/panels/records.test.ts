@@ -47,7 +47,7 @@ function slices(firstX: readonly number[], count: readonly number[]): BucketData
   const column = Float64Array.from(firstX);
   const empty = new Float64Array(0);
   return {
-    kind: "buckets", firstX: column, lastX: column, minX: column, maxX: column, first: column, last: column, min: column, max: column,
+    kind: "buckets", firstX: column, lastX: column, last: column, mean: column, min: column, max: column,
     count: Float64Array.from(count), nonfiniteX: empty, nonfinite: empty,
   };
 }

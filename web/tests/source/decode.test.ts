@@ -18,11 +18,9 @@ test("slices are read with their marks", () => {
   expect(loss!.head).toMatchObject({ run: "id-g", name: "loss", raw: false, points: 4 });
   expect(loss!.data).toEqual({
     kind: "buckets",
-    firstX: Float64Array.of(0, 3), first: Float64Array.of(1, 0.25),
-    lastX: Float64Array.of(1, 3), last: Float64Array.of(0.5, 0.25),
-    minX: Float64Array.of(1, 3), min: Float64Array.of(0.5, 0.25),
-    maxX: Float64Array.of(0, 3), max: Float64Array.of(1, 0.25),
-    count: Float64Array.of(2, 2),
+    firstX: Float64Array.of(0, 3), lastX: Float64Array.of(1, 3), last: Float64Array.of(0.5, 0.25),
+    mean: Float64Array.of(0.75, 0.25), min: Float64Array.of(0.5, 0.25), max: Float64Array.of(1, 0.25),
+    count: Float64Array.of(2, 1),
     nonfiniteX: Float64Array.of(2), nonfinite: Float64Array.of(NaN),
   });
 });

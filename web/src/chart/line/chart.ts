@@ -1,6 +1,6 @@
 /**
  * A live line chart. uPlot keeps the canvas, the axes, the cursor and the selection; the lines are ours (scene.ts), because
- * every series has x values of its own, and slices have four points.
+ * every series has x values of its own, and slices have a mean and a range.
  */
 
 import type { Size } from "../canvas.ts";
@@ -51,8 +51,8 @@ export interface LineChart {
 }
 
 /** Smoothed values from what the chart has: exact where it has every point. */
-function estimated({ data, sampleX, sampleY }: Trace, smoothing: Smoothing): Float64Array {
-  return data.kind === "raw" ? smooth(sampleY, sampleX, smoothing) : smoothSlices(data, {}, smoothing);
+function estimated({ data, x, y }: Trace, smoothing: Smoothing): Float64Array {
+  return data.kind === "raw" ? smooth(y, x, smoothing) : smoothSlices(data, {}, smoothing);
 }
 
 export function createLineChart(root: HTMLElement, given: Partial<LineOptions> = {}): LineChart {

@@ -1,7 +1,7 @@
 /** Draws the plot area of a line chart with any renderer. */
 
 import { formatWhole } from "../format.ts";
-import { band, columnBand, columnLine, columns, density, isDense, thinLine, traceLine } from "../paths.ts";
+import { band, columnBand, columnLine, density, isDense, thinLine, traceLine } from "../paths.ts";
 import { slotColor } from "../palette.ts";
 import { textWidth } from "../renderer.ts";
 import type { Box, Renderer } from "../renderer.ts";
@@ -35,7 +35,7 @@ export function faintness(numTraces: number): number {
 const OUTER_BAND = 0.12;
 const BAND = 0.2;
 const MOST_FULL_BANDS = 8;
-const DENSE_BAND = 0.42;
+export const RANGE_BAND = 0.42;
 const MARK_SIZE = 3.5;
 const FINE_POINTS_PER_COLUMN = 0.4;
 
@@ -70,14 +70,14 @@ export function rank(trace: Trace, { emphasis, options }: LineDrawing): number {
   return trace.id === options.chosen ? 3 : trace.id === options.baseline ? 2 : 1;
 }
 
-function drawBand(renderer: Renderer, { x, y, traces }: LineDrawing, { spread, slot, sampleX }: Trace, theme: ChartTheme, alpha: number): void {
+function drawBand(renderer: Renderer, { x, y, traces }: LineDrawing, { spread, slot, x: at }: Trace, theme: ChartTheme, alpha: number): void {
   if (spread === null) return;
   const fill = slotColor(slot, theme.isDark);
   const { outer } = spread;
-  if (outer !== undefined) renderer.path({ fill, alpha: alpha * OUTER_BAND }, (sink) => band(sink, sampleX, outer.low, outer.high, x, y));
+  if (outer !== undefined) renderer.path({ fill, alpha: alpha * OUTER_BAND }, (sink) => band(sink, at, outer.low, outer.high, x, y));
   // Many bands on top of each other would hide one another.
   const share = Math.min(1, MOST_FULL_BANDS / traces.length);
-  renderer.path({ fill, alpha: alpha * BAND * share }, (sink) => band(sink, sampleX, spread.low, spread.high, x, y));
+  renderer.path({ fill, alpha: alpha * BAND * share }, (sink) => band(sink, at, spread.low, spread.high, x, y));
 }
 
 function drawTrace(renderer: Renderer, drawing: LineDrawing, trace: Trace, theme: ChartTheme, alpha: number): void {
@@ -86,19 +86,21 @@ function drawTrace(renderer: Renderer, drawing: LineDrawing, trace: Trace, theme
   const isProminent = [emphasis.hovered, options.baseline, options.chosen].includes(trace.id);
   const ink = { stroke: color, width: isProminent ? 2.25 : 1.5, alpha, dash: trace.dash };
   const smoothed = isSmoothing(options.smoothing) ? drawing.smoothed.get(trace.id) : undefined;
-  if (isDense(trace.x, x, box.width)) {
-    const stretches = columns(trace.x, trace.y, x, y);
-    const bandAlpha = alpha * (smoothed === undefined ? DENSE_BAND : faintness(drawing.traces.length));
-    renderer.path({ stroke: color, width: 1, alpha: bandAlpha, cap: "butt" }, (sink) => columnBand(sink, stretches));
+  const isColumns = isDense(trace.x, x, box.width);
+  if (isColumns || trace.data.kind === "buckets") {
+    const bandAlpha = alpha * (smoothed === undefined ? RANGE_BAND : faintness(drawing.traces.length));
+    renderer.path({ stroke: color, width: 1, alpha: bandAlpha, cap: "butt" }, (sink) => columnBand(sink, trace, x, y));
+  }
+  if (isColumns) {
     // A line of one pixel is many times cheaper to paint without a GPU, and reads better where there is much noise.
-    if (smoothed === undefined) renderer.path({ ...ink, width: isProminent ? ink.width : 1 }, (sink) => columnLine(sink, stretches));
+    if (smoothed === undefined) renderer.path({ ...ink, width: isProminent ? ink.width : 1 }, (sink) => columnLine(sink, trace, x, y));
   } else {
     const isFine = smoothed !== undefined || (!isProminent && density(trace.x, x, box.width) > FINE_POINTS_PER_COLUMN);
     const raw = { ...ink, width: isFine ? 1 : ink.width, alpha: smoothed === undefined ? alpha : alpha * faintness(drawing.traces.length) };
     renderer.path(raw, (sink) => traceLine(sink, trace.x, trace.y, x, y));
     drawFewPoints(renderer, trace, drawing, color, raw.alpha);
   }
-  if (smoothed !== undefined) renderer.path(ink, (sink) => thinLine(sink, trace.sampleX, smoothed, x, y, box.width));
+  if (smoothed !== undefined) renderer.path(ink, (sink) => thinLine(sink, trace.lastX, smoothed, x, y, box.width));
 }
 
 function drawFewPoints(renderer: Renderer, trace: Trace, { x, y, box }: LineDrawing, fill: string, alpha: number): void {

@@ -22,8 +22,8 @@ const LEGEND_LINE = 18;
 /** The data of the series inside a range, values in full; slices are told apart by their columns. */
 export function seriesCsv(traces: readonly Trace[], range: Range, xName: string): string {
   const hasBuckets = traces.some(({ data }) => data.kind === "buckets");
-  const names = hasBuckets ? ["first", "last", "min", "max", "points"] : ["value"];
-  const lines = [["series", xName, ...names].map(csvField).join(",")];
+  const names = hasBuckets ? [`first_${xName}`, `last_${xName}`, "mean", "min", "max", "last", "points"] : [xName, "value"];
+  const lines = [["series", ...names].map(csvField).join(",")];
   for (const { label, data } of traces) {
     const name = csvField(label);
     for (const row of rowsInside(data, range, hasBuckets)) lines.push(`${name},${row.map(exact).join(",")}`);
@@ -37,21 +37,26 @@ export function csvField(text: string): string {
 }
 
 function rowsInside(data: SeriesData, { min, max }: Range, hasBuckets: boolean): number[][] {
-  const x = data.kind === "raw" ? data.x : data.lastX;
+  const [starts, ends] = data.kind === "raw" ? [data.x, data.x] : [data.firstX, data.lastX];
   const rows: number[][] = [];
-  for (let index = lowerBound(x, min); index < x.length && x[index]! <= max; index++) {
+  for (let index = lowerBound(ends, min); index < starts.length && starts[index]! <= max; index++) {
     if (data.kind === "buckets") rows.push(bucketRow(data, index));
-    else rows.push(hasBuckets ? [x[index]!, ...Array<number>(4).fill(data.y[index]!), 1] : [x[index]!, data.y[index]!]);
+    else rows.push(hasBuckets ? pointRow(data.x[index]!, data.y[index]!) : [data.x[index]!, data.y[index]!]);
   }
   if (data.kind === "raw") return rows;
   for (let index = lowerBound(data.nonfiniteX, min); index < data.nonfiniteX.length && data.nonfiniteX[index]! <= max; index++) {
-    rows.push([data.nonfiniteX[index]!, ...Array<number>(4).fill(data.nonfinite[index]!), 1]);
+    rows.push(pointRow(data.nonfiniteX[index]!, data.nonfinite[index]!));
   }
   return rows.sort((one, other) => one[0]! - other[0]!);
 }
 
 function bucketRow(data: BucketData, index: number): number[] {
-  return [data.lastX[index]!, data.first[index]!, data.last[index]!, data.min[index]!, data.max[index]!, data.count[index]!];
+  return [data.firstX, data.lastX, data.mean, data.min, data.max, data.last, data.count].map((column) => column[index]!);
+}
+
+/** A point among slices. */
+function pointRow(x: number, y: number): number[] {
+  return [x, x, y, y, y, y, 1];
 }
 
 function exact(value: number): string {

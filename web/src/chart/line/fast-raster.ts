@@ -9,7 +9,7 @@ import type { Scale } from "../scale.ts";
 import type { Trace } from "../series.ts";
 import type { ChartTheme } from "../theme.ts";
 import { isDimmed } from "./options.ts";
-import { faintness, rank } from "./drawing.ts";
+import { faintness, RANGE_BAND, rank } from "./drawing.ts";
 import type { LineDrawing } from "./drawing.ts";
 
 /** With fewer points than this in view, exact lines are as quick. */
@@ -74,10 +74,14 @@ export function fillGrid(grid: Grid, drawing: LineDrawing, ratio: number, theme:
   const place = { x: toColumn(drawing.x, box.left, ratio), y: toColumn(drawing.y, box.top, ratio) };
   const order = [...drawing.traces].sort((one, other) => rank(one, drawing) - rank(other, drawing));
   const inkOf = (trace: Trace, share: number): number => packed(slotColor(trace.slot, theme.isDark), share * (isDimmed(trace.id, emphasis) ? DIMMED : 1));
-  for (const trace of order) addLine(grid, drawing.x, place, trace, { color: inkOf(trace, smoothed.has(trace.id) ? faintness(order.length) : 1), thickness: 1 });
+  for (const trace of order) {
+    const share = smoothed.has(trace.id) ? faintness(order.length) : 1;
+    if (trace.count !== null) addRanges(grid, drawing.x, place, trace, inkOf(trace, Math.min(share, RANGE_BAND)));
+    addLine(grid, drawing.x, place, trace, { color: inkOf(trace, share), thickness: 1 });
+  }
   for (const trace of order) {
     const y = smoothed.get(trace.id);
-    if (y !== undefined) addLine(grid, drawing.x, place, { x: trace.sampleX, y }, { color: inkOf(trace, 1), thickness: 2 });
+    if (y !== undefined) addLine(grid, drawing.x, place, { x: trace.lastX, y }, { color: inkOf(trace, 1), thickness: 2 });
   }
 }
 
@@ -96,6 +100,20 @@ function toColumn(scale: Scale, origin: number, ratio: number): Place {
   const factor = ((scale.toPixel(scale.max) - scale.toPixel(scale.min)) * ratio) / (scale.max - scale.min);
   const shift = start - scale.min * factor;
   return (value) => value * factor + shift;
+}
+
+/** The range of each slice, over the columns from its first point to its last. */
+function addRanges(grid: Grid, xScale: Scale, place: { readonly x: Place; readonly y: Place }, { x, firstX, lastX, min, max }: Trace, color: number): void {
+  grid.top.fill(Infinity);
+  grid.bottom.fill(-Infinity);
+  const [start, stop] = visible(x, xScale);
+  for (let index = start; index < stop; index++) {
+    const [high, low] = [place.y(max[index]!), place.y(min[index]!)];
+    if (!Number.isFinite(high) || !Number.isFinite(low)) continue;
+    const last = Math.min(grid.width - 1, Math.floor(place.x(lastX[index]!)));
+    for (let column = Math.max(0, Math.floor(place.x(firstX[index]!))); column <= last; column++) cover(grid, column, high, low);
+  }
+  paintColumns(grid, { color, thickness: 1 });
 }
 
 /** The innermost loop of a moving chart: no arrays are made in it, and in `cover` neither. */

@@ -3,10 +3,9 @@
 import { moveRange } from "../scale.ts";
 import type { Range } from "../scale.ts";
 import { lowerBound } from "../series.ts";
-import { positionLabel } from "../ticks.ts";
 import type { CrosshairLine } from "./crosshair.ts";
 import type { Mark } from "./options.ts";
-import { formatValue, spans, readAt } from "./readout.ts";
+import { readAt, readingText, readoutTitle, spans } from "./readout.ts";
 import type { LineDrawing } from "./drawing.ts";
 
 const SETTLE_MS = 150;
@@ -100,8 +99,8 @@ export function followInput(host: HTMLElement, target: InputHost): () => void {
     target.crosshair.point(x, null);
     const readout = readAt(drawing, x, null);
     if (readout === null) return;
-    const values = readout.readings.map(({ trace, value }) => `${trace.label} ${formatValue(value, drawing.options.yFormat)}`);
-    status.textContent = [positionLabel(readout.x, drawing.options.xFormat), ...values, ...spans(readout)].join(", ");
+    const values = readout.readings.map((reading) => readingText(reading, drawing));
+    status.textContent = [readoutTitle(readout, drawing), ...values, ...spans(readout)].join(", ");
   };
 
   return () => {
@@ -126,10 +125,10 @@ function wheelRange(drawing: LineDrawing, event: WheelEvent, host: HTMLElement):
 export function neighbour(drawing: Pick<LineDrawing, "traces" | "x">, from: number | null, direction: -1 | 1): number | null {
   const start = from ?? (drawing.x.min + drawing.x.max) / 2;
   let best: number | null = null;
-  for (const { sampleX } of drawing.traces) {
-    const at = lowerBound(sampleX, start);
-    const index = direction < 0 ? at - 1 : sampleX[at] === start ? at + 1 : at;
-    const x = sampleX[index];
+  for (const { x: logged } of drawing.traces) {
+    const at = lowerBound(logged, start);
+    const index = direction < 0 ? at - 1 : logged[at] === start ? at + 1 : at;
+    const x = logged[index];
     if (x === undefined) continue;
     if (best === null || (direction < 0 ? x > best : x < best)) best = x;
   }

@@ -17,11 +17,11 @@ const EMPTY_LOG: Range = { min: 1, max: 10 };
 export function extentX(traces: readonly Trace[], kind: ScaleKind): Range {
   let min = Infinity;
   let max = -Infinity;
-  for (const { x, nonfiniteX } of traces) {
-    for (const at of [x, nonfiniteX]) {
-      const first = kind === "log" ? at[firstPositive(at)] : at[0];
+  for (const { firstX, lastX, nonfiniteX } of traces) {
+    for (const [starts, ends] of [[firstX, lastX], [nonfiniteX, nonfiniteX]] as const) {
+      const first = kind === "log" ? starts[firstPositive(starts)] : starts[0];
       if (first !== undefined && first < min) min = first;
-      const last = at.at(-1);
+      const last = ends.at(-1);
       if (last !== undefined && last > max) max = last;
     }
   }
@@ -54,29 +54,28 @@ export function extentY(traces: readonly Trace[], x: Range, request: RequestY): 
   const range = { min: fits(limits.min) ? limits.min : found.range.min, max: fits(limits.max) ? limits.max : found.range.max };
   // One end by hand may lie beyond all data; the other then follows it.
   if (range.min >= range.max) Object.assign(range, fits(limits.max) ? { min: range.max - Math.abs(range.max || 1) } : { max: range.min + Math.abs(range.min || 1) });
-  return { range, numHidden: countOutside(traces.flatMap((trace) => inView(trace, x)), range, kind), beyond: [] };
+  return { range, numHidden: countOutside(traces, x, range, kind), beyond: [] };
 }
 
 function dataExtentY(traces: readonly Trace[], x: Range, { kind, outliers, chosen, always }: RequestY): ExtentY {
   const lines = traces.map((trace) => ({ id: trace.id, label: trace.label, parts: inView(trace, x) }));
-  const parts = lines.flatMap((line) => line.parts);
   // A log axis has room for everything.
   const clip = outliers === "auto" && kind === "linear" ? clipRuns(lines, chosen) : null;
   const beyond = clip?.beyond ?? [];
   const fits = (value: number): boolean => Number.isFinite(value) && (kind === "linear" || value > 0);
   let found: Range | null = null;
   if (outliers === "clip") found = clippedRange(traces, x, fits);
-  else found = clip?.range ?? plainRange(parts, kind);
+  else found = clip?.range ?? plainRange(lines.flatMap(({ parts }) => parts), kind);
   for (const value of always) {
     if (!fits(value)) continue;
     found = found === null ? { min: value, max: value } : { min: Math.min(found.min, value), max: Math.max(found.max, value) };
   }
-  if (found === null) return { range: kind === "log" ? EMPTY_LOG : EMPTY_Y, numHidden: countOutside(parts, EMPTY_LOG, kind), beyond };
+  if (found === null) return { range: kind === "log" ? EMPTY_LOG : EMPTY_Y, numHidden: countOutside(traces, x, EMPTY_LOG, kind), beyond };
   const padded = padRange(kind, found, Y_PADDING);
   // A quantity that never goes below zero does not get an axis that does.
   const range = kind === "linear" && found.min >= 0 && padded.min < 0 ? { min: 0, max: padded.max } : padded;
   const isWhole = outliers !== "clip" && kind === "linear";
-  return { range, numHidden: isWhole ? 0 : countOutside(parts, range, kind), beyond };
+  return { range, numHidden: isWhole ? 0 : countOutside(traces, x, range, kind), beyond };
 }
 
 /** Bands beyond the quartiles, of runs that diverge, may be so wide that the others are flat: then they reach beyond the axis. */
@@ -92,16 +91,15 @@ function clippedRange(traces: readonly Trace[], x: Range, fits: (value: number) 
   return { min: Math.max(whole.min, inner.min - span), max: Math.min(whole.max, inner.max + span) };
 }
 
+/** The columns of a line in view: its values, and the edges of its ranges and bands. */
 function inView(trace: Trace, { min, max }: Range, hasOuter = true): Float64Array[] {
-  const start = Math.max(0, lowerBound(trace.x, min));
-  const stop = upperBound(trace.x, max);
-  const parts = [trace.y.subarray(start, stop)];
+  const start = lowerBound(trace.lastX, min);
+  const stop = upperBound(trace.firstX, max);
+  const columns = trace.count === null ? [trace.y] : [trace.y, trace.min, trace.max];
   if (trace.spread !== null) {
-    const first = lowerBound(trace.sampleX, min);
-    const last = upperBound(trace.sampleX, max);
-    for (const { low, high } of [trace.spread, ...(trace.spread.outer === undefined || !hasOuter ? [] : [trace.spread.outer])]) parts.push(low.subarray(first, last), high.subarray(first, last));
+    for (const { low, high } of [trace.spread, ...(trace.spread.outer === undefined || !hasOuter ? [] : [trace.spread.outer])]) columns.push(low, high);
   }
-  return parts;
+  return columns.map((column) => column.subarray(start, stop));
 }
 
 function plainRange(parts: readonly Float64Array[], kind: ScaleKind): Range | null {
@@ -118,13 +116,13 @@ function plainRange(parts: readonly Float64Array[], kind: ScaleKind): Range | nu
   return min <= max ? { min, max } : null;
 }
 
-function countOutside(parts: readonly Float64Array[], range: Range, kind: ScaleKind): number {
+/** The points that a range leaves out; of a slice or a band that reaches beyond it, one. */
+function countOutside(traces: readonly Trace[], x: Range, range: Range, kind: ScaleKind): number {
+  const isOutside = (value: number): boolean => value > range.max || value < range.min || (kind === "log" && value <= 0);
   let num = 0;
-  for (const part of parts) {
-    for (let index = 0; index < part.length; index++) {
-      const value = part[index]!;
-      if (value > range.max || value < range.min || (kind === "log" && value <= 0)) num++;
-    }
+  for (const trace of traces) {
+    const columns = inView(trace, x);
+    for (let index = 0; index < columns[0]!.length; index++) if (columns.some((column) => isOutside(column[index]!))) num++;
   }
   return num;
 }

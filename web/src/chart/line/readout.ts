@@ -2,8 +2,9 @@
 
 import { formatBytes, formatDelta, formatDuration, formatNumber, formatPercent, formatWhole } from "../format.ts";
 import { slotCss } from "../palette.ts";
-import { interpolate, nearestIndex } from "../series.ts";
-import type { Trace } from "../series.ts";
+import { columnAround } from "../paths.ts";
+import { interpolate, lowerBound, merged, nearestIndex } from "../series.ts";
+import type { Merged, Trace } from "../series.ts";
 import { positionLabel } from "../ticks.ts";
 import type { AxisFormat } from "../ticks.ts";
 import type { TooltipContent, TooltipRow } from "../tooltip.ts";
@@ -20,9 +21,20 @@ const MAX_MARKS = 6;
 export interface Reading {
   readonly trace: Trace;
   readonly x: number;
+  /** The value of a point, or the mean of a column of several; with smoothing, the smoothed value there. */
   readonly value: number;
   readonly px: number;
   readonly py: number;
+  /** Null where the reading is one point. */
+  readonly column: Column | null;
+}
+
+/** Several points that are drawn in one column, from the first x to the last. */
+export interface Column extends Merged {
+  readonly from: number;
+  readonly to: number;
+  /** Index of the first point among them that is not finite; -1 where all are. */
+  readonly strange: number;
 }
 
 export interface Readout {
@@ -35,7 +47,10 @@ export interface Readout {
   readonly stretch: Stretch | undefined;
 }
 
-/** Read all series at an x value; `pointerY` in pixels decides which is nearest, null means no pointer. */
+/**
+ * Read all series at an x value. `pointerY` in pixels decides which is nearest; a pointer reads all points in its pixel column, because it cannot
+ * reach each of them. Null means no pointer: then every point or slice is read by itself.
+ */
 export function readAt(drawing: LineDrawing, at: number, pointerY: number | null): Readout | null {
   const traces = drawing.traces.filter((trace) => !isDimmed(trace.id, drawing.emphasis));
   const snapped = snap(traces, at);
@@ -43,7 +58,7 @@ export function readAt(drawing: LineDrawing, at: number, pointerY: number | null
   const pixel = drawing.x.toPixel(snapped);
   const readings: Reading[] = [];
   for (const trace of traces) {
-    const reading = readTrace(drawing, trace, snapped, pixel);
+    const reading = readTrace(drawing, trace, snapped, pixel, pointerY !== null);
     if (reading !== null) readings.push(reading);
   }
   readings.sort((one, other) => descending(one.value, other.value));
@@ -63,9 +78,25 @@ export function readoutContent(readout: Readout, drawing: LineDrawing): TooltipC
     note: note(reading, readout, baseline, drawing),
   }));
   for (const label of spans(readout)) rows.push({ label, value: "" });
-  const foot = footnote(readout, shown.length);
-  const title = positionLabel(readout.x, options.xFormat);
+  const foot = footnote(readout, shown.length, drawing);
+  const title = readoutTitle(readout, drawing);
   return foot === "" ? { title, rows } : { title, rows, foot };
+}
+
+/** Where a readout was taken: one x, or from which to which where a column has several points. */
+export function readoutTitle({ x, readings }: Readout, { options }: LineDrawing): string {
+  const columns = readings.flatMap(({ column }) => (column !== null && column.from <= x && x <= column.to ? [column] : []));
+  if (columns.length === 0) return positionLabel(x, options.xFormat);
+  const [from, to] = [Math.min(...columns.map((column) => column.from)), Math.max(...columns.map((column) => column.to))].map((at) => positionLabel(at, options.xFormat)) as [string, string];
+  return from === to ? from : `${from} – ${withoutUnit(to)}`;
+}
+
+/** A reading for a screen reader. */
+export function readingText({ trace, value, column }: Reading, { options, smoothed }: LineDrawing): string {
+  const text = `${trace.label} ${formatValue(value, options.yFormat)}`;
+  if (column === null) return smoothed.has(trace.id) ? `${text} smoothed` : text;
+  const range = `from ${formatValue(column.min, options.yFormat)} to ${formatValue(column.max, options.yFormat)}`;
+  return `${text}, ${smoothed.has(trace.id) ? "smoothed" : "the mean"} of ${formatWhole(column.points)} points ${range}`;
 }
 
 /** What happened where a readout was taken, in words. */
@@ -83,8 +114,8 @@ export function formatValue(value: number, format: AxisFormat): string {
 
 function snap(traces: readonly Trace[], at: number): number | null {
   let best: number | null = null;
-  for (const { sampleX, nonfiniteX } of traces) {
-    for (const x of [sampleX, nonfiniteX]) {
+  for (const trace of traces) {
+    for (const x of [trace.x, trace.nonfiniteX]) {
       const index = nearestIndex(x, at);
       if (index >= 0 && (best === null || Math.abs(x[index]! - at) < Math.abs(best - at))) best = x[index]!;
     }
@@ -92,20 +123,27 @@ function snap(traces: readonly Trace[], at: number): number | null {
   return best;
 }
 
-function readTrace(drawing: LineDrawing, trace: Trace, at: number, pixel: number): Reading | null {
-  const index = nearestIndex(trace.sampleX, at);
+function readTrace(drawing: LineDrawing, trace: Trace, at: number, pixel: number, isColumn: boolean): Reading | null {
+  const index = nearestIndex(trace.x, at);
   if (index < 0) return null;
-  const x = trace.sampleX[index]!;
-  const isOutside = at < trace.sampleX[0]! || at > trace.sampleX.at(-1)!;
-  if (isOutside && Math.abs(drawing.x.toPixel(x) - pixel) > REACH_PX) return null;
-  const values = drawing.smoothed.get(trace.id) ?? trace.sampleY;
+  const isOutside = at < trace.firstX[0]! || at > trace.lastX.at(-1)!;
+  if (isOutside && Math.abs(drawing.x.toPixel(trace.x[index]!) - pixel) > REACH_PX) return null;
   const strange = nearestIndex(trace.nonfiniteX, at);
-  if (strange >= 0 && Math.abs(trace.nonfiniteX[strange]! - at) <= Math.abs(x - at)) {
-    const value = trace.nonfinite[strange]!;
-    return { trace, x: trace.nonfiniteX[strange]!, value, px: drawing.x.toPixel(trace.nonfiniteX[strange]!), py: NaN };
+  if (strange >= 0 && Math.abs(trace.nonfiniteX[strange]! - at) <= Math.abs(trace.x[index]! - at)) {
+    return { trace, x: trace.nonfiniteX[strange]!, value: trace.nonfinite[strange]!, px: drawing.x.toPixel(trace.nonfiniteX[strange]!), py: NaN, column: null };
   }
-  const value = values[index] ?? trace.sampleY[index]!;
-  return { trace, x, value, px: drawing.x.toPixel(x), py: drawing.y.toPixel(value) };
+  const [start, stop] = isColumn ? columnAround(trace.x, index, drawing.x) : [index, index + 1];
+  const all = merged(trace, start, stop);
+  const [from, to] = [trace.firstX[start]!, trace.lastX[stop - 1]!];
+  const smoothed = drawing.smoothed.get(trace.id)?.[stop - 1];
+  const x = smoothed === undefined ? (from + to) / 2 : to;
+  const value = smoothed ?? all.mean;
+  return { trace, x, value, px: drawing.x.toPixel(x), py: drawing.y.toPixel(value), column: all.points > 1 ? { ...all, from, to, strange: strangeWithin(trace, from, to) } : null };
+}
+
+function strangeWithin({ nonfiniteX }: Trace, from: number, to: number): number {
+  const index = lowerBound(nonfiniteX, from);
+  return index < nonfiniteX.length && nonfiniteX[index]! <= to ? index : -1;
 }
 
 function nearestReading(readings: readonly Reading[], pointerY: number): Reading | null {
@@ -118,27 +156,45 @@ function nearestReading(readings: readonly Reading[], pointerY: number): Reading
 }
 
 function note(reading: Reading, readout: Readout, baseline: Reading | undefined, drawing: LineDrawing): string {
-  const { noteOf, sampleX } = reading.trace;
-  if (noteOf !== null) return noteOf(nearestIndex(sampleX, reading.x));
-  const isElsewhere = Math.abs(drawing.x.toPixel(reading.x) - drawing.x.toPixel(readout.x)) > 3;
-  if (isElsewhere) return `@ ${positionLabel(reading.x, drawing.options.xFormat).replace(/^\D+ /, "")}`;
+  const range = reading.column === null ? "" : rangeText(reading.trace, reading.column, drawing);
+  return [range, placeNote(reading, readout, baseline, drawing)].filter((text) => text !== "").join(" · ");
+}
+
+/** The range of a column, and where its first point that is not finite is. */
+function rangeText({ nonfiniteX, nonfinite }: Trace, { min, max, strange }: Column, { options }: LineDrawing): string {
+  const range = `${formatValue(min, options.yFormat)} – ${formatValue(max, options.yFormat)}`;
+  return strange < 0 ? range : `${range}, ${formatNumber(nonfinite[strange]!)} at ${withoutUnit(positionLabel(nonfiniteX[strange]!, options.xFormat))}`;
+}
+
+function placeNote(reading: Reading, readout: Readout, baseline: Reading | undefined, drawing: LineDrawing): string {
+  const { noteOf, x } = reading.trace;
+  if (noteOf !== null) return noteOf(nearestIndex(x, reading.x));
+  const { from, to } = reading.column ?? { from: reading.x, to: reading.x };
+  const nearest = Math.max(from, Math.min(to, readout.x));
+  if (Math.abs(drawing.x.toPixel(nearest) - drawing.x.toPixel(readout.x)) > 3) return `@ ${withoutUnit(positionLabel(reading.x, drawing.options.xFormat))}`;
   if (baseline === undefined) return "";
   if (reading === baseline) return "baseline";
-  const values = drawing.smoothed.get(baseline.trace.id) ?? baseline.trace.sampleY;
-  const reference = interpolate(baseline.trace.sampleX, values, reading.x);
+  const { trace } = baseline;
+  const reference = reading.column === null ? interpolate(trace.lastX, drawing.smoothed.get(trace.id) ?? trace.y, reading.x) : NaN;
   return formatDelta(reading.value, Number.isNaN(reference) ? baseline.value : reference);
 }
 
-function footnote(readout: Readout, numShown: number): string {
-  const parts: string[] = [];
+function withoutUnit(label: string): string {
+  return label.replace(/^\D+ /, "");
+}
+
+/** What the values are where they are not what was logged at that x. */
+function footnote(readout: Readout, numShown: number, { smoothed }: LineDrawing): string {
   const hidden = readout.readings.length - numShown;
-  if (hidden > 0) parts.push(`${hidden} more`);
-  let largest = 1;
-  for (const { trace, x } of readout.readings) {
-    if (trace.data.kind === "buckets") largest = Math.max(largest, trace.data.count[nearestIndex(trace.sampleX, x)] ?? 1);
-  }
-  if (largest > 1) parts.push(`last of ${formatWhole(largest)} points`);
-  return parts.join(" · ");
+  const sizes = readout.readings.flatMap(({ column }) => (column === null ? [] : [column.points]));
+  const [least, most] = [Math.min(...sizes), Math.max(...sizes)];
+  const points = `${least < most ? "up to " : ""}${formatWhole(most)} points`;
+  const isSmoothed = readout.readings.some(({ trace }) => smoothed.has(trace.id));
+  return [
+    ...(hidden > 0 ? [`${hidden} more`] : []),
+    ...(isSmoothed ? ["smoothed"] : []),
+    ...(sizes.length === 0 ? [] : [isSmoothed ? `range of ${points}` : `mean and range of ${points}`]),
+  ].join(" · ");
 }
 
 function windowAround(readings: readonly Reading[], nearest: Reading | null): readonly Reading[] {

@@ -22,7 +22,7 @@ export async function exactCsv({ source, view, runs }: Page, metric: Pick<Metric
 
 export function seriesTable(parts: readonly SeriesPart[], nameOf: (run: string) => string): string {
   const hasSlices = parts.some(({ data }) => data.kind === "buckets");
-  const columns = hasSlices ? ["first", "last", "min", "max", "points", "bucket"] : ["value", "t"];
+  const columns = hasSlices ? ["last_x", "mean", "min", "max", "last", "points", "bucket"] : ["value", "t"];
   const lines = [["run", "id", "rank", "metric", "axis", "x", ...columns].join(",")];
   for (const part of parts) {
     const { run, rank, name, x } = part.head;
@@ -36,12 +36,12 @@ export function seriesTable(parts: readonly SeriesPart[], nameOf: (run: string) 
 function* rowsOf({ data, times }: SeriesPart, hasSlices: boolean): Iterable<number[]> {
   if (data.kind === "raw") {
     for (const [index, y] of data.y.entries()) {
-      yield hasSlices ? [data.x[index]!, y, y, y, y, 1] : [data.x[index]!, y, times?.[index] ?? NaN];
+      yield hasSlices ? [data.x[index]!, data.x[index]!, y, y, y, y, 1] : [data.x[index]!, y, times?.[index] ?? NaN];
     }
     return;
   }
   for (const [index, last] of data.last.entries()) {
-    yield [data.lastX[index]!, data.first[index]!, last, data.min[index]!, data.max[index]!, data.count[index]!];
+    yield [data.firstX[index]!, data.lastX[index]!, data.mean[index]!, data.min[index]!, data.max[index]!, last, data.count[index]!];
   }
 }
 

@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 
 import { createSparkline, formatBytes, formatCount, formatDuration, formatNumber, UNKNOWN } from "../../chart/index.ts";
 import type { SeriesData } from "../../chart/index.ts";
-import { prepare } from "../../chart/series.ts";
+import { samplesOf } from "../../chart/series.ts";
 import { useSeriesQueries } from "../../state/queries.ts";
 import { extremesOf, lastOf } from "../../state/append-points.ts";
 import type { Page } from "../../state/page.ts";
@@ -68,7 +68,7 @@ function VitalSign({ page, run, vital }: { readonly page: Page; readonly run: st
   const [cell] = useSeriesQueries(page, [{ run, name: metric.name, axis: metric.axis, x: metric.axis === "time" ? "wall" : metric.axis, range: null, pixels: 300 }]);
   const part = cell?.parts?.[0];
   const last = part === undefined ? (metric.summary?.last ?? null) : lastOf(part.data);
-  const { sampleX, sampleY } = part === undefined ? NO_POINTS : prepare({ id: "", label: "", slot: 0, data: part.data });
+  const { x, y } = part === undefined ? NO_POINTS : samplesOf(part.data);
   const slot = page.runs.slot(run);
   const best = bestOf(metric, part?.data);
   return (
@@ -79,8 +79,8 @@ function VitalSign({ page, run, vital }: { readonly page: Page; readonly run: st
       <span class="vital-label">{label}</span>
       <span class="vital-note">{best === null ? "" : `best ${format(best)}`}</span>
       <span class={`vital-value${last === null || Number.isFinite(last) ? "" : " is-bad"}`}>{last === null ? UNKNOWN : format(last)}{metric.unit !== null && format === formatNumber && <small> {metric.unit}</small>}</span>
-      <Mount class="vital-line" height={30} create={(root) => createSparkline(root, { label, x: sampleX, y: sampleY, slot })}
-        update={(line) => line.update({ label, x: sampleX, y: sampleY, slot })} />
+      <Mount class="vital-line" height={30} create={(root) => createSparkline(root, { label, x, y, slot })}
+        update={(line) => line.update({ label, x, y, slot })} />
     </button>
   );
 }
@@ -93,4 +93,4 @@ function bestOf({ summary }: MetricRow, data: SeriesData | undefined): number | 
   return summary.best === summary.min ? extremes.min : extremes.max;
 }
 
-const NO_POINTS = { sampleX: new Float64Array(0), sampleY: new Float64Array(0) };
+const NO_POINTS = { x: new Float64Array(0), y: new Float64Array(0) };

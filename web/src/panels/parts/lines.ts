@@ -2,7 +2,7 @@
 
 import { aggregate, besideSlot, formatNumberOf, overlaid } from "../../chart/index.ts";
 import type { AxisFormat, Series, SpreadKind } from "../../chart/index.ts";
-import { prepare } from "../../chart/series.ts";
+import { samplesOf } from "../../chart/series.ts";
 import type { SeriesPart } from "../../source/source.ts";
 
 /** Runs whose lines are drawn as one. */
@@ -56,17 +56,14 @@ export function linesOf({ parts, label, slot, groups, alone = null, spread, isMe
 
 function rankMean(run: string, parts: readonly SeriesPart[], { label, slot }: { readonly label: string; readonly slot: number }): Series {
   const { x, mean, low, high } = overlaid(parts.map(({ data }) => {
-    const { sampleX, sampleY } = prepare({ id: "", label: "", slot: 0, data });
-    return data.kind === "raw" ? { x: sampleX, y: sampleY } : { x: sampleX, y: sampleY, low: data.min, high: data.max };
+    const { x, y } = samplesOf(data);
+    return data.kind === "raw" ? { x, y } : { x, y, low: data.min, high: data.max };
   }));
   return { id: run, label: `${label} · mean of ${parts.length} ranks`, slot, data: { kind: "raw", x, y: mean }, spread: { low, high } };
 }
 
 function meanLine(group: LineGroup, parts: LineRequest["parts"], { slot, spread, isMedian }: { readonly slot: number; readonly spread: SpreadKind; readonly isMedian: boolean }): Series[] {
-  const members = group.runs.flatMap((run) => (parts.get(run) ?? []).slice(0, 1)).map(({ data }) => {
-    const { sampleX, sampleY } = prepare({ id: "", label: "", slot: 0, data });
-    return { x: sampleX, y: sampleY };
-  });
+  const members = group.runs.flatMap((run) => (parts.get(run) ?? []).slice(0, 1)).map(({ data }) => samplesOf(data));
   if (members.length === 0) return [];
   const all = aggregate(members, spread, isMedian);
   const { count, isInterpolated } = all;

@@ -121,7 +121,7 @@ function RunChart(props: MetricChartProps): JSX.Element {
       }} update={(chart) => show(chart, { lines, options, emphasis, zoom })} />
       {problem !== undefined && <p class="metric-problem" role="status">{problem}</p>}
       {isCrowded && <p class="metric-coarse">more than {MOST_LINES} ranks: mean and range</p>}
-      {coarseness !== null && <p class="metric-coarse" title="This file has only the first, last, smallest and largest point of each bucket.">{coarseness}</p>}
+      {coarseness !== null && <p class="metric-coarse" title="This file has only the mean, the smallest, the largest and the last value of each bucket.">{coarseness}</p>}
     </div>
   );
 }

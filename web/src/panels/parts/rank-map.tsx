@@ -27,7 +27,7 @@ const NOTE_PX = 20;
 
 export function RankMap({ page, run, metric, height, onChart }: RankMapProps): JSX.Element {
   const { name, axis, unit } = metric;
-  const [cell] = useSeriesQueries(page, [{ run, name, axis, x: axis === "time" ? "relative" : axis, ranks: "all", range: null, pixels: COLUMNS, withMean: true }]);
+  const [cell] = useSeriesQueries(page, [{ run, name, axis, x: axis === "time" ? "relative" : axis, ranks: "all", range: null, pixels: COLUMNS }]);
   const parts = cell?.parts ?? null;
   const matrix = useMemo(() => (parts === null ? null : rankMatrix(parts, Math.floor((height - NOTE_PX - 50) / LEAST_ROW_PX), COLUMNS)), [parts, height]);
   if (cell?.problem != null && parts === null) return <p class="metric-problem" role="status">{cell.problem}</p>;

@@ -103,9 +103,9 @@ interface Samples {
   readonly weight: Float64Array | null;
 }
 
-function samplesOf({ data, columns }: SeriesPart): Samples {
+function samplesOf({ data }: SeriesPart): Samples {
   if (data.kind === "raw") return { x: data.x, y: data.y, weight: null };
-  return { x: data.lastX, y: columns?.["mean"] ?? data.last, weight: data.count };
+  return { x: data.lastX, y: data.mean, weight: data.count };
 }
 
 function columnMeans({ x, y, weight }: Samples, lo: number, width: number, columns: number): Float64Array {

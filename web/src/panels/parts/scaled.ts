@@ -16,5 +16,5 @@ export function scaled(data: SeriesData, factor: number): SeriesData {
 function multiplied(data: SeriesData, factor: number): SeriesData {
   const times = (values: Float64Array): Float64Array => values.map((value) => value * factor);
   if (data.kind === "raw") return { ...data, y: times(data.y) };
-  return { ...data, first: times(data.first), last: times(data.last), min: times(data.min), max: times(data.max) };
+  return { ...data, last: times(data.last), mean: times(data.mean), min: times(data.min), max: times(data.max) };
 }

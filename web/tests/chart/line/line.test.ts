@@ -99,6 +99,45 @@ test("values are compared with the baseline", () => {
   expect(rows.map(({ note }) => note)).toEqual(["+33.3\u00a0%", "baseline"]);
 });
 
+const SLICES = {
+  kind: "buckets", firstX: of(0, 5), lastX: of(4, 9), last: of(2, 3), mean: of(2.3, 3.1), min: of(1, 3), max: of(8, 4), count: of(334, 300), nonfiniteX: of(3), nonfinite: of(NaN),
+} as const;
+
+test("a column of several points is read as its mean and range, and says how many and where", () => {
+  const sliced = prepare({ id: "a", label: "a", slot: 0, data: { ...SLICES, nonfiniteX: of(), nonfinite: of() } });
+  const drawing = sceneOf([sliced, LATE]);
+  const content = readoutContent(readAt(drawing, 2, 50)!, drawing);
+  expect(content).toMatchObject({ title: "step 0 – 4", rows: [{ value: "2.3000", note: "1.0000 – 8.0000" }], foot: "mean and range of 334 points" });
+  const both = readoutContent(readAt(drawing, 7.2, 50)!, drawing);
+  expect(both).toMatchObject({ title: "step 5 – 9", rows: [{ value: "6.0000", note: "@ 8" }, { value: "3.1000", note: "3.0000 – 4.0000" }], foot: "mean and range of 300 points" });
+});
+
+test("points that share a pixel column with the pointer are read together, by the arrow keys one by one", () => {
+  const close = raw("a", of(5, 5.02, 5.04, 8), of(2, 50, 2, 1));
+  const drawing = sceneOf([close]);
+  expect(readAt(drawing, 5, 50)!.readings[0]).toMatchObject({ value: 18, column: { min: 2, max: 50, points: 3, from: 5, to: 5.04 } });
+  expect(readAt(drawing, 5.02, null)!.readings[0]).toMatchObject({ value: 50, column: null });
+});
+
+test("a smoothed value is called so, beside the range of its column", () => {
+  const drawing = { ...sceneOf([prepare({ id: "a", label: "a", slot: 0, data: SLICES }), A]), smoothed: new Map([["a", of(2.5, 2.9)]]) };
+  expect(readoutContent(readAt(drawing, 7, 50)!, drawing)).toMatchObject({ title: "step 5 – 9", rows: [{ value: "2.9000", note: "3.0000 – 4.0000" }, {}], foot: "smoothed · range of 300 points" });
+});
+
+test("a column with a point that is not finite says where it is", () => {
+  const drawing = sceneOf([prepare({ id: "a", label: "a", slot: 0, data: SLICES })]);
+  expect(readoutContent(readAt(drawing, 1.5, 50)!, drawing).rows[0]!.note).toBe("1.0000 – 8.0000, nan at 3");
+  expect(readoutContent(readAt(drawing, 3, 50)!, drawing).rows[0]!.value).toBe("nan");
+});
+
+test("the y axis holds the range of every slice, and the x axis its ends", () => {
+  const sliced = prepare({ id: "a", label: "a", slot: 0, data: SLICES });
+  expect(extentX([sliced], "linear")).toEqual({ min: 0, max: 9 });
+  expect(extentY([sliced], { min: 0, max: 4 }, ALL).range.max).toBeGreaterThan(8);
+  expect(extentY([sliced], { min: 5, max: 9 }, ALL).range.max).toBeLessThan(5);
+  expect(extentY([sliced], { min: 0, max: 9 }, { ...ALL, limits: { min: 2, max: 3.5 } }).numHidden).toBe(2);
+});
+
 test("long lists are cut around the nearest and say how many are left", () => {
   const many = Array.from({ length: 40 }, (_, index) => raw(`r${index}`, of(0, 10), of(index / 4, index / 4)));
   const content = readoutContent(readAt(sceneOf(many), 10, 50)!, sceneOf(many));
@@ -129,11 +168,11 @@ test("CSV holds the shown range, in full, with names quoted where needed", () =>
 
 test("CSV of slices names what each column is, and keeps points that are not finite", () => {
   const data = {
-    kind: "buckets", firstX: of(0), first: of(1), lastX: of(9), last: of(2), minX: of(3), min: of(0), maxX: of(4), max: of(7), count: of(10),
+    kind: "buckets", firstX: of(0), lastX: of(9), last: of(2), mean: of(1), min: of(0), max: of(7), count: of(10),
     nonfiniteX: of(5), nonfinite: of(Infinity),
   } as const;
   expect(seriesCsv([prepare({ id: "a", label: "a", slot: 0, data })], { min: 0, max: 10 }, "step")).toBe(
-    "series,step,first,last,min,max,points\r\na,5,inf,inf,inf,inf,1\r\na,9,1,2,0,7,10\r\n",
+    "series,first_step,last_step,mean,min,max,last,points\r\na,0,9,1,0,7,2,10\r\na,5,5,inf,inf,inf,inf,1\r\n",
   );
 });
 
