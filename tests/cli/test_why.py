@@ -28,6 +28,8 @@ def test_why_prints_the_answer_and_both_values_of_each_difference(
     assert main(["why", "bad", "good", "--dir", str(root)]) == 0
     out = capsys.readouterr().out
     assert " ".join(out.split()).startswith("bad is worse than good by ")
+    # The last 5 % of 60 points; the last one alone is 2.0240.
+    assert "  bad   loss 2.0145 (mean of 3 points up to step 59)\n" in out
     assert "WHAT CAN EXPLAIN IT: bad | good" in out
     assert "config lr: 0.1 | 0.001" in out
     assert "factor of 100" in out
@@ -42,6 +44,7 @@ def test_why_is_json_for_programs_and_takes_groups(root: Path, capsys: Capture) 
     assert main(["why", "bad", "--group", "--json", "--dir", str(root)]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["verdict"], found["worse"], found["metric"]) == ("explained", "left", "loss")
+    assert (found["left"]["points"], found["left"]["at"]) == (3, 59)
     first = found["differences"][0]
     assert (first["area"], first["key"], first["others"]) == ("config", "lr", "2 of 2")
     query = ["--against", "name == 'good'", "--metric", "loss"]

@@ -7,6 +7,9 @@ import pytest
 
 from epochal.store.local.store import LocalStore
 from epochal.tui.app_state import AppState
+from epochal.tui.charts import large_chart
+from epochal.tui.glyphs import UNICODE
+from epochal.tui.view import View
 from tests.store.journals import Journal
 
 
@@ -113,6 +116,9 @@ def test_smoothing_keeps_the_raw_curve_behind(tmp_path: Path) -> None:
     curves, _ = state.curves.of(state.run, metric, smoothing=0.9)
     assert [curve.style for curve in curves] == ["curve", "raw"]
     assert curves[0].values[1] == pytest.approx((0.9 * 1 + 3) / 1.9)
+    # The title has the newest value, not the smoothed one.
+    title, *_ = large_chart(state, View(smoothing=0.9), columns=60, rows=8, glyphs=UNICODE)
+    assert title.plain.split() == ["loss", "3.0000"]
 
 
 def test_series_with_a_role_come_first_and_a_pattern_selects(tmp_path: Path) -> None:

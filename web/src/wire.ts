@@ -538,12 +538,13 @@ export interface WhyTable {
   unfinished: Unfinished;
 }
 
-/** A run, or a group by its median; `value` is null for nan and infinities. */
+/** A run, or a group by its median; `value` is null for nan and infinities. It is the mean of the last `points` points up to `at`. */
 export interface WhySide {
   name: string;
   runs: string[];
   value: number | null;
   at: number;
+  points: number;
 }
 
 /** Something that the first run has otherwise; `others` counts members of a group. `left` and `right` are texts for people. `score` is from 0 to 1. */

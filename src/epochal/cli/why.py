@@ -12,7 +12,7 @@ from epochal.cli.table import terminal_columns
 from epochal.errors import UsageError
 from epochal.format import format_number
 from epochal.store.explain import why_in
-from epochal.store.why import RunDifference, Why, value_text
+from epochal.store.why import RunDifference, Side, Why, value_text
 
 _LONGEST_VALUE = 60
 # Findings are sentences.
@@ -75,8 +75,8 @@ def _lines(found: Why, *, with_all: bool) -> Iterator[str]:
     names = [one_line(side.name) for side in (found.left, found.right)]
     longest = max(map(len, names))
     for name, side in zip(names, (found.left, found.right), strict=True):
-        value = format_number(side.value)
-        yield f"  {name:<{longest}}  {found.metric} {value} at {found.x} {side.at:,.0f}"
+        value = f"{format_number(side.value)}{_end(side, found.x)}"
+        yield f"  {name:<{longest}}  {found.metric} {value}"
     for kind, title in _TITLES.items():
         of_kind = [one for one in found.differences if one.kind == kind]
         shown = [one for one in of_kind if with_all or one.score >= _LEAST_SCORE]
@@ -93,6 +93,15 @@ def _lines(found: Why, *, with_all: bool) -> Iterator[str]:
         yield f"Equal: {', '.join(found.equal)}."
     if found.unknown:
         yield f"Not recorded on both sides: {', '.join(found.unknown)}."
+
+
+def _end(side: Side, x: str) -> str:
+    """What the value of a side is: the mean of its last points, or the last one."""
+    where = f"{x} {side.at:,.0f}"
+    if side.points == 1:
+        return f" at {where}"
+    median = "median of the runs, " if len(side.runs) > 1 else ""
+    return f" ({median}mean of {side.points} points up to {where})"
 
 
 def _difference(one: RunDifference, width: int) -> Iterator[str]:

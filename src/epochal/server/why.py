@@ -53,12 +53,16 @@ class WhyDifference(msgspec.Struct, frozen=True):
 
 
 class WhySide(msgspec.Struct, frozen=True):
-    """A run, or a group by its median; ``value`` is null for nan and infinities."""
+    """A run, or a group by its median; ``value`` is null for nan and infinities.
+
+    It is the mean of the last ``points`` points up to ``at``.
+    """
 
     name: str
     runs: list[str]
     value: float | None
     at: float
+    points: int
 
 
 class WhyTable(msgspec.Struct, frozen=True):
@@ -168,7 +172,7 @@ def why_row(found: Why) -> WhyTable:
 
 
 def _side(side: Side) -> WhySide:
-    return WhySide(side.name, list(side.runs), finite(side.value), side.at)
+    return WhySide(side.name, list(side.runs), finite(side.value), side.at, side.points)
 
 
 def _metrics(run: RunView) -> list[Metric]:

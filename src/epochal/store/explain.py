@@ -201,7 +201,7 @@ class _Explanation:
             metric="" if self._left.metric is None else self._left.metric.name,
             goal=self._goal,
             x=self._left.x,
-            left=Side(self._left.info.name, (self._left.info.id,), self._end.value, self._end.at),
+            left=_side(self._left.info.name, (self._left.info.id,), self._end),
             right=self._right(),
             gap=self._gap,
             noise=self._noise,
@@ -224,9 +224,9 @@ class _Explanation:
     def _right(self) -> Side:
         end, other = self._other_end, self._other.info
         if not self._is_group:
-            return Side(other.name, (other.id,), end.value, end.at)
+            return _side(other.name, (other.id,), end)
         ids = tuple(one.info.id for one in self._others)
-        return Side(f"{len(ids)} other runs", ids, end.value, end.at)
+        return _side(f"{len(ids)} other runs", ids, end)
 
     def _worse(self) -> Literal["left", "right"] | None:
         if self._goal is None or self._gap == 0:
@@ -363,7 +363,7 @@ class _Explanation:
         if then[0] is None or then[1] is None:
             return
         gap_then = _minus(then[0].value, then[1].value, self._goal)
-        where = f"at {self._left.x} {last:,.0f}, the last that both have, the gap is"
+        where = f"at {self._left.x} {last:,.0f}, the last that both have, the gap of the means is"
         reason = f"{where[0].upper()}{where[1:]} {format_number(gap_then)}."
         if not (math.isfinite(gap_then) and math.isfinite(self._gap) and self._gap):
             score = 0.1
@@ -481,6 +481,10 @@ def _repeat_spread(values: GroupValue) -> RepeatSpread | None:
         return None
     # The median: a run that diverged says nothing of the others' noise.
     return RepeatSpread(_MAD * float(np.median(apart)) / math.sqrt(2), num_runs, num_configs)
+
+
+def _side(name: str, runs: tuple[str, ...], end: End) -> Side:
+    return Side(name, runs, end.value, end.at, max(1, end.points.size))
 
 
 def _until(curve: Points | None, last: float) -> End | None:

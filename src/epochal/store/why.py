@@ -64,12 +64,16 @@ class RepeatSpread:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side: a run, or a group; ``value`` is where the metric ends, for a group the median."""
+    """One side: a run, or a group; ``value`` is where the metric ends, for a group the median.
+
+    It is the mean of the last ``points`` points up to ``at``.
+    """
 
     name: str
     runs: tuple[str, ...]
     value: float
     at: float
+    points: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +122,12 @@ def verdict_of(why: Why) -> Verdict:
 
 def sentence_of(why: Why, verdict: Verdict) -> str:
     """The answer in a few sentences."""
-    names, values = (why.left.name, why.right.name), (why.left.value, why.right.value)
-    at = [f"{why.metric} {format_number(value)}" for value in values]
-    ends = f"{names[0]} ends at {at[0]} and {names[1]} at {format_number(values[1])}"
+    names = (why.left.name, why.right.name)
+    at = [
+        f"{'a mean ' if side.points > 1 else ''}{why.metric} of {format_number(side.value)}"
+        for side in (why.left, why.right)
+    ]
+    ends = f"{names[0]} ends at {at[0]} and {names[1]} at {at[1]}"
     noise = format_number(why.noise)
     if verdict == "same":
         gap = format_number(abs(why.gap))

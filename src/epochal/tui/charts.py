@@ -101,5 +101,7 @@ def _title(metric: Metric, curves: Sequence[Curve], columns: int, *, glyphs: Gly
 
 
 def _last(curves: Sequence[Curve]) -> str:
-    main = next(curve for curve in curves if curve.style == "curve")
+    # Behind a smoothed curve there are the values themselves.
+    by_style = {curve.style: curve for curve in curves}
+    main = by_style.get("raw") or by_style["curve"]
     return short_number(float(main.values[-1])) if main.values.size else ""

@@ -100,9 +100,14 @@ function SideCard({ page, side, found, isWorse }: { readonly page: Page; readonl
     <div class="card why-side">
       <span class="why-name">{id !== null && <i class="run-dot" style={{ background: slotCss(page.runs.slot(id)) }} />}{id === null ? side.name : page.runs.label(id)}{isWorse && <span class="why-worse">worse</span>}</span>
       <span class="why-value">{side.value === null ? "not finite" : formatNumber(side.value)}</span>
-      <span class="card-note">{found.metric}, mean of the last 5&nbsp;% of points to {found.x} {formatWhole(side.at)}{id === null ? "; median of the runs" : ""}</span>
+      <span class="card-note">{found.metric}{endText(side, found.x)}{id === null ? "; median of the runs" : ""}</span>
     </div>
   );
+}
+
+/** What the value of a side is: the mean of its last points, or the last one. */
+export function endText({ points, at }: WhySide, x: string): string {
+  return `${points > 1 ? `, the mean of the last ${formatWhole(points)} points up to` : " at"} ${x} ${formatWhole(at)}`;
 }
 
 function Differences({ found, rows }: { readonly found: WhyTable; readonly rows: readonly WhyDifference[] }): JSX.Element {

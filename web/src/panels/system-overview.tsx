@@ -15,6 +15,7 @@ import { Empty } from "../ui/empty.tsx";
 import type { RunDetail, RunRow, XKind } from "../wire.ts";
 import { LineSection } from "./parts/line-section.tsx";
 import { AsOf, ResourceBars, useNow } from "./parts/resources.tsx";
+import { scaled } from "./parts/scaled.ts";
 import { Section } from "./parts/section.tsx";
 import type { Machine, Measure } from "./system-measures.ts";
 
@@ -92,17 +93,10 @@ function useReadings({ page, run, machine, x }: ResourcesProps): readonly Readin
 
 /** Of several devices the mean, with a band from the least to the most used. */
 function lineOf(measure: Measure, readings: readonly Reading[], { slot, isShare }: { readonly slot: number; readonly isShare: boolean }): Series {
-  const members = readings.filter(({ limit }) => !isShare || limit !== null).map(({ part, limit }) => {
-    const { x, y } = samplesOf(part.data);
-    const factor = isShare ? 1 / limit! : 1;
-    return { x, y: y.map((value) => value * factor) };
-  });
+  const members = readings.filter(({ limit }) => !isShare || limit !== null).map(({ part, limit }) => scaled(part.data, isShare ? 1 / limit! : 1));
   const label = readings.length > 1 ? `${measure.label}, mean of ${readings.length}` : measure.label;
-  if (members.length <= 1) {
-    const { x, y } = members[0] ?? { x: new Float64Array(0), y: new Float64Array(0) };
-    return { id: measure.id, label, slot, data: { kind: "raw", x, y } };
-  }
-  const { x, mean, low, high } = aggregate(members, "minmax");
+  if (members.length <= 1) return { id: measure.id, label, slot, data: members[0] ?? { kind: "raw", x: new Float64Array(0), y: new Float64Array(0) } };
+  const { x, mean, low, high } = aggregate(members.map(samplesOf), "minmax");
   return { id: measure.id, label, slot, data: { kind: "raw", x, y: mean }, spread: { low, high } };
 }
 

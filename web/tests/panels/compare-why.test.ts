@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
-import { chosenPair, restText } from "../../src/panels/compare-why.tsx";
-import type { RunRow, WhyTable } from "../../src/wire.ts";
+import { chosenPair, endText, restText } from "../../src/panels/compare-why.tsx";
+import type { RunRow, WhySide, WhyTable } from "../../src/wire.ts";
 
 const ROWS = ["a", "b", "c"].map((id) => ({ id }) as RunRow);
 
@@ -16,6 +16,11 @@ test("the two runs of the charts are compared until others are chosen", () => {
 test("a single run is compared with its group", () => {
   expect(chosenPair("", "", ROWS, ROWS.slice(0, 1))).toEqual(["a", ""]);
   expect(chosenPair("", "", [], [])).toEqual(["", ""]);
+});
+
+test("a mean of the last points is called so", () => {
+  expect(endText({ points: 150, at: 2999 } as WhySide, "step")).toBe(", the mean of the last 150 points up to step 2,999");
+  expect(endText({ points: 1, at: 99 } as WhySide, "step")).toBe(" at step 99");
 });
 
 test("what is equal and what is not recorded is said", () => {

@@ -68,7 +68,7 @@ function VitalSign({ page, run, vital }: { readonly page: Page; readonly run: st
   const [cell] = useSeriesQueries(page, [{ run, name: metric.name, axis: metric.axis, x: metric.axis === "time" ? "wall" : metric.axis, range: null, pixels: 300 }]);
   const part = cell?.parts?.[0];
   const last = part === undefined ? (metric.summary?.last ?? null) : lastOf(part.data);
-  const { x, y } = part === undefined ? NO_POINTS : samplesOf(part.data);
+  const { x, y } = part === undefined ? NO_POINTS : sparklinePoints(part.data);
   const slot = page.runs.slot(run);
   const best = bestOf(metric, part?.data);
   return (
@@ -83,6 +83,12 @@ function VitalSign({ page, run, vital }: { readonly page: Page; readonly run: st
         update={(line) => line.update({ label, x, y, slot })} />
     </button>
   );
+}
+
+/** The line of a series; of slices the last point as well, because a sparkline ends at the latest value. */
+function sparklinePoints(data: SeriesData): { readonly x: Float64Array; readonly y: Float64Array } {
+  const { x, y } = samplesOf(data);
+  return data.kind === "raw" || x.length === 0 ? { x, y } : { x: Float64Array.of(...x, data.lastX.at(-1)!), y: Float64Array.of(...y, data.last.at(-1)!) };
 }
 
 /** The best value so far, where the run knows which way is better. */
