@@ -96,8 +96,6 @@ class RunData:
 
         ``last`` is what the program set with ``run.summary``, where it did.
         """
-        if axis is None and self._view.metric(name) is None:
-            return self._view.summary(name, rank=rank)  # the program may have set it
         metric = self._metric(name, axis)
         return self._view.summary(metric.name, rank=rank, axis=metric.axis)
 

@@ -43,6 +43,20 @@ def test_compare_json_is_for_programs(root: Path, capsys: Capture) -> None:
     assert (metric["name"], metric["values"], metric["deltas"]) == ("loss", [1.0, 1.5], [0.0, 0.5])
 
 
+def test_compare_has_numbers_that_a_program_set(root: Path, capsys: Capture) -> None:
+    for name, value in (("one", 0.95), ("two", 0.85)):
+        journal = Journal(root, name).metrics(1, loss=1.0)
+        journal.add({"log": "summary", "name": "best_acc", "value": value})
+    Journal(root, "logged").metrics(1, best_acc=0.5)
+    for more in ([], ["-m", "best_acc"]):
+        assert main(["compare", "one", "two", *more, "--dir", str(root)]) == 0
+        lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+        assert ["best_acc", "0.9500", "0.8500", "(-0.1000)"] in lines
+    assert main(["compare", "one", "logged", "-m", "best_acc", "--dir", str(root)]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["best_acc", "last", "0.9500", "0.5000", "(-0.4500)"] in lines
+
+
 def test_compare_takes_two_runs(root: Path, capsys: Capture) -> None:
     assert main(["compare", "base", "base", "--dir", str(root)]) == 1
     assert "two runs or more" in capsys.readouterr().err

@@ -487,6 +487,41 @@ def test_a_summary_is_what_the_points_amount_to(open_any: Open, tmp_path: Path) 
         run.summary("lozz")
 
 
+def test_a_number_that_the_program_set_is_a_summary_like_any_other(
+    open_any: Open, tmp_path: Path
+) -> None:
+    for name, value in (("a", 0.95), ("b", 0.85)):
+        journal = Journal(tmp_path, name).metrics(1, loss=3)
+        journal.add({"log": "define", "name": "score", "goal": "max"})
+        journal.add({"log": "summary", "name": "score", "value": value})
+        journal.add({"log": "summary", "name": "test", "value": {"acc": value}})
+        journal.add({"log": "summary", "name": "note", "value": name})
+        journal.add({"log": "summary", "name": "loss", "value": 2})
+    Journal(tmp_path, "c").metrics(1, loss=1)
+    store = open_any(tmp_path)
+
+    def found(query: str | None, order: str | None = None) -> list[str]:
+        return [run.info.name for run in store.runs(query, order=order)]
+
+    for word in ("score", "score.last", "score.max", "score.mean", "score.last@3", "test.acc.last"):
+        assert found(f"summary.{word} > 0.9") == ["a"], word
+    assert found("best.score > 0.9") == ["a"]
+    assert found("summary.note.last == 'b'") == ["b"]
+    assert found(None, "summary.score.last,name") == ["b", "a", "c"]
+    assert found("summary.loss.last == 2 and summary.loss.max == 3", "name") == ["a", "b"]
+    run = store.run("a")
+    assert [(m.name, m.axis, m.goal) for m in run.set_metrics()] == [
+        ("score", "none", "max"),
+        ("test.acc", "none", "max"),
+    ]
+    assert [metric.name for metric in run.metrics()] == ["loss"]
+    assert run.metric("score") in run.set_metrics()
+    summary = run.summary("score", axis="none")
+    assert (summary.last, summary.last_step, summary.best("max")) == (0.95, None, (None, 0.95))
+    with pytest.raises(MetricNotFoundError, match="was set with run.summary"):
+        run.series("score", axis="none")
+
+
 def test_a_summary_follows_new_points(open_any_growing: Open, tmp_path: Path) -> None:
     journal = Journal(tmp_path).metrics(1, loss=3)
     run = open_any_growing(tmp_path).run("x")

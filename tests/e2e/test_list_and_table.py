@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from epochal.cli.main import main
 from epochal.store.local.store import LocalStore
 from tests.e2e.browsing import OpenPage, Serve, until
 from tests.store.journals import Journal
@@ -125,6 +126,24 @@ def test_the_table_shows_rates_whole_and_filters_by_column(
     until(page, lambda: page.locator(".compare-run").count() == 6)
     page.get_by_label("Filter by seed").fill("!2")
     until(page, lambda: page.locator(".compare-run").count() == 4)
+
+
+def test_numbers_that_a_program_set_are_columns(
+    sweep: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    for number in (0, 1):
+        journal = Journal(sweep, f"set-{number}", config={"lr": number})
+        journal.metrics(1, loss=1.0).add(
+            {"log": "summary", "name": "best_acc", "value": number / 3}
+        )
+        journal.finish()
+    path = sweep / "saved.html"
+    keys = ("set-0", "set-1")
+    assert main(["export", "--dir", str(sweep), *keys, "--format", "html", "-o", str(path)]) == 0
+    for url in (serve(sweep).url, path.as_uri()):
+        page = open_page(f"{url}#panel=compare&filter=set-")
+        page.get_by_role("columnheader", name="best_acc last").wait_for()
+        until(page, lambda page=page: page.get_by_role("cell", name="0.3333").count() == 1)  # type: ignore[misc]
 
 
 def test_the_mean_of_the_last_points(sweep: Path, serve: Serve, open_page: OpenPage) -> None:

@@ -114,7 +114,7 @@ def _findings(infos: Sequence[RunInfo]) -> list[tuple[str, ...]]:
 
 def _rows(metric: ComparedMetric) -> Iterator[tuple[str, ...]]:
     """The best and the last where better is known, else the last alone."""
-    if metric.goal is None:
+    if metric.goal is None or metric.axis == "none":
         yield metric.name, *map(_value, metric.values(), metric.deltas())
         return
     yield f"{metric.name} best ({metric.goal})", *map(_value, metric.values(), metric.deltas())

@@ -142,7 +142,11 @@ def _responses(run: RunView) -> dict[str, Any]:
 def _rows(runs: Sequence[RunView]) -> wire.RunList:
     rows = [
         msgspec.structs.replace(
-            run_row(run, with_config=True, summaries=_HEADLINES),
+            run_row(
+                run,
+                with_config=True,
+                summaries=[*_HEADLINES, *(metric.name for metric in run.set_metrics())],
+            ),
             config=_shown_config(run),
         )
         for run in runs

@@ -1,5 +1,6 @@
 """A series in one line: how many points, first and last, extremes and mean."""
 
+import math
 from typing import Any
 
 import msgspec
@@ -27,15 +28,21 @@ class Summary(msgspec.Struct, array_like=True, frozen=True, gc=False):
     max_step: int | float | None
     mean: float | None
 
-    def best(self, goal: Goal) -> tuple[float, float] | None:
-        """Return step and value of the best finite point, the first of equals; None without one."""
+    def best(self, goal: Goal) -> tuple[float | None, float] | None:
+        """Return step and value of the best finite point, the first of equals; None without one.
+
+        A value that was set and not logged has no step.
+        """
         if goal not in ("min", "max"):
             raise ValueError(f"goal must be 'min' or 'max', got {goal!r}")
         step, value = (self.min_step, self.min) if goal == "min" else (self.max_step, self.max)
-        return None if step is None or value is None else (step, value)
+        return None if value is None else (step, value)
 
 
-NOTHING_LOGGED = Summary(0, 0, None, None, None, None, None, None, None, None)
+def set_summary(value: float) -> Summary:
+    """Summarise one value that a program set itself; it has no step."""
+    known = value if math.isfinite(value) else None
+    return Summary(1, int(known is None), value, value, None, known, None, known, None, known)
 
 
 def summarise(steps: ArrayLike, values: ArrayLike) -> Summary:

@@ -121,7 +121,7 @@ class Series:
         return summarise(self.at, self.values)
 
     @property
-    def best(self) -> tuple[float, float] | None:
+    def best(self) -> tuple[float | None, float] | None:
         """Position and value of the best finite point; None without a goal or without a point."""
         return None if self.goal is None else self.summary.best(self.goal)
 

@@ -153,7 +153,7 @@ def labels_row(labels: Labels) -> wire.Labels:
 
 def summary_row(run: RunView, metric: Metric, *, rank: int, tail: int = 0) -> wire.Summary:
     """The summary of a series, or of so many of its last points."""
-    if tail:
+    if tail and metric.axis != "none":
         series = run.series(metric.name, rank=rank, axis=metric.axis)
         summary = series.select(slice(-tail, None)).summary
     else:

@@ -89,10 +89,13 @@ def _metrics(runs: Sequence[RunView], names: Sequence[str]) -> Iterator[Compared
     if names:
         found = [metric for name in names for metric in _named(runs, name)]
     else:
-        found = [metric for run in runs for metric in run.metrics() if metric.axis != "time"]
+        found = [metric for run in runs for metric in _all_metrics(run) if metric.axis != "time"]
         found = in_order(found)
     chosen = {(metric.name, metric.axis): metric for metric in reversed(found)}
+    logged = {metric.name for metric in found if metric.axis != "none"}
     for name, axis in dict.fromkeys((metric.name, metric.axis) for metric in found):
+        if axis == "none" and name in logged:
+            continue  # a series of another run: both are in its row
         summaries = tuple(_summary(run, name, axis) for run in runs)
         metric = chosen[name, axis]
         yield ComparedMetric(name, axis, metric.goal, metric.role, summaries)
@@ -104,19 +107,25 @@ def _named(runs: Sequence[RunView], name: str) -> list[Metric]:
     Raises ``MetricNotFoundError`` where no run has any.
     """
     meant = [metric for run in runs if (metric := run.metric(name)) is not None]
-    ending = [m for run in runs for m in run.metrics() if m.name.endswith(f"/{name}")]
+    ending = [m for run in runs for m in _all_metrics(run) if m.name.endswith(f"/{name}")]
     if name == "loss":
         ending += [metric for run in runs if (metric := run.role("eval_loss")) is not None]
     if not meant:
-        known = [metric for run in runs for metric in run.metrics()]
+        known = [metric for run in runs for metric in _all_metrics(run)]
         who = ", ".join(run.info.name for run in runs)
         raise MetricNotFoundError(no_metric(name, known, run=who, rank=0, axis=None))
     return [*meant, *in_order(ending)]
 
 
+def _all_metrics(run: RunView) -> list[Metric]:
+    return [*run.metrics(), *run.set_metrics()]
+
+
 def _summary(run: RunView, name: str, axis: Axis) -> Summary | None:
-    has_it = any((m.name, m.axis) == (name, axis) and 0 in m.ranks for m in run.metrics())
-    return run.summary(name, axis=axis) if has_it else None
+    """The summary of a series, or of the number that the program set instead of one."""
+    own = {metric.axis for metric in _all_metrics(run) if metric.name == name and 0 in metric.ranks}
+    chosen = axis if axis in own else "none"
+    return run.summary(name, axis=chosen) if chosen in own else None
 
 
 def _from_first(values: tuple[float | None, ...]) -> tuple[float | None, ...]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, TypeVar
 
 from epochal.records import ROLE_GUESSES, ROLES, Axis
 from epochal.series.goals import guess_goal
 from epochal.series.trend import Goal
 from epochal.store.answers import Metric
+from epochal.values import flat_items
 
 _ROLES = ("loss", "eval_loss", "lr", "norm", "throughput")
 # Hundreds of series, one for each layer: what follows them would not be seen.
@@ -24,6 +26,8 @@ _PLAIN_SECTION = "metrics"
 # So few that what they mean is kept for other runs.
 _FEW = 1000
 _NONFINITE = ("nan", "inf", "-inf")
+# What ``dig`` returns for a name that is not there; None may be a value.
+NOT_THERE = object()
 _GOALS: Mapping[str, Goal] = {"loss": "min", "eval_loss": "min", "throughput": "max"}
 _MACHINE = ("system/", "gpu/", "memory/", "phase/", "resources/", "epoch/")
 
@@ -32,10 +36,13 @@ _MACHINE = ("system/", "gpu/", "memory/", "phase/", "resources/", "epoch/")
 K = TypeVar("K", bound=tuple[str, Axis])
 
 
-def resolve(name: str, metrics: Sequence[Metric]) -> Metric | None:
+def resolve(
+    name: str, metrics: Sequence[Metric], set_values: Sequence[Metric] = ()
+) -> Metric | None:
     """The metric of a name; else of a role; else the first whose name ends in ``/name``.
 
-    Of several axes the step goes first.
+    Of several axes the step goes first. ``set_values`` come after series, as ``set_metrics`` has
+    them.
     """
     exact = [metric for metric in metrics if metric.name == name]
     if exact:
@@ -44,13 +51,19 @@ def resolve(name: str, metrics: Sequence[Metric]) -> Metric | None:
         for metric in metrics:
             if metric.role == name:
                 return metric
-    return next((metric for metric in metrics if metric.name.endswith(f"/{name}")), None)
+    found = next((metric for metric in set_values if metric.name == name), None)
+    if found is not None:
+        return found
+    every = chain(metrics, set_values)
+    return next((metric for metric in every if metric.name.endswith(f"/{name}")), None)
 
 
 def no_metric(
     name: str, metrics: Sequence[Metric], *, run: str, rank: int, axis: Axis | None
 ) -> str:
     """The error sentence for a name that no metric of a run has."""
+    if axis == "none":
+        return f"{name!r} of run {run!r} was set with run.summary: it is one value without points."
     # Comparing with each of a hundred thousand names would take seconds.
     known = list(dict.fromkeys(metric.name for metric in metrics[:_MOST_COMPARED]))
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
@@ -59,9 +72,42 @@ def no_metric(
     return f"run {run!r} has no metric {name!r}{where}.{hint}"
 
 
+def dig(values: Mapping[str, Any], names: Sequence[str]) -> Any:
+    """The value under dotted names, else ``NOT_THERE``; a name with dots may be one key or several.
+
+    The keys may be nested.
+    """
+    for split in range(len(names), 0, -1):
+        key = ".".join(names[:split])
+        if key in values:
+            value, rest = values[key], names[split:]
+            if not rest:
+                return value
+            if isinstance(value, Mapping):
+                return dig(value, rest)
+    return NOT_THERE
+
+
+def set_metrics(
+    values: Mapping[str, Any],
+    series: Collection[str],
+    definitions: Mapping[str, Mapping[str, Any]],
+) -> list[Metric]:
+    """The numbers that a program set with ``run.summary`` under names that no series has.
+
+    They are on the axis ``none``: they have a summary and no points.
+    """
+    meaning_of = _with_patterns(definitions)
+    return [
+        _metric(name, "none", {0}, {**meaning_of(name), "x": None}, role=None)
+        for name, _ in flat_items(values)
+        if name not in series and set_number(values, name) is not None
+    ]
+
+
 def set_number(values: Mapping[str, Any], name: str) -> float | None:
     """The number that a program set as the summary of a metric; None where it set none."""
-    value = values.get(name)
+    value = dig(values, name.split("."))
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
     return float(value) if isinstance(value, str) and value in _NONFINITE else None

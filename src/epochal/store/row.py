@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -19,11 +20,15 @@ _TINY = 20_000
 
 
 class RowDetails(msgspec.Struct, array_like=True, gc=False):
-    """The series of a run, those of their summaries that were asked for, and its last records."""
+    """The series of a run, those of their summaries that were asked for, and its last records.
+
+    ``set_metrics`` are the numbers that the program set with ``run.summary`` beside its series.
+    """
 
     metrics: list[Metric] = []
     summaries: dict[str, Summary] = {}
     end: dict[str, Position] = {}
+    set_metrics: list[Metric] = []
 
 
 class Row(msgspec.Struct, array_like=True, kw_only=True, gc=False):
@@ -119,9 +124,11 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, gc=False):
         """Summaries that were asked for, by axis, rank and name."""
         return self.details.summaries
 
-    def with_details(self, metrics: list[Metric], end: dict[str, Position]) -> Row:
+    def with_details(
+        self, metrics: list[Metric], end: dict[str, Position], set_metrics: Sequence[Metric] = ()
+    ) -> Row:
         """The row itself, with its series and the positions of its last records."""
-        self.unpacked = RowDetails(metrics, end=end)
+        self.unpacked = RowDetails(metrics, end=end, set_metrics=list(set_metrics))
         return self
 
     def pack(self) -> None:

@@ -15,11 +15,11 @@ from epochal.series.reduce import Summary
 from epochal.store import query as q
 from epochal.store.answers import Metric, State, Status
 from epochal.store.finding_counts import FindingCounts
+from epochal.store.metrics import NOT_THERE, dig
 from epochal.store.pattern import PatternError, compile_pattern
 from epochal.store.row import Row
 
 STATISTICS = ("last", "min", "max", "mean", "first", "count")
-_MISSING = object()
 _TIMES = ("created", "updated")
 _NUMBERS = (float, int)
 
@@ -152,7 +152,7 @@ def parse_groups(text: str) -> Callable[[Sequence[S]], list[tuple[tuple[Any, ...
 
 
 def _group_value(value: Any) -> Any:
-    if value is _MISSING or value is None:
+    if value is NOT_THERE or value is None:
         return None
     if isinstance(value, float) and value != value:
         return "nan"
@@ -173,7 +173,7 @@ def _sorted(runs: list[S], reading: Reading, *, descending: bool) -> list[S]:
 
 
 def _is_orderly(value: Any) -> bool:
-    if value is _MISSING or value is None or isinstance(value, Mapping):
+    if value is NOT_THERE or value is None or isinstance(value, Mapping):
         return False
     return bool(value == value)  # nan is not
 
@@ -206,10 +206,10 @@ class _Compiler:
             return lambda run: not operand(run)
         if isinstance(node, q.Exists):
             reading = self.field(node.field)
-            return lambda run: (value := reading(run)) is not _MISSING and value is not None
+            return lambda run: (value := reading(run)) is not NOT_THERE and value is not None
         if isinstance(node, q.Truth):
             reading = self.value(node.value)
-            return lambda run: (value := reading(run)) is not _MISSING and bool(value)
+            return lambda run: (value := reading(run)) is not NOT_THERE and bool(value)
         return self._comparison(node)
 
     def value(self, node: q.Value) -> Reading:
@@ -338,7 +338,7 @@ def search_text_of(row: Row, run_id: str) -> str:
 
 
 def _equal(left: Any, right: Any) -> bool:
-    if left is _MISSING or right is _MISSING:
+    if left is NOT_THERE or right is NOT_THERE:
         return False
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
@@ -372,21 +372,8 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 def _configured(names: Sequence[str]) -> Reading:
     if len(names) == 1:
         (name,) = names
-        return lambda run: run.row.config.get(name, _MISSING)
-    return lambda run: _dig(run.row.config, names)
-
-
-def _dig(config: Mapping[str, Any], names: Sequence[str]) -> Any:
-    """The config entry under dotted names; a name with dots may be one key or nested keys."""
-    for split in range(len(names), 0, -1):
-        key = ".".join(names[:split])
-        if key in config:
-            value, rest = config[key], names[split:]
-            if not rest:
-                return value
-            if isinstance(value, Mapping):
-                return _dig(value, rest)
-    return _MISSING
+        return lambda run: run.row.config.get(name, NOT_THERE)
+    return lambda run: dig(run.row.config, names)
 
 
 def _summary(run: Subject, metric: Metric | None, tail: int = 0) -> Summary | None:
@@ -394,7 +381,7 @@ def _summary(run: Subject, metric: Metric | None, tail: int = 0) -> Summary | No
     if metric is None or not metric.ranks:
         return None
     try:
-        if tail:
+        if tail and metric.axis != "none":
             return run.tail_summary(metric, tail)
         return run.summary(metric.name, rank=metric.ranks[0], axis=metric.axis)
     except (MetricNotFoundError, FormatError):  # a list never fails for one run
@@ -412,12 +399,15 @@ def _statistic(names: Sequence[str]) -> Reading:
     name = ".".join(metric_names)
 
     def reading(run: Subject) -> Any:
-        found = _dig(run.row.summary_set, names)
-        if found is not _MISSING:
+        # What the program set counts as the last value, whatever it is; the name alone means that.
+        found = dig(run.row.summary_set, names)
+        if found is NOT_THERE and statistic == "last" and not tail:
+            found = dig(run.row.summary_set, metric_names)
+        if found is not NOT_THERE:
             return found
         summary = _summary(run, run.metric(name), tail)
         value = None if summary is None else getattr(summary, statistic)
-        return _MISSING if value is None else value
+        return NOT_THERE if value is None else value
 
     return reading
 
@@ -427,8 +417,8 @@ def _best(name: str, tail: int = 0) -> Reading:
         metric = run.metric(name)
         summary = None if metric is None or metric.goal is None else _summary(run, metric, tail)
         if metric is None or metric.goal is None or summary is None:
-            return _MISSING
+            return NOT_THERE
         best = summary.best(metric.goal)
-        return _MISSING if best is None else best[1]
+        return NOT_THERE if best is None else best[1]
 
     return reading

@@ -117,6 +117,12 @@ class RunView(Protocol):
     def metrics(self) -> Sequence[Metric]:
         """Every series there is, in order of first appearance."""
 
+    def set_metrics(self) -> Sequence[Metric]:
+        """The numbers that the program set with ``run.summary`` under names that no series has.
+
+        Their axis is ``none``: they have a summary and no points.
+        """
+
     def series(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Series:
         """Every point of a series; the step axis goes first where a name is on several.
 
@@ -136,7 +142,10 @@ class RunView(Protocol):
         """
 
     def metric(self, name: str) -> Metric | None:
-        """The metric of a name; else of a role; else one whose name ends in ``/name``."""
+        """The metric of a name; else of a role; else one whose name ends in ``/name``.
+
+        It may be one of ``set_metrics``.
+        """
 
     def role(self, role: str) -> Metric | None:
         """The metric that plays a role (``epochal.records.ROLES``), defined or guessed."""

@@ -115,8 +115,8 @@ function Problem({ text }: { readonly text: string }): JSX.Element {
   );
 }
 
-function fieldsOf({ runs, metrics }: Page): readonly string[] {
-  const names = [...new Set(metrics.value.map(({ name }) => name))];
+function fieldsOf({ runs, metrics, setNames }: Page): readonly string[] {
+  const names = [...new Set([...metrics.value.map(({ name }) => name), ...setNames.value])];
   return [
     ...FIELDS,
     ...runs.configKeys.value.map((key) => fieldOf("config", key)),

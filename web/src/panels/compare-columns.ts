@@ -66,13 +66,13 @@ export function columnOf(id: string, { summaries, statistic }: { readonly summar
   return { id, title, isNumeric: true, kind, valueOf, textOf: (row) => valueAsText(valueOf(row), formatNumber), fullOf: (row) => valueAsText(valueOf(row), String) };
 }
 
-/** Columns with what each metric ended with in front of its best; once where no run knows what is better. */
+/** Columns with what each metric ended with in front of its best; once where no run knows what is better, or where the value was set and not logged. */
 export function withLast(ids: readonly string[], summaries: Summaries): readonly string[] {
   return ids.flatMap((id) => {
     if (!id.startsWith("metric:")) return [id];
     const name = id.slice(7);
     const last = `last:${name}`;
-    return [...summaries.values()].some((summary) => summary[name]?.best != null) ? [last, id] : [last];
+    return [...summaries.values()].some((summary) => summary[name]?.best_x != null) ? [last, id] : [last];
   });
 }
 

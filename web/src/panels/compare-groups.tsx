@@ -66,7 +66,7 @@ function Groups({ page, answer, problem, isWaiting, metric }: GroupsProps): JSX.
   if (answer === null) return <p class="groups-waiting" role="status">{readingText(page)}</p>;
   if (table === undefined) return <Empty title="No values">{isWaiting ? "Reading …" : `None of these ${formatWhole(answer.runs)} runs has ${metric}.`}</Empty>;
   const known = page.metrics.value.find(({ name }) => name === table.metric) ?? { name: table.metric, axis: "step" as const, unit: null };
-  const isDrawn = page.view.spread.value !== "none";
+  const isDrawn = page.view.spread.value !== "none" && !page.setNames.value.includes(table.metric);
   return (
     <div class="groups-view" aria-busy={isWaiting}>
       <p class="groups-verdict" role="status">{table.verdict}</p>
@@ -146,7 +146,7 @@ export function useMetric({ view, metrics }: Page): readonly [string, (name: str
 }
 
 export function MetricSelect({ page, value, onChange }: { readonly page: Page; readonly value: string; readonly onChange: (name: string) => void }): JSX.Element {
-  const names = [...new Set([value, ...page.metrics.value.map(({ name }) => name)])].filter((name) => name !== "").sort();
+  const names = [...new Set([value, ...page.metrics.value.map(({ name }) => name), ...page.setNames.value])].filter((name) => name !== "").sort();
   return (
     <label class="column-select">
       <span class="slider-label">Metric</span>

@@ -39,6 +39,7 @@ const MODES = [
 /** In the table, what runs ended with beside their best: a run may have lost what it had reached. */
 const BOTH = "both";
 const MOST_CONFIG_COLUMNS = 8;
+const MOST_SET_COLUMNS = 4;
 /** Whatever each run calls them. */
 const ROLES = [{ id: "metric:role:loss", title: "loss of each run" }, { id: "metric:role:eval_loss", title: "eval loss of each run" }];
 
@@ -64,7 +65,7 @@ function Compare({ page }: PanelProps): JSX.Element {
   const subject = useSubject(page, isPicture ? asked : "", value);
   const keys = useMemo(() => (isPicture ? firstKeys(subject.ranking, runs.configKeys.value, rows) : []), [isPicture, subject.ranking, runs.configKeys.value, rows]);
   const brushes = useMemo(() => parseBrushes(view.text("parallel-brush").value), [view.text("parallel-brush").value]);
-  const tableIds = useChosen(chosen, groups, basis);
+  const tableIds = useChosen(chosen, groups, basis, page.setNames.value);
   const axisIds = [...(chosen.value === "" ? (subject.isWaiting ? [] : keys.map((key) => `config:${key}`)) : tableIds.filter((id) => id !== `metric:${metric}`)), `metric:${metric}`];
   const ids = mode.value === "parallel" ? axisIds : tableIds;
   const tail = view.text("compare-tail");
@@ -243,15 +244,16 @@ function nameColumn(page: Page): Column {
 function useColumnGroups(page: Page, rows: readonly RunRow[]): readonly ColumnGroup[] {
   const metrics = page.metrics.value;
   const keys = page.runs.configKeys.value;
+  const setNames = page.setNames.value;
   return useMemo(() => [
     { title: "Configuration", choices: keys.map((key) => ({ id: `config:${key}`, title: key })) },
-    { title: "Metrics", choices: [...ROLES, ...[...new Set(metrics.map(({ name }) => name))].sort().map((name) => ({ id: `metric:${name}`, title: name }))] },
+    { title: "Metrics", choices: [...ROLES, ...[...new Set([...metrics.map(({ name }) => name), ...setNames])].sort().map((name) => ({ id: `metric:${name}`, title: name }))] },
     { title: "Run", choices: FACT_IDS.map((id) => ({ id, title: columnOf(id, { summaries: new Map(), statistic: "last" })!.title })) },
-  ], [metrics, keys, rows.length]);
+  ], [metrics, keys, setNames, rows.length]);
 }
 
-/** The columns chosen; at first the status, the losses, and the settings that differ. */
-function useChosen(chosen: Signal<string>, groups: readonly ColumnGroup[], rows: readonly RunRow[]): readonly string[] {
+/** The columns chosen; at first the status, the losses, what the programs set as their summary, and the settings that differ. */
+function useChosen(chosen: Signal<string>, groups: readonly ColumnGroup[], rows: readonly RunRow[], setNames: readonly string[]): readonly string[] {
   const text = chosen.value;
   return useMemo(() => {
     const given = parseIds(text);
@@ -259,8 +261,8 @@ function useChosen(chosen: Signal<string>, groups: readonly ColumnGroup[], rows:
     const keys = (groups[0]?.choices ?? []).map(({ title }) => title);
     const differing = differingKeys(keys, rows);
     const shownKeys = (differing.length > 0 ? differing : keys).slice(0, MOST_CONFIG_COLUMNS);
-    return ["fact:status", ...ROLES.map(({ id }) => id), ...shownKeys.map((key) => `config:${key}`), "fact:step", "fact:duration"];
-  }, [text, groups, rows]);
+    return ["fact:status", ...ROLES.map(({ id }) => id), ...setNames.slice(0, MOST_SET_COLUMNS).map((name) => `metric:${name}`), ...shownKeys.map((key) => `config:${key}`), "fact:step", "fact:duration"];
+  }, [text, groups, rows, setNames]);
 }
 
 function parseIds(text: string): readonly string[] | null {

@@ -1,6 +1,7 @@
 /** The metrics of several runs as one list, and the groups that charts are shown in. */
 
 import type { AxisName, RunDetail } from "../wire.ts";
+import { flatConfig } from "./config.ts";
 import { groupBy } from "./group-by.ts";
 
 export interface Metric {
@@ -37,6 +38,13 @@ export function metricsOf(details: readonly (RunDetail | null)[]): readonly Metr
       isAmbiguous: byAxis.size > 1,
     }));
   });
+}
+
+/** The names under which programs set numbers with `run.summary` that no run logged. */
+export function setNamesOf(details: readonly (RunDetail | null)[]): readonly string[] {
+  const logged = new Set(details.flatMap((detail) => detail?.metrics ?? []).map(({ name }) => name));
+  const set = details.flatMap((detail) => flatConfig(detail?.summary ?? {})).filter(([name, value]) => typeof value === "number" && !logged.has(name));
+  return [...new Set(set.map(([name]) => name))].sort();
 }
 
 /** The first part of a name: `train` of `train/loss` and of `train.loss`. */

@@ -17,7 +17,7 @@ import { createFindings } from "./findings.ts";
 import type { Findings } from "./findings.ts";
 import { createMarks } from "./marks.ts";
 import type { Marks } from "./marks.ts";
-import { metricsOf } from "./metrics.ts";
+import { metricsOf, setNamesOf } from "./metrics.ts";
 import { createNotifier } from "./notify.ts";
 import type { Notifier } from "./notify.ts";
 import type { Metric } from "./metrics.ts";
@@ -53,6 +53,8 @@ export interface Page {
   readonly notifier: Notifier;
   /** Every metric that any run in the charts has. */
   readonly metrics: ReadonlySignal<readonly Metric[]>;
+  /** Names of numbers that were set with `run.summary`: they have a summary and no points. */
+  readonly setNames: ReadonlySignal<readonly string[]>;
   /** Unix seconds, moving on once a second. */
   readonly now: ReadonlySignal<number>;
   readonly isPaused: Signal<boolean>;
@@ -140,7 +142,8 @@ export function createPage(source: Source, view: View = createView()): Page {
   });
   effect(() => seriesCache.pause(isPaused.value));
   // Read here, the details of runs are asked for before their rows are drawn, not afterwards.
-  const metrics = computed(() => metricsOf(runs.drawn.value.map(({ id }) => details.of(id).value)));
+  const drawn = computed(() => runs.drawn.value.map(({ id }) => details.of(id).value));
+  const metrics = computed(() => metricsOf(drawn.value));
   effect(() => void metrics.value);
 
   return {
@@ -151,6 +154,7 @@ export function createPage(source: Source, view: View = createView()): Page {
     sync: createSyncBus(),
     lazy: createLazyQueue(),
     metrics,
+    setNames: computed(() => setNamesOf(drawn.value)),
     onUpdate(listener) {
       listeners.add(listener);
       return () => listeners.delete(listener);

@@ -42,10 +42,10 @@ test("a metric whose last value is not finite says which it is", () => {
   expect(statisticOf(summary({ best: null, last: 2 }), "best")).toBe(2);
 });
 
-test("what a metric ended with stands in front of its best, once where no run has one", () => {
-  const summaries = new Map([["a", { loss: summary({ best: 0.5, last: null, last_nonfinite: "nan" }), extra: summary({}) }]]);
-  const ids = withLast(["fact:step", "metric:loss", "metric:extra"], summaries);
-  expect(ids).toEqual(["fact:step", "last:loss", "metric:loss", "last:extra"]);
+test("what a metric ended with stands in front of its best, once where no run has one or it was set", () => {
+  const summaries = new Map([["a", { loss: summary({ best: 0.5, best_x: 3, last: null, last_nonfinite: "nan" }), extra: summary({}), set: summary({ best: 0.9, best_x: null, last: 0.9 }) }]]);
+  const ids = withLast(["fact:step", "metric:loss", "metric:extra", "metric:set"], summaries);
+  expect(ids).toEqual(["fact:step", "last:loss", "metric:loss", "last:extra", "last:set"]);
   const columns = ids.slice(1, 3).map((id) => columnOf(id, { summaries, statistic: "best" })!);
   expect(columns.map(({ title, valueOf }) => [title, valueOf(ROWS[0]!)])).toEqual([["loss last", "nan"], ["loss best", 0.5]]);
 });

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { groupOf, isClosedAtFirst, metricsOf, movedSection, sectionsOf } from "../../src/state/metrics.ts";
+import { groupOf, isClosedAtFirst, metricsOf, movedSection, sectionsOf, setNamesOf } from "../../src/state/metrics.ts";
 import type { MetricRow, RunDetail } from "../../src/wire.ts";
 
 function row(name: string, more: Partial<MetricRow> = {}): MetricRow {
@@ -72,4 +72,9 @@ test("how long something took comes after what was measured", () => {
 test("the section with the loss comes first, and that of epoch times after what was logged", () => {
   const metrics = metricsOf([detail(row("epoch/duration_s"), row("zeta/x"), row("val/loss", { role: "eval_loss" }), row("loss", { role: "loss" }), row("gpu/0/power"))]);
   expect(sectionsOf(metrics).map(({ title }) => title)).toEqual(["metrics", "val", "zeta", "epoch", "gpu"]);
+});
+
+test("numbers that a program set and no run logged have names of their own", () => {
+  const set = { ...detail(row("loss")), summary: { loss: 1, best_acc: 0.9, note: "text", test: { acc: 0.8 } } };
+  expect(setNamesOf([set, null])).toEqual(["best_acc", "test.acc"]);
 });

@@ -34,7 +34,7 @@ import msgspec
 from epochal.store.row import Row
 
 # Part of each file's name: an older Epochal goes on with its own.
-VERSION = 10
+VERSION = 11
 FOLDER = ".epochal"
 _MARK = b"\xc1EPI"
 _HEAD = struct.Struct("<4sII")

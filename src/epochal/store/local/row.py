@@ -131,7 +131,7 @@ def make_row(
         written=source.journal_written_s,
         has_companion=_has_companion(state),
         is_ended=finish is not None and _have_all_finished(state),
-    ).with_details(state.metrics, state.end())
+    ).with_details(state.metrics, state.end(), state.set_metrics)
 
 
 def _fork(told: Mapping[str, Any], state: RunState) -> Fork | None:

@@ -16,8 +16,8 @@ import msgspec
 from epochal.errors import MetricNotFoundError, UsageError
 from epochal.health.finding import Evaluated
 from epochal.journal.layout import PartName, RunFolder
-from epochal.records import Axis, Position, Record
-from epochal.series.reduce import NOTHING_LOGGED, Summary
+from epochal.records import ROLE_GUESSES, Axis, Position, Record
+from epochal.series.reduce import Summary, set_summary
 from epochal.series.series import Series
 from epochal.store.answers import (
     Cursor,
@@ -358,6 +358,11 @@ class LocalRun(RunView):
         return list(self.row.metrics)
 
     @locked
+    def set_metrics(self) -> list[Metric]:
+        """The numbers that the program set with ``run.summary`` under names that no series has."""
+        return list(self.row.details.set_metrics)
+
+    @locked
     def role(self, role: str) -> Metric | None:
         """The metric that plays a role, defined or guessed."""
         return next((metric for metric in self.row.metrics if metric.role == role), None)
@@ -414,13 +419,15 @@ class LocalRun(RunView):
             read=lambda on: self.series(name, rank=rank, axis=on),
         )
         value = set_number(summaries.row.summary_set, name) if rank == 0 else None
-        if found is None and (value is None or axis is not None):
+        if found is None and (value is None or axis not in (None, "none")):
             raise self._no_metric(name, rank, axis)
         if len(summaries.row.summaries) > num_kept:
             self._cached.note_change()
+        if found is None:
+            assert value is not None
+            return set_summary(value)
         if value is not None:
-            return msgspec.structs.replace(found or NOTHING_LOGGED, last=value, last_step=None)
-        assert found is not None
+            return msgspec.structs.replace(found, last=value, last_step=None)
         return found
 
     def latest(self, role: str) -> float | None:
@@ -433,9 +440,13 @@ class LocalRun(RunView):
     @locked
     def _find_latest(self, row: Row, role: str) -> float | None:
         metric = self.role(role)
-        if metric is None or 0 not in metric.ranks:
+        if metric is None:
+            guesses = (set_number(row.summary_set, name) for name in ROLE_GUESSES[role])
+            row.latest[role] = next((value for value in guesses if value is not None), None)
+        elif 0 not in metric.ranks:
             return None
-        row.latest[role] = self.summary(metric.name, axis=metric.axis).last
+        else:
+            row.latest[role] = self.summary(metric.name, axis=metric.axis).last
         return row.latest[role]
 
     def _no_metric(self, name: str, rank: int, axis: Axis | None) -> MetricNotFoundError:

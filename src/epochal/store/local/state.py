@@ -36,7 +36,7 @@ from epochal.store.local.part import (
 )
 from epochal.store.local.source import RunSource
 from epochal.store.local.tail import TailedPart
-from epochal.store.metrics import metrics_of
+from epochal.store.metrics import metrics_of, set_metrics
 
 # Where a name is on several axes, the first of these is meant.
 AXES: tuple[Axis, ...] = ("step", "epoch", "time")
@@ -283,6 +283,11 @@ class RunState:
             metrics = metrics_of(self.ranks, definitions)
         self._known_metrics = (self.ranks, definitions, metrics)
         return metrics
+
+    @property
+    def set_metrics(self) -> list[Metric]:
+        """The numbers that the program set with ``run.summary`` under names that no series has."""
+        return set_metrics(self.summary, {key.name for key in self.ranks}, self._definitions())
 
     def _definitions(self) -> dict[str, dict[str, Any]]:
         merged: dict[str, dict[str, Any]] = {}

@@ -49,7 +49,7 @@ class RowSummaries:
     def metric(self, name: str) -> Metric | None:
         """The metric that a name, a role or the end of a name means; None for none."""
         if name not in self._resolved:
-            self._resolved[name] = resolve(name, self.row.metrics)
+            self._resolved[name] = resolve(name, self.row.metrics, self.row.details.set_metrics)
         return self._resolved[name]
 
     def find(

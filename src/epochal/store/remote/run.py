@@ -188,6 +188,10 @@ class RemoteRun(RunView):
         """Every series there is, in order of first appearance."""
         return self.copy.metrics()
 
+    def set_metrics(self) -> Sequence[Metric]:
+        """The numbers that the program set with ``run.summary`` under names that no series has."""
+        return self.copy.set_metrics()
+
     def series(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Series:
         """Every point of a series."""
         return self.copy.series(name, rank=rank, axis=axis)
