@@ -144,6 +144,43 @@ def test_an_earlier_exception_hook_still_runs(tmp_path: Path) -> None:
     assert ending(tmp_path)["status"] == "failed"
 
 
+@pytest.mark.parametrize(
+    ("error", "status"), [("ValueError('x')", "failed"), ("KeyboardInterrupt", "interrupted")]
+)
+def test_an_error_is_recorded_although_a_later_hook_hides_it(
+    tmp_path: Path, error: str, status: str
+) -> None:
+    source = f"""
+    run = start()
+    sys.excepthook = lambda kind, error, trace: print("mine")
+    raise {error}
+    """
+    assert run_script(tmp_path, source)[1] == "mine\n"
+    assert ending(tmp_path)["status"] == status
+    (event,) = of_kind(run_folder(tmp_path), "event")
+    assert event["name"] == "exception"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "sys.exit(3)",
+        # What pytest and IPython do with an error that they caught.
+        "def fail():\n    1 / 0\ntry:\n    fail()\nexcept ZeroDivisionError as error:\n"
+        "    sys.last_value = error.with_traceback(error.__traceback__.tb_next)",
+        "def fail():\n    raise ValueError\nthread = threading.Thread(target=fail)\n"
+        "thread.start()\nthread.join()",
+    ],
+    ids=["exit", "caught", "thread"],
+)
+def test_what_does_not_end_the_process_is_no_failure_under_a_later_hook(
+    tmp_path: Path, body: str
+) -> None:
+    hidden = "sys.excepthook = threading.excepthook = lambda *_: None"
+    run_script(tmp_path, f"import threading\nrun = start()\n{hidden}\n{body}\n")
+    assert ending(tmp_path)["status"] == "finished"
+
+
 def test_a_run_started_in_a_thread_ends_with_its_process(tmp_path: Path) -> None:
     source = """
     import threading

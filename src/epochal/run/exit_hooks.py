@@ -83,7 +83,11 @@ class ExitHooks:
         return [run for run in self._runs if run.is_of_this_process]
 
     def _at_exit(self) -> None:
-        self.end_all("finished", reason="the process ended")
+        error = _unhandled_error()
+        if error is None:
+            self.end_all("finished", reason="the process ended")
+        else:
+            self._on_exception(error)
 
     def _on_exception(self, error: BaseException) -> None:
         with ExitStack() as stack:
@@ -174,6 +178,21 @@ def _signal_links(tell: Callable[..., None]) -> list[_ExceptionLink | _SignalLin
         assert number is not None
         links.append(_SignalLink(number, previous, tell))
     return links
+
+
+def _unhandled_error() -> BaseException | None:
+    """Return the error that ends this process; None if it ends in another way.
+
+    A hook that was installed after ours may never call ours (``rich.traceback.install()``). Python
+    keeps the error in ``sys.last_value`` before it calls any hook. Notebooks and test runners keep
+    errors there that they caught: those have a caller below the first frame of their traceback.
+    An interactive session goes on after its errors.
+    """
+    error = getattr(sys, "last_value", None)
+    trace = getattr(error, "__traceback__", None)
+    if trace is None or trace.tb_frame.f_back is not None or hasattr(sys, "ps1"):
+        return None
+    return error  # type: ignore[no-any-return]
 
 
 EXIT_HOOKS = ExitHooks()
