@@ -227,6 +227,32 @@ class Guard:
             return default
         return outcome.value
 
+    def wait_for(
+        self, member: str, call: Callable[..., object], *args: Any, budget_s: float
+    ) -> str | None:
+        """Call the program's own code in a thread, and wait until its budget is used up.
+
+        Returns None, or the stack of a call that is still running then. That is not ended: it may
+        be saving something. An interruption that it raises, such as ``sys.exit()``, is raised here.
+        """
+        raised: list[BaseException] = []
+        thread = threading.Thread(
+            target=_keep, args=(raised, call, args), name=f"epochal-{member}", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads, or the interpreter is ending (Python 3.12.0)
+            _keep(raised, call, args)
+        else:
+            thread.join(budget_s)
+        if thread.is_alive():
+            return _stack_of(thread)
+        if raised and not isinstance(raised[0], Exception):
+            raise raised[0]
+        if raised:
+            self.note(member, raised[0])
+        return None
+
     def timed(self, member: str, call: Callable[..., T], *args: Any, budget_s: float) -> T | None:
         """Like :meth:`run`; a call that took longer than its budget also counts as a fault."""
         began_s = time.monotonic()
@@ -414,6 +440,13 @@ def _fill(outcome: Outcome[T], call: Callable[..., T], args: Sequence[Any]) -> N
         outcome.error = error
     except BaseException as error:  # noqa: BLE001 (left behind, or a member that means to exit)
         outcome.error = RuntimeError(describe(error))
+
+
+def _keep(raised: list[BaseException], call: Callable[..., object], args: Sequence[Any]) -> None:
+    try:
+        call(*args)
+    except BaseException as error:  # noqa: BLE001 (noted or raised where the thread is waited for)
+        raised.append(error)
 
 
 def _stack_of(thread: threading.Thread) -> str:

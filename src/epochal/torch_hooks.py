@@ -23,11 +23,13 @@ class TorchHooks:
         open_clock: Callable[[], Any],  # times phases on the GPU; None while the process uses none
         exclude_from_compile: Callable[..., Any],  # (*functions): keeps them out of compiled graphs
         explain_out_of_memory: Callable[..., None],  # (run, error, model=, optimizer=)
+        on_same_device: Callable[..., Any],  # (call): sets this thread's GPU where it is called
     ) -> None:
         self.open_reader = open_reader
         self.open_clock = open_clock
         self.exclude_from_compile = exclude_from_compile
         self.explain_out_of_memory = explain_out_of_memory
+        self.on_same_device = on_same_device
 
 
 _loaders: list[Callable[[], TorchHooks]] = []

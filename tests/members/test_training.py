@@ -43,6 +43,7 @@ def errors_in(run: Run) -> list[dict[str, Any]]:
 HOOKS: dict[str, Callable[[Recorder], Callable[..., object]]] = {
     "on_tick": lambda recorder: recorder.on_tick.add,
     "on_line": lambda recorder: recorder.observe,
+    "on_end": lambda recorder: recorder.ending.on_end.add,
     "on_finish": lambda recorder: recorder.ending.on_finish.add,
     "on_close": lambda recorder: recorder.ending.on_close.add,
     "after_finish": lambda recorder: recorder.ending.after_finish.add,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from epochal.errors import RunFinishedError, ValueTypeError
 from epochal.journal.layout import LOOP, PartName
 from epochal.journal.reader import read_part
+from epochal.run import ending
 from epochal.run.run import Run, recorder_of
 from epochal.store.local.load import load_run
 from tests.conftest import StartRun
@@ -142,6 +145,38 @@ def test_run_readers_and_log_agree_while_callbacks_run(start_run: StartRun) -> N
     run.finish()
     assert seen == {"on_finish": False, "after_finish": True}
     assert [r["log"] for r in records(run.dir)][-2:] == ["metrics", "finish"]
+
+
+def test_finish_returns_although_a_callback_hangs(
+    start_run: StartRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ending, "FINISH_WAIT_S", 0.2)
+    run = start_run(finish_wait_s=0)
+    hangs, called = threading.Event(), threading.Event()
+
+    def upload() -> None:
+        hangs.wait()
+
+    run.on_finish(upload)
+    run.on_finish(called.set)
+    run.finish()
+    assert called.is_set()
+    assert is_over(run)
+    (event,) = [r for r in of_kind(run.dir, "event") if r["name"] == "callback-running"]
+    assert event["callback"].endswith("upload")
+    assert "hangs.wait()" in event["traceback"]
+    assert "upload' of run" in capsys.readouterr().err
+    hangs.set()
+
+
+def test_a_callback_has_the_context_of_the_program(start_run: StartRun) -> None:
+    run = start_run()
+    user: contextvars.ContextVar[str] = contextvars.ContextVar("user", default="nobody")
+    user.set("me")
+    seen: list[str] = []
+    run.on_finish(lambda: seen.append(user.get()))
+    run.finish()
+    assert seen == ["me"]
 
 
 def test_a_callback_may_call_finish(start_run: StartRun) -> None:

@@ -50,7 +50,7 @@ def start_companion(
     )
     beside.start()
     recorder.on_tick.add(beside.look)
-    recorder.ending.on_finish.add(beside.look)
+    recorder.ending.on_end.add(beside.look)
     recorder.ending.after_finish.add(beside.wake)
     if is_aside:
         return

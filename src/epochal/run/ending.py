@@ -51,15 +51,19 @@ class Deadline:
 class Ending:
     """How one run ends.
 
-    ``on_finish`` is called before the last record, ``on_close`` when the journal is closed, and
-    ``after_finish`` with the status after that. What ``after_finish`` waits for ends at
-    ``deadline``, which all of its callbacks share. ``explain`` is called with an error that ends
-    the run.
+    ``on_end`` is called first, then ``on_finish``, which has the program's own callbacks, then the
+    last record is written. ``on_close`` is called when the journal is closed, and ``after_finish``
+    with the status after that. What ``after_finish`` waits for ends at ``deadline``, which all of
+    its callbacks share. ``explain`` is called with an error that ends the run.
+
+    Callbacks of the program share ``wait_s`` as well, but at least 5 s, and also if somebody
+    stopped the run: what they save is worth it.
     """
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         guard = recorder.guard
+        self.on_end = Callbacks("on_end", guard)
         self.on_finish = Callbacks("on_finish", guard)
         self.on_close = Callbacks("on_close", guard)
         self.after_finish = Callbacks("after_finish", guard)
@@ -135,16 +139,27 @@ class Ending:
             if not self._outcome:
                 self._outcome = {"status": status, **({} if reason is None else {"reason": reason})}
                 self.deadline = Deadline(self.wait_s, status=status)
+        left_s = Deadline(max(self.wait_s, FINISH_WAIT_S)).left_s
         try:
             with ExitStack() as stack:  # last in, first out
                 stack.callback(self.on_close.drain)
                 stack.callback(self._write_last_record)
                 stack.callback(recorder.write_fault_counts)
                 stack.callback(recorder.flush_values)  # those that callbacks logged
-                stack.callback(self.on_finish.drain)
+                stack.callback(self.on_finish.drain_within, left_s, self._report_running)
+                stack.callback(self.on_end.drain)
                 stack.callback(recorder.flush_values)
         finally:
             self._is_running = False
+
+    def _report_running(self, callback: str, stack: str) -> None:
+        recorder = self._recorder
+        recorder.event("callback-running", callback=callback, traceback=stack)
+        recorder.console.notice(
+            f"the on_finish callback {callback!r} of run {recorder.name!r} is still running, and"
+            " finish() no longer waits for it. It is stopped when the process ends;"
+            " init(finish_wait_s=60) would give it a minute."
+        )
 
     def _write_last_record(self) -> None:
         self._recorder.write_last_record(self._outcome)

@@ -241,7 +241,7 @@ def _wait_aside(request: Request, launch: Launch, launch_id: str) -> Run:
         redactor=request.redactor,
     )
     recorder = recorder_of(run)
-    run.on_finish(lambda: _move_to_rank_zero(recorder, request.root, launch_id))
+    recorder.ending.on_end.add(lambda: _move_to_rank_zero(recorder, request.root, launch_id))
     return run
 
 

@@ -128,8 +128,8 @@ class Recorder:
         if attempt > 1 and rank == 0 and writer is not None:
             self._begin_resuming(resume_step)
         self.phases = Phases(self)
-        self.ending.on_finish.add(self.phases.finish)
-        self.ending.on_finish.add(self._write_value_counts)
+        self.ending.on_end.add(self.phases.finish)
+        self.ending.on_end.add(self._write_value_counts)
         self.ending.after_finish.add(self._print_closing_line)
         if writer is not None:
             writer.on_tick = self.on_tick.call_each

@@ -506,7 +506,11 @@ class Run:
         self._recorder.flush()
 
     def on_finish(self, call: Callable[[], object]) -> None:
-        """Have something called when the run finishes, before its last record is written."""
+        """Have something called when the run finishes, before its last record is written.
+
+        It is called in a thread. ``finish()`` waits for it as long as ``finish_wait_s`` says, at
+        least 5 seconds, and then goes on without it.
+        """
         self._recorder.check_open()
         self._recorder.ending.on_finish.add(call)
 

@@ -258,7 +258,7 @@ def _begin(
         _announce(recorder, capture=capture)
     if capture:
         keep = recorder.guard.wrap("captured output", recorder.keep_output)
-        ending.on_finish.add(Capture(keep).stop)
+        ending.on_end.add(Capture(keep).stop)
     if recorder.is_recorded and companion:
         start_companion(recorder, launch, settings=settings)
     return run

@@ -39,9 +39,24 @@ def _explain_out_of_memory(
     explain(run, error, model=model, optimizer=optimizer)
 
 
+def _on_same_device(call: Callable[..., object]) -> Callable[..., object]:
+    import torch
+
+    if not torch.cuda.is_initialized():
+        return call
+    device = torch.cuda.current_device()
+
+    def call_there(*args: Any) -> object:
+        torch.cuda.set_device(device)  # each thread has its own
+        return call(*args)
+
+    return call_there
+
+
 HOOKS = TorchHooks(
     open_reader=_open_reader,
     open_clock=_open_clock,
     exclude_from_compile=exclude_from_compile,
     explain_out_of_memory=_explain_out_of_memory,
+    on_same_device=_on_same_device,
 )

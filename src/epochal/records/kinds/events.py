@@ -31,6 +31,12 @@ EVENTS = (
         "values of an accelerator never came",
         (*counts("count"), *texts("reason")),
     ),
+    Event(
+        "callback-running",
+        "training",
+        "an `on_finish` callback was still running when `finish()` stopped waiting for it",
+        texts("callback", "traceback"),
+    ),
     Event("blob-lost", "training", "a file could not be kept", texts("name_of", "reason")),
     Event("value-dropped", "training", "a value could not be recorded; once for a name", _VALUE),
     Event(
