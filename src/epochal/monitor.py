@@ -372,7 +372,7 @@ def _from_record(record: Mapping[str, Any]) -> EpochRecord:
     resources = {k: v for k, v in (record.get("resources") or {}).items() if k in names}
     return EpochRecord(
         epoch=int(record["epoch"]) - 1,
-        duration=None if record.get("duration_s") is None else float(record["duration_s"]),
+        duration=None if record.get("duration_s") is None else as_float(record["duration_s"]),
         metrics=dict(record.get("m") or {}),
         resources=ResourceSample(**resources),
         gpus=record.get("gpus") or (),

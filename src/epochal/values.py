@@ -183,7 +183,7 @@ def as_float(number: Number) -> float:
 
 def plain_float(value: Any, *, name: str) -> float:
     """A number as a float."""
-    return float(plain_number(value, name=name))
+    return as_float(plain_number(value, name=name))
 
 
 def plain_int(value: Any, *, name: str) -> int:

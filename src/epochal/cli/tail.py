@@ -14,9 +14,10 @@ from epochal.cli.figures import format_figure
 from epochal.cli.output import one_line, say_json, say_lines
 from epochal.errors import UsageError
 from epochal.journal.layout import FINDINGS, LOOP
-from epochal.records import Position, Record, scalars_of
+from epochal.records import Position, Record, moment_of, scalars_of
 from epochal.store.store import RunView
 from epochal.tui.severity import severity_of
+from epochal.values import as_float
 
 _LONGEST_TEXT = 200
 _TELEMETRY = "telemetry"
@@ -25,8 +26,8 @@ _TEXTS = ("name", "level", "status", "reason", "sentence", "text", "value")
 _TOLD = frozenset("step metrics eval epoch message finding event text resume".split())
 _BOOKKEEPING_EVENTS = frozenset({"telemetry", "hardware"})
 _FAILURES = frozenset(
-    "exception vanished records-lost values-lost blob-lost sinks-failed companion-lost"
-    " companion-failed alert-failed out-of-memory".split()
+    "exception vanished callback-running records-lost values-lost blob-lost sinks-failed"
+    " companion-lost companion-failed alert-failed out-of-memory".split()
 )
 # Fields of events that are times, in Unix seconds.
 _TIMES = frozenset({"asked", "at"})
@@ -43,7 +44,7 @@ def is_shown(position: Position, record: Record) -> bool:
 
 def record_line(position: Position, record: Record) -> str:
     """The line of a record; who wrote it is named unless it is rank 0 or the run's companion."""
-    words = [_clock(time_of(record)), str(record["log"])]
+    words = [_clock(moment_of(record)), str(record["log"])]
     if not is_shown(position, record) or not _is_of_the_run(position.writer):
         words[1:1] = [f"[{position.writer}]"] if position.writer != LOOP else []
     words += [f"{axis} {record[axis]}" for axis in ("step", "epoch") if _is_place(record, axis)]
@@ -64,12 +65,6 @@ def style_of(record: Record) -> str:
     if kind == "finish":
         return "good" if record.get("status") == "finished" else "bad"
     return ""
-
-
-def time_of(record: Record) -> float:
-    """When it was written, in Unix seconds; 0 where it does not say."""
-    t = record.get("t")
-    return float(t) if isinstance(t, (int, float)) else 0.0
 
 
 def _is_of_the_run(writer: str) -> bool:
@@ -108,7 +103,7 @@ def _fact(name: str, key: str, value: Any) -> str:
     if isinstance(value, str):
         text = _short(value)
     else:
-        text = _clock(value) if key in _TIMES else f"{value:g}"
+        text = _clock(value) if key in _TIMES else f"{as_float(value):g}"
     if key == "was":
         return f"(was {text})"
     if key in _TEXTS or key in name:
@@ -205,7 +200,7 @@ def _wanted(items: list[_Item], *, all_kinds: bool) -> list[_Item]:
 
 
 def _by_time(items: Iterable[_Item]) -> list[_Item]:
-    return sorted(items, key=lambda item: time_of(item[1]))
+    return sorted(items, key=lambda item: moment_of(item[1]))
 
 
 def _print(items: Iterable[_Item], *, as_json: bool) -> None:

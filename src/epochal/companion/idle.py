@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from epochal.records import Record
+from epochal.records import Record, finite
 
 Sample = tuple[float, float]  # Unix seconds, percent
 
@@ -51,21 +51,19 @@ def idle_gaps(samples: Sequence[Sample], *, below_pct: float, least_s: float) ->
 
 def doing_of(record: Record) -> Doing | None:
     """The activity that a record shows, with its time; None for other records."""
-    at, kind = record.get("t"), record.get("log")
-    if not isinstance(at, (int, float)):
+    at, kind = finite(record.get("t")), record.get("log")
+    if at is None:
         return None
-    duration: Any = record.get("duration_ms")
-    seconds = duration / 1000.0 if isinstance(duration, (int, float)) else 0.0
+    seconds = (finite(record.get("duration_ms")) or 0.0) / 1000.0
     if kind == "span":
-        start = record.get("start")
-        begun = float(start) if isinstance(start, (int, float)) else at - seconds
-        return Doing(str(record.get("name")), begun, float(at))
+        start = finite(record.get("start"))
+        return Doing(str(record.get("name")), at - seconds if start is None else start, at)
     if kind == "eval":
-        return Doing("eval", at - seconds, float(at))
+        return Doing("eval", at - seconds, at)
     if kind == "epoch":
         return Doing("epoch boundary", at - _BOUNDARY_S, at + _BOUNDARY_S)
     if kind == "message" and seconds:
-        return Doing(str(record.get("text")), at - seconds, float(at))
+        return Doing(str(record.get("text")), at - seconds, at)
     if kind == "event" and str(record.get("name", "")).startswith("checkpoint"):
         return Doing("save", at - max(seconds, _BOUNDARY_S), at + _BOUNDARY_S)
     return None

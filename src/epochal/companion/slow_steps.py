@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from epochal.records import Record
+from epochal.records import Record, finite
 from epochal.series.window import RecentMedian
 
 STEP_KINDS = frozenset({"step", "metrics"})
@@ -70,7 +70,7 @@ class SlowSteps:
 
 def _place(record: Record) -> tuple[int, float] | None:
     step: Any = record.get("step")
-    at: Any = record.get("t")
+    at = finite(record.get("t"))
     if record.get("log") not in STEP_KINDS or not isinstance(step, int):
         return None
-    return (step, float(at)) if isinstance(at, (int, float)) else None
+    return None if at is None else (step, at)

@@ -18,7 +18,7 @@ from epochal.companion.own_journal import OwnJournal
 from epochal.companion.slow_steps import STEP_KINDS, SlowSteps, Stretch
 from epochal.journal.alike import AlikeRecords
 from epochal.journal.layout import LOOP
-from epochal.records import Record
+from epochal.records import Record, finite
 
 _SOON_S = 0.005
 _BEFORE_S = 2.0
@@ -95,8 +95,8 @@ class Timeline:
                 self._take(records[place])
 
     def _take(self, record: Record) -> None:
-        if self._started is None and isinstance(record.get("t"), (int, float)):
-            self._started = float(record["t"])
+        if self._started is None:
+            self._started = finite(record.get("t"))
         doing = doing_of(record)
         if doing is not None:
             self._doings.append(doing)

@@ -166,7 +166,7 @@ def _by_age(entries: Sequence[Entry]) -> Iterable[tuple[int, Entry]]:
 
 def _data_url(run: RunView, entry: Entry, *, most: int) -> str | None:
     size = entry.record.get("bytes")
-    if isinstance(size, (int, float)) and size * 4 / 3 > most:
+    if isinstance(size, (int, float)) and size * 4 > most * 3:
         return None
     try:
         content = run.blob(str(entry.record.get("file")))

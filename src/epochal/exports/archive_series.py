@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochal.errors import MetricNotFoundError
+from epochal.records import finite
 from epochal.series.downsample import Buckets
 from epochal.series.series import Series
 from epochal.series.smooth import Smoothing
@@ -128,7 +129,7 @@ def _finding_steps(run: RunView) -> Mapping[str, tuple[float, ...]]:
     for finding in run.findings(most=None):
         series, about = finding.record.get("series"), finding.record.get("steps")
         if isinstance(series, str) and isinstance(about, list):
-            numbers = [float(step) for step in about if isinstance(step, (int, float))]
+            numbers = [at for step in about if (at := finite(step)) is not None]
             steps.setdefault(series, []).extend(numbers)
     return {name: tuple(dict.fromkeys(found))[-_MAX_FINDINGS:] for name, found in steps.items()}
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from epochal.records import finite
 from epochal.store.store import RunView
 
 
@@ -36,7 +37,7 @@ def epoch_rows(records: Iterable[Mapping[str, Any]]) -> Iterator[EpochRow]:
         yield EpochRow(
             epoch=record["epoch"],
             total=record.get("total"),
-            duration_s=record.get("duration_s"),
+            duration_s=finite(record.get("duration_s")),
             metrics={name: value for name, value in metrics.items() if value is not None},
             resources={k: v for k, v in (record.get("resources") or {}).items() if v is not None},
         )

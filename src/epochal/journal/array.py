@@ -31,10 +31,17 @@ def with_iso_time(record: Mapping[str, Any]) -> Record:
     shaped: Record = {}
     for name, value in record.items():
         if name == "t":
-            shaped["time"] = datetime.fromtimestamp(float(value)).isoformat(timespec="microseconds")
+            shaped["time"] = _iso_time(value)
         else:
             shaped[name] = value
     return shaped
+
+
+def _iso_time(t: Any) -> str | None:
+    try:
+        return datetime.fromtimestamp(t).isoformat(timespec="microseconds")
+    except (OverflowError, ValueError, OSError):  # no calendar has such a year
+        return None
 
 
 class ArrayFile:

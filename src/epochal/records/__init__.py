@@ -19,6 +19,7 @@ from epochal.records.series import (
     scalars_of,
     stored_numbers_of,
     unit_of,
+    whole_number,
     word_key,
 )
 
@@ -47,5 +48,6 @@ __all__ = [
     "scalars_of",
     "stored_numbers_of",
     "unit_of",
+    "whole_number",
     "word_key",
 ]

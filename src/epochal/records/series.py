@@ -14,6 +14,7 @@ from epochal.records.kind import Axis, Field, Kind
 from epochal.records.kinds import KINDS, declared_series
 from epochal.records.kinds.machine import ALLOCATOR, ALLOCATOR_PLACES
 from epochal.records.kinds.training import EPOCH, METRICS
+from epochal.values import as_float
 
 FORMAT_VERSION = 1
 # While a companion sees the process of its run alive, it writes something about this often.
@@ -48,6 +49,13 @@ def finite(value: Any) -> float | None:
     return float(value)
 
 
+def whole_number(value: Any) -> int | None:
+    """A step or epoch as 64 bits hold it; None for anything that is not one."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if -(2**63) <= value < 2**63 else None
+
+
 def axis_of(record: Mapping[str, Any]) -> Axis:
     """The axis of a record; unknown kinds with a step are on the step axis."""
     kind = KINDS.get(str(record.get("log")))
@@ -59,10 +67,7 @@ def axis_of(record: Mapping[str, Any]) -> Axis:
 def scalars_of(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     """Every (series name, value) of a record as floats, non-finite values included."""
     for name, number in numbers_of(record):
-        try:
-            yield name, float(number)
-        except OverflowError:  # an integer beyond every float
-            yield name, float("inf") if number > 0 else float("-inf")
+        yield name, as_float(number)
 
 
 def scalars_by_name(record: Mapping[str, Any]) -> dict[str, float]:
@@ -105,7 +110,7 @@ def stored_numbers_of(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
         extras |= {f"{_RESOURCES}{name}": value for name, value in resources.items()}
     for name, value in extras.items():
         if isinstance(value, (int, float)):
-            yield name, float(value)
+            yield name, as_float(value)
 
 
 def unit_of(series: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from epochal.records import Record
+from epochal.records import Record, finite
 from epochal.values import single
 
 MFU = "train/mfu"
@@ -47,4 +47,5 @@ class SpeedLimit:
 
 
 def _speed(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and value > 0 else None
+    speed = finite(value)
+    return speed if speed is not None and speed > 0 else None

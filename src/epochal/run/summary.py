@@ -17,7 +17,7 @@ from epochal.journal.layout import LOOP, PartName, RunFolder, rank_writer
 from epochal.journal.line import now
 from epochal.records import Record, numbers_of
 from epochal.run.watched import plain, watched
-from epochal.values import plain_json
+from epochal.values import as_float, plain_json
 
 if TYPE_CHECKING:
     from epochal.journal.reader import PartReader
@@ -160,7 +160,7 @@ class _OwnJournal:
                 self._set[name] = record.get("value")
             return
         at = record.get("step", record.get("epoch"))
-        place = (attempt, float(at) if isinstance(at, (int, float)) else 0.0)
+        place = (attempt, as_float(at) if isinstance(at, (int, float)) else 0.0)
         is_plain = record["log"] == "metrics" and "nonfinite" not in record
         for name, value in record["m"].items() if is_plain else numbers_of(record):
             if name not in self._last or place >= self._last[name][0]:

@@ -15,7 +15,7 @@ from epochal.journal.line import encode_json, encode_lines
 from epochal.journal.line_columns import Lines
 from epochal.journal.reader import check_version
 from epochal.journal.regular_file import regular_only
-from epochal.records import Axis, Record, axis_of, scalars_of
+from epochal.records import Axis, Record, axis_of, scalars_of, whole_number
 from epochal.segments.long import NO_NUMBER, Along, LongForm, LongKey
 from epochal.segments.shape import (
     VALUED,
@@ -251,13 +251,6 @@ def _scalars(record: Record) -> list[tuple[str, float]]:
 def step_of(record: Record, axis: Axis) -> int | None:
     """Where a record stands on its axis; None when it does not."""
     return whole_number(record.get("epoch" if axis == "epoch" else "step"))
-
-
-def whole_number(value: Any) -> int | None:
-    """A step as 64 bits hold it; None for anything that is not one."""
-    if type(value) is not int:
-        return None
-    return value if -_INT64 <= value < _INT64 else None
 
 
 def milliseconds_of(record: Record) -> int | None:

@@ -107,6 +107,8 @@ class Series:
         floats = self.floats
         if not len(self) or not max(floats.max(), -floats.min()) >= EXACT_UP_TO:
             return False
+        if floats.min() < -(2.0**63) or floats.max() > 2.0**64:
+            return False  # 64-bit integers cannot hold them either
         # One fraction says that they were floats: a loss that exploded is not read a second time.
         return bool(np.all(floats == np.floor(floats)))
 

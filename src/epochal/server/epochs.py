@@ -14,6 +14,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from epochal.records import finite
 from epochal.server.downloads import run_or_current
 from epochal.server.responses import error_response, json_response
 from epochal.server.state import server_state
@@ -96,12 +97,12 @@ def epochs_of(run: RunView) -> list[dict[str, Any]]:
 
 
 def _epoch(record: Mapping[str, Any], eta_s: float | None) -> dict[str, Any]:
-    total, duration = record.get("total"), record.get("duration_s")
+    total, duration = record.get("total"), finite(record.get("duration_s"))
     event: dict[str, Any] = {"epoch": record["epoch"]}
     if isinstance(total, int):
         event["total"] = total
-    if isinstance(duration, (int, float)):
-        event["duration"] = round(float(duration), 4)
+    if duration is not None:
+        event["duration"] = round(duration, 4)
     if eta_s is not None:
         event["eta"] = round(eta_s, 1)
     event["metrics"] = {name: _rounded(v) for name, v in (record.get("m") or {}).items()}

@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from epochal.errors import FormatError, MetricNotFoundError
 from epochal.format import format_duration
+from epochal.records import whole_number
 from epochal.series.series import Series
 from epochal.server import wire
 from epochal.server.responses import run_id_of, run_response
@@ -75,8 +76,8 @@ def _restarts(run: RunView) -> Iterator[_Found]:
 
 def _epochs(run: RunView) -> Iterator[_Found]:
     for entry in run.entries("epoch", rank=0):
-        epoch, total = entry.record.get("epoch"), entry.record.get("total")
-        if isinstance(epoch, int):
+        epoch, total = whole_number(entry.record.get("epoch")), entry.record.get("total")
+        if epoch is not None:
             of = f" of {total}" if isinstance(total, int) else ""
             yield _Found("epoch", f"epoch {epoch}{of}", t=entry.t, step=entry.step, epoch=epoch)
 
@@ -113,14 +114,13 @@ def _phases(run: RunView, changes: StateChanges) -> Iterable[_Found]:
         began.add(attempt)
         if not _is_superseded(entry, resumed):
             t = _time_at(reference, step, entry.t)
-            epoch = entry.record.get("epoch")
             found.append(
                 _Found(
                     "phase",
                     str(entry.record.get("phase")),
                     t=t,
                     step=step,
-                    epoch=epoch if isinstance(epoch, int) else None,
+                    epoch=whole_number(entry.record.get("epoch")),
                 )
             )
     return found

@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 from typing import cast
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -24,6 +23,7 @@ from epochal.server.state import server_state
 from epochal.shipping.offering import named_part, piece_of, state_of
 from epochal.shipping.protocol import FileKind
 from epochal.store.answers import InfoPage, ListedInfo
+from epochal.store.packed import pack
 from epochal.store.store import RunView
 
 RUN = str_param("run", note="one run by its id, read whole")
@@ -110,5 +110,4 @@ def _folder(run: RunView) -> RunFolder:
 
 async def _packed(request: Request, page: InfoPage) -> Response:
     # MessagePack: it has nan and infinities, which JSON has not.
-    body = msgspec.msgpack.encode(page)
-    return await body_response(request, body, media_type="application/vnd.msgpack")
+    return await body_response(request, pack(page), media_type="application/vnd.msgpack")

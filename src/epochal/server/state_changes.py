@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from epochal.journal.layout import LOOP
-from epochal.records import Position, Record
+from epochal.records import Position, Record, finite, whole_number
 from epochal.store.answers import Cursor
 from epochal.store.store import RunView
 
@@ -61,14 +61,14 @@ class StateChanges(msgspec.Struct):
             self.phases = [change for change in self.phases if change.step < step]
 
     def _add_step(self, record: Record) -> None:
-        step, phase = record.get("step"), record.get("phase")
-        if not isinstance(step, int) or not isinstance(phase, str):
+        step, phase = whole_number(record.get("step")), record.get("phase")
+        if step is None or not isinstance(phase, str):
             return
         if not self.phases or self.phases[-1].phase != phase:
-            self.phases.append(PhaseChange(step, _seconds(record), phase))
+            self.phases.append(PhaseChange(step, finite(record.get("t")), phase))
 
     def _add_gpu(self, writer: str, record: Record) -> None:
-        gpu, reason, t = record.get("id"), record.get("throttle"), _seconds(record)
+        gpu, reason, t = record.get("id"), record.get("throttle"), finite(record.get("t"))
         if not isinstance(gpu, int) or not isinstance(reason, str) or t is None:
             return
         if self._gpus.get((writer, gpu), "") != reason:
@@ -116,8 +116,3 @@ def _unread(run: RunView, read_to: Cursor, *, with_loop: bool) -> Iterator[tuple
 
 def _is_before(cursor: Cursor, end: Cursor) -> bool:
     return all(writer in end and last <= end[writer] for writer, last in cursor.items())
-
-
-def _seconds(record: Record) -> float | None:
-    t = record.get("t")
-    return float(t) if isinstance(t, (int, float)) else None

@@ -10,6 +10,7 @@ import time
 
 from epochal.journal.layout import LOOP, PartName, RunFolder, parse_part_name
 from epochal.journal.line import decode
+from epochal.records import finite
 from epochal.shipping.client import NotYetError
 from epochal.shipping.protocol import RunState
 from epochal.shipping.shipper import Shipper
@@ -48,8 +49,7 @@ def _launch_of(folder: RunFolder) -> tuple[str, str, float]:
         with open(folder.part_path(name), "rb") as file:
             header = decode(file.readline())
         if header is not None and header.get("id"):  # a companion's does not say it
-            t = header.get("t")
-            start = float(t) if isinstance(t, (int, float)) else time.time()
+            start = finite(header.get("t")) or time.time()
             return str(header.get("id", "")), str(header.get("project", "")), start
     raise NotYetError(f"{folder.path} has no records yet.")
 

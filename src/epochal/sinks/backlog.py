@@ -17,7 +17,7 @@ from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line_columns import Lines
 from epochal.journal.reader import PartReader
 from epochal.journal.regular_file import regular_only
-from epochal.records import Position, Record
+from epochal.records import Position, Record, moment_of
 from epochal.segments.read import Segment
 
 Place = tuple[int, int, int]
@@ -142,8 +142,7 @@ class Piece:
     def times(self) -> Sequence[float]:
         """When each was written; 0 where it does not say."""
         if not isinstance(self.content, Lines):
-            moment = self.content.get("t")
-            return (float(moment) if isinstance(moment, (int, float)) else 0.0,)
+            return (moment_of(self.content),)
         column = self.content.column("t")
         return column if isinstance(column, array) else [0.0] * len(self)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from epochal.records import ALLOCATOR_PLACES, KINDS, scalars_of
 from epochal.sinks.sink import Entry, NotHeldError
+from epochal.values import as_float
 
 MIB = 1024 * 1024
 _IN_BYTES = frozenset(
@@ -41,7 +42,7 @@ def histogram_bins(record: Mapping[str, Any]) -> tuple[list[float], list[float]]
     counts = record.get("counts") or []
     if not counts:
         raise NotHeldError("the histogram has no finite values.")
-    lo, hi = float(record["lo"]), float(record["hi"])
+    lo, hi = as_float(record["lo"]), as_float(record["hi"])
     return counts, [lo + (hi - lo) * index / len(counts) for index in range(len(counts) + 1)]
 
 

@@ -34,7 +34,7 @@ from typing import Any, ClassVar, cast
 from epochal.errors import EpochalError
 from epochal.journal.layout import RunFolder
 from epochal.journal.line_columns import Lines, LineShape
-from epochal.records import KINDS, Position, Record, scalars_of
+from epochal.records import KINDS, Position, Record, finite, moment_of, scalars_of
 
 _NUMBERS = (int, float, bool)
 # The kinds of which trackers get the numbers, as entries of ``Sink.holds``.
@@ -108,8 +108,7 @@ class Entry:
     @property
     def t(self) -> float:
         """When it was logged, in Unix seconds."""
-        moment = self.record.get("t")
-        return float(moment) if isinstance(moment, (int, float)) else 0.0
+        return moment_of(self.record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +200,7 @@ class SinkContext:
     @property
     def created(self) -> float:
         """When the run was made, in Unix seconds; 0 where that is not known."""
-        created = self.identity.get("created")
-        return float(created) if isinstance(created, (int, float)) else 0.0
+        return finite(self.identity.get("created")) or 0.0
 
     def file(self, record: Mapping[str, Any]) -> Path:
         """The file that a ``blob`` record names."""

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from epochal.sinks import protobuf as pb
+from epochal.values import as_float
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -127,7 +128,7 @@ def image_value(tag: str, data: bytes) -> bytes:
 
 def histogram_value(tag: str, record: Mapping[str, Any]) -> bytes:
     """A histogram record; its equal bins become buckets, after an empty one for the lower end."""
-    counts = [float(count) for count in record.get("counts") or ()]
+    counts = [as_float(count) for count in record.get("counts") or ()]
     lo, hi = _number(record, "lo"), _number(record, "hi")
     width = (hi - lo) / len(counts) if counts else 0.0
     limits = [lo + width * index for index in range(len(counts))] + [hi]
@@ -228,10 +229,10 @@ def _hparam(value: Any) -> bytes:
     if isinstance(value, bool):
         return pb.whole(4, value)
     if isinstance(value, (int, float)):
-        return pb.double(2, float(value))
+        return pb.double(2, as_float(value))
     return pb.text(3, value if isinstance(value, str) else json.dumps(value))
 
 
 def _number(record: Mapping[str, Any], name: str) -> float:
     value = record.get(name)
-    return float(value) if isinstance(value, (int, float)) else 0.0
+    return as_float(value) if isinstance(value, (int, float)) else 0.0

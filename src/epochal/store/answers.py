@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from epochal.records import Axis, Position, Record
+from epochal.records import Axis, Position, Record, finite, whole_number
 from epochal.series.trend import Goal
 
 State = Literal[
@@ -204,14 +204,12 @@ class Entry(msgspec.Struct, frozen=True):
     @property
     def t(self) -> float | None:
         """When it was written, in Unix seconds."""
-        t = self.record.get("t")
-        return float(t) if isinstance(t, (int, float)) else None
+        return finite(self.record.get("t"))
 
     @property
     def step(self) -> int | None:
         """Its step; None where it has none."""
-        step = self.record.get("step")
-        return step if isinstance(step, int) else None
+        return whole_number(self.record.get("step"))
 
     @property
     def name(self) -> str | None:

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from epochal.records import finite
 from epochal.store.answers import Entry
+from epochal.values import as_float
 
 # Fewer hashes of samples say too little about a share.
 _FEWEST_HASHES = 20
@@ -185,14 +187,14 @@ def _label_text(labels: Mapping[str, int]) -> str:
 
 
 def _with_bits(hashes: Iterable[int], bits: int) -> frozenset[int]:
-    mask = (1 << bits) - 1
+    mask = (1 << min(bits, 64)) - 1  # hashes have 64 bits
     return frozenset(one for one in hashes if not one & mask)
 
 
 def _mean(records: Sequence[Mapping[str, Any]], name: str) -> float | None:
     """The mean over records, by their numbers of samples."""
     found = [
-        (float(one[name]), max(1, _whole(one.get("samples")) or 0))
+        (as_float(one[name]), max(1.0, finite(one.get("samples")) or 0.0))
         for one in records
         if isinstance(one.get(name), (int, float))
     ]

@@ -14,7 +14,7 @@ from epochal.records import ROLE_GUESSES, ROLES, Axis
 from epochal.series.goals import guess_goal
 from epochal.series.trend import Goal
 from epochal.store.answers import Metric
-from epochal.values import flat_items
+from epochal.values import as_float, flat_items
 
 _ROLES = ("loss", "eval_loss", "lr", "norm", "throughput")
 # Hundreds of series, one for each layer: what follows them would not be seen.
@@ -109,7 +109,7 @@ def set_number(values: Mapping[str, Any], name: str) -> float | None:
     """The number that a program set as the summary of a metric; None where it set none."""
     value = dig(values, name.split("."))
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
+        return as_float(value)
     return float(value) if isinstance(value, str) and value in _NONFINITE else None
 
 

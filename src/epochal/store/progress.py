@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from epochal.records import finite, whole_number
 from epochal.series.eta import Eta
 from epochal.series.series import EPOCH_OF_STEP, TOKENS_OF_STEP, Series
 from epochal.store.answers import LIVE_STATES, Entry, RunInfo
@@ -94,15 +95,14 @@ def epochs_with_eta(run: RunView) -> Iterator[tuple[Entry, float | None]]:
     """The epoch records that count, each with the estimated seconds left after it."""
     attempt, eta = 0, Eta(None)
     for entry in run.entries("epoch"):
-        epoch, total = entry.record.get("epoch"), entry.record.get("total")
-        if not isinstance(epoch, int) or isinstance(epoch, bool):
+        epoch, total = (whole_number(entry.record.get(name)) for name in ("epoch", "total"))
+        if epoch is None:
             continue
         if entry.position.attempt != attempt:
             attempt, eta = entry.position.attempt, Eta(None)
-        eta.total = total if isinstance(total, int) and total > 0 else None
-        took_s = entry.record.get("duration_s")
-        if entry.t is not None and math.isfinite(entry.t):
-            eta.observe(epoch, entry.t, took_s=took_s if isinstance(took_s, (int, float)) else None)
+        eta.total = total if total is not None and total > 0 else None
+        if entry.t is not None:
+            eta.observe(epoch, entry.t, took_s=finite(entry.record.get("duration_s")))
         # The last epoch has none.
         yield entry, eta.remaining_s() or None
 
@@ -165,7 +165,8 @@ def _fullest(run: RunView) -> Series | None:
 def _total_tokens(run: RunView) -> float | None:
     totals = run.facts.get("totals")
     tokens = totals.get("tokens") if isinstance(totals, dict) else None
-    return float(tokens) if isinstance(tokens, (int, float)) and tokens > 0 else None
+    total = finite(tokens)
+    return total if total is not None and total > 0 else None
 
 
 def _tokens(run: RunView) -> float | None:

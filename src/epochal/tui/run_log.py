@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from epochal.format import format_duration, format_number
-from epochal.records import LOG_KINDS, Position, Record, scalars_of
+from epochal.records import LOG_KINDS, Position, Record, finite, moment_of, scalars_of
 from epochal.store.answers import Cursor
 from epochal.store.store import RunView
 from epochal.tui.severity import severity_of
@@ -98,7 +98,7 @@ class RunLog:
                 # What the attempt before wrote beyond that step no longer stands.
                 self._read_all(end)
             else:
-                for position, record in sorted(new, key=lambda item: _time(item[1])):
+                for position, record in sorted(new, key=lambda item: moment_of(item[1])):
                     self._take(position, record)
         self._since = end
 
@@ -144,21 +144,16 @@ class RunLog:
         return self._ranks.get(position.writer, 0)
 
 
-def _time(record: Record) -> float:
-    t = record.get("t")
-    return float(t) if isinstance(t, (int, float)) else 0.0
-
-
 def _log_line(record: Record, rank: int) -> LogLine:
-    kind, t = record["log"], record.get("t")
-    text, style = _WORDS.get(kind, _other_words)(record)
-    return LogLine(float(t) if isinstance(t, (int, float)) else None, text, style, rank)
+    text, style = _WORDS.get(record["log"], _other_words)(record)
+    return LogLine(finite(record.get("t")), text, style, rank)
 
 
 def _message(record: Record) -> tuple[str, str]:
     text, level = str(record.get("text", "")), str(record.get("level", ""))
-    if isinstance(record.get("duration_ms"), (int, float)):
-        text += f" ({format_duration(record['duration_ms'] / 1000)})"
+    duration_ms = finite(record.get("duration_ms"))
+    if duration_ms is not None:
+        text += f" ({format_duration(duration_ms / 1000)})"
     return text, severity_of(level, text)
 
 
@@ -221,15 +216,15 @@ def _sample(record: Record) -> Sample:
 
 
 def _finding(record: Record) -> Finding:
-    steps, t = record.get("steps"), record.get("t")
+    steps = record.get("steps")
     first = steps[0] if isinstance(steps, list) and steps else None
     return Finding(
         severity=str(record.get("severity", "info")),
         sentence=str(record.get("sentence", "")),
         advice=str(record.get("advice", "")),
         is_open=record.get("state") != "closed",
-        first_step=float(first) if isinstance(first, (int, float)) else None,
-        t=float(t) if isinstance(t, (int, float)) else None,
+        first_step=finite(first),
+        t=finite(record.get("t")),
     )
 
 

@@ -46,7 +46,7 @@ def sparkline(values: NDArray[np.float64], columns: int, *, glyphs: Glyphs) -> s
 
 def meter(share: float, columns: int, *, glyphs: Glyphs, warns: bool = False) -> Text:
     """How full something is, from 0 to 1; with ``warns`` it turns yellow, then red towards 1."""
-    share = min(max(share, 0.0), 1.0)
+    share = min(max(0.0, share), 1.0)  # nan is 0
     filled = round(share * columns)
     style = "accent"
     if warns and share >= _HIGH_FROM:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from epochal.values import as_float
 from epochal.wandb.errors import UsageError
 
 if TYPE_CHECKING:
@@ -171,5 +172,5 @@ def _rank(value: Any) -> tuple[int, Any] | None:
     if value is _MISSING or value is None:
         return None
     if isinstance(value, (bool, int, float)):
-        return (0, float(value)) if value == value else None
+        return (0, as_float(value)) if value == value else None
     return 1, str(value)

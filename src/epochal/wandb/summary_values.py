@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from epochal.values import element_count, plain_json
+from epochal.values import as_float, element_count, plain_json
 from epochal.wandb.history_row import flatten
 
 # The parts of ``define_metric(summary=...)`` that are computed; "copy" is the last value.
@@ -95,7 +95,7 @@ class SummaryValues:
             elif (parts := self._parts_of(name)) and hasattr(value, "__float__"):
                 known = self._aggregates.setdefault(name, Aggregates(parts))
                 known.parts = parts
-                known.add(float(value))
+                known.add(as_float(value))
 
     def aggregates(self) -> dict[str, SubDict]:
         """What was asked for of each metric that was defined with ``summary=``."""

@@ -20,6 +20,7 @@ from epochal.format import format_bytes
 from epochal.imports.media import TABLE
 from epochal.sinks.keys import allocator_prefix, histogram_bins, keyed_scalars, segments_of
 from epochal.sinks.sink import NUMBERS, Entry, Sink, SinkContext, SinkOptions, option, require
+from epochal.values import as_float
 
 STEP = "trainer/global_step"
 _EPOCH = "epoch"
@@ -200,7 +201,9 @@ class WandbSink(Sink):
 
     def _allocator(self, entry: Entry) -> dict[str, Any]:
         prefix = allocator_prefix(entry.record)
-        sizes = {name: float(item.get("device") or 0) for name, item in segments_of(entry.record)}
+        sizes = {
+            name: as_float(item.get("device") or 0) for name, item in segments_of(entry.record)
+        }
         table = self._wandb.Table(columns=["segment", "MiB"])
         for name, value in keyed_scalars(entry).items():
             table.add_data(name.removeprefix(prefix).removesuffix("_mib"), value)

@@ -18,10 +18,10 @@ from epochal.store.answers import Labels
 from epochal.store.clickhouse.tables import RowColumns
 from epochal.store.local.index import VERSION
 from epochal.store.local.row import names_of
+from epochal.store.packed import pack, packed_decoder
 from epochal.store.row import Row
 
-_ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(Row)
+_DECODER = packed_decoder(Row)
 
 
 def kind_of(rules: RuleSettings) -> str:
@@ -33,8 +33,8 @@ def encode_row(row: Row) -> bytes | None:
     """A row as it is stored; None for one that cannot be stored."""
     try:
         row.pack()
-        return _ENCODER.encode(row)
-    except (OverflowError, RecursionError):
+        return pack(row)
+    except RecursionError:
         return None
 
 

@@ -389,13 +389,6 @@ class Blocks:
         return np.sort(np.concatenate(found), kind="stable")
 
 
-def whole_number(value: Any) -> int | None:
-    """A step or epoch as 64 bits hold it; None for anything that is not one."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        return None
-    return value if -STEP_LIMIT <= value < STEP_LIMIT else None
-
-
 def unix_time(value: Any) -> float | None:
     """A time of a file in Unix seconds; None for a value that is not a time."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):

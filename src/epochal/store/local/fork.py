@@ -22,11 +22,11 @@ from epochal.journal.layout import LOOP, PartName, RunFolder, is_run_folder, ran
 from epochal.journal.layout import read_json as read_identity
 from epochal.journal.line import encode
 from epochal.journal.search_bounds import SearchBounds
-from epochal.records import FORMAT_VERSION, KINDS, Axis, Position, Record, axis_of
+from epochal.records import FORMAT_VERSION, KINDS, Axis, Position, Record, axis_of, whole_number
 from epochal.segments.footer import PartSummary
 from epochal.series.series import Series
 from epochal.store.answers import Fork
-from epochal.store.local.columns import SeriesKey, SeriesTable, seconds, whole_number
+from epochal.store.local.columns import SeriesKey, SeriesTable, seconds
 from epochal.store.local.part import Part, PartFacts, Place
 
 # A fork of a fork of a fork …: more than this is a circle.

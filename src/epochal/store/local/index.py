@@ -31,6 +31,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from epochal.store.packed import pack, packed_decoder
 from epochal.store.row import Row
 
 # Part of each file's name: an older Epochal goes on with its own.
@@ -42,7 +43,7 @@ _MAX_FILE_BYTES = 1 << 30
 # A smaller file is not worth rewriting, however many of its rows are out of date.
 _SMALL_BYTES = 1 << 20
 _OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-_TOO_MUCH = "a run whose configuration has too large a number or too deep a nesting is not kept."
+_TOO_MUCH = "a run whose configuration is nested too deeply is not kept in the index."
 
 
 class Stamp(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -87,9 +88,8 @@ class Index:
     def __init__(self, cache: Path | None) -> None:
         self._cache = None if cache is None else str(cache / f"rows-{VERSION}")
         self._own = f"rows-{VERSION}.{_machine()}-{_user()}"
-        self._encoder = msgspec.msgpack.Encoder()
         self._entry = msgspec.msgpack.Decoder(IndexEntry)
-        self._row = msgspec.msgpack.Decoder(Row)
+        self._row = packed_decoder(Row)
         self._notices: Counter[str] = Counter()
         # By file of ours, how many rows it holds and how many of them are out of date.
         self._counts: dict[str, list[int]] = {}
@@ -172,8 +172,8 @@ class Index:
         """An entry of this row; None for a row that cannot be kept."""
         try:
             row.pack()
-            encoded = msgspec.Raw(self._encoder.encode(row))
-        except (OverflowError, RecursionError):
+            encoded = msgspec.Raw(pack(row))
+        except RecursionError:
             self._notices[_TOO_MUCH] += 1
             return None
         return IndexEntry(name, rules, signature, stamp, encoded)
@@ -182,7 +182,7 @@ class Index:
         """Append entries, all in one write: beside the runs, or in the cache where that fails."""
         if self._cache is None:
             return
-        records = [_record(self._encoder.encode(entry)) for entry in entries]
+        records = [_record(pack(entry)) for entry in entries]
         if not records:
             return
         if is_beside and folder not in self._not_beside:
@@ -230,7 +230,7 @@ class Index:
         if size < _SMALL_BYTES or old * 2 <= rows:
             return
         newest = {(entry.name, entry.rules): entry for entry in self._read(path)}
-        records = b"".join(_record(self._encoder.encode(entry)) for entry in newest.values())
+        records = b"".join(_record(pack(entry)) for entry in newest.values())
         temporary = f".{name}.{os.getpid()}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _OPEN_FLAGS
         file = os.open(temporary, flags, 0o666, dir_fd=place)

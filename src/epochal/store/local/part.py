@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from epochal.errors import FormatError
 from epochal.journal.layout import LOOP, PartName, rank_of_writer
 from epochal.journal.line import nests_too_deeply
-from epochal.records import Axis, Position, Record, axis_of, numbers_of
+from epochal.records import Axis, Position, Record, axis_of, numbers_of, whole_number
 from epochal.segments.footer import PartSummary
 from epochal.series.series import Series, merge
 from epochal.store.answers import Entry
@@ -26,8 +26,8 @@ from epochal.store.local.columns import (
     SeriesKey,
     SeriesTable,
     seconds,
-    whole_number,
 )
+from epochal.values import as_float
 
 # Kinds that say something about the run as a whole; "epoch" says how many there will be.
 FACT_KINDS = ("run", "finish", "define", "resume", "option", "summary", "epoch")
@@ -227,7 +227,7 @@ def _numbers(part: Part, name: str, axis: Axis) -> list[Any]:
 def _are_same(numbers: list[Any], values: NDArray[np.float64]) -> bool:
     """Whether all numbers are integers, and the column has their floats."""
     return len(numbers) == values.size and all(
-        type(number) is int and float(number) == value
+        type(number) is int and as_float(number) == value
         for number, value in zip(numbers, values.tolist(), strict=True)
     )
 

@@ -19,9 +19,9 @@ from epochal.journal.layout import LOOP, TELEMETRY
 from epochal.journal.line import decode
 from epochal.journal.reader import JOURNAL_SHORTENED, is_newer
 from epochal.journal.regular_file import open_regular
-from epochal.records import ROLE_GUESSES, Position, Record, axis_of, stored_numbers_of
+from epochal.records import ROLE_GUESSES, Position, Record, axis_of, stored_numbers_of, whole_number
 from epochal.store.answers import NO_LABELS, Fork, Labels
-from epochal.store.local.columns import seconds, unix_time, whole_number
+from epochal.store.local.columns import seconds, unix_time
 from epochal.store.local.findings import ends_nonfinite, found_in, num_unwatched
 from epochal.store.local.fork import PROCESS_FIELDS, fork_of
 from epochal.store.local.listing import Listing

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from epochal.journal.layout import PartName
 from epochal.journal.reader import check_version
-from epochal.records import Axis, Position, Record, axis_of
+from epochal.records import Axis, Position, Record, axis_of, whole_number
 from epochal.segments.footer import PartSummary, read_footer
 from epochal.series.series import Series
 from epochal.store.local.columns import (
@@ -19,7 +19,6 @@ from epochal.store.local.columns import (
     SeriesKey,
     SeriesTable,
     seconds,
-    whole_number,
 )
 from epochal.store.local.part import FACT_KINDS, PartFacts, Place, label_of
 

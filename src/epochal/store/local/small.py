@@ -25,7 +25,15 @@ from epochal.journal.line import decode_whole
 from epochal.journal.line_columns import FieldPath, LineShape
 from epochal.journal.reader import is_newer
 from epochal.journal.regular_file import open_regular
-from epochal.records import DENSE_KINDS, Axis, Position, Record, axis_of, stored_numbers_of
+from epochal.records import (
+    DENSE_KINDS,
+    Axis,
+    Position,
+    Record,
+    axis_of,
+    stored_numbers_of,
+    whole_number,
+)
 from epochal.segments.footer import PartSummary
 from epochal.series.reduce import Summary, summarise_rows
 from epochal.series.series import Series
@@ -35,7 +43,6 @@ from epochal.store.local.columns import (
     SeriesKey,
     SeriesTable,
     seconds,
-    whole_number,
 )
 from epochal.store.local.listing import Listing
 from epochal.store.local.part import (

@@ -25,7 +25,7 @@ from epochal.journal.line import decode
 from epochal.journal.line_columns import FieldPath, Lines, LineShape
 from epochal.journal.reader import PartReader, ShorterFileError, check_version
 from epochal.journal.regular_file import regular_only
-from epochal.records import DENSE_KINDS, KINDS, Axis, Position, Record, axis_of
+from epochal.records import DENSE_KINDS, KINDS, Axis, Position, Record, axis_of, whole_number
 from epochal.segments.footer import PartSummary
 from epochal.series.series import Series
 from epochal.store.local.columns import (
@@ -38,7 +38,6 @@ from epochal.store.local.columns import (
     SeriesTable,
     SpillFile,
     seconds,
-    whole_number,
 )
 from epochal.store.local.part import (
     FACT_KINDS,

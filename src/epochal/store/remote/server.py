@@ -14,7 +14,9 @@ import msgspec
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.shipping.client import HubClient, HubError
 from epochal.store.answers import InfoPage, ListedInfo
+from epochal.store.packed import packed_decoder
 
+_INFO_PAGE = packed_decoder(InfoPage)
 _PAGE = 1000
 _PENDING_PAUSE_S = 0.2
 # A server that reads none of its runs within so many seconds is stuck, or far too busy.
@@ -133,7 +135,7 @@ class RemoteServer:
                     ) from error
                 raise
         try:
-            return msgspec.msgpack.decode(answer, type=InfoPage)
+            return _INFO_PAGE.decode(answer)
         except msgspec.DecodeError as error:
             raise HubError(
                 f"{self.url} did not answer like a server of Epochal: {error}."
