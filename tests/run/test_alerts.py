@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import epochal
 from epochal.companion.alerts import Alerts
 from epochal.companion.diagnosis import Diagnosis
-from epochal.errors import UsageError, ValueTypeError
+from epochal.errors import EpochalError
 from tests.companion.test_alerts import Sent, finish
 from tests.conftest import StartRun
 from tests.doubles.companions import companion_config
@@ -54,20 +55,40 @@ def test_warnings_are_printed_as_notices(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        ({"title": 3}, ValueTypeError),
-        ({"title": " "}, ValueTypeError),
-        ({"title": "a", "level": "fatal"}, UsageError),
-        ({"title": "a", "wait_s": "soon"}, ValueTypeError),
-    ],
+    ("level", "recorded"),
+    [("warn", "warning"), ("ERROR", "error"), ("critical", "error"), (logging.WARNING, "warning")],
 )
-def test_wrong_use_raises(
-    start_run: StartRun, arguments: dict[str, Any], error: type[Exception]
+def test_the_levels_of_logging_are_known(start_run: StartRun, level: Any, recorded: str) -> None:
+    run = start_run()
+    assert run.alert("hot", level=level)
+    assert [one["level"] for one in alerts_of(run.dir)] == [recorded]
+
+
+_WRONG: list[tuple[dict[str, Any], dict[str, str]]] = [
+    ({"title": 3}, {"title": "3"}),
+    ({"title": " "}, {"title": "alert"}),
+    ({"level": "loud"}, {"level": "warning"}),
+    ({"wait_s": "soon"}, {}),
+]
+
+
+@pytest.mark.parametrize(("arguments", "recorded"), _WRONG)
+def test_a_wrong_argument_is_noted_and_the_alert_is_sent(
+    start_run: StartRun, arguments: dict[str, Any], recorded: dict[str, str]
 ) -> None:
     run = start_run()
-    with pytest.raises(error):
-        run.alert(**arguments)
+    assert run.alert(**{"title": "a", **arguments})
+    assert alerts_of(run.dir) == [{"title": "a", "text": "", "level": "info", **recorded}]
+    assert [r for r in of_kind(run.dir, "event") if r["name"].startswith("value-")]
+
+
+@pytest.mark.parametrize("arguments", [arguments for arguments, _ in _WRONG])
+def test_a_wrong_argument_raises_in_a_strict_run(
+    start_run: StartRun, arguments: dict[str, Any]
+) -> None:
+    run = start_run(strict=True)
+    with pytest.raises(EpochalError):
+        run.alert(**{"title": "a", **arguments})
     assert alerts_of(run.dir) == []
 
 

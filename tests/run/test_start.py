@@ -41,6 +41,19 @@ def test_a_run_lies_under_its_project_and_says_who_it_is(
     assert {"id", "created", "host", "boot_id", "command", "python", "packages"} <= set(facts)
 
 
+def test_texts_of_numpy_are_accepted_as_names_and_tags(start_run: StartRun) -> None:
+    words = dict(zip(("notes", "group", "job_type", "owner"), np.array(list("abcd")), strict=True))
+    run = start_run(np.str_("x"), tags=np.array(["u", "v"]), **words)
+    run.define(np.str_("loss"), unit=np.str_("nats"))
+    run.summary[np.str_("best")] = np.str_("yes")
+    run.finish(np.str_("failed"))
+    facts = identity(run)
+    assert {name: facts[name] for name in words} == words
+    assert (facts["name"], facts["tags"]) == ("x", ["u", "v"])
+    assert of_kind(run.dir, "finish")[0]["status"] == "failed"
+    assert not of_kind(run.dir, "event")  # nothing had to be converted
+
+
 def test_the_first_record_of_a_file_carries_version_and_writer(start_run: StartRun) -> None:
     first = records(start_run(config={"lr": 0.1}).dir)[0]
     assert first["log"] == "run"

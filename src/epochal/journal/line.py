@@ -24,11 +24,20 @@ _RECORD_START = re.compile(rb'\{"log":"[^"\\]*","t":')
 # Far deeper than any configuration that is recorded, far from where recursion ends.
 MAX_DEPTH = 100
 
+
+def _plain_text(value: Any) -> str:
+    """The text of a subclass of ``str``, such as NumPy's, which the encoder does not take."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
+
+
 _decoder = msgspec.json.Decoder()
-_encoder = msgspec.json.Encoder()
+_encoder = msgspec.json.Encoder(enc_hook=_plain_text)
 # Fields that hold one number per name: free metrics, and the values of abs-maxes.
 _MAPPINGS_OF_NUMBERS = ("m", "values")
-encode_lines = _encoder.encode_lines
+# For plain values alone: the hot path of ``Run.log``.
+encode_lines = msgspec.json.Encoder().encode_lines
 encode_json = _encoder.encode
 decode_json = _decoder.decode
 
@@ -60,9 +69,9 @@ def encode(record: Mapping[str, Any]) -> bytes:
     if words:
         clean["nonfinite"] = words
     try:
-        return encode_lines([clean])
+        return _encoder.encode_lines([clean])
     except UnicodeEncodeError:
-        return encode_lines([without_surrogates(clean)])
+        return _encoder.encode_lines([without_surrogates(clean)])
 
 
 def without_surrogates(value: Any) -> Any:

@@ -317,8 +317,8 @@ def strict_values() -> CallValues:
 
 def shown_text(value: Any) -> str:
     """Return any value as text; a value without one is named by its type."""
-    if type(value) is str:
-        return value
+    if isinstance(value, str):
+        return str.__str__(value)  # a plain one, also of NumPy's texts and of enumerations
     text = attempt(str, value)[0]
     return f"<{type(value).__name__}>" if text is None else text
 

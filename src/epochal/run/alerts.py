@@ -8,15 +8,23 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from epochal.console.messages import Verbosity
-from epochal.errors import UsageError, ValueTypeError
 from epochal.journal.line import now
 from epochal.records import Record
 from epochal.run.accepted import shown_text
+from epochal.values import plain_float
 
 if TYPE_CHECKING:
     from epochal.run.recorder import Recorder
 
 LEVELS = ("info", "warning", "error")
+_LEVEL_OF = {
+    **{level: level for level in LEVELS},
+    "debug": "info",
+    "warn": "warning",
+    "critical": "error",
+    "fatal": "error",
+}
+_WAIT_S = 60.0
 
 
 class RunAlerts:
@@ -46,7 +54,7 @@ class RunAlerts:
         self._recorder.write(record)
         words = f"alert: {record['title']}" + (f": {record['text']}" if record["text"] else "")
         console = self._recorder.console
-        if level == "info":
+        if record["level"] == "info":
             console.message("%s", words, level=Verbosity.NORMAL)
         else:
             console.notice(words)
@@ -54,14 +62,13 @@ class RunAlerts:
 
     def _record(self, title: Any, text: Any, *, level: Any, wait_s: Any) -> Record | None:
         """The ``alert`` event; None where the same title was sent within ``wait_s`` seconds."""
-        self._recorder.check_open()
-        if not isinstance(title, str) or not title.strip():
-            raise ValueTypeError(f"title must be a text that is not empty, not {title!r}.")
-        if level not in LEVELS:
-            raise UsageError(f"level={level!r} is not known: use one of {', '.join(LEVELS)}.")
-        is_number = isinstance(wait_s, (int, float)) and not isinstance(wait_s, bool)
-        if not is_number or math.isnan(wait_s):
-            raise ValueTypeError(f"wait_s must be a number of seconds, not {wait_s!r}.")
+        call, values = self._recorder.call("event"), self._recorder.values
+        title = call.text(title, name="title") or ""
+        if not title.strip():
+            values.drop("title=", title, "an alert needs a title.", then="It is sent as 'alert'.")
+            title = "alert"
+        pause_s = values.read("wait_s=", plain_float, wait_s, name="wait_s")
+        wait_s = _WAIT_S if pause_s is None or math.isnan(pause_s) else pause_s
         moment = time.monotonic()
         with self._lock:
             sent_at = self._sent_at.get(title)
@@ -74,7 +81,17 @@ class RunAlerts:
             "t": now(),
             "name": "alert",
             **({"step": step} if step >= 0 else {}),
-            "title": shown_text(title),
+            "title": title,
             "text": shown_text(text),
-            "level": level,
+            "level": self._level(level),
         }
+
+    def _level(self, level: Any) -> str:
+        """One of ``LEVELS``; the words and numbers of ``logging`` count as well."""
+        if type(level) is int:
+            return "error" if level >= 40 else "warning" if level >= 30 else "info"
+        known = _LEVEL_OF.get(shown_text(level).lower())
+        if known is None:
+            reason = f"level={level!r} is not known: use one of {', '.join(LEVELS)}."
+            self._recorder.values.drop("level=", level, reason, then="It is sent as a warning.")
+        return known or "warning"

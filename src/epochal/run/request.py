@@ -14,6 +14,7 @@ from epochal.console.messages import LogVerbosity, Verbosity
 from epochal.console.printer import Console
 from epochal.errors import UsageError, ValueTypeError
 from epochal.redact import Redactor
+from epochal.run.accepted import shown_text
 from epochal.run.progress_estimator import Totals
 from epochal.settings import ALERT_LEVELS, DECLARED, RESUME_MODES, Launch, Settings
 from epochal.sinks.reporting import (
@@ -87,7 +88,7 @@ def checked_request(
     if not isinstance(tags, Iterable):
         raise ValueTypeError(f"tags must be a list of texts, not {type(tags).__name__}.")
     file_options, file_config = split_options(entries or {})
-    given = [tags] if isinstance(tags, str) else [str(tag) for tag in tags]
+    given = [tags] if isinstance(tags, str) else [shown_text(tag) for tag in tags]
     return Request(
         root=Path(settings.dir if folder is None else folder).expanduser().absolute(),
         project=project or settings.project,

@@ -426,8 +426,8 @@ class Run:
     ) -> bool:
         """Send a message where findings are sent (``init(alerts=…)``), record it and print it.
 
-        ``level`` is info, warning or error. An alert of the same title within ``wait_s`` seconds is
-        left out; returns False then.
+        ``level`` is info, warning or error, or a level of ``logging``. An alert of the same title
+        within ``wait_s`` seconds is left out; returns False then.
         """
         return self._recorder.alerts.send(title, text, level=level, wait_s=wait_s)
 
