@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 import epochal
@@ -428,6 +429,20 @@ def test_an_artifact_is_kept_and_found_again(here: Path) -> None:
     assert (folder / "weights.bin").read_bytes() == b"123"
     assert (folder / "note.txt").read_text() == "hello"
     assert found.metadata == {"epoch": 3}
+
+
+def test_a_table_of_an_artifact_keeps_the_pictures_in_its_cells(here: Path) -> None:
+    picture = wandb.Image(np.full((2, 3, 3), 7, np.uint8), caption="seven")
+    table = wandb.Table(columns=["id", "picture"], data=[[0, picture], [1, picture]])
+    with wandb.init(project="p") as run:
+        artifact = wandb.Artifact("samples", type="dataset")
+        artifact.add(table, "predictions")
+        run.log_artifact(artifact)
+    folder = Path(wandb.init(project="p").use_artifact("samples:latest").download())
+    (first, cell), _ = json.loads((folder / "predictions").read_text())["data"]
+    assert (first, cell["_type"], cell["caption"]) == (0, "image-file", "seven")
+    (kept,) = picture.files()
+    assert (folder / cell["path"]).read_bytes() == kept.data
 
 
 def test_names_of_artifacts_cannot_lead_out_of_the_run(here: Path) -> None:

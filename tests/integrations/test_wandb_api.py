@@ -199,6 +199,24 @@ def test_random_draws_within_its_bounds_and_stops_at_the_count() -> None:
     assert len({one["lr"] for one in drawn}) == 5
 
 
+@pytest.mark.parametrize("method", ["random", "grid"])
+@pytest.mark.parametrize(("q", "kind"), [(8, int), (0.5, float), (None, int)])
+def test_an_integer_q_makes_integers_as_in_wandb(
+    here: Path, method: str, q: float | None, kind: type
+) -> None:
+    spec = {"distribution": "q_uniform", "min": 32.0, "max": 64, **({} if q is None else {"q": q})}
+    drawn: list[Any] = []
+
+    def train() -> None:
+        with wandb.init() as run:
+            drawn.append(run.config["batch_size"])
+
+    sweep_id = wandb.sweep({"method": method, "parameters": {"batch_size": spec}})
+    wandb.agent(sweep_id, train, count=4)
+    assert [type(value) for value in drawn] == [kind] * 4
+    assert all(32 <= value <= 64 and value % (q or 1) == 0 for value in drawn)
+
+
 def test_a_value_of_the_sweep_cannot_be_changed_by_the_script() -> None:
     seen = []
 

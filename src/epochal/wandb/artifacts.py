@@ -96,8 +96,8 @@ class Artifact(ExplainsMissingMembers):
 
     def add(self, obj: Any, name: str, overwrite: bool = False) -> None:
         """Add a table, a picture or another value as a file."""
-        for file in obj.files():
-            with self.new_file(name, mode="wb") as out:
+        for inner, file in obj.artifact_files(name):
+            with self.new_file(inner, mode="wb") as out:
                 out.write(file.data)
 
     @contextlib.contextmanager

@@ -43,7 +43,9 @@ class Parameter:
         if self.distribution == "int_uniform":
             return list(range(int(self.spec["min"]), int(self.spec["max"]) + 1))
         if self.distribution == "q_uniform":
-            low, high, q = (float(self.spec[key]) for key in ("min", "max", "q"))
+            low, high, q = self.spec["min"], self.spec["max"], self._q
+            if type(q) is int and low == int(low):
+                low = int(low)
             return [low + q * number for number in range(int((high - low) / q + 1e-9) + 1)]
         raise UsageError(
             f"a grid needs 'values' for {self.name!r}: a {self.distribution} distribution has no"
@@ -89,11 +91,17 @@ class Parameter:
         is_log = kind in _LOG or kind in _LOG_VALUES
         return self._rounded(trial.suggest_float(self.name, low, high, log=is_log))
 
+    @property
+    def _q(self) -> float:
+        """The distance of neighbouring values; one that is an integer makes all of them integers.
+
+        W&B does the same, whatever the bounds are.
+        """
+        q: float = self.spec.get("q", 1)
+        return q
+
     def _rounded(self, value: float) -> float:
-        if not self.distribution.startswith("q_"):
-            return value
-        q = float(self.spec.get("q", 1.0))
-        return round(value / q) * q
+        return round(value / self._q) * self._q if self.distribution.startswith("q_") else value
 
 
 def parameters_of(config: Mapping[str, Any]) -> list[Parameter]:

@@ -53,6 +53,11 @@ class Media(WBValue):
         """The files to keep."""
         raise NotImplementedError
 
+    def artifact_files(self, name: str) -> Iterator[tuple[str, MediaFile]]:
+        """The files of an artifact that has the value under this name, by their names in it."""
+        for file in self.files():
+            yield name, file
+
     def write_to(self, run: Run, name: str, step: int) -> None:
         """Keep the files in the run, and record their names."""
         for file in self.files():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+import mimetypes
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -109,6 +111,13 @@ class Table(Media):
         """The table as one JSON file: ``columns`` and ``data``."""
         yield MediaFile(self._json([[_cell(value) for value in row] for row in self.data]), TABLE)
 
+    def artifact_files(self, name: str) -> Iterator[tuple[str, MediaFile]]:
+        """The table, and the pictures and the like in its cells, which it names by their paths."""
+        files: dict[str, MediaFile] = {}
+        rows = [[_cell_of_artifact(value, files) for value in row] for row in self.data]
+        yield from files.items()
+        yield name, MediaFile(self._json(rows), TABLE)
+
     def write_to(self, run: Run, name: str, step: int) -> None:
         """Keep the table; pictures and the like in its cells are kept as files of their own."""
         rows = [
@@ -157,6 +166,20 @@ class EvalTable(Table):
         **options: Any,
     ) -> None:
         super().__init__(*args, **options)
+
+
+def _cell_of_artifact(value: Any, files: dict[str, MediaFile]) -> Any:
+    """A cell as W&B writes it: of a picture its type, its path in the artifact and its digest."""
+    if not isinstance(value, WBValue):
+        return _cell(value)
+    cell: dict[str, Any] = _cell(value.to_json())
+    for file in value.files() if isinstance(value, Media) else ():
+        digest = hashlib.sha256(file.data).hexdigest()
+        suffix = mimetypes.guess_extension(file.media_type) or ""
+        path = f"media/{value._log_type.removesuffix('-file')}s/{digest[:20]}{suffix}"
+        files[path] = file
+        cell |= {"path": path, "sha256": digest}
+    return cell
 
 
 def _cell(value: Any) -> Any:
