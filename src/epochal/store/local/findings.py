@@ -26,10 +26,10 @@ from epochal.health.ending import BAD_ENDINGS, BadEnding, ending_finding
 from epochal.health.finding import Evaluated, Finding, dedup_key
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import FINDINGS, LOOP
-from epochal.records import Position, Record, moment_of
+from epochal.records import Position, Record, moment_of, whole_number
 from epochal.store.answers import Entry, Status, by_time
 from epochal.store.finding_counts import FindingCounts, count, latest_findings
-from epochal.store.local.columns import SeriesKey, whole_number
+from epochal.store.local.columns import SeriesKey
 from epochal.store.local.part import Part
 from epochal.store.local.state import RunReader, RunState
 
