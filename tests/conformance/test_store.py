@@ -498,6 +498,7 @@ def test_a_number_that_the_program_set_is_a_summary_like_any_other(
         journal.add({"log": "summary", "name": "note", "value": name})
         journal.add({"log": "summary", "name": "loss", "value": 2})
     Journal(tmp_path, "c").metrics(1, loss=1)
+    Journal(tmp_path, "d").add({"log": "summary", "name": "loss", "value": 0.5})
     store = open_any(tmp_path)
 
     def found(query: str | None, order: str | None = None) -> list[str]:
@@ -507,7 +508,7 @@ def test_a_number_that_the_program_set_is_a_summary_like_any_other(
         assert found(f"summary.{word} > 0.9") == ["a"], word
     assert found("best.score > 0.9") == ["a"]
     assert found("summary.note.last == 'b'") == ["b"]
-    assert found(None, "summary.score.last,name") == ["b", "a", "c"]
+    assert found(None, "summary.score.last,name") == ["b", "a", "c", "d"]
     assert found("summary.loss.last == 2 and summary.loss.max == 3", "name") == ["a", "b"]
     run = store.run("a")
     assert [(m.name, m.axis, m.goal) for m in run.set_metrics()] == [
@@ -518,8 +519,9 @@ def test_a_number_that_the_program_set_is_a_summary_like_any_other(
     assert run.metric("score") in run.set_metrics()
     summary = run.summary("score", axis="none")
     assert (summary.last, summary.last_step, summary.best("max")) == (0.95, None, (None, 0.95))
-    with pytest.raises(MetricNotFoundError, match="was set with run.summary"):
+    with pytest.raises(MetricNotFoundError, match=r"was set with run\.summary"):
         run.series("score", axis="none")
+    assert (store.run("d").latest("loss"), store.run("a").latest("loss")) == (0.5, 2.0)
 
 
 def test_a_summary_follows_new_points(open_any_growing: Open, tmp_path: Path) -> None:

@@ -40,9 +40,9 @@ class Summary(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 def set_summary(value: float) -> Summary:
-    """Summarise one value that a program set itself; it has no step."""
+    """Summarise one value that a program set itself; no point of it was logged."""
     known = value if math.isfinite(value) else None
-    return Summary(1, int(known is None), value, value, None, known, None, known, None, known)
+    return Summary(0, 0, None, value, None, known, None, known, None, known)
 
 
 def summarise(steps: ArrayLike, values: ArrayLike) -> Summary:

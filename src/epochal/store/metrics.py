@@ -105,6 +105,12 @@ def set_metrics(
     ]
 
 
+def set_role(role: str, metrics: Iterable[Metric]) -> Metric | None:
+    """The one of ``set_metrics`` whose name says that it plays a role; None without one."""
+    by_name = {metric.name: metric for metric in metrics}
+    return next((by_name[name] for name in ROLE_GUESSES[role] if name in by_name), None)
+
+
 def set_number(values: Mapping[str, Any], name: str) -> float | None:
     """The number that a program set as the summary of a metric; None where it set none."""
     value = dig(values, name.split("."))

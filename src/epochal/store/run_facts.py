@@ -84,7 +84,7 @@ def common_metric(metrics: Sequence[Sequence[Metric]], name: str | None = None) 
     """
     if name is not None:
         if any(resolve(name, own) is None for own in metrics):
-            raise MetricNotFoundError(f"not every one of these runs has a metric {name!r}.")
+            raise MetricNotFoundError(f"not every one of these runs has logged {name!r}.")
         return name
     for role in _DEFAULT_ROLES:
         if all(any(one.role == role for one in own) for own in metrics):

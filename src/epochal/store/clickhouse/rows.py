@@ -18,6 +18,7 @@ from epochal.store.answers import Labels
 from epochal.store.clickhouse.tables import RowColumns
 from epochal.store.local.index import VERSION
 from epochal.store.local.row import names_of
+from epochal.store.metrics import set_number
 from epochal.store.packed import pack, packed_decoder
 from epochal.store.row import Row
 
@@ -53,7 +54,10 @@ def columns_of(row: Row) -> RowColumns:
         key.removeprefix(prefix): summary.last
         for key, summary in row.summaries.items()
         if key.startswith(prefix)
-    }
+    } or dict(row.latest)
+    names = [*last, *(metric.name for metric in row.details.set_metrics)]
+    values = {name: set_number(row.summary_set, name) for name in names}
+    last |= {name: value for name, value in values.items() if value is not None}
     return RowColumns(
         project=row.project,
         name=row.name,
@@ -61,7 +65,7 @@ def columns_of(row: Row) -> RowColumns:
         updated=math.nan if row.updated is None else row.updated,
         step=-1 if row.step is None else row.step,
         config=_json(row.config),
-        last=_json(last or row.latest),
+        last=_json(last),
     )
 
 

@@ -11,13 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from epochal.errors import MetricNotFoundError, UsageError
 from epochal.health.finding import Evaluated
 from epochal.journal.layout import PartName, RunFolder
-from epochal.records import ROLE_GUESSES, Axis, Position, Record
-from epochal.series.reduce import Summary, set_summary
+from epochal.records import Axis, Position, Record
+from epochal.series.reduce import Summary
 from epochal.series.series import Series
 from epochal.store.answers import (
     Cursor,
@@ -39,7 +37,7 @@ from epochal.store.local.run_files import patch_file
 from epochal.store.local.source import RunSource
 from epochal.store.local.state import RunReader
 from epochal.store.local.summaries import all_series
-from epochal.store.metrics import no_metric, set_number
+from epochal.store.metrics import no_metric, set_role
 from epochal.store.row import Row
 from epochal.store.selection import search_text_of
 from epochal.store.store import RunView
@@ -418,16 +416,10 @@ class LocalRun(RunView):
             ask=self._reader.ask,
             read=lambda on: self.series(name, rank=rank, axis=on),
         )
-        value = set_number(summaries.row.summary_set, name) if rank == 0 else None
-        if found is None and (value is None or axis not in (None, "none")):
+        if found is None:
             raise self._no_metric(name, rank, axis)
         if len(summaries.row.summaries) > num_kept:
             self._cached.note_change()
-        if found is None:
-            assert value is not None
-            return set_summary(value)
-        if value is not None:
-            return msgspec.structs.replace(found, last=value, last_step=None)
         return found
 
     def latest(self, role: str) -> float | None:
@@ -439,14 +431,10 @@ class LocalRun(RunView):
 
     @locked
     def _find_latest(self, row: Row, role: str) -> float | None:
-        metric = self.role(role)
-        if metric is None:
-            guesses = (set_number(row.summary_set, name) for name in ROLE_GUESSES[role])
-            row.latest[role] = next((value for value in guesses if value is not None), None)
-        elif 0 not in metric.ranks:
+        metric = self.role(role) or set_role(role, row.details.set_metrics)
+        if metric is None or 0 not in metric.ranks:
             return None
-        else:
-            row.latest[role] = self.summary(metric.name, axis=metric.axis).last
+        row.latest[role] = self.summary(metric.name, axis=metric.axis).last
         return row.latest[role]
 
     def _no_metric(self, name: str, rank: int, axis: Axis | None) -> MetricNotFoundError:

@@ -271,17 +271,12 @@ class RunState:
     def metrics(self) -> list[Metric]:
         """Every series there is, with its meaning, in order of first appearance."""
         before, self._metrics_before = self._metrics_before, None
-        definitions = self._definitions()
-        if (
-            before is not None
-            and before[1] == definitions
-            and before[0] == self.ranks
-            and list(before[0]) == list(self.ranks)
-        ):
-            metrics = before[2]
+        basis = (self.ranks, self._definitions())
+        if before is None or before[:2] != basis or list(before[0]) != list(self.ranks):
+            metrics = metrics_of(*basis)
         else:
-            metrics = metrics_of(self.ranks, definitions)
-        self._known_metrics = (self.ranks, definitions, metrics)
+            metrics = before[2]
+        self._known_metrics = (*basis, metrics)
         return metrics
 
     @property

@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from epochal.records import Axis
-from epochal.series.reduce import Summary, summarise_rows
+from epochal.series.reduce import Summary, set_summary, summarise_rows
 from epochal.series.series import EXACT_UP_TO, Series
 from epochal.store.answers import Metric
 from epochal.store.local.columns import SeriesKey, SeriesTable
@@ -61,10 +62,28 @@ class RowSummaries:
         ask: Ask,
         read: Callable[[Axis], Series],
     ) -> Summary | None:
-        """The summary of a series, None where there is no such series.
+        """The summary of a series or of a number that the program set; None where there is neither.
 
-        ``ask`` puts a query to the run's state, ``read`` reads the series of the name on an axis.
+        What was set replaces the last value that was logged. ``ask`` puts a query to the run's
+        state, ``read`` reads the series of the name on an axis.
         """
+        found = self._logged(name, axis, rank, ask=ask, read=read)
+        value = set_number(self.row.summary_set, name) if rank == 0 else None
+        if value is None:
+            return found
+        if found is not None:
+            return msgspec.structs.replace(found, last=value, last_step=None)
+        return set_summary(value) if axis in (None, "none") else None
+
+    def _logged(
+        self,
+        name: str,
+        axis: Axis | None,
+        rank: int,
+        *,
+        ask: Ask,
+        read: Callable[[Axis], Series],
+    ) -> Summary | None:
         known = self._known.get((name, axis, rank))
         if known is None and axis is not None:
             known = self.row.summary(name, axis, rank)
