@@ -8,7 +8,6 @@ from typing import TextIO
 from epochal.exports.export import Rows
 from epochal.journal.array import with_iso_time
 from epochal.journal.line import encode_json
-from epochal.records import Record
 from epochal.store.store import RunView
 
 
@@ -18,13 +17,6 @@ def write(runs: Sequence[RunView], out: TextIO, *, rows: Rows | None = None) -> 
     separator = "\n"
     for run in runs:
         for _, record in run.records():
-            out.write(separator + encode_json(_shaped(record)).decode())
+            out.write(separator + encode_json(with_iso_time(record)).decode())
             separator = ",\n"
     out.write("\n]\n")
-
-
-def _shaped(record: Record) -> Record:
-    try:
-        return with_iso_time(record)
-    except (TypeError, ValueError, OverflowError, OSError):
-        return record  # no calendar has this time: it stays as it was written

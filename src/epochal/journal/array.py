@@ -27,21 +27,18 @@ _ROOM = b" " * 2048
 
 
 def with_iso_time(record: Mapping[str, Any]) -> Record:
-    """A record with ``time`` in local ISO form, to the microsecond, in the place of ``t``."""
-    shaped: Record = {}
-    for name, value in record.items():
-        if name == "t":
-            shaped["time"] = _iso_time(value)
-        else:
-            shaped[name] = value
-    return shaped
+    """A record with ``time`` in local ISO form, to the microsecond, in the place of ``t``.
 
-
-def _iso_time(t: Any) -> str | None:
+    A time that no calendar has stays as it was written.
+    """
     try:
-        return datetime.fromtimestamp(t).isoformat(timespec="microseconds")
-    except (OverflowError, ValueError, OSError):  # no calendar has such a year
-        return None
+        time = datetime.fromtimestamp(record["t"]).isoformat(timespec="microseconds")
+    except (KeyError, TypeError, ValueError, OverflowError, OSError):
+        return dict(record)
+    return {
+        "time" if name == "t" else name: time if name == "t" else value
+        for name, value in record.items()
+    }
 
 
 class ArrayFile:
