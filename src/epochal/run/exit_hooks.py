@@ -192,7 +192,7 @@ def _unhandled_error() -> BaseException | None:
     trace = getattr(error, "__traceback__", None)
     if trace is None or trace.tb_frame.f_back is not None or hasattr(sys, "ps1"):
         return None
-    return error  # type: ignore[no-any-return]
+    return error
 
 
 EXIT_HOOKS = ExitHooks()

@@ -42,7 +42,7 @@ def _explain_out_of_memory(
 def _on_same_device(call: Callable[..., object]) -> Callable[..., object]:
     import torch
 
-    if not torch.cuda.is_initialized():
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return call
     device = torch.cuda.current_device()
 
