@@ -75,14 +75,14 @@ def test_a_run_with_errors_is_marked(root: Path, capsys: Capture) -> None:
     assert " — " in by_name["a"]
 
 
-def test_a_few_small_runs_are_read_whole_on_a_slow_machine(
-    root: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("few_s", [math.inf, -1.0])
+def test_a_few_small_runs_are_read_whole_on_a_slow_machine_within_a_limit(
+    root: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, few_s: float
 ) -> None:
     monkeypatch.setattr("epochal.cli.ls._WHOLE_S", -1.0)  # the time is up before the first run
+    monkeypatch.setattr("epochal.cli.ls._FEW_WHOLE_S", few_s)
     assert main(["ls", "--dir", str(root)]) == 0
-    printed = capsys.readouterr()
-    assert "…" not in printed.out
-    assert "in part" not in printed.err
+    assert ("in part" in capsys.readouterr().out) == (few_s < 0)
 
 
 def test_the_last_step_done_is_all_of_them(tmp_path: Path, capsys: Capture) -> None:

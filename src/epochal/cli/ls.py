@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from epochal.store.store import RunView, Store
 
 _WHOLE_S = 1.0
+# The first few runs are read whole for longer, so that a list of few runs is complete.
 _FEW = 10
+_FEW_WHOLE_S = 5.0
 # So many rows are printed first, and then twice as many each time, or those of some time.
 _AT_ONCE = 100
 _PATIENCE_S = 0.5
@@ -142,9 +144,11 @@ def _rows(args: argparse.Namespace, listed: Iterable[RunView]) -> Iterator[_Row]
         return
     for view in listed:
         # Of thousands of runs that nobody has listed before, some are read in part: of the first
-        # few only those that are large, however slow the machine is.
-        is_small = count < _FEW and isinstance(view, LocalRun) and view.is_quickly_read
-        is_in_time = args.hub is None and time.monotonic() < begun + _WHOLE_S
+        # few only those that are large, unless even the small ones take many seconds.
+        took_s = time.monotonic() - begun
+        is_few = count < _FEW and took_s < _FEW_WHOLE_S
+        is_small = is_few and isinstance(view, LocalRun) and view.is_quickly_read
+        is_in_time = args.hub is None and took_s < _WHOLE_S
         info = view.info if args.json or is_small or is_in_time else view.outline()
         if not info.hidden or args.all:
             count += 1

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from epochal.store.local import row
 from epochal.store.local.store import LocalStore
 from tests.store.journals import Journal, settle
 from tests.store.sealing import seal_all
@@ -58,6 +59,23 @@ def test_an_outline_reads_only_the_ends_of_a_journal(tmp_path: Path) -> None:
     content[5000:-5000] = b"#" * (len(content) - 10000)
     journal.path().write_bytes(content)
     assert LocalStore(tmp_path).runs()[0].outline().step == 499
+
+
+@pytest.mark.parametrize(("most", "step"), [(1 << 24, 500), (1 << 16, None)])
+def test_an_outline_of_long_records_reads_only_the_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, step: int | None
+) -> None:
+    monkeypatch.setattr(row, "_MAX_END_BYTES", most)
+    journal = Journal(tmp_path)
+    monkeypatch.setattr(
+        journal, "_header", lambda *_: {"log": "run", "t": 1.0, "v": 1, "config": {"a": "b" * 9000}}
+    )
+    journal.add({"log": "metrics", "step": 0, "m": {"loss": 1.0}})
+    with journal.path().open("ab") as file:
+        file.write(b"#" * 200_000 + b"\n")
+    journal.metrics(500, **{f"layer{number}/weight": 0.5 for number in range(5000)})
+    info = LocalStore(tmp_path).runs()[0].outline()
+    assert (info.is_partial, info.step) == (True, step)
 
 
 @pytest.mark.parametrize("harm", ["sealed", "torn", "no identity", "nul"])

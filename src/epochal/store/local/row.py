@@ -33,8 +33,9 @@ from epochal.store.row import Row
 
 # Longer than any id that was ever made here; links and positions have to hold it.
 _MAX_ID = 200
-_HEAD_BYTES = 4096
-_TAIL_BYTES = 4096
+# How much of each end of a journal is read at first, and at most if its records are longer.
+_END_BYTES = 4096
+_MAX_END_BYTES = 1 << 24
 # The last records are looked through for values, this many of them.
 _MAX_RECORDS = 3
 # By name, which guess it is for which role.
@@ -347,7 +348,7 @@ def outline_row(
 
 def _ends_with_finish(path: str) -> bool:
     ends = read_ends(path)
-    return ends is not None and ends.newest[0]["log"] == "finish"
+    return ends is not None and any(record["log"] == "finish" for record in ends.newest[:1])
 
 
 class _MainPart(NamedTuple):
@@ -377,25 +378,50 @@ def _main_part(listing: Listing) -> _MainPart | None:
 
 
 def read_ends(path: str) -> Ends | None:
-    """Both ends of a journal part; None where they do not hold whole records."""
+    """Both ends of a journal part; None where they do not hold whole records.
+
+    The newest records are missing if the last one is longer than anything that is read here.
+    """
     try:
         file, size = open_regular(path)
-        try:
-            start = max(0, size - _TAIL_BYTES)
-            tail = os.pread(file, _TAIL_BYTES, start)
-            head = tail if not start else os.pread(file, _HEAD_BYTES, 0)
-        finally:
-            os.close(file)
-        first, newline, _ = head.partition(b"\n")
-        header = decode(first) if newline else None
-        if header is None or b"\0" in tail:
-            return None
     except OSError:
         return None
-    if is_newer(header):
+    try:
+        header = _read_header(file)
+        newest: list[Record] = []
+        length = _END_BYTES
+        while header is not None and not newest and length <= _MAX_END_BYTES:
+            start = max(0, size - length)
+            tail = os.pread(file, length, start)
+            if b"\0" in tail:
+                return None
+            newest = _newest_records(tail, is_whole=start == 0)
+            length = length * 16 if start else _MAX_END_BYTES + 1
+    except OSError:
         return None
+    finally:
+        os.close(file)
+    if header is None or is_newer(header) or (not newest and size <= _MAX_END_BYTES):
+        return None
+    return Ends(header, newest)
+
+
+def _read_header(file: int) -> Record | None:
+    """The first record of a part, which has the configuration of the run."""
+    length = _END_BYTES
+    while length <= _MAX_END_BYTES:
+        head = os.pread(file, length, 0)
+        first, newline, _ = head.partition(b"\n")
+        if newline or len(head) < length:
+            return decode(first) if newline else None
+        length *= 16
+    return None
+
+
+def _newest_records(tail: bytes, *, is_whole: bool) -> list[Record]:
+    """The last records of a part, newest first."""
     # The first line of a tail has lost its beginning.
-    lowest, end = tail.find(b"\n") + 1 if start else 0, tail.rfind(b"\n")
+    lowest, end = 0 if is_whole else tail.find(b"\n") + 1, tail.rfind(b"\n")
     newest: list[Record] = []
     num_counted = 0
     while end > lowest and num_counted < _MAX_RECORDS:
@@ -407,7 +433,7 @@ def read_ends(path: str) -> Ends | None:
             continue
         newest.append(record)
         num_counted += record["log"] != "summary"  # often many, behind the last values
-    return Ends(header, newest) if newest else None
+    return newest
 
 
 def _reached(records: list[Record]) -> dict[str, int | None]:
