@@ -12,6 +12,12 @@ def test_wide_cells_are_cut_to_fit() -> None:
     assert text.splitlines()[1] == "a" * 12 + "…  12345"
 
 
+def test_a_cell_of_a_million_characters_is_cut_at_once() -> None:
+    cells = ["a" * 1_000_000, "中" * 1_000_000]
+    lines = table(["NAME", "X"], [[cell, "1"] for cell in cells], width=20, shrink=(0,))
+    assert lines.splitlines()[1:] == [f"{'a' * 16}…  1", f"{'中' * 8}…  1"]
+
+
 def test_wide_characters_count_twice() -> None:
     lines = table(("A", "B"), [("漢字", "1"), ("abcd", "2")]).splitlines()
     assert lines[1:] == ["漢字  1", "abcd  2"]

@@ -259,7 +259,8 @@ class _Layout:
         more = [*(["GROUP"] if has_groups else []), *(["OWNER"] if has_owners else [])]
         header = ("NAME", "PROJECT", *more, "STATUS", "STEP", "LOSS", "FINDINGS", "AGE")
         right = [len(more) + place for place in (3, 4, 6)]
-        self._grown = GrowingTable(header, width=terminal_columns(), shrink=(0, 1), right=right)
+        shrink = range(2 + len(more))
+        self._grown = GrowingTable(header, width=terminal_columns(), shrink=shrink, right=right)
         self._has_header = False
 
     def suits(self, *, has_groups: bool, owners: Collection[str | None]) -> bool:

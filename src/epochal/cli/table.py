@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import sys
 import unicodedata
@@ -72,7 +73,11 @@ class GrowingTable:
         return lines
 
     def _fitted(self, widths: list[int]) -> list[int]:
-        while self._width is not None and sum(widths) + _GAP * (len(widths) - 1) > self._width:
+        if self._width is None:
+            return widths
+        for index in self._shrink:
+            widths[index] = min(widths[index], self._width)
+        while sum(widths) + _GAP * (len(widths) - 1) > self._width:
             widest = max(self._shrink, key=lambda index: widths[index], default=None)
             if widest is None or widths[widest] <= _NARROWEST:
                 break
@@ -99,9 +104,8 @@ def _cells(text: str) -> int:
 
 def _fit(text: str, size: int, columns: int, right: bool) -> str:
     if size > columns:
-        while size > columns - 1:
-            text = text[:-1]
-            size = _cells(text)
-        text, size = f"{text}…", size + 1
+        ends = itertools.accumulate(map(_cells, text))
+        shown = list(itertools.takewhile(lambda end: end < columns, ends))
+        text, size = f"{text[: len(shown)]}…", (shown[-1] if shown else 0) + 1
     space = " " * (columns - size)
     return space + text if right else text + space
