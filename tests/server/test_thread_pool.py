@@ -90,3 +90,17 @@ def test_a_call_that_raises_raises_where_it_is_waited_for() -> None:
     with pytest.raises(LookupError, match="gone"):
         asyncio.run(called(pool, fail))
     pool.close(timeout_s=WAIT_S)
+
+
+def test_an_exhausted_iterator_is_an_error_of_its_own_call_only() -> None:
+    pool = ThreadPool("tests-exhausted", 1)
+
+    async def both() -> tuple[object, object]:
+        calls = (pool.call(lambda: next(iter(()))), pool.call(lambda: 1))
+        gathered = asyncio.gather(*calls, return_exceptions=True)
+        return await asyncio.wait_for(gathered, WAIT_S)
+
+    exhausted, answer = asyncio.run(both())
+    pool.close(timeout_s=WAIT_S)
+    assert isinstance(exhausted, RuntimeError)
+    assert answer == 1

@@ -108,7 +108,9 @@ class _Results:
             if future.cancelled():
                 waiter.cancel()
             elif (error := future.exception()) is not None:
-                waiter.set_exception(error)
+                # asyncio refuses a StopIteration, and everyone after it would wait for ever.
+                is_stop = isinstance(error, StopIteration)
+                waiter.set_exception(RuntimeError(repr(error)) if is_stop else error)
             else:
                 waiter.set_result(future.result())
 
