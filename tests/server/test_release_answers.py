@@ -25,6 +25,7 @@ ADDED = {
     "job_type": "what it does in its group",
     "fork": "the run that it was forked from",
     "owner": "whose run it is",
+    "unfinished": "how far a run is that has not finished, null of one that has",
     "summary": "what the program set as its summary",
     "groups": "groups of runs, null unless they were requested",
     "host": "the machine of a live run",
