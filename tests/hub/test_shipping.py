@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import shutil
 import stat
 import time
 from pathlib import Path
@@ -185,7 +186,23 @@ def test_repair_lists_and_completes_interrupted_uploads(
     assert main(repair) == 0
     assert blob.exists()
     assert main(repair) == 0
-    assert capsys.readouterr().out.endswith("All 1 runs are whole.\n")
+    assert capsys.readouterr().out.endswith("No damage was found in 1 run.\n")
+
+
+def test_repair_keeps_a_complete_upload_of_a_run_that_it_cannot_identify(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(tmp_path / "hub", "b")
+    folder = record(tmp_path / "hub")
+    blob = next(folder.blobs.iterdir())
+    digest = hashlib.sha256(blob.read_bytes()).hexdigest()
+    partial = blob.rename(blob.with_name(f".{blob.name}.{digest[:16]}.partial"))
+    folder.identity.unlink()
+    shutil.rmtree(folder.journal)
+    folder.journal.mkdir()
+    assert main(["--dir", str(tmp_path / "hub"), "repair", "--all"]) == 1
+    assert "p/a: the run cannot be repaired" in capsys.readouterr().out
+    assert partial.exists()
 
 
 def test_repair_names_parts_that_are_missing_and_runs_that_never_began(

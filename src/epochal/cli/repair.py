@@ -11,7 +11,7 @@ from pathlib import Path
 
 from epochal.cli.command import add_json, own_folder_of, runs_dir
 from epochal.cli.output import one_line, remark, say, say_json
-from epochal.errors import FormatError, UsageError
+from epochal.errors import EpochalError, FormatError, UsageError
 from epochal.journal.layout import PartName, RunFolder, run_folders
 from epochal.journal.repair import PartDamage, diagnose, repair
 
@@ -85,15 +85,22 @@ def _alone(root: Path) -> Iterator[bool]:
 
 
 def _repair(folder: RunFolder, root: Path, *, may_change: bool) -> Repaired:
+    """Examine and repair one run; a run that cannot be examined does not stop the others."""
+    result = Repaired("/".join(folder.path.parts[-2:]))
+    try:
+        _examine(result, folder, root, may_change=may_change)
+    except (EpochalError, OSError) as error:
+        result.found.append(f"the run cannot be repaired: {error}")
+        result.whole = False
+    return result
+
+
+def _examine(result: Repaired, folder: RunFolder, root: Path, *, may_change: bool) -> None:
     from epochal.hub.uploads import interrupted_uploads, settle_upload
 
     found, uploads = diagnose(folder), list(interrupted_uploads(folder))
-    result = Repaired(
-        "/".join(folder.path.parts[-2:]),
-        records=sum(part.num_records for part in found.parts),
-        parts=len(found.parts),
-        alive=found.alive,
-    )
+    result.records = sum(part.num_records for part in found.parts)
+    result.parts, result.alive = len(found.parts), found.alive
     if found.identity_problem is not None:
         result.found.append(f"{found.identity_problem}.")
     for part in found.parts:
@@ -106,10 +113,10 @@ def _repair(folder: RunFolder, root: Path, *, may_change: bool) -> Repaired:
     is_whole = found.is_whole
     if may_change and not found.alive:
         result.done += repair(folder, found)
-        result.done += [settle_upload(root, upload) for upload in uploads]
+        for upload in uploads:
+            result.done.append(settle_upload(root, upload))
         is_whole, uploads = diagnose(folder).is_whole, list(interrupted_uploads(folder))
     result.whole = is_whole and not (lasting or uploads)
-    return result
 
 
 def _empty(root: Path) -> Iterator[Path]:
@@ -174,4 +181,4 @@ def _report_all(results: list[Repaired]) -> None:
     if num_damaged:
         say(f"{num_damaged} of {len(results)} runs are incomplete or damaged.")
     else:
-        say(f"All {len(results)} runs are whole.")
+        say(f"No damage was found in {len(results)} {'run' if len(results) == 1 else 'runs'}.")

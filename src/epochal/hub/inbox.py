@@ -451,6 +451,8 @@ class Inbox:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+        if kind == "segments":  # from here on, nothing is appended to the part
+            run.parts.pop(target.stem, None)
         os.replace(partial, target)
         sync_folder(target.parent)
         self._drop_lines(run, kind, name)

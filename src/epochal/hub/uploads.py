@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from epochal.errors import EpochalError
-from epochal.hub.inbox import Inbox
+from epochal.errors import FormatError
+from epochal.hub.inbox import ConflictError, Inbox
 from epochal.journal.layout import RunFolder, read_json
 from epochal.shipping.protocol import PARTIAL_NAME, FileKind
 from epochal.shipping.shipper import file_digest
 
-_PARTIAL = re.compile(PARTIAL_NAME.format(name="(.+)", digest="([0-9a-f]{16})"))
+_PARTIAL = re.compile(
+    re.escape(PARTIAL_NAME).replace(r"\{name\}", "(.+)").replace(r"\{digest\}", "([0-9a-f]{16})")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,8 @@ def interrupted_uploads(folder: RunFolder) -> Iterator[Upload]:
 def settle_upload(root: Path, upload: Upload) -> str:
     """Complete an upload whose bytes are all here, else delete it; what was done, as a sentence.
 
-    Only while no hub runs over ``root``.
+    Only while no hub runs over ``root``. A complete upload is deleted only if its contents cannot
+    be used. If the run itself cannot be identified, the upload stays and an error is raised.
     """
     if not upload.is_whole:
         upload.path.unlink()
@@ -61,7 +64,7 @@ def settle_upload(root: Path, upload: Upload) -> str:
             size=upload.size,
             sha256=upload.sha256,
         )
-    except EpochalError as error:
+    except (ConflictError, FormatError) as error:
         upload.path.unlink(missing_ok=True)
-        return f"{upload.kind}/{upload.name}: deleted an upload that does not belong here: {error}"
+        return f"{upload.kind}/{upload.name}: deleted an upload that cannot be used: {error}"
     return f"{upload.kind}/{upload.name}: completed an upload of {upload.size:,} bytes."
