@@ -83,7 +83,7 @@ check: $(VENV)/.dev
 	$(BIN)/python tools/wire.py --check
 	$(BIN)/python tools/spec_tables.py --check
 	$(BIN)/python tools/findings_guide.py --check
-	$(BIN)/python tools/sizes.py
+	$(BIN)/python tools/budget.py
 	$(BIN)/python tools/frameworks.py --check
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory check-web; \
 		else echo "no npm: the page was not rebuilt to see whether it is fresh"; fi

@@ -22,7 +22,7 @@ from epochal.sinks.reporting import located_options
 from tools import panels_table, settings_table, sinks_table
 
 ROOT = Path(__file__).parent.parent
-COVERAGE = (ROOT / "docs" / "coverage.md").read_text(encoding="utf-8")
+COVERAGE = (ROOT / "docs" / "development" / "coverage.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
 SPEC = (ROOT / "spec" / "journal.md").read_text(encoding="utf-8")

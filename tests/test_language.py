@@ -10,7 +10,7 @@ from tools.language import long_sentences, sentences
 ROOT = Path(__file__).parent.parent
 READ_BY_USERS = [
     *("README.md", "CONTRIBUTING.md", "docs/README.md", "docs/reference.md", "docs/promises.md"),
-    *("docs/coverage.md", "docs/guides", "spec"),
+    *("docs/development/coverage.md", "docs/guides", "spec"),
 ]
 # Names of the first release that got the word of the field; they must not return.
 REPLACED = frozenset(

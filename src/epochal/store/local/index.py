@@ -3,7 +3,7 @@
 The index lies beside the runs, in ``.epochal`` of each folder that holds some, for all who read
 them. Where that folder cannot be written, it lies in the reader's cache. A row is valid only for
 files that are as they were, and the index can be deleted at any time. It is a log, for the reasons
-in ``docs/decisions/index-of-runs.md``:
+in ``docs/development/decisions/index-of-runs.md``:
 
     <folder>/.epochal/rows-<version>.<machine>-<user>      one writer's, read by all
     record   := c1 45 50 49, length u32, CRC-32 u32, payload      (little-endian)
