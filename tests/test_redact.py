@@ -246,10 +246,7 @@ def test_the_environment_turns_it_off_or_adds_names(
     monkeypatch.setenv("EPOCHAL_REDACT", "cluster, internal_.*")
     with start_run("more", config={"cluster": "a", "password": SECRET}) as run:
         pass
-    assert read_json(run.dir / "run.json")["config"] == {
-        "cluster": REDACTED,
-        "password": REDACTED,
-    }
+    assert read_json(run.dir / "run.json")["config"] == {"cluster": REDACTED, "password": REDACTED}
 
 
 def test_an_archive_of_an_older_run_is_redacted(tmp_path: Path) -> None:

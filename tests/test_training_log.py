@@ -40,7 +40,7 @@ def test_a_step_has_the_fields_people_parse(tmp_path: Path) -> None:
         logger.log_moe_stats(100, 0.0234, 0.0012, 0.9375, 1.45)
     step, evaluation, moe = json.loads(path.read_text())[:3]
     assert list(step)[:9] == [
-        *("log", "time", "step", "epoch", "step_tokens", "duration_ms", "norm", "loss", "lr"),
+        *("log", "time", "step", "epoch", "step_tokens", "duration_ms", "norm", "loss", "lr")
     ]
     assert len(step["time"]) == len("2026-01-15T10:30:00.123456")
     assert step["moe_aux_loss"] == 0.0234

@@ -189,11 +189,7 @@ class Shards:
         more = UNPACKED / "root/lib/x86_64-linux-gnu"
         with open(home / "out.log", "ab") as log:
             process = subprocess.Popen(
-                [
-                    *self.within.get(number, ()),
-                    str(_server()),
-                    f"--config-file={home}/config.xml",
-                ],
+                [*self.within.get(number, ()), str(_server()), f"--config-file={home}/config.xml"],
                 stdout=log,
                 stderr=log,
                 cwd=home,

@@ -57,11 +57,7 @@ class Accepted:
     symptom: tuple[str, ...] = ()
 
 
-_HIGH_RATE = Accepted(
-    cause=("lr-too-high",),
-    words=_LOWER_RATE,
-    symptom=(*_UNSTABLE, *_STUCK),
-)
+_HIGH_RATE = Accepted(cause=("lr-too-high",), words=_LOWER_RATE, symptom=(*_UNSTABLE, *_STUCK))
 
 ACCEPTED: dict[str, Accepted] = {
     "rate_x10": _HIGH_RATE,

@@ -22,10 +22,7 @@ HELPERS_LIMIT_S = 40
 def run(stage: Stage) -> Outcome:
     limits = {"calls": 20_000, "limit_s": 0.5} if stage.quick else {"calls": 100_000, "limit_s": 6}
     answers = stage.rounds(
-        "cpu",
-        count=1 if stage.quick else 3,
-        cases=[limits],
-        entrants=stage.present(),
+        "cpu", count=1 if stage.quick else 3, cases=[limits], entrants=stage.present()
     )
 
     def figure(name: str, key: str) -> float | None:

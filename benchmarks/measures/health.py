@@ -67,8 +67,6 @@ def _holds(report: Report, *, quick: bool) -> tuple[Hold, ...]:
     return (
         Hold(f"faults not found in time, {report.half} half, {of_class}", limit, 100 * missed, "%"),
         Hold(
-            f"false alarms per 20,000 steps, {report.half} half, {of_family}",
-            FALSE_PER_20K,
-            alarms,
+            f"false alarms per 20,000 steps, {report.half} half, {of_family}", FALSE_PER_20K, alarms
         ),
     )

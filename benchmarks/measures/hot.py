@@ -41,10 +41,7 @@ def run(stage: Stage) -> Outcome:
         return middle(answers.get((name, held), []), "p50")
 
     finals = stage.rounds(
-        NAME,
-        count=4 if stage.quick else 8,
-        cases=[cases[held]],
-        entrants=_finalists(stage, p50),
+        NAME, count=4 if stage.quick else 8, cases=[cases[held]], entrants=_finalists(stage, p50)
     )
     for (name, _), more in finals.items():
         answers.setdefault((name, held), []).extend(more)

@@ -125,10 +125,7 @@ def _many(_: Contender, directory: Path) -> Answer:
     opened = time.perf_counter()
     for run_ in runs:
         run_.series("metric_3").buckets(PIXELS)
-    return {
-        "first_ms": (opened - begun) * 1000,
-        "next_ms": (time.perf_counter() - opened) * 1000,
-    }
+    return {"first_ms": (opened - begun) * 1000, "next_ms": (time.perf_counter() - opened) * 1000}
 
 
 def _thousands(_: Contender, directory: Path) -> Answer:

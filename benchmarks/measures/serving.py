@@ -197,10 +197,7 @@ def _streams(directory: Path, *, clients: int, seconds: int) -> Answer:
             heard = listeners.steps()
     run.finish()
     wanted = list(range(1, total + 1))
-    return {
-        "cpu_percent": 100 * spent / lasted,
-        "wrong": sum(steps != wanted for steps in heard),
-    }
+    return {"cpu_percent": 100 * spent / lasted, "wrong": sum(steps != wanted for steps in heard)}
 
 
 def _latency(directory: Path, *, times: int) -> Answer:

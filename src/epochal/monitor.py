@@ -123,11 +123,7 @@ class Monitor:
             raise UsageError("name and options belong to a new run; this monitor was given one.")
         self.num_epochs = num_epochs
         self.run = run or init(
-            name=name,
-            total_steps=steps,
-            total_tokens=tokens,
-            num_epochs=num_epochs,
-            **options,
+            name=name, total_steps=steps, total_tokens=tokens, num_epochs=num_epochs, **options
         )
         self._history: list[EpochRecord] = []
         self._sampler = sampler or ResourceSampler(guard=recorder_of(self.run).guard)

@@ -59,10 +59,7 @@ def test_every_setting_is_shown_with_its_source(
     assert (
         lines["rules.overfitting.evals"]["value"],
         lines["rules.overfitting.evals"]["line"],
-    ) == (
-        4,
-        12,
-    )
+    ) == (4, 12)
     assert lines["sinks.tensorboard_dir"]["value"] == str(project / "tb")
 
 

@@ -53,10 +53,7 @@ def test_runs_are_shown_compared_and_exported(
     assert main(["--dir", str(logs), "compare", "a", "b"]) == 0
     assert "0.5000 (+0.2500)" in capsys.readouterr().out
     assert main(["export", str(logs / "a")]) == 0
-    assert capsys.readouterr().out.splitlines()[:2] == [
-        "step,t,loss",
-        "0,1700000000.0,1.0",
-    ]
+    assert capsys.readouterr().out.splitlines()[:2] == ["step,t,loss", "0,1700000000.0,1.0"]
     assert main(["tail", str(logs / "b"), "-n", "1"]) == 0
     assert "loss=0.5000" in capsys.readouterr().out
 

@@ -9,9 +9,7 @@ from tests.doubles.companions import companion_config
 from tests.doubles.journals import records
 
 
-def test_the_file_begins_like_every_other_and_is_made_with_the_first_record(
-    tmp_path: Path,
-) -> None:
+def test_the_file_begins_like_every_other_and_is_made_with_the_first_record(tmp_path: Path) -> None:
     write_json(tmp_path / "run.json", {"id": "abc", "name": "a", "project": "p"})
     journal = OwnJournal(companion_config(tmp_path, rank=8))
     assert RunFolder(tmp_path).parts() == []

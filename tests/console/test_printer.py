@@ -50,9 +50,7 @@ def test_the_default_follows_the_process(level: LogVerbosity | None) -> None:
     assert printed(level) == []
 
 
-def test_lines_go_to_stderr_and_messages_by_their_level(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_lines_go_to_stderr_and_messages_by_their_level(capsys: pytest.CaptureFixture[str]) -> None:
     console = Console(verbosity=Verbosity.DEBUG)
     console.step(":: step")
     console.message("loading %s", "weights")

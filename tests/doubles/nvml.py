@@ -241,9 +241,7 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
         gpu=gpu.gpu_util, memory=gpu.mem_util
     ),
     "nvmlDeviceGetMemoryInfo": lambda gpu: SimpleNamespace(
-        total=gpu.memory_total,
-        free=gpu.memory_free,
-        used=gpu.memory_total - gpu.memory_free,
+        total=gpu.memory_total, free=gpu.memory_free, used=gpu.memory_total - gpu.memory_free
     ),
     "nvmlDeviceGetPcieThroughput": lambda _gpu, direction: 581 if direction == 1 else 745,
     "nvmlDeviceGetFanSpeed": lambda gpu: gpu.fan,

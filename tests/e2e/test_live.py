@@ -10,14 +10,7 @@ from pathlib import Path
 
 from epochal.journal.process import process_identity
 from tests.conftest import StartRun
-from tests.e2e.browsing import (
-    OpenPage,
-    Serve,
-    drawn_lines,
-    until,
-    wait_for_lines,
-    wait_for_points,
-)
+from tests.e2e.browsing import OpenPage, Serve, drawn_lines, until, wait_for_lines, wait_for_points
 from tests.store.journals import Journal
 
 

@@ -91,13 +91,7 @@ def test_group_charts_say_how_many_there_are_and_who_left(
         page,
         lambda: (
             colours.all_inner_texts()
-            == [
-                "0.0001 12",
-                "0.0003 13",
-                "0.001 12",
-                "0.003 12",
-                "0.01 12",
-            ]
+            == ["0.0001 12", "0.0003 13", "0.001 12", "0.003 12", "0.01 12"]
         ),
     )
 

@@ -368,14 +368,7 @@ def test_a_forged_or_ended_link_is_refused(team: HubProcess) -> None:
     ended = Links(team.root, clock=lambda: time.time() - 1000).make([run], until=time.time() - 500)
     body, _, signature = good.partition(".")
     forged = links.make([run, id_of(team, "secret")], until=time.time() + 60).partition(".")[0]
-    for bad in (
-        ended,
-        f"{forged}.{signature}",
-        body,
-        good + "x",
-        "share_",
-        "share_x.y",
-    ):
+    for bad in (ended, f"{forged}.{signature}", body, good + "x", "share_", "share_x.y"):
         assert refused(lambda bad=bad: team.client(bad).request("GET", "/api/runs")) == 401
     odd = {"authorization": "Bearer share_é.é"}  # our own client would not send it
     unnamed = HubClient(team.url)

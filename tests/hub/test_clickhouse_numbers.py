@@ -177,9 +177,7 @@ def test_lines_of_one_insert_are_one_block_of_the_server() -> None:
         assert answer.split() == [b"1", b"1"]
 
 
-def test_a_server_that_writes_numbers_otherwise_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_server_that_writes_numbers_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     address = new_database("chdb")
     Tables(address).close()
     monkeypatch.setattr(numbers, "_SAMPLE_LINE", "1.234567890123e3")

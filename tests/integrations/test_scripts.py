@@ -150,7 +150,7 @@ def test_a_training_with_lightning_changes_the_import_of_its_logger() -> None:
         changes={
             "from lightning.pytorch.loggers import TensorBoardLogger as Logger": (
                 "from epochal.integrations.lightning import EpochalLogger as Logger"
-            ),
+            )
         },
     )
     ours = own_values("logs")

@@ -54,8 +54,7 @@ def undisturbed(rule: type[Rule]) -> list[Finding]:
 @every_rule
 @pytest.mark.parametrize("fault", RAISING.values(), ids=RAISING.keys())
 def test_a_rule_that_raises_is_disabled_and_the_others_find_what_they_would(
-    rule: type[Rule],
-    fault: Callable[..., Any],
+    rule: type[Rule], fault: Callable[..., Any]
 ) -> None:
     expected = undisturbed(rule)
     for method in METHODS:

@@ -129,9 +129,7 @@ def _doctor(run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("fault", ALL.values(), ids=ALL.keys())
-def test_a_source_that_fails_leaves_its_readings_out_of_an_epoch(
-    fault: Callable[..., Any],
-) -> None:
+def test_a_source_that_fails_leaves_its_readings_out_of_an_epoch(fault: Callable[..., Any]) -> None:
     for source in SOURCES:
         guard = Guard()
         sampler = ResourceSampler(guard=guard, source_budget_s=1.0 if fault is hanging else 60.0)

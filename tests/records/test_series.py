@@ -18,10 +18,7 @@ def scalars(**record: Any) -> dict[str, float]:
     return dict(scalars_of(record))
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [("step", "train/loss"), ("eval", "eval/loss")],
-)
+@pytest.mark.parametrize(("kind", "name"), [("step", "train/loss"), ("eval", "eval/loss")])
 def test_typed_losses_have_series_names_by_kind(kind: str, name: str) -> None:
     assert scalars(log=kind, step=1, loss=0.5) == {name: 0.5}
 

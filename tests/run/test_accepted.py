@@ -399,10 +399,7 @@ FIELDS: dict[str, tuple[str, Call]] = {
     ),
     "log_moe_stats": ("moe", lambda run, v: run.log_moe_stats(1, v, 0.1, router_entropy=0.5)),
     "log_moe_stats step": ("moe", lambda run, v: run.log_moe_stats(v, 0.1)),
-    "log_experts load": (
-        "experts",
-        lambda run, v: run.log_experts(1, ["a", "b"], [[0.5, 0.5], v]),
-    ),
+    "log_experts load": ("experts", lambda run, v: run.log_experts(1, ["a", "b"], [[0.5, 0.5], v])),
     "log_experts name": (
         "experts",
         lambda run, v: run.log_experts(1, ["a", v], [[0.5, 0.5], [1.0, 0.0]]),

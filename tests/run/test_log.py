@@ -138,13 +138,7 @@ def test_nested_metrics_flatten_with_dots(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "metrics",
-    [
-        OrderedDict(a=1),
-        Counter(a=1),
-        MappingProxyType({"a": 1}),
-        defaultdict(int, a=1),
-    ],
+    "metrics", [OrderedDict(a=1), Counter(a=1), MappingProxyType({"a": 1}), defaultdict(int, a=1)]
 )
 def test_any_mapping_is_taken(run: Run, metrics: Mapping[str, float]) -> None:
     run.log(metrics)

@@ -122,10 +122,7 @@ def test_finishing_twice_writes_one_record(start_run: StartRun) -> None:
         ({"config": [1]}, "config must be a mapping, a dataclass or a namespace, not list"),
         ({"config_file": "/absent.yaml"}, "config_file '/absent.yaml' cannot be read"),
         ({"tags": 3}, "tags"),
-        (
-            {"git": False},
-            r"no argument 'git': it is a setting, .*the variable EPOCHAL_GIT",
-        ),
+        ({"git": False}, r"no argument 'git': it is a setting, .*the variable EPOCHAL_GIT"),
         ({"total_step": 3}, "no argument 'total_step': did you mean 'total_steps'?"),
         ({"wandb_projct": "x"}, "no argument 'wandb_projct': did you mean 'wandb_project'?"),
         ({"lr": 0.1}, "no argument 'lr' and no sink has an option of this name"),

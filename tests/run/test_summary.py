@@ -51,12 +51,7 @@ def test_what_is_set_is_a_record_and_wins(start_run: StartRun) -> None:
     run.summary.test.acc = 0.95
     run.log({"loss": 9.0})
     assert run.summary["loss"] == 0.5
-    assert run.summary.copy() == {
-        "loss": 0.5,
-        "best": 3,
-        "note": "good",
-        "test": {"acc": 0.95},
-    }
+    assert run.summary.copy() == {"loss": 0.5, "best": 3, "note": "good", "test": {"acc": 0.95}}
     written = [(r["name"], r["value"]) for r in of_kind(run.dir, "summary")]
     assert written[:2] == [("loss", 0.5), ("best", 3)]
     assert written[-1] == ("test", {"acc": 0.95})

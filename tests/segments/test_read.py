@@ -37,8 +37,7 @@ def test_nan_and_infinity_are_values_of_their_series(tmp_path: Path) -> None:
 
 def test_gpus_are_told_apart(tmp_path: Path) -> None:
     segment = sealed(
-        tmp_path,
-        *({"log": "gpu", "t": 1.5 + i, "id": i % 2, "power": 100 * i} for i in range(4)),
+        tmp_path, *({"log": "gpu", "t": 1.5 + i, "id": i % 2, "power": 100 * i} for i in range(4))
     )
     assert segment.names() == ("gpu/0/power", "gpu/1/power")
     series = segment.series("gpu/1/power")

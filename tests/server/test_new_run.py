@@ -26,10 +26,7 @@ def test_a_run_that_is_read_before_it_has_an_id_is_found_by_it(tmp_path: Path) -
     folder = RunFolder(tmp_path / "p" / "x")
     folder.journal.mkdir(parents=True)
     store = LocalStore(tmp_path)
-    with (
-        serving(tmp_path, open_store=lambda: store) as server,
-        ThreadPoolExecutor(1) as client,
-    ):
+    with serving(tmp_path, open_store=lambda: store) as server, ThreadPoolExecutor(1) as client:
         assert server.ask("/api/runs/x").status == 200
         run = store.find("x")
         assert run is not None

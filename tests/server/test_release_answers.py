@@ -37,7 +37,7 @@ ADDED = {
 }
 # Values that 0.1.0 had wrong, by the end of their path: what it answered, what is right.
 CORRECTED = {
-    "golden warnings": (0, 1),  # the list left out how the run ended; doctor counted it
+    "golden warnings": (0, 1)  # the list left out how the run ended; doctor counted it
 }
 # Texts for people that were reworded since.
 REWORDED = {

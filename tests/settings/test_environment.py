@@ -78,10 +78,7 @@ def test_a_switch_that_is_none_is_named(text: str) -> None:
             },
             Launch(1, 2, 1, 0, "slurm-77-3-0"),
         ),
-        (
-            {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"},
-            Launch(1, 4, 0, 0, None),
-        ),
+        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"}, Launch(1, 4, 0, 0, None)),
         (
             {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "node", "MASTER_PORT": "29500"},
             Launch(0, 2, 0, 0, "master-node-29500"),

@@ -20,11 +20,7 @@ for run in repo.query_metrics("True", report_mode=0).iter_runs():
         found[metric.name] = [[int(step), float(value)] for step, value in zip(steps, values)]
 print(json.dumps(found))
 """
-MEMBER = Member(
-    reader=SERIES,
-    package="aim",
-    options=lambda folder: {"aim_repo": str(folder)},
-)
+MEMBER = Member(reader=SERIES, package="aim", options=lambda folder: {"aim_repo": str(folder)})
 
 REPOSITORY = """
 import json, sys

@@ -87,10 +87,7 @@ def test_another_package_adds_a_sink(package: Path, folder: RunFolder, tmp_path:
 def test_options_of_another_package_are_told_from_configuration(package: Path) -> None:
     (package / "run_diary.py").write_text(SINK)
     entries = {"diary_file": "days.txt", "diary_pages": 3, "lr": 0.1}
-    assert split_options(entries) == (
-        {"diary_file": "days.txt"},
-        {"diary_pages": 3, "lr": 0.1},
-    )
+    assert split_options(entries) == ({"diary_file": "days.txt"}, {"diary_pages": 3, "lr": 0.1})
 
 
 @pytest.mark.parametrize(

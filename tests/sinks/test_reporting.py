@@ -5,11 +5,7 @@ import pytest
 from epochal.errors import UsageError, ValueTypeError
 from epochal.sinks.members.tensorboard import TensorBoardOptions
 from epochal.sinks.members.wandb import WandbOptions
-from epochal.sinks.reporting import (
-    Reporting,
-    options_from,
-    split_options,
-)
+from epochal.sinks.reporting import Reporting, options_from, split_options
 
 
 def test_one_name_or_a_list_of_names() -> None:

@@ -250,10 +250,7 @@ def test_server_shows_runs_with_their_final_metrics(start_run: StartRun, tmp_pat
         )
         for group in groups
     }
-    assert found == {
-        0.1: ("adam", 1.0, "STATUS_SUCCESS"),
-        0.5: ("adam", 5.0, "STATUS_SUCCESS"),
-    }
+    assert found == {0.1: ("adam", 1.0, "STATUS_SUCCESS"), 0.5: ("adam", 5.0, "STATUS_SUCCESS")}
 
 
 def test_the_table_of_hyperparameters_has_headline_metrics_only(

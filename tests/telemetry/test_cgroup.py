@@ -15,10 +15,7 @@ def group(tmp_path: Path, *, membership: str, files: dict[str, str]) -> Cgroup:
 
 
 def test_version_2_quota_is_cores_and_its_use_is_seconds(tmp_path: Path) -> None:
-    files = {
-        "job/cpu.max": "150000 100000\n",
-        "job/cpu.stat": "usage_usec 2500000\nuser_usec 1\n",
-    }
+    files = {"job/cpu.max": "150000 100000\n", "job/cpu.stat": "usage_usec 2500000\nuser_usec 1\n"}
     quota = group(tmp_path, membership="0::/job\n", files=files).cpu_quota()
     assert quota is not None
     assert quota.cores == 1.5

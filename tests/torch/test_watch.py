@@ -358,9 +358,7 @@ def test_layers_frozen_on_purpose_are_no_finding(start_run: StartRun) -> None:
     assert "frozen-layer" not in findings(run)
 
 
-def test_a_pause_between_the_step_and_its_log_is_no_fault_of_the_clock(
-    start_run: StartRun,
-) -> None:
+def test_a_pause_between_the_step_and_its_log_is_no_fault_of_the_clock(start_run: StartRun) -> None:
     run, model = start_run(), small_model()
     watch(model, run, every=1, histograms=False)
     for _ in range(2):

@@ -68,13 +68,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("end", "code"),
-    [
-        (b"q", 0),
-        (signal.SIGTERM, 143),
-        (signal.SIGHUP, 129),
-        (signal.SIGINT, 130),
-    ],
+    ("end", "code"), [(b"q", 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)]
 )
 def test_every_end_gives_the_terminal_back(
     folder: Path, end: bytes | signal.Signals, code: int

@@ -203,10 +203,7 @@ KINDS = (
         "fields",
         "blind6",
         Fields,
-        (
-            OptimizerChoice("adagrad", 0.15),
-            OptimizerChoice("adam", 0.02, decay="linear"),
-        ),
+        (OptimizerChoice("adagrad", 0.15), OptimizerChoice("adam", 0.02, decay="linear")),
         steps=800,
         batch_size=128,
         num_evals=10,

@@ -44,7 +44,7 @@ class Dueling(nn.Module):
     def __init__(self, width: int = 64) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            *(nn.Linear(STATE, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()),
+            *(nn.Linear(STATE, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
         )
         self.worth, self.gain = nn.Linear(width, 1), nn.Linear(width, ORDERS)
 
@@ -209,10 +209,7 @@ KINDS = (
         "shops",
         "blind7",
         Ordering,
-        (
-            OptimizerChoice("adam", 2e-3),
-            OptimizerChoice("rmsprop", 1e-3, decay="linear"),
-        ),
+        (OptimizerChoice("adam", 2e-3), OptimizerChoice("rmsprop", 1e-3, decay="linear")),
         steps=900,
         batch_size=64,
         clip=10.0,
@@ -231,10 +228,7 @@ KINDS = (
         "searches",
         "blind7",
         Searches,
-        (
-            OptimizerChoice("sgd", 1.0, decay="linear"),
-            OptimizerChoice("adam", 5e-3, decay="steps"),
-        ),
+        (OptimizerChoice("sgd", 1.0, decay="linear"), OptimizerChoice("adam", 5e-3, decay="steps")),
         steps=800,
         batch_size=32,
         num_evals=16,

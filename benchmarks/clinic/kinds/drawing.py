@@ -57,7 +57,7 @@ class Motion(nn.Module):
     def __init__(self, width: int = 8) -> None:
         super().__init__()
         self.eye = nn.Sequential(
-            *(nn.Conv2d(1, width, 5, 2, 2), nn.ReLU(), nn.Conv2d(width, width, 3, 1, 1)),
+            *(nn.Conv2d(1, width, 5, 2, 2), nn.ReLU(), nn.Conv2d(width, width, 3, 1, 1))
         )
         shifts = (2 * REACH + 1) ** 2
         self.body = nn.Sequential(

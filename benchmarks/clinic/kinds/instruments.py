@@ -50,7 +50,7 @@ class Operator(nn.Module):
         super().__init__()
         self.lift = nn.Conv1d(1, width, 1)
         self.layers = nn.Sequential(
-            *(Spectral(width), nn.GELU(), Spectral(width), nn.GELU(), Spectral(width)),
+            *(Spectral(width), nn.GELU(), Spectral(width), nn.GELU(), Spectral(width))
         )
         self.head = nn.Sequential(nn.Conv1d(width, 32, 1), nn.GELU(), nn.Conv1d(32, 1, 1))
 

@@ -29,7 +29,7 @@ class Surface(nn.Module):
     def __init__(self, width: int = 40) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            *(nn.Linear(2, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh()),
+            *(nn.Linear(2, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh())
         )
         self.head = nn.Linear(width, 1)
 
@@ -89,7 +89,7 @@ class Energy(Task):
         self.train, self.held_out = parted(Split(points, points), 1000)
         self.middle, self.spread = points.mean(0), 1.2 * points.std(0)
         self.model = nn.Sequential(
-            *(nn.Linear(2, 64), nn.SiLU(), nn.Linear(64, 64), nn.SiLU(), nn.Linear(64, 1)),
+            *(nn.Linear(2, 64), nn.SiLU(), nn.Linear(64, 64), nn.SiLU(), nn.Linear(64, 1))
         )
 
     def outputs(self, inputs: Tensor) -> Any:
@@ -157,10 +157,7 @@ KINDS = (
         "physics",
         "blind3",
         Physics,
-        (
-            OptimizerChoice("adam", 3e-3, decay="cosine"),
-            OptimizerChoice("nadam", 1e-3),
-        ),
+        (OptimizerChoice("adam", 3e-3, decay="cosine"), OptimizerChoice("nadam", 1e-3)),
         steps=1000,
         batch_size=128,
         faults=(
@@ -172,10 +169,7 @@ KINDS = (
         "energy",
         "blind3",
         Energy,
-        (
-            OptimizerChoice("adam", 2e-3, decay="linear"),
-            OptimizerChoice("momentum", 0.05),
-        ),
+        (OptimizerChoice("adam", 2e-3, decay="linear"), OptimizerChoice("momentum", 0.05)),
         steps=1200,
         batch_size=128,
         typed=False,

@@ -40,7 +40,7 @@ class Velocity(nn.Module):
         super().__init__()
         self.first = nn.Linear(DRAWN + SIGNS + 7, width)
         self.middle = nn.Sequential(
-            *(nn.SiLU(), nn.Linear(width, width), nn.SiLU(), nn.Linear(width, width)),
+            *(nn.SiLU(), nn.Linear(width, width), nn.SiLU(), nn.Linear(width, width))
         )
         self.head = nn.Sequential(nn.SiLU(), nn.Linear(width, DRAWN))
 

@@ -172,10 +172,7 @@ KINDS = (
         "two_towers",
         "blind3",
         Baskets,
-        (
-            OptimizerChoice("adam", 3e-3, decay="linear"),
-            OptimizerChoice("adagrad", 0.03),
-        ),
+        (OptimizerChoice("adam", 3e-3, decay="linear"), OptimizerChoice("adagrad", 0.03)),
         steps=1200,
         batch_size=GROUP,
         num_evals=12,

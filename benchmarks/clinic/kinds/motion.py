@@ -39,7 +39,7 @@ class Process(nn.Module):
             nn.Linear(width, width),
         )
         self.place = nn.Sequential(
-            *(nn.Linear(width + 1, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()),
+            *(nn.Linear(width + 1, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
         )
         self.head = nn.Linear(width, 2)
 
@@ -306,10 +306,7 @@ KINDS = (
         "codes",
         "blind5",
         Codes,
-        (
-            OptimizerChoice("adam", 0.015, decay="steps"),
-            OptimizerChoice("nadam", 3e-3),
-        ),
+        (OptimizerChoice("adam", 0.015, decay="steps"), OptimizerChoice("nadam", 3e-3)),
         steps=750,
         batch_size=16,
         num_evals=15,
@@ -349,10 +346,7 @@ KINDS = (
         "maze",
         "blind5",
         Walking,
-        (
-            OptimizerChoice("adam", 2e-3),
-            OptimizerChoice("rmsprop", 1.8e-3),
-        ),
+        (OptimizerChoice("adam", 2e-3), OptimizerChoice("rmsprop", 1.8e-3)),
         steps=1000,
         batch_size=64,
         num_evals=20,

@@ -85,10 +85,7 @@ KINDS = (
         "multitask",
         "unseen",
         MultiTask,
-        (
-            OptimizerChoice("nesterov", 0.03, decay="linear"),
-            OptimizerChoice("nadam", 2e-3),
-        ),
+        (OptimizerChoice("nesterov", 0.03, decay="linear"), OptimizerChoice("nadam", 2e-3)),
         steps=1000,
         batch_size=48,
         precision="bfloat16",

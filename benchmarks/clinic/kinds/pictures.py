@@ -202,7 +202,7 @@ class Agreeing(nn.Module):
             *(nn.Linear(width, width), nn.BatchNorm1d(width, affine=False)),
         )
         self.guess = nn.Sequential(
-            *(nn.Linear(width, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, width)),
+            *(nn.Linear(width, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, width))
         )
 
     def forward(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
@@ -292,10 +292,7 @@ KINDS = (
         "changes",
         "blind4",
         Changes,
-        (
-            OptimizerChoice("adam", 0.012),
-            OptimizerChoice("rmsprop", 0.018, decay="cosine"),
-        ),
+        (OptimizerChoice("adam", 0.012), OptimizerChoice("rmsprop", 0.018, decay="cosine")),
         steps=800,
         batch_size=16,
         num_evals=16,

@@ -153,7 +153,7 @@ class Coordinates(nn.Module):
         super().__init__()
         self.register_buffer("waves", 3 * 2 * torch.pi * torch.randn(2, WAVES))
         self.layers = nn.Sequential(
-            *(nn.Linear(2 * WAVES, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()),
+            *(nn.Linear(2 * WAVES, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
         )
         self.head = nn.Linear(width, 3)
 

@@ -93,12 +93,7 @@ class Play(Task):
         for reward in reversed(rewards):
             later = self.reward_scale * reward + DISCOUNT * later
             returns.append(later)
-        return (
-            torch.cat(states),
-            torch.cat(actions),
-            torch.cat(chances),
-            torch.cat(returns[::-1]),
-        )
+        return (torch.cat(states), torch.cat(actions), torch.cat(chances), torch.cat(returns[::-1]))
 
 
 class Experience(Loader):

@@ -185,10 +185,7 @@ KINDS = (
         "retrieval",
         "blind7",
         Retrieval,
-        (
-            OptimizerChoice("adam", 6e-3, decay="linear"),
-            OptimizerChoice("adagrad", 0.05),
-        ),
+        (OptimizerChoice("adam", 6e-3, decay="linear"), OptimizerChoice("adagrad", 0.05)),
         steps=800,
         batch_size=ROUND,
         warmup=80,

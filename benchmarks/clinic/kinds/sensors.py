@@ -164,10 +164,7 @@ KINDS = (
         "anomaly",
         "blind4",
         Anomalies,
-        (
-            OptimizerChoice("adam", 9e-3),
-            OptimizerChoice("nesterov", 0.1, decay="cosine"),
-        ),
+        (OptimizerChoice("adam", 9e-3), OptimizerChoice("nesterov", 0.1, decay="cosine")),
         steps=1200,
         batch_size=32,
         seeds=4,
@@ -181,10 +178,7 @@ KINDS = (
         "mixture",
         "blind4",
         Reaching,
-        (
-            OptimizerChoice("adam", 9e-3, decay="cosine"),
-            OptimizerChoice("rmsprop", 1e-3),
-        ),
+        (OptimizerChoice("adam", 9e-3, decay="cosine"), OptimizerChoice("rmsprop", 1e-3)),
         steps=1400,
         batch_size=128,
         clip=5.0,

@@ -122,10 +122,7 @@ KINDS = (
         "forecaster",
         "unseen",
         Forecaster,
-        (
-            OptimizerChoice("radam", 2e-3, decay="cosine"),
-            OptimizerChoice("momentum", 0.1),
-        ),
+        (OptimizerChoice("radam", 2e-3, decay="cosine"), OptimizerChoice("momentum", 0.1)),
         steps=1000,
         accumulate=2,
         num_evals=25,

@@ -205,10 +205,7 @@ KINDS = (
         "speech",
         "unseen",
         Speech,
-        (
-            OptimizerChoice("adamw", 6e-3, decay="sqrt"),
-            OptimizerChoice("rmsprop", 1.5e-3),
-        ),
+        (OptimizerChoice("adamw", 6e-3, decay="sqrt"), OptimizerChoice("rmsprop", 1.5e-3)),
         steps=1000,
         batch_size=32,
         warmup=50,

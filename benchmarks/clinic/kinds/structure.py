@@ -249,10 +249,7 @@ KINDS = (
         "molecules",
         "blind4",
         Molecules,
-        (
-            OptimizerChoice("adam", 3e-3, decay="linear"),
-            OptimizerChoice("radam", 3e-3),
-        ),
+        (OptimizerChoice("adam", 3e-3, decay="linear"), OptimizerChoice("radam", 3e-3)),
         steps=1000,
         batch_size=48,
         seeds=4,
@@ -297,10 +294,7 @@ KINDS = (
         "ddp_colours",
         "blind4",
         Colouring,
-        (
-            OptimizerChoice("momentum", 0.3, decay="cosine"),
-            OptimizerChoice("adam", 4e-3),
-        ),
+        (OptimizerChoice("momentum", 0.3, decay="cosine"), OptimizerChoice("adam", 4e-3)),
         steps=600,
         batch_size=16,
         num_evals=12,

@@ -212,11 +212,7 @@ def environment_of(view: LocalRun) -> dict[str, str]:
     """The variables that make ``init`` go on with a run."""
     facts = view.facts
     project, name = str(facts.get("project")), str(facts.get("name"))
-    variables = {
-        "EPOCHAL_PROJECT": project,
-        "EPOCHAL_NAME": name,
-        "EPOCHAL_RESUME": "must",
-    }
+    variables = {"EPOCHAL_PROJECT": project, "EPOCHAL_NAME": name, "EPOCHAL_RESUME": "must"}
     if view.path.parent.name == slugify(project):
         variables = {"EPOCHAL_DIR": str(view.path.parent.parent.absolute()), **variables}
     return variables

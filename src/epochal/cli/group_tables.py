@@ -51,9 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="group runs by keys of the config, with commas between: lr,model",
     )
     group.add_argument(
-        "--all-but",
-        metavar="KEYS",
-        help="group by every key that differs but these: seed",
+        "--all-but", metavar="KEYS", help="group by every key that differs but these: seed"
     )
     group.add_argument(
         "--importance",

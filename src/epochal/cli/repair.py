@@ -16,10 +16,7 @@ from epochal.journal.layout import PartName, RunFolder, run_folders
 from epochal.journal.repair import PartDamage, diagnose, repair
 
 _BEGINNING_S = 600.0
-_TAILS = {
-    "torn": "a record cut short",
-    "nul": "a stretch that the file system lost",
-}
+_TAILS = {"torn": "a record cut short", "nul": "a stretch that the file system lost"}
 
 
 @dataclass(slots=True)

@@ -61,11 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         " (without URL: the setting hub.url)",
     )
     parser.add_argument(
-        "--wait",
-        type=float,
-        default=30.0,
-        metavar="S",
-        help="seconds to wait for its end (30)",
+        "--wait", type=float, default=30.0, metavar="S", help="seconds to wait for its end (30)"
     )
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask before --kill")
     add_json(parser)
@@ -107,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     elif not is_done:
         remark(
             f"It is still running after {format_duration(args.wait)}: it ends when its step is done"
-            " and saved. --kill does not wait for that.",
+            " and saved. --kill does not wait for that."
         )
     return 0 if is_done else 1
 

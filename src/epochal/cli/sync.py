@@ -42,10 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"an option, stored with the run: {', '.join(known.options)}",
     )
     parser.add_argument(
-        "--timeout",
-        metavar="SECONDS",
-        type=float,
-        help="longest time to wait (default: no limit)",
+        "--timeout", metavar="SECONDS", type=float, help="longest time to wait (default: no limit)"
     )
     parser.add_argument(
         "--status", action="store_true", help="print the state of each sink, send nothing"

@@ -144,10 +144,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="print new records until the run ends, or Ctrl-C",
     )
     parser.add_argument(
-        "-a",
-        "--all",
-        action="store_true",
-        help="also print telemetry and internal records",
+        "-a", "--all", action="store_true", help="also print telemetry and internal records"
     )
     add_json(parser)
 

@@ -106,11 +106,7 @@ def step_line(
 
 
 def metrics_line(
-    step: int,
-    *,
-    percent: float | None = None,
-    metrics: Metrics = (),
-    eta_s: float | None = None,
+    step: int, *, percent: float | None = None, metrics: Metrics = (), eta_s: float | None = None
 ) -> str:
     """The line of a step that has only free metrics."""
     eta = [] if eta_s is None else [f"eta {format_clock(eta_s)}"]

@@ -21,13 +21,7 @@ from epochal.records import finite
 from epochal.series.downsample import Buckets
 from epochal.series.series import Series
 from epochal.series.smooth import Smoothing
-from epochal.server.series import (
-    SLICE_COLUMNS,
-    SeriesBlock,
-    Slicing,
-    series_block,
-    series_body,
-)
+from epochal.server.series import SLICE_COLUMNS, SeriesBlock, Slicing, series_block, series_body
 from epochal.server.wire import Knots, XKind
 from epochal.store.store import RunView
 

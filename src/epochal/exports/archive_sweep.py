@@ -32,10 +32,7 @@ _MOST_GROUPS = 40
 
 
 def pack_sweep(
-    runs: Sequence[RunView],
-    redact: Callable[[RunView], Mapping[str, Any]],
-    *,
-    budget_bytes: int,
+    runs: Sequence[RunView], redact: Callable[[RunView], Mapping[str, Any]], *, budget_bytes: int
 ) -> dict[str, Any]:
     """Tables of groups by choice of keys, and rankings by metric, as far as they fit.
 

@@ -42,10 +42,7 @@ FORMATS: Mapping[str, str] = {
     "html": "epochal.exports.archive",
     "svg": "epochal.exports.svg",
 }
-BINARY: Mapping[str, str] = {
-    "parquet": "epochal.exports.parquet",
-    "png": "epochal.exports.png",
-}
+BINARY: Mapping[str, str] = {"parquet": "epochal.exports.parquet", "png": "epochal.exports.png"}
 
 
 def export_named(name: str) -> Export:

@@ -10,15 +10,7 @@ import numpy as np
 
 from epochal.errors import UsageError
 from epochal.exports.export import Rows
-from epochal.exports.loss_picture import (
-    BOTTOM,
-    HEIGHT,
-    TOP,
-    WIDTH,
-    Dot,
-    Stroke,
-    draw,
-)
+from epochal.exports.loss_picture import BOTTOM, HEIGHT, TOP, WIDTH, Dot, Stroke, draw
 from epochal.store.store import RunView
 
 if TYPE_CHECKING:

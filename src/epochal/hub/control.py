@@ -31,11 +31,7 @@ class HubControls:
     """The requests of one hub; ``is_allowed`` is its option --allow-control."""
 
     def __init__(
-        self,
-        ledger: Ledger,
-        *,
-        is_allowed: bool,
-        clock: Callable[[], float] = time.time,
+        self, ledger: Ledger, *, is_allowed: bool, clock: Callable[[], float] = time.time
     ) -> None:
         self._ledger = ledger
         self._is_allowed = is_allowed

@@ -19,12 +19,7 @@ from starlette.routing import Route
 from epochal.errors import FormatError, UsageError
 from epochal.hub.budget import FullError
 from epochal.hub.control import HubControls
-from epochal.hub.inbox import (
-    ConflictError,
-    Inbox,
-    RemovedError,
-    UnknownRunError,
-)
+from epochal.hub.inbox import ConflictError, Inbox, RemovedError, UnknownRunError
 from epochal.hub.ledger import Ledger
 from epochal.journal.layout import MAX_JSON_BYTES, slugify
 from epochal.server.access import Principal, Role, principal_of

@@ -22,13 +22,7 @@ import msgspec
 
 from epochal.atomic_file import between_processes, replaced_file, sync_folder
 from epochal.errors import EpochalError, FormatError, UsageError
-from epochal.hub.growing_part import (
-    GrowingPart,
-    append_durably,
-    count_part,
-    file_size,
-    num_lines,
-)
+from epochal.hub.growing_part import GrowingPart, append_durably, count_part, file_size, num_lines
 from epochal.hub.upstream import Upstream
 from epochal.journal.layout import (
     LABELS_LOCK,

@@ -56,13 +56,7 @@ def settle_upload(root: Path, upload: Upload) -> str:
     run_id = str(read_json(upload.folder.identity).get("id"))
     try:
         Inbox(root).put_file(
-            run_id,
-            upload.kind,
-            upload.name,
-            b"",
-            offset=0,
-            size=upload.size,
-            sha256=upload.sha256,
+            run_id, upload.kind, upload.name, b"", offset=0, size=upload.size, sha256=upload.sha256
         )
     except (ConflictError, FormatError) as error:
         upload.path.unlink(missing_ok=True)

@@ -14,11 +14,7 @@ from epochal.run.run import Run, recorder_of
 
 require("accelerate", "epochal.integrations.accelerate", tested="1.")
 
-from accelerate.tracking import (  # noqa: E402 (missing: one sentence, above)
-    GeneralTracker,
-    on_main_process,
-    register_tracker_class,
-)
+from accelerate.tracking import GeneralTracker, on_main_process, register_tracker_class  # noqa: E402 (missing: one sentence, above)
 
 
 class EpochalTracker(GeneralTracker):  # type: ignore[misc]

@@ -8,13 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from epochal.integrations.framework import (
-    callback,
-    open_run,
-    options_to_resume,
-    place_of,
-    require,
-)
+from epochal.integrations.framework import callback, open_run, options_to_resume, place_of, require
 from epochal.run.run import Run, recorder_of
 from epochal.settings.read import read_settings
 

@@ -17,16 +17,8 @@ from epochal.run.run import Run, recorder_of
 
 require("stable_baselines3", "epochal.integrations.stable_baselines3", tested="2.")
 
-from stable_baselines3.common.callbacks import (  # noqa: E402 (missing: one sentence, above)
-    BaseCallback,
-)
-from stable_baselines3.common.logger import (  # noqa: E402
-    Figure,
-    HParam,
-    Image,
-    KVWriter,
-    Video,
-)
+from stable_baselines3.common.callbacks import BaseCallback  # noqa: E402 (missing: one sentence, above)
+from stable_baselines3.common.logger import Figure, HParam, Image, KVWriter, Video  # noqa: E402
 
 _PLAIN = (bool, int, float, str, type(None))
 

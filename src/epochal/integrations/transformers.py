@@ -33,10 +33,7 @@ from epochal.run.run import Run, recorder_of
 require("transformers", "epochal.integrations.transformers", tested="5.")
 
 from transformers import Trainer, TrainerCallback  # noqa: E402 (missing: one sentence, above)
-from transformers.integrations.integration_utils import (  # noqa: E402
-    INTEGRATION_TO_CALLBACK,
-    rewrite_logs,
-)
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK, rewrite_logs  # noqa: E402
 
 # The key of the run's place in `trainer_state.json` of a checkpoint.
 _STATE_KEY = "EpochalCallback"

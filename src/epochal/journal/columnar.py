@@ -458,12 +458,7 @@ def _typed_model_of(line: bytes) -> LineModel | None:
     return line_model(model.shape.kind, model.shape.keys, types) if types else None
 
 
-def _number(
-    work: _Work,
-    lines: list[bytes],
-    start: int,
-    taken: list[LineGroup],
-) -> None:
+def _number(work: _Work, lines: list[bytes], start: int, taken: list[LineGroup]) -> None:
     """Take in lines and groups with their ordinals: only here is known which are records."""
     first = work.ordinal
     if sum(len(places) for _, places, _ in taken) == len(lines):

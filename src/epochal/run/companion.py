@@ -25,12 +25,7 @@ from epochal.settings import Launch, Settings, child_environment, settings_envir
 _PAUSE_S = 0.02
 
 
-def start_companion(
-    recorder: Recorder,
-    launch: Launch,
-    *,
-    settings: Settings,
-) -> None:
+def start_companion(recorder: Recorder, launch: Launch, *, settings: Settings) -> None:
     """Start the process beside a run, on the first rank of each node; never waits for it.
 
     It works in another folder, so it gets the settings in its environment and reads no file.
@@ -91,10 +86,7 @@ class CompanionProcess:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd=self._dir.anchor,  # modules beside the training must not be taken for ours
-                env={
-                    **child_environment(Path(__file__).parents[2]),
-                    **self._environment,
-                },
+                env={**child_environment(Path(__file__).parents[2]), **self._environment},
                 start_new_session=True,  # Ctrl-C is meant for the training
             )
         except OSError as error:

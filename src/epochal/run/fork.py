@@ -10,14 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epochal.errors import RunNotFoundError, UsageError, ValueTypeError
-from epochal.journal.layout import (
-    LOOP,
-    RunFolder,
-    is_run_folder,
-    read_json,
-    run_folders,
-    slugify,
-)
+from epochal.journal.layout import LOOP, RunFolder, is_run_folder, read_json, run_folders, slugify
 from epochal.journal.line import decode
 from epochal.run.resume import last_step_of
 

@@ -38,12 +38,7 @@ from epochal.run.forwarded import note_reporting
 from epochal.run.progress_estimator import Totals
 from epochal.run.recorder import Recorder
 from epochal.run.request import Request
-from epochal.run.resume import (
-    find_resumable,
-    last_epoch_of,
-    last_step_of,
-    resumed_identity,
-)
+from epochal.run.resume import find_resumable, last_epoch_of, last_step_of, resumed_identity
 from epochal.run.run import Run, recorder_of
 from epochal.run.samples import store_blob
 from epochal.settings import Launch, Settings, read_parent_run

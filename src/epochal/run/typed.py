@@ -291,13 +291,7 @@ def graph_record(
 
 
 def define_record(
-    at: float,
-    *,
-    name: str,
-    unit: str | None,
-    goal: str | None,
-    x: str | None,
-    role: str | None,
+    at: float, *, name: str, unit: str | None, goal: str | None, x: str | None, role: str | None
 ) -> Record:
     """What a metric means: its unit, which way is better, its x axis, its role."""
     given = {"unit": unit, "goal": goal, "x": x, "role": role}

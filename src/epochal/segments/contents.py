@@ -10,13 +10,7 @@ from typing import Any
 from epochal.errors import FormatError
 from epochal.journal.line import decode_json, encode_json
 from epochal.records import Axis
-from epochal.segments.footer import (
-    FOOTER_KEY,
-    SeriesName,
-    decode_footer,
-    pack_text,
-    unpack_text,
-)
+from epochal.segments.footer import FOOTER_KEY, SeriesName, decode_footer, pack_text, unpack_text
 from epochal.segments.shape import Path, Shape
 
 METADATA_KEY = b"epochal.segment"

@@ -14,13 +14,7 @@ from epochal.records import ROLE_GUESSES, Axis, Record
 from epochal.segments.catalogue import Rows
 from epochal.segments.collect import Collected
 from epochal.segments.contents import SeriesSources, Source
-from epochal.segments.footer import (
-    KEPT_KINDS,
-    MAX_KEPT_BYTES,
-    Extent,
-    Footer,
-    summary_numbers,
-)
+from epochal.segments.footer import KEPT_KINDS, MAX_KEPT_BYTES, Extent, Footer, summary_numbers
 from epochal.segments.long import NO_NUMBER, LongSeries
 from epochal.segments.plan import Plan
 from epochal.segments.shape import Path
@@ -116,10 +110,7 @@ def _has_role(records: Iterable[tuple[int, Record]]) -> frozenset[str]:
 
 
 def _summaries(
-    rows: Sequence[Rows],
-    found: Collected,
-    series: Sequence[SeriesSources],
-    always: frozenset[str],
+    rows: Sequence[Rows], found: Collected, series: Sequence[SeriesSources], always: frozenset[str]
 ) -> Iterator[tuple[int, list[Any]]]:
     """By number, what each series amounts to whose points ascend; epochs are kept as records."""
     holders: dict[tuple[str, Path], list[Rows]] = {}

@@ -41,14 +41,7 @@ _DTYPES = {
     pa.float32(): np.float32,
     pa.float64(): np.float64,
 }
-LONG_COLUMNS = (
-    c.ORDINAL,
-    c.LONG_NAME,
-    c.LONG_FIELD,
-    c.LONG_PLACE,
-    c.LONG_TYPE,
-    c.LONG_VALUE,
-)
+LONG_COLUMNS = (c.ORDINAL, c.LONG_NAME, c.LONG_FIELD, c.LONG_PLACE, c.LONG_TYPE, c.LONG_VALUE)
 
 
 def columns_for(contents: Contents, kinds: Set[str]) -> list[str]:

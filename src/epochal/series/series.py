@@ -147,12 +147,7 @@ class Series:
         return self if stop - start == self.at.size else self.select(slice(start, max(start, stop)))
 
     def buckets(
-        self,
-        pixels: int,
-        *,
-        lo: float | None = None,
-        hi: float | None = None,
-        is_log: bool = False,
+        self, pixels: int, *, lo: float | None = None, hi: float | None = None, is_log: bool = False
     ) -> Buckets:
         """The points between lo and hi downsampled to a chart's width; all of them if they fit."""
         return buckets(self.at, self.values, pixels=pixels, lo=lo, hi=hi, is_log=is_log)

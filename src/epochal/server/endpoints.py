@@ -354,12 +354,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         (mirroring.PLACE,),
     ),
     Endpoint(
-        "history",
-        "/api/history",
-        "JSON (§5)",
-        epochs.history,
-        "epochs of a run",
-        (downloads.RUN,),
+        "history", "/api/history", "JSON (§5)", epochs.history, "epochs of a run", (downloads.RUN,)
     ),
     Endpoint(
         "epoch_events",

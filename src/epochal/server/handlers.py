@@ -9,12 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from epochal.server import wire
-from epochal.server.params import (
-    bool_param,
-    int_param,
-    str_param,
-    str_params,
-)
+from epochal.server.params import bool_param, int_param, str_param, str_params
 from epochal.server.responses import body_response, json_response, run_response
 from epochal.server.rows import group_row, run_detail, run_row
 from epochal.server.state import server_state

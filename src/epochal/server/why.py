@@ -92,12 +92,7 @@ class WhyTable(msgspec.Struct, frozen=True):
 
 async def why(request: Request) -> Response:
     """``/api/why``: two runs, or one against a query or its group."""
-    from epochal.store.explain import (
-        MOST_MEMBERS,
-        MOST_TO_LEARN_FROM,
-        MOST_WITH_FINDINGS,
-        explain,
-    )
+    from epochal.store.explain import MOST_MEMBERS, MOST_TO_LEARN_FROM, MOST_WITH_FINDINGS, explain
     from epochal.store.run_facts import common_metric, read_facts
 
     ids, metric, against = RUNS(request), METRIC(request), AGAINST(request)

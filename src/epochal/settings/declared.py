@@ -57,12 +57,7 @@ def _setting(
     key: str | None = "",
 ) -> Any:
     declared = Setting(
-        kind=kind,
-        default=default,
-        meaning=meaning,
-        key=key,
-        variable=variable,
-        argument=argument,
+        kind=kind, default=default, meaning=meaning, key=key, variable=variable, argument=argument
     )
     return field(default=default, metadata={"setting": declared})
 
@@ -77,11 +72,7 @@ class Settings:
     """
 
     dir: str = _setting(
-        "runs",
-        kinds.PATH,
-        "the folder that holds projects",
-        variable="EPOCHAL_DIR",
-        argument=True,
+        "runs", kinds.PATH, "the folder that holds projects", variable="EPOCHAL_DIR", argument=True
     )
     project: str = _setting(
         "default",
@@ -141,16 +132,10 @@ class Settings:
         argument=True,
     )
     line_every_s: float = _setting(
-        0.25,
-        kinds.seconds(),
-        "seconds between step lines, 0 for every step",
-        argument=True,
+        0.25, kinds.seconds(), "seconds between step lines, 0 for every step", argument=True
     )
     git: bool = _setting(
-        True,
-        kinds.SWITCH,
-        "record commit and uncommitted changes",
-        variable="EPOCHAL_GIT",
+        True, kinds.SWITCH, "record commit and uncommitted changes", variable="EPOCHAL_GIT"
     )
     redact: bool | tuple[str, ...] = _setting(
         True,
@@ -227,10 +212,7 @@ class Settings:
         key=None,
     )
     server_token_file: str | None = _setting(
-        None,
-        kinds.PATH,
-        "a file whose first line is that token",
-        key="server.token_file",
+        None, kinds.PATH, "a file whose first line is that token", key="server.token_file"
     )
     hub: str | None = _setting(
         None,

@@ -11,14 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from epochal.errors import UsageError
-from epochal.settings.declared import (
-    BY_NAME,
-    DECLARED,
-    OPEN_TABLES,
-    Located,
-    Setting,
-    Settings,
-)
+from epochal.settings.declared import BY_NAME, DECLARED, OPEN_TABLES, Located, Setting, Settings
 from epochal.settings.kinds import FALSE
 from epochal.settings.toml_file import Key, SettingsFile, Source, find_project_file, user_file
 

@@ -259,8 +259,7 @@ class HubClient:
             return msgspec.json.decode(answer, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise HubError(
-                f"{self.url} did not answer like a hub ({error}); is the address right?",
-                status=422,
+                f"{self.url} did not answer like a hub ({error}); is the address right?", status=422
             ) from error
 
     def request(

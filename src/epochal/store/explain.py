@@ -38,14 +38,7 @@ from epochal.store.groups import (
     repeat_keys,
 )
 from epochal.store.importance import FEWEST_RUNS, Importance, Parameter, importance_of
-from epochal.store.run_facts import (
-    FACT_AREAS,
-    Area,
-    RunFacts,
-    code_of,
-    common_metric,
-    read_facts,
-)
+from epochal.store.run_facts import FACT_AREAS, Area, RunFacts, code_of, common_metric, read_facts
 from epochal.store.store import RunView, Store
 from epochal.store.unfinished import ALL_FINISHED, Unfinished, peers_of, progress_sentences
 from epochal.store.why import RepeatSpread, RunDifference, Side, Why, sentence_of, verdict_of

@@ -89,9 +89,7 @@ def dig(values: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 
 def set_metrics(
-    values: Mapping[str, Any],
-    series: Collection[str],
-    definitions: Mapping[str, Mapping[str, Any]],
+    values: Mapping[str, Any], series: Collection[str], definitions: Mapping[str, Mapping[str, Any]]
 ) -> list[Metric]:
     """The numbers that a program set with ``run.summary`` under names that no series has.
 

@@ -232,11 +232,7 @@ def _findings(entries: Iterable[Entry]) -> dict[str, SeenFinding]:
         steps = [each for each in (before.step, step) if each is not None]
         gravest = seen if is_more_severe(one.severity, before.severity) else before
         found[one.rule] = SeenFinding(
-            one.rule,
-            gravest.severity,
-            gravest.sentence,
-            gravest.advice,
-            min(steps, default=None),
+            one.rule, gravest.severity, gravest.sentence, gravest.advice, min(steps, default=None)
         )
     return found
 

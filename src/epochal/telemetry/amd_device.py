@@ -16,10 +16,7 @@ from epochal.telemetry.means import MomentMeans
 from epochal.telemetry.sysfs import Read, SysfsFiles, read_text
 
 # Lines such as "744C,	C8,	AMD Radeon RX 7900 XTX": device, revision, name.
-NAME_LISTS = (
-    Path("/usr/share/libdrm/amdgpu.ids"),
-    Path("/opt/amdgpu/share/libdrm/amdgpu.ids"),
-)
+NAME_LISTS = (Path("/usr/share/libdrm/amdgpu.ids"), Path("/opt/amdgpu/share/libdrm/amdgpu.ids"))
 
 
 def listed_name(

@@ -52,10 +52,7 @@ class Cgroup:
     """A process's control group, by default this one's; without any, nothing is limited."""
 
     def __init__(
-        self,
-        *,
-        membership: Path = Path("/proc/self/cgroup"),
-        mount: Path = Path("/sys/fs/cgroup"),
+        self, *, membership: Path = Path("/proc/self/cgroup"), mount: Path = Path("/sys/fs/cgroup")
     ) -> None:
         self._membership = membership
         self._mount = mount

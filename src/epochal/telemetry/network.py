@@ -22,10 +22,7 @@ class NetworkSample:
 
 
 _SYSTEM = KINDS["system"]
-NETWORK_METRICS = (
-    Metric("received", _SYSTEM["net_rx"]),
-    Metric("sent", _SYSTEM["net_tx"]),
-)
+NETWORK_METRICS = (Metric("received", _SYSTEM["net_rx"]), Metric("sent", _SYSTEM["net_tx"]))
 
 
 def network_source(*, clock: Callable[[], float] = time.monotonic) -> CounterSource[NetworkSample]:

@@ -25,10 +25,7 @@ _QUESTIONS: dict[str, tuple[str, ...]] = {
     "power_limit": ("nvmlDeviceGetEnforcedPowerLimit",),
     "energy": ("nvmlDeviceGetTotalEnergyConsumption",),
     "temperature": ("nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
-    "temp_slowdown": (
-        "nvmlDeviceGetTemperatureThreshold",
-        "NVML_TEMPERATURE_THRESHOLD_SLOWDOWN",
-    ),
+    "temp_slowdown": ("nvmlDeviceGetTemperatureThreshold", "NVML_TEMPERATURE_THRESHOLD_SLOWDOWN"),
     "utilization": ("nvmlDeviceGetUtilizationRates",),
     "memory": ("nvmlDeviceGetMemoryInfo",),
     "pcie_rx": ("nvmlDeviceGetPcieThroughput", "NVML_PCIE_UTIL_RX_BYTES"),

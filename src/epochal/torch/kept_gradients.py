@@ -35,10 +35,7 @@ class KeptGradients:
     """
 
     def __init__(
-        self,
-        parameters: dict[str, torch.Tensor],
-        run: object,
-        report: Callable[[str, int], None],
+        self, parameters: dict[str, torch.Tensor], run: object, report: Callable[[str, int], None]
     ) -> None:
         self._run = run
         self._report = report

@@ -124,12 +124,7 @@ def _reduce_rows(
 
 
 def _histograms(
-    values: torch.Tensor,
-    finite: torch.Tensor,
-    low: torch.Tensor,
-    high: torch.Tensor,
-    *,
-    bins: int,
+    values: torch.Tensor, finite: torch.Tensor, low: torch.Tensor, high: torch.Tensor, *, bins: int
 ) -> torch.Tensor:
     """Counts by scattering: torch's own histograms wait for the device to learn the range."""
     width = (high - low).clamp(min=torch.finfo(torch.float32).tiny)

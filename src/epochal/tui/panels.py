@@ -18,13 +18,7 @@ from epochal.tui.lines import heading, printable
 from epochal.tui.machine import gpu_detail, gpu_lines, gpus_of, host_detail, host_lines, hosts_of
 from epochal.tui.run_line import run_line
 from epochal.tui.run_log import RunLog
-from epochal.tui.run_text import (
-    config_lines,
-    finding_lines,
-    log_lines,
-    sample_lines,
-    sample_title,
-)
+from epochal.tui.run_text import config_lines, finding_lines, log_lines, sample_lines, sample_title
 from epochal.tui.vitals import vital_grid, vital_lines, vitals_of
 
 _ENDED_EARLY = ("failed", "crashed", "interrupted", "terminated")

@@ -59,10 +59,7 @@ class SavedFiles:
         return path.open(encoding="utf-8", errors="replace") if path.is_file() else None
 
     def add_code(
-        self,
-        root: str,
-        include: Callable[..., bool] | None,
-        exclude: Callable[..., bool] | None,
+        self, root: str, include: Callable[..., bool] | None, exclude: Callable[..., bool] | None
     ) -> None:
         """Copy the Python files below a folder, or those that ``include`` selects."""
         base = Path(root).absolute()

@@ -214,11 +214,7 @@ class Run(RunLabels, ArtifactCalls):
         return self._saved.add(glob_str, base_path, policy, is_pattern=glob)
 
     def restore(
-        self,
-        name: str,
-        run_path: str | None = None,
-        replace: bool = False,
-        root: str | None = None,
+        self, name: str, run_path: str | None = None, replace: bool = False, root: str | None = None
     ) -> Any:
         """Open a file that was saved in this run; None where there is none."""
         return self._saved.open(name)

@@ -15,10 +15,7 @@ def test_a_loss_that_is_a_batch_times_the_evaluation_is_a_warning() -> None:
 
 def test_the_samples_of_a_step_are_known_too() -> None:
     losses = [32 * value for value in falling(250)]
-    records = in_order(
-        steps(losses, step_tokens=32),
-        evals(FELL, every=50),
-    )
+    records = in_order(steps(losses, step_tokens=32), evals(FELL, every=50))
     assert len(opened(LossSummed, records)) == 1
 
 

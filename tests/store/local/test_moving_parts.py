@@ -91,9 +91,7 @@ def test_pack_between_two_reads(tmp_path: Path) -> None:
         assert len(list(run.records())) == run.info.records
 
 
-def test_iterating_records_goes_on_where_it_was_when_later_parts_are_sealed(
-    tmp_path: Path,
-) -> None:
+def test_iterating_records_goes_on_where_it_was_when_later_parts_are_sealed(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     for part in range(4):
         for step in range(5):

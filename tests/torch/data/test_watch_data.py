@@ -133,9 +133,7 @@ def test_workers_that_all_read_everything_give_samples_twice(start_run: StartRun
     assert (len(record["hashes"]), len(set(record["hashes"]))) == (20, 10)
 
 
-def test_batch_samplers_and_subsets_give_indices_of_the_dataset_below(
-    start_run: StartRun,
-) -> None:
+def test_batch_samplers_and_subsets_give_indices_of_the_dataset_below(start_run: StartRun) -> None:
     run = start_run()
     data = pairs()
     upper = Subset(data, list(range(20, 32)))

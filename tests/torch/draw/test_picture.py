@@ -120,10 +120,7 @@ def boxes_overlap(drawing: Drawing, sizes: dict[str, tuple[float, float]]) -> li
     ]
 
 
-@given(
-    st.lists(st.integers(1, 4), min_size=1, max_size=45),
-    st.randoms(use_true_random=False),
-)
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=45), st.randoms(use_true_random=False))
 def test_no_two_nodes_overlap_and_edges_meet_their_ends(counts: list[int], random: object) -> None:
     layers = [[f"{row}.{column}" for column in range(count)] for row, count in enumerate(counts)]
     choose = random.choice  # type: ignore[attr-defined]

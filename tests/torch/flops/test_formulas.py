@@ -109,12 +109,7 @@ def test_shared_experts_and_their_gate_are_passed_by_every_token() -> None:
 
 @pytest.mark.parametrize(
     ("config", "embeddings", "published"),
-    [
-        (GPT2, 1, 124e6),
-        (LLAMA_3_8B, 2, 8.03e9),
-        (QWEN_3_30B_A3B, 2, 3.3e9),
-        (DEEPSEEK_3, 1, 37e9),
-    ],
+    [(GPT2, 1, 124e6), (LLAMA_3_8B, 2, 8.03e9), (QWEN_3_30B_A3B, 2, 3.3e9), (DEEPSEEK_3, 1, 37e9)],
 )
 def test_weights_a_token_meets_are_those_the_makers_publish(
     config: dict[str, Any], embeddings: int, published: float

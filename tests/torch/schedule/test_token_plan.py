@@ -13,8 +13,7 @@ def test_twenty_tokens_to_a_parameter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("planned", "words"),
-    [(100, "undertrained"), (2000, "The plan fits"), (9000, "larger model")],
+    ("planned", "words"), [(100, "undertrained"), (2000, "The plan fits"), (9000, "larger model")]
 )
 def test_the_advice_follows_the_ratio(planned: int, words: str) -> None:
     assert words in token_budget(100, planned_tokens=planned).advice

@@ -30,10 +30,7 @@ from benchmarks.health.families.heldout.sequences import (
     large_pretraining,
     speech,
 )
-from benchmarks.health.families.heldout.together import (
-    paired_embeddings,
-    routed_tokens,
-)
+from benchmarks.health.families.heldout.together import paired_embeddings, routed_tokens
 from benchmarks.health.families.heldout.vision import (
     masked_patches,
     mixed_images,

@@ -39,11 +39,7 @@ from benchmarks.health.families.train.numbers import (
     distillation,
     negative_likelihood,
 )
-from benchmarks.health.families.train.systems import (
-    many_experts,
-    many_ranks,
-    sparse_records,
-)
+from benchmarks.health.families.train.systems import many_experts, many_ranks, sparse_records
 from benchmarks.health.families.train.tasks import (
     classification,
     contrastive,

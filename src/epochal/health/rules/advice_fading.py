@@ -33,7 +33,7 @@ class AdviceFading(Rule):
         "info": (
             "The loss stopped falling less than a fifth below its start. Gradients are half as "
             "large as before that, and the learning rate is high."
-        ),
+        )
     }
     what_to_try = (
         "Check for saturated outputs, strong weight decay and a scaled-down loss. Add data, or "

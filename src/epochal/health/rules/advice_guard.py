@@ -27,9 +27,7 @@ class AdviceGuard(Rule):
     group = "advice"
     meaning = "The routing, not the learning rate, may have caused the jump of the loss."
     healthy = "A `LossGuard` cuts the rate only while the experts are in use."
-    reports = {
-        "info": "A `LossGuard` cut the learning rate within ten steps of idle experts.",
-    }
+    reports = {"info": "A `LossGuard` cut the learning rate within ten steps of idle experts."}
     what_to_try = "Check the routing before you lower the learning rate."
     silenced_by = ("nonfinite", "divergence")
     kinds = frozenset({"event", "moe", "step"})

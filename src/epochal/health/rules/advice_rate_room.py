@@ -31,9 +31,7 @@ class AdviceRateRoom(Rule):
     group = "advice"
     meaning = "The peak of the learning rate may be too low."
     healthy = "The loss falls more and more slowly as the warm-up ends."
-    reports = {
-        "info": ("The warm-up ends while the loss still falls faster and faster."),
-    }
+    reports = {"info": ("The warm-up ends while the loss still falls faster and faster.")}
     what_to_try = "Try 1.5 times the peak in the next run."
     silenced_by = ("nonfinite", "divergence")
     kinds = frozenset({"step", "metrics"})

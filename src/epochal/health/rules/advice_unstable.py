@@ -24,9 +24,7 @@ class AdviceUnstable(Rule):
     group = "advice"
     meaning = "The routing is the likely cause of a rising loss."
     healthy = "A balanced load while the loss falls."
-    reports = {
-        "warning": "Loss and gradients rise while the experts are badly balanced.",
-    }
+    reports = {"warning": "Loss and gradients rise while the experts are badly balanced."}
     what_to_try = "Fix the balance of the routers first."
     silenced_by = ("nonfinite", "divergence")
     explained_by = OF_INSTABILITY

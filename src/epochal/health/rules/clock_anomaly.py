@@ -35,7 +35,7 @@ class ClockAnomaly(Rule):
         "warning": (
             "The time goes back by a second or more between records of the same names. Or it "
             "jumps by ten minutes and 100 usual gaps that the step's own timer did not measure."
-        ),
+        )
     }
     what_to_try = "Set up NTP. Ignore rates across the gap."
     kinds = frozenset({"step", "metrics"})

@@ -23,7 +23,7 @@ class DataAnswer(Rule):
             "Some features of the inputs have one value for each class in all samples that were "
             "read, at least 200 and 20 for each class. Together they tell every class. Not if "
             "the loss stands near its start after 100 points: it is hard to find there."
-        ),
+        )
     }
     what_to_try = "Remove these features from the inputs, or find out where they come from."
     needs = "`epochal.watch_data(loader)`, with a pair of inputs and labels in each batch."

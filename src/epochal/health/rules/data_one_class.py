@@ -33,9 +33,7 @@ class DataOneClass(Rule):
     group = "data"
     meaning = "Batches hold one class only: the data is sorted by class."
     healthy = "Every batch is a mixture of the classes."
-    reports = {
-        "warning": "Half of the batches have one class, which chance does not explain.",
-    }
+    reports = {"warning": "Half of the batches have one class, which chance does not explain."}
     what_to_try = "Shuffle the training data."
     needs = "`epochal.watch_data(loader)`, with whole numbers as labels."
     kinds = DATA_KINDS

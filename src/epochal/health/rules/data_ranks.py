@@ -22,9 +22,7 @@ class DataRanks(Rule):
     group = "data"
     meaning = "Several ranks train on the same samples: the gradient is that of one of them."
     healthy = "In an epoch, every rank has its own part of the data."
-    reports = {
-        "warning": "Half of a rank's samples are those of another rank in the same epoch.",
-    }
+    reports = {"warning": "Half of a rank's samples are those of another rank in the same epoch."}
     what_to_try = "Use a `DistributedSampler`, or give each rank its own part of a stream."
     needs = "`epochal.watch_data(loader)` on each rank."
     kinds = DATA_KINDS

@@ -39,7 +39,7 @@ class EvalAtChance(Rule):
             "In 12 evaluations in a row the accuracy is close to 1 / number of classes, and the "
             "training loss stands where it started. Or in 16, whatever the training loss. Or IoU, "
             "Dice or F1 is below 1 % at 6 evaluations in a row."
-        ),
+        )
     }
     what_to_try = "Check labels, weights and input of the evaluation."
     needs = (

@@ -44,7 +44,7 @@ class EvalGap(Rule):
             "three evaluations in a row the evaluation loss is 2.5 times the training loss or "
             "more. At an earlier evaluation this ratio was 1.8 or less, and at most half of what "
             "it is now."
-        ),
+        )
     }
     what_to_try = (
         "Check the mode of the model (`train()`, `eval()`), BatchNorm's running statistics, and "

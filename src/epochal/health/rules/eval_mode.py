@@ -31,7 +31,7 @@ class EvalMode(Rule):
         "warning": (
             "Every pass without gradients before an evaluation was logged ran with dropout or "
             "BatchNorm in training mode."
-        ),
+        )
     }
     what_to_try = "Call `model.eval()` before an evaluation and `model.train()` after it."
     needs = "`epochal.watch(model)`, and evaluations under `torch.no_grad()`."

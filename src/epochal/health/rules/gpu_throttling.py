@@ -160,10 +160,9 @@ def _costs(
     """Whether the clock is lower than this cap explains by design."""
     if word != _THERMAL and _fell(clock, usual, limits):
         return True
-    share = {
-        _THERMAL: limits.thermal_share,
-        _POWER: limits.power_share,
-    }.get(word, limits.other_share)
+    share = {_THERMAL: limits.thermal_share, _POWER: limits.power_share}.get(
+        word, limits.other_share
+    )
     bound = max((c for c in (greatest, usual) if c is not None), default=None)
     if bound is None:
         return word == _THERMAL  # heat is worth a word even where no clock can be compared

@@ -38,7 +38,7 @@ class GradientAcceleration(Rule):
             "The norm grows 2.5 times within 60 points, along a line, while the loss stands above "
             "its best level. On a plateau it takes 4 times the lowest norm, and 8 times while the "
             "loss falls. It is then above the norm of the first steps."
-        ),
+        )
     }
     what_to_try = "Lower the learning rate before it explodes."
     needs = "The gradient norm."

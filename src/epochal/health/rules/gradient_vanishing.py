@@ -29,7 +29,7 @@ class GradientVanishing(Rule):
     reports = {
         "warning": (
             "The norm is below 3 % of the usual norm, times the remaining share of the loss."
-        ),
+        )
     }
     what_to_try = "Check for saturated activations, a detached graph and underflow in float16."
     needs = "The gradient norm."

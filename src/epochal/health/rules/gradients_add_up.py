@@ -52,7 +52,7 @@ class GradientsAddUp(Rule):
             "gradient, and stays smooth or high until the twelfth. Or for 8 steps it is the first "
             "gradient on top of the clipped sum. Or at any time it is 5 times its first value, "
             "and 25 times smoother than the loss of the same batches."
-        ),
+        )
     }
     what_to_try = "Call `optimizer.zero_grad()` in each step. Check what the optimizer holds."
     needs = "`epochal.watch(model)`, or the gradient norm from the first step on."

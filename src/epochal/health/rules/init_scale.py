@@ -52,7 +52,7 @@ class InitScale(Rule):
             "biases. Or the first loss is 8 times that of guessing among the classes, and 3 times "
             "what it is 30 points later. Or it falls a thousandfold in 60 points, most of it in "
             "the first 20."
-        ),
+        )
     }
     what_to_try = "Check the initialisation and the scale of the inputs."
     needs = "`epochal.watch(model)` from the first step on, or the number of classes."

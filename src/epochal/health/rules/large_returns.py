@@ -33,7 +33,7 @@ class LargeReturns(Rule):
         "warning": (
             "The loss of the first 20 points is above 10,000 in a run with rewards or returns. "
             "So is the loss of the last 20 after 200 points."
-        ),
+        )
     }
     what_to_try = "Scale or normalise rewards, clip gradients, or use a Huber loss."
     needs = "A series whose name contains `reward` or `return`."

@@ -50,7 +50,7 @@ class LearnsAverage(Rule):
             "that of the first four. The training loss is near it and above half of its start. The "
             "accuracy is near chance. "
             "Up to 2 % count as well if other figures of the evaluation do not move beyond noise."
-        ),
+        )
     }
     what_to_try = "Check that labels belong to their inputs, and look for a dead layer."
     silenced_by = ("nonfinite", "divergence")

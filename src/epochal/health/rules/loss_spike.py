@@ -34,7 +34,7 @@ class LossSpike(Rule):
         "info": (
             "One point is above both bounds, and a tenth above the level. The finding adds "
             "whether three of five points are, and a third above the level."
-        ),
+        )
     }
     what_to_try = (
         "Check the batches of these steps. Clip gradients lower, or lower the learning rate."

@@ -30,7 +30,7 @@ class LossSummed(Rule):
         "warning": (
             "In 3 of the first 6 evaluations in a row, training loss divided by evaluation loss "
             "is the batch size, give or take a third."
-        ),
+        )
     }
     what_to_try = 'Use reduction="mean", or divide the loss by the batch size.'
     needs = "The batch size: `batch_size` in the configuration, or the samples of a step record."

@@ -42,7 +42,7 @@ class LearningRateTooHigh(Rule):
             "1.5 times any rise it recovered from. It is three times as noisy as at its best, or "
             "gradients are 1.6 times as large, and evaluations are worse. Or all gain is lost, in "
             "evaluations too."
-        ),
+        )
     }
     what_to_try = "Halve the peak of the learning rate."
     needs = "A learning rate that rose to its peak, logged as for `no-warmup`."

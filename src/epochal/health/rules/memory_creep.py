@@ -41,7 +41,7 @@ class MemoryCreep(Rule):
         "warning": (
             "The minimum rises in every sixth of ten minutes or an hour, without slowing down, "
             "by 6 % and 64 MiB. The finding is open as long as the memory grows."
-        ),
+        )
     }
     what_to_try = (
         "Detach tensors that you store. Check for growing lists. Compare live tensors at two steps."

@@ -35,7 +35,7 @@ class MoeCollapse(Rule):
             "below 0.25. A router with an entropy of 0.5 or more may still be settling: then this "
             "must last for 100 records. `moe-imbalance` is silenced meanwhile. The evidence names "
             "the layer with the lowest utilisation."
-        ),
+        )
     }
     what_to_try = "Resume from an older checkpoint, with larger balancing and z losses."
     silenced_by = ("nonfinite",)

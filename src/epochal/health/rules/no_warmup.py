@@ -48,7 +48,7 @@ class NoWarmup(Rule):
             "much as the loss, or 4 times. 2.2 to 3 widths are enough if the norm grew 2.5 times. "
             "Or within the first 15 points loss and gradient norm are 6 times as high as in the "
             "first, and never again by half."
-        ),
+        )
     }
     what_to_try = "Warm up over 1 to 5 % of the steps."
     needs = "The learning rate: the field `lr` of a step, or a metric `lr` or `learning_rate`."

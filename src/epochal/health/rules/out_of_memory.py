@@ -33,7 +33,7 @@ class OutOfMemory(Rule):
         "warning": (
             "Memory ran out and the program caught the error (`run.memory_guard`). If the error "
             "ends the run, the finding is `failed`."
-        ),
+        )
     }
     what_to_try = "Use a smaller batch. The text `out-of-memory` shows how the memory was used."
     kinds = frozenset({"event", "step", "metrics", "epoch", "finish"})

@@ -37,7 +37,7 @@ class Plateau(Rule):
             "The loss does not fall by more than noise over 600 points, in three checks in a row. "
             "Nor can its noise hide a fall of 5 % of what it had fallen before. After 200 more "
             "points it adds whether gradients are as large as before, under a rate that stays high."
-        ),
+        )
     }
     what_to_try = "Lower the learning rate 3 to 10 times. If it is already low, stop."
     silenced_by = ("nonfinite", "divergence")

@@ -27,7 +27,7 @@ class RateEnded(Rule):
         "warning": (
             "The rate is 0 for the first 30 points. Or it has been below a thousandth of its peak "
             "for 50 points, and for longer than it was above."
-        ),
+        )
     }
     what_to_try = (
         "Check the unit of the schedule. One that counts epochs must not take a step per batch."

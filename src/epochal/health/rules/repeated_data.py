@@ -52,7 +52,7 @@ class RepeatedData(Rule):
             "the loss was never as low. The learning rate was not reduced there. Two evaluations "
             "in a row since, if there are any, are worse than the last three before by 5 % and 2.5 "
             "times their noise."
-        ),
+        )
     }
     what_to_try = "Use fewer epochs or more data. Check for duplicated samples."
     needs = "Epochs: the field `epoch` of a step, or epoch records."
@@ -191,11 +191,7 @@ class RepeatedData(Rule):
         before, after = side.level, curve.recent_level(side.points)
         drop = before - after
         size = abs(before) if curve.lowest > 0 else curve.highest - curve.lowest
-        bar = max(
-            self.thresholds.share * size,
-            side.widths * (curve.width or 0.0),
-            3 * side.fall,
-        )
+        bar = max(self.thresholds.share * size, side.widths * (curve.width or 0.0), 3 * side.fall)
         if drop <= bar or before <= 0:  # a loss below zero may have no end, and fall far
             return Verdict(curve.name, False)
         first = curve.window(side.points)[: side.points // 4]

@@ -123,11 +123,7 @@ class SilentRun(Rule):
         if self._num_records < limits.min_records:
             return
         silent_s = now - self._last
-        bar = max(
-            limits.min_s,
-            limits.gaps * usual,
-            limits.longest * self._longest,
-        )
+        bar = max(limits.min_s, limits.gaps * usual, limits.longest * self._longest)
         if silent_s <= bar:
             return
         last = "" if self._last_step is None else f" (the last was step {self._last_step:,})"

@@ -28,7 +28,7 @@ class StaleBatchNorm(Rule):
     reports = {
         "warning": (
             "The running statistics are equal at four watched steps in a row, in training mode."
-        ),
+        )
     }
     what_to_try = (
         "Give BatchNorm a momentum above 0. Check that nothing overwrites its buffers, and that "

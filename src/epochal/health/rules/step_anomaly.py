@@ -49,7 +49,7 @@ class StepAnomaly(Rule):
         "warning": (
             "A step decreases without a resume, stays the same for three records, or jumps by 20 "
             "usual increments. One finding counts all of them."
-        ),
+        )
     }
     what_to_try = "Use one counter for the run; pass `resume_step=` when you resume."
     kinds = frozenset({"step", "metrics"})

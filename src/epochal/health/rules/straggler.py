@@ -42,7 +42,7 @@ class Straggler(Rule):
             "ranks, one takes half as long again as the other. With timed phases, its work is the "
             "step without `sync`, and without the part of `backward` in which it waits. Or it is "
             "its other phases alone, without `eval`, `save` and `log`."
-        ),
+        )
     }
     what_to_try = "Check the rank's clock, temperature, data and other programs on its machine."
     kinds = frozenset({"step", "phases"})

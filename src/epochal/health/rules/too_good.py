@@ -54,7 +54,7 @@ class TooGood(Rule):
             "at a tenth of the training loss. If `watch_data` counts the labels, nine tenths of "
             "what the most frequent class leaves must be right. It is no finding if `watch_data` "
             "has read 200 samples and found no label among the inputs."
-        ),
+        )
     }
     what_to_try = "Check for labels among the inputs, and for test samples in the training set."
     silenced_by = ("nonfinite",)

@@ -69,7 +69,7 @@ class UnusualRate(Rule):
             "times its first. Or the peak is a tenth of the lowest usual rate or less, and "
             "the loss still falls or has not fallen by 5 %. That is not said of SGD with a loss "
             "that starts above 100."
-        ),
+        )
     }
     what_to_try = "Compare with a learning rate within the usual range."
     needs = (

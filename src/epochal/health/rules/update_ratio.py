@@ -56,7 +56,7 @@ class UpdateRatio(Rule):
             "first steps after a warm-up, and below 0.00011 after 400 steps. Below 0.0004 "
             "after 150 steps, if the loss falls in a straight line. Or below 0.000002 for five "
             "watched steps, in one layer or in the median one."
-        ),
+        )
     }
     what_to_try = "Change the learning rate. Check clipping and the scale of the loss."
     needs = "`epochal.watch(model)`."

@@ -20,10 +20,7 @@ EVENTS = (
     Event("exception", "training", "an exception ended the run", texts("reason", "traceback")),
     Event("signal", "training", "a signal ended the run", texts("reason")),
     Event(
-        "records-lost",
-        "any",
-        "records could not be written",
-        (*counts("count"), *texts("reason")),
+        "records-lost", "any", "records could not be written", (*counts("count"), *texts("reason"))
     ),
     Event(
         "values-lost",
@@ -79,12 +76,7 @@ EVENTS = (
         "lr-cut",
         "training",
         "the loss guard cut the learning rate",
-        (
-            *texts("kind", "reason"),
-            *counts("at_step"),
-            Field("lr_before"),
-            Field("lr_after"),
-        ),
+        (*texts("kind", "reason"), *counts("at_step"), Field("lr_before"), Field("lr_after")),
     ),
     Event(
         "early-stop",
@@ -249,10 +241,7 @@ EVENTS = (
         (Field("left", "list", fields=texts("what", "command")),),
     ),
     Event(
-        "companion-failed",
-        "companion",
-        "a fault ended the companion",
-        texts("reason", "traceback"),
+        "companion-failed", "companion", "a fault ended the companion", texts("reason", "traceback")
     ),
     Event("sinks-failed", "companion", "forwarding ended early", texts("reason")),
     Event("hub-failed", "companion", "the run could not be sent to its hub", texts("reason")),
@@ -320,10 +309,7 @@ EVENTS = (
     ),
     Event("preempting", "importer", "the machine was about to be taken away"),
     Event(
-        "media",
-        "importer",
-        "something shown that has no file, with its own facts",
-        texts("series"),
+        "media", "importer", "something shown that has no file, with its own facts", texts("series")
     ),
     Event("missing-media", "importer", "a file that is not there", texts("series", "path")),
     Event("session-end", "importer", "how TensorBoard's session ended", texts("status")),

@@ -65,10 +65,7 @@ DEFINE = Kind(
     ),
 )
 EVENT = Kind(
-    "event",
-    "none",
-    "something that happened, and facts under any names",
-    (Field("name", "text"),),
+    "event", "none", "something that happened, and facts under any names", (Field("name", "text"),)
 )
 FINDING = Kind(
     "finding",

@@ -50,10 +50,7 @@ STEP = Kind(
             tags={"tensorboard": "Training/step_tokens"},
         ),
         Field(
-            "duration_ms",
-            unit="ms",
-            series=True,
-            tags={"tensorboard": "Performance/step_time_ms"},
+            "duration_ms", unit="ms", series=True, tags={"tensorboard": "Performance/step_time_ms"}
         ),
         Field(
             "tokens_per_second",
@@ -334,9 +331,7 @@ DATA = Kind(
         Field("complete", "flag", meaning="the loader was exhausted"),
         Field("skipped_epochs", "count", meaning="epochs without a record, to save space"),
         Field(
-            "earlier",
-            "list",
-            meaning="samples of the epoch that the attempt before did not finish",
+            "earlier", "list", meaning="samples of the epoch that the attempt before did not finish"
         ),
         Field("earlier_steps", "list", meaning="the step at which each of them was recorded"),
         Field("earlier_bits", "count", meaning="zero bits at the end of their hashes"),

@@ -29,8 +29,7 @@ class PlainLogOptions(SinkOptions):
     """The place of the file, and which series it has."""
 
     plain_log_file: str | None = option(
-        "a file, or a folder that exists; default: `training.txt` in the run's folder",
-        is_path=True,
+        "a file, or a folder that exists; default: `training.txt` in the run's folder", is_path=True
     )
     plain_log_kinds: str | None = option("the kinds to write, such as `train,val`; default: all")
 

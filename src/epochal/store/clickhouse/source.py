@@ -31,13 +31,7 @@ class CopySource(FolderSource):
     """
 
     def __init__(
-        self,
-        path: str,
-        copies: Copies,
-        *,
-        held: MemoryBudget,
-        bounds: SearchBounds,
-        exact: bool,
+        self, path: str, copies: Copies, *, held: MemoryBudget, bounds: SearchBounds, exact: bool
     ) -> None:
         super().__init__(path, held=held, bounds=bounds)
         self._copies = copies

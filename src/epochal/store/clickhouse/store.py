@@ -95,11 +95,7 @@ class ClickHouseStore(LocalStore):
 
     def _source_in(self, path: str) -> FolderSource:
         return CopySource(
-            path,
-            self._copies,
-            held=self._held,
-            bounds=self._bounds,
-            exact=not self._is_followed,
+            path, self._copies, held=self._held, bounds=self._bounds, exact=not self._is_followed
         )
 
     def _run_in(self, source: FolderSource) -> LocalRun:

@@ -25,13 +25,7 @@ from epochal.store.clickhouse.connection import (
     connect,
     literal,
 )
-from epochal.store.clickhouse.numbers import (
-    LINE,
-    TAKEN_APART,
-    WHOLE,
-    check_reading,
-    takes_apart,
-)
+from epochal.store.clickhouse.numbers import LINE, TAKEN_APART, WHOLE, check_reading, takes_apart
 from epochal.store.clickhouse.schema import (
     CHANGES,
     FACTS,

@@ -346,14 +346,7 @@ class Blocks:
         places = self._places[key]
         whole = concatenated(
             [
-                Series(
-                    key.name,
-                    key.axis,
-                    rank,
-                    block.steps(),
-                    block.times(),
-                    block.column(place),
-                )
+                Series(key.name, key.axis, rank, block.steps(), block.times(), block.column(place))
                 for block, place in places
             ]
         )

@@ -427,10 +427,7 @@ class FolderSource:
         parent = None if fork is None else parent_folder(fork, self.path, self._parents)
         if parent is not None and self._depth < MAX_DEPTH:
             source = FolderSource(
-                parent,
-                bounds=self._parents,
-                parents=self._parents,
-                depth=self._depth + 1,
+                parent, bounds=self._parents, parents=self._parents, depth=self._depth + 1
             )
             return source.blob(file)
         return read_regular(path)

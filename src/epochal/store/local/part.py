@@ -20,13 +20,7 @@ from epochal.records import Axis, Position, Record, axis_of, numbers_of, whole_n
 from epochal.segments.footer import PartSummary
 from epochal.series.series import Series, merge
 from epochal.store.answers import Entry
-from epochal.store.local.columns import (
-    NO_STEP,
-    Origin,
-    SeriesKey,
-    SeriesTable,
-    seconds,
-)
+from epochal.store.local.columns import NO_STEP, Origin, SeriesKey, SeriesTable, seconds
 from epochal.values import as_float
 
 # Kinds that say something about the run as a whole; "epoch" says how many there will be.

@@ -49,15 +49,7 @@ class Identity:
     ``newer_format`` is the sentence about a run that a newer Epochal wrote: it is never half-read.
     """
 
-    __slots__ = (
-        "_listing",
-        "_place",
-        "_problems",
-        "_seen",
-        "labels",
-        "newer_format",
-        "run_json",
-    )
+    __slots__ = ("_listing", "_place", "_problems", "_seen", "labels", "newer_format", "run_json")
 
     def __init__(self, place: str) -> None:
         self._place = place

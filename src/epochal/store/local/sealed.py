@@ -14,12 +14,7 @@ from epochal.journal.reader import check_version
 from epochal.records import Axis, Position, Record, axis_of, whole_number
 from epochal.segments.footer import PartSummary, read_footer
 from epochal.series.series import Series
-from epochal.store.local.columns import (
-    Blocks,
-    SeriesKey,
-    SeriesTable,
-    seconds,
-)
+from epochal.store.local.columns import Blocks, SeriesKey, SeriesTable, seconds
 from epochal.store.local.part import FACT_KINDS, PartFacts, Place, label_of
 
 if TYPE_CHECKING:

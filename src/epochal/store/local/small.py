@@ -38,20 +38,9 @@ from epochal.segments.footer import PartSummary
 from epochal.series.reduce import Summary, summarise_rows
 from epochal.series.series import Series
 from epochal.store.answers import Metric
-from epochal.store.local.columns import (
-    Names,
-    SeriesKey,
-    SeriesTable,
-    seconds,
-)
+from epochal.store.local.columns import Names, SeriesKey, SeriesTable, seconds
 from epochal.store.local.listing import Listing
-from epochal.store.local.part import (
-    FACT_KINDS,
-    PartFacts,
-    Place,
-    StalePartError,
-    label_of,
-)
+from epochal.store.local.part import FACT_KINDS, PartFacts, Place, StalePartError, label_of
 from epochal.store.local.tail import plan_of
 from epochal.store.metrics import undefined_metrics
 

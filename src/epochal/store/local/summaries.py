@@ -54,13 +54,7 @@ class RowSummaries:
         return self._resolved[name]
 
     def find(
-        self,
-        name: str,
-        axis: Axis | None,
-        rank: int,
-        *,
-        ask: Ask,
-        read: Callable[[Axis], Series],
+        self, name: str, axis: Axis | None, rank: int, *, ask: Ask, read: Callable[[Axis], Series]
     ) -> Summary | None:
         """The summary of a series or of a number that the program set; None where there is neither.
 
@@ -76,13 +70,7 @@ class RowSummaries:
         return set_summary(value) if axis in (None, "none") else None
 
     def _logged(
-        self,
-        name: str,
-        axis: Axis | None,
-        rank: int,
-        *,
-        ask: Ask,
-        read: Callable[[Axis], Series],
+        self, name: str, axis: Axis | None, rank: int, *, ask: Ask, read: Callable[[Axis], Series]
     ) -> Summary | None:
         known = self._known.get((name, axis, rank))
         if known is None and axis is not None:

@@ -26,11 +26,7 @@ if TYPE_CHECKING:
     )
     from epochal.torch.checkpoint.retention import Retention
     from epochal.torch.checkpoint.snapshot import ModelSnapshot, snapshot_cpu
-    from epochal.torch.checkpoint.state import (
-        Restored,
-        load_state,
-        save_state,
-    )
+    from epochal.torch.checkpoint.state import Restored, load_state, save_state
     from epochal.torch.checkpoint.training_state import TrainingState
 
 __all__ = [

@@ -147,11 +147,7 @@ def _table(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> dict[s
         if name == _METADATA:
             raise UsageError(f"no tensor can be named {_METADATA!r} in a safetensors file.")
         end = offset + tensor.numel() * tensor.dtype.itemsize
-        table[name] = {
-            "dtype": dtype,
-            "shape": list(tensor.shape),
-            "data_offsets": [offset, end],
-        }
+        table[name] = {"dtype": dtype, "shape": list(tensor.shape), "data_offsets": [offset, end]}
         offset = end
     return table
 

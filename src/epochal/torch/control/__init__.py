@@ -10,15 +10,8 @@ if TYPE_CHECKING:
     from epochal.torch.control.early_stopping import EarlyStopping
     from epochal.torch.control.loss_guard import LossGuard
 
-__all__ = [
-    "EarlyStopping",
-    "LossGuard",
-]
+__all__ = ["EarlyStopping", "LossGuard"]
 
 __getattr__ = on_first_use(
-    __name__,
-    {
-        "early_stopping": ["EarlyStopping"],
-        "loss_guard": ["LossGuard"],
-    },
+    __name__, {"early_stopping": ["EarlyStopping"], "loss_guard": ["LossGuard"]}
 )

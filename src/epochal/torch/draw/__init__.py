@@ -11,18 +11,9 @@ if TYPE_CHECKING:
     from epochal.torch.draw.module_picture import picture_of
     from epochal.torch.draw.picture import Picture
 
-__all__ = [
-    "Picture",
-    "picture_of",
-]
+__all__ = ["Picture", "picture_of"]
 
-__getattr__ = on_first_use(
-    __name__,
-    {
-        "module_picture": ["picture_of"],
-        "picture": ["Picture"],
-    },
-)
+__getattr__ = on_first_use(__name__, {"module_picture": ["picture_of"], "picture": ["Picture"]})
 
 
 def _load_drawing() -> Drawing:

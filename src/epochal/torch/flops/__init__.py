@@ -10,11 +10,7 @@ if TYPE_CHECKING:
     from epochal.torch.flops.calibration import Calibration, calibrate
     from epochal.torch.flops.count import CountedFlops, count_flops
     from epochal.torch.flops.estimate import SpeedOfLight, speed_of_light
-    from epochal.torch.flops.formulas import (
-        Flops,
-        Trained,
-        flops_per_token,
-    )
+    from epochal.torch.flops.formulas import Flops, Trained, flops_per_token
 
 __all__ = [
     "Calibration",

@@ -96,12 +96,7 @@ def count_flops(
     tally.tracker = counter.mod_tracker
     trained = [weight for weight in inner.parameters() if weight.requires_grad]
     devices = sorted({t.device.index for t in [*given, *inner.parameters()] if t.is_cuda})
-    with (
-        torch.random.fork_rng(devices=devices),
-        _kept_buffers(inner),
-        torch.enable_grad(),
-        counter,
-    ):
+    with torch.random.fork_rng(devices=devices), _kept_buffers(inner), torch.enable_grad(), counter:
         answer = inner(*inputs, **named_inputs)
         goal = _scalar(answer if loss is None else loss(answer))
         tally.direction = "backward"

@@ -150,9 +150,7 @@ def flops_per_token(
     scores = _scores(shape, sequence_length, causal=causal)
     crossed = _scores(shape, sequence_length, causal=causal, passed=passed)
     attention = Work(
-        forward=scores,
-        backward=2 * crossed,
-        recomputed=crossed if recompute != "none" else 0.0,
+        forward=scores, backward=2 * crossed, recomputed=crossed if recompute != "none" else 0.0
     )
     return Flops(blocks, _head(shape, what), attention)
 

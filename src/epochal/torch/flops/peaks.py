@@ -85,12 +85,7 @@ def peak_of(
 
 
 def _peak(
-    device: str,
-    row: Row,
-    *,
-    clock_mhz: float | None,
-    factor: float = 1.0,
-    note: str | None = None,
+    device: str, row: Row, *, clock_mhz: float | None, factor: float = 1.0, note: str | None = None
 ) -> Peak:
     known = {dtype: getattr(row, dtype) for dtype in DTYPES}
     rates = {dtype: rate * factor for dtype, rate in known.items() if rate is not None}
@@ -117,10 +112,7 @@ def _plain(name: str) -> str:
 
 
 def _scaled_from_kin(
-    name: str,
-    sm_count: int | None,
-    clock_mhz: float | None,
-    capability: tuple[int, int] | None,
+    name: str, sm_count: int | None, clock_mhz: float | None, capability: tuple[int, int] | None
 ) -> Peak | None:
     if not sm_count or not clock_mhz or capability is None or _is_amd(name):
         return None

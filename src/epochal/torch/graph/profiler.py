@@ -85,9 +85,7 @@ class Profiler:
         """Put the hooks on, unless they are."""
         if self._handles:
             return
-        self._handles = [
-            self._root.register_forward_pre_hook(self._begin, with_kwargs=True),
-        ]
+        self._handles = [self._root.register_forward_pre_hook(self._begin, with_kwargs=True)]
         for name, module in self._parts.items():
             self._handles += [
                 module.register_forward_pre_hook(partial(self._before, name)),

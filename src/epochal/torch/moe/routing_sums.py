@@ -67,11 +67,7 @@ def routing_of_logits(
 
 @torch.no_grad()
 def routing_of_probs(
-    probs: Tensor,
-    *,
-    top_k: int,
-    expert_index: Tensor | None = None,
-    mask: Tensor | None = None,
+    probs: Tensor, *, top_k: int, expert_index: Tensor | None = None, mask: Tensor | None = None
 ) -> Routing:
     """A layer's routing where only the probabilities are at hand."""
     table = _shares(_table(probs, name="probs"))

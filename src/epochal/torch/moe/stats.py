@@ -168,10 +168,7 @@ class MoeAccumulator:
         if self._sums is None:
             raise UsageError("nothing was added yet, so there are no figures.")
         return stats_of_sums(
-            self._sums,
-            aux_coef=self._aux_coef,
-            z_coef=self._z_coef,
-            has_logits=self._has_logits,
+            self._sums, aux_coef=self._aux_coef, z_coef=self._z_coef, has_logits=self._has_logits
         )
 
     def get_moe_stats(self) -> dict[str, Any]:
@@ -201,12 +198,7 @@ def stats_of_sums(
     sums: Tensor, *, aux_coef: float, z_coef: float, has_logits: bool = True
 ) -> MoeStats:
     """The figures of a table of sums, one row per layer."""
-    table, load = statistics_table(
-        sums,
-        experts=experts_of(sums),
-        aux_coef=aux_coef,
-        z_coef=z_coef,
-    )
+    table, load = statistics_table(sums, experts=experts_of(sums), aux_coef=aux_coef, z_coef=z_coef)
     return _stats(table, load, rows_known(sums).all(), has_logits=has_logits)
 
 

@@ -337,10 +337,7 @@ class MoeWatch:
             if row[0, -1] == 0 or row[0, : router.experts].sum() == 0:
                 continue
             table, shares = statistics_table(
-                row,
-                experts=router.experts,
-                aux_coef=self._aux_coef,
-                z_coef=self._z_coef,
+                row, experts=router.experts, aux_coef=self._aux_coef, z_coef=self._z_coef
             )
             tables.append(table)
             if rows_known(row)[0]:

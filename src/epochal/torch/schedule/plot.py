@@ -62,8 +62,4 @@ def _with_axes(lines: list[str], *, low: float, high: float, last: int) -> list[
     margin = max(len(mark) for mark in marks.values())
     drawn = [f"{marks.get(i, ''):>{margin}} ┤{line}" for i, line in enumerate(lines)]
     width, steps = len(lines[0]), f"{last:,} steps"
-    return [
-        *drawn,
-        f"{'':>{margin}} └{'─' * width}",
-        f"{'':>{margin}}  0{steps:>{width - 1}}",
-    ]
+    return [*drawn, f"{'':>{margin}} └{'─' * width}", f"{'':>{margin}}  0{steps:>{width - 1}}"]

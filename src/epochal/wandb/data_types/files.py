@@ -12,12 +12,7 @@ from epochal.journal.line import encode_json
 from epochal.wandb.data_types.media import Media, MediaFile, path_or_data
 from epochal.wandb.notices import say_once
 
-_FORMATS = {
-    "gif": "image/gif",
-    "mp4": "video/mp4",
-    "webm": "video/webm",
-    "ogg": "video/ogg",
-}
+_FORMATS = {"gif": "image/gif", "mp4": "video/mp4", "webm": "video/webm", "ogg": "video/ogg"}
 
 
 class _File(Media):

@@ -12,10 +12,7 @@ from epochal.wandb.data_types.media import Media, MediaFile
 from epochal.wandb.notices import not_supported
 
 # Modes of Pillow that a format can hold.
-_MODES = {
-    "jpeg": ("L", "RGB", "CMYK"),
-    "png": ("1", "L", "LA", "P", "RGB", "RGBA", "I"),
-}
+_MODES = {"jpeg": ("L", "RGB", "CMYK"), "png": ("1", "L", "LA", "P", "RGB", "RGBA", "I")}
 
 
 class Image(Media):
