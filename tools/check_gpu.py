@@ -14,14 +14,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from epochal.journal.layout import RunFolder
 from epochal.journal.reader import read_journal
-from epochal.telemetry.gpu import GPU_METRICS, GpuSample, GpuSource
+from epochal.records import KINDS
+from epochal.telemetry.gpu import GpuSample, GpuSource
 from epochal.telemetry.machine_gpus import MachineGpus
-from epochal.telemetry.source import readings
 
 SANE: dict[str, tuple[float, float]] = {
     "clock": (100, 4000),
@@ -51,12 +52,13 @@ import os, sys, time
 import epochal
 run = epochal.init("check", "gpu", dir=sys.argv[1], console=False, companion=True)
 until = time.monotonic() + float(sys.argv[2])
+a = None
 try:
     import torch
-    device = "cuda" if torch.cuda.is_available() else "mps"  # ROCm calls itself cuda too
-    a = torch.randn(8192, 8192, device=device, dtype=torch.bfloat16)
+    if torch.cuda.is_available():  # ROCm calls itself cuda too
+        a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
 except ImportError:
-    a = None
+    pass
 step = 0
 while time.monotonic() < until:
     if a is None:
@@ -64,7 +66,7 @@ while time.monotonic() < until:
     else:
         for _ in range(20):
             b = a @ a
-        getattr(torch, device).synchronize()
+        torch.cuda.synchronize()
     run.log({"step_done": 1}, step=step)
     step += 1
 run.finish()
@@ -105,12 +107,16 @@ def check_idle(source: GpuSource) -> list[str]:
 
 
 def check_sample(sample: GpuSample) -> list[str]:
+    """Print every reading of one GPU; the readings that no GPU can have are faults."""
+    units = {field.name: field.unit for field in KINDS["gpu"].fields}
     faults = []
-    for reading in readings(sample, metrics=GPU_METRICS):
-        print(f"  {reading.name:<16} {reading.value} {reading.unit}")
-        low, high = SANE.get(reading.name, (float("-inf"), float("inf")))
-        if isinstance(reading.value, (int, float)) and not low <= reading.value <= high:
-            faults.append(f"{reading.name}={reading.value} is outside {low:g} to {high:g}")
+    for name, value in asdict(sample).items():
+        if value is None:
+            continue
+        print(f"  {name:<16} {value} {units.get(name, '')}".rstrip())
+        low, high = SANE.get(name, (float("-inf"), float("inf")))
+        if isinstance(value, (int, float)) and not low <= value <= high:
+            faults.append(f"{name}={value} is outside {low:g} to {high:g}")
     return faults
 
 
@@ -118,7 +124,8 @@ def check_run(source: GpuSource, seconds: float) -> list[str]:
     """Train for a while with a companion, and look at what it wrote."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", LOAD, folder, str(seconds)]
-        process = subprocess.Popen(command, env={**os.environ, "EPOCHAL_GIT": "0"})
+        # In a folder without settings: those of a project are not checked here.
+        process = subprocess.Popen(command, cwd=folder, env={**os.environ, "EPOCHAL_GIT": "0"})
         time.sleep(seconds / 2)
         pids = source.pids()
         print(f"process {process.pid}; the driver sees {pids}; under load:")
