@@ -17,6 +17,8 @@ from epochal.settings.toml_file import Key, SettingsFile, Source, find_project_f
 
 CONFIG = "EPOCHAL_CONFIG"
 _KEYS: Mapping[str, Setting] = {one.key: one for one in DECLARED if one.key is not None}
+# In Epochal's own pyproject.toml this table is the budget of code lines (tools/budget.py).
+_NOT_SETTINGS = {"budget"}
 _TABLES = {key.partition(".")[0] for key in _KEYS if "." in key}
 
 
@@ -149,6 +151,8 @@ def _check(file: SettingsFile) -> None:
     known = {*_TABLES, *OPEN_TABLES, *(key for key in _KEYS if "." not in key)}
     for name, value in file.table.items():
         source = Source(file=file, key=(name,))
+        if name in _NOT_SETTINGS:
+            continue
         if name not in known:
             raise UsageError(f"{source}: {name} is not a setting; {nearest(name, known)}")
         if name not in (*_TABLES, *OPEN_TABLES):
