@@ -26,8 +26,8 @@ _RANKS = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK"}
 
 
 # No test depends on how fast the machine is; a failing example is the same on every machine.
-settings.register_profile("house", deadline=None, derandomize=True)
-settings.register_profile("fast", settings.get_profile("house"), max_examples=15)
+settings.register_profile("house", deadline=None, derandomize=True, max_examples=15)
+settings.register_profile("thorough", settings.get_profile("house"), max_examples=200)
 settings.load_profile("house")
 
 
@@ -80,13 +80,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add an option for what takes longer than `make test` may: `make test ARGS=--thorough`."""
-    parser.addoption("--thorough", action="store_true", help="try every crash point")
+    parser.addoption("--thorough", action="store_true", help="try every crash point and many values")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Try fewer values of each property in `make test-fast`."""
-    if _is_fast(config):
-        settings.load_profile("fast")
+    """Try more values of each property with `--thorough`."""
+    if config.getoption("thorough"):
+        settings.load_profile("thorough")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -21,9 +21,7 @@ from epochal.records import Record
 from tests.imports.samples import SAMPLES, opened
 
 by_format = pytest.mark.parametrize("name", own_formats())
-damage = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+damage = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
 def everything(source: Foreign) -> list[Record]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.guard import Fault, Guard
@@ -162,7 +162,6 @@ def test_no_number_is_too_odd(seed: int, oddness: float) -> None:
     odd=st.lists(st.tuples(odd_records(), st.sampled_from(WRITERS)), max_size=12),
     config=st.one_of(st.sampled_from(CONFIGS), st.dictionaries(st.sampled_from(NAMES), values)),
 )
-@settings(max_examples=100)
 def test_no_record_is_too_odd(
     seed: int, odd: list[tuple[Record, tuple[str, int]]], config: dict[str, Any]
 ) -> None:
@@ -176,7 +175,6 @@ def test_no_record_is_too_odd(
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 @given(st.lists(st.tuples(odd_records(), st.sampled_from(WRITERS)), max_size=20))
-@settings(max_examples=20)
 def test_no_record_is_too_odd_for_a_rule_alone(
     rule: type[Rule], odd: list[tuple[Record, tuple[str, int]]]
 ) -> None:

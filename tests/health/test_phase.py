@@ -3,7 +3,7 @@ import random
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.health.phase import Phase, PhaseDetector
@@ -154,7 +154,6 @@ def test_a_plateau_is_known_for_one_in_time(seed: int) -> None:
         max_size=30,
     )
 )
-@settings(max_examples=min(60, settings().max_examples), deadline=None)
 def test_no_losses_and_no_resumes_are_too_much_for_it(
     stretches: list[tuple[float, int, int]],
 ) -> None:

@@ -49,7 +49,7 @@ class _Hub:
 
 @pytest.mark.parametrize("engine", ["two shards"])
 @given(sends)
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 def test_two_hubs_store_lines_once_and_in_order(
     engine: str, sent: list[tuple[int, int, int, str]]
 ) -> None:

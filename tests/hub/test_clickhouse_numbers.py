@@ -113,7 +113,7 @@ ANY_LINE = (RECORD | TEXT | st.binary()).map(lambda line: line.replace(b"\n", b"
 def test_any_line_comes_back(tables: Tables) -> None:
     runs = iter(range(1 << 30))
 
-    @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(suppress_health_check=list(HealthCheck))
     @given(st.lists(ANY_LINE, min_size=1, max_size=100))
     def check(lines: list[bytes]) -> None:
         run_id = f"run{next(runs)}"

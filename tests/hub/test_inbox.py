@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.hub.budget import Budget, FullError
@@ -41,7 +41,6 @@ sends = st.lists(
 
 
 @given(sends)
-@settings(max_examples=60, deadline=None)
 def test_lines_are_stored_once_and_in_order(sent: list[tuple[int, int, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         inbox = Inbox(Path(folder))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.imports.wandb_log import LogFile
@@ -16,7 +16,6 @@ def read(path: Path) -> list[bytes]:
     return [data for _, data in LogFile(path).read()]
 
 
-@settings(deadline=None, max_examples=30)
 @given(st.lists(st.integers(0, 70_000), max_size=8))
 def test_records_of_any_length_come_back(sizes: list[int]) -> None:
     records = [bytes([number]) * size for number, size in enumerate(sizes)]

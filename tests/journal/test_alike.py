@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.journal.alike import AlikeDecoder, AlikeRecords
@@ -56,7 +56,6 @@ pieces = st.sampled_from(
 )
 
 
-@settings(max_examples=5 * settings().max_examples)
 @given(st.lists(pieces, min_size=1, max_size=5))
 def test_lines_are_alike_only_where_each_is_one_record(wanted: list[bytes]) -> None:
     text = b"".join(wanted)
@@ -68,7 +67,6 @@ def test_lines_are_alike_only_where_each_is_one_record(wanted: list[bytes]) -> N
         assert all(record["m"].keys() == set(found.names) for record in found)
 
 
-@settings(max_examples=settings().max_examples // 2)
 @given(st.lists(st.tuples(pieces, st.integers(0, 1500)), max_size=4))
 def test_a_part_gives_the_same_records_whether_they_are_alike_or_not(
     tmp_path_factory: pytest.TempPathFactory, wanted: list[tuple[bytes, int]]

@@ -60,10 +60,7 @@ def test_what_is_not_an_array_is_refused(tmp_path: Path, text: str) -> None:
     assert path.read_text() == text
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-    max_examples=min(50, settings().max_examples),
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(st.text(), max_size=5))
 def test_any_text_comes_back(tmp_path: Path, texts: list[str]) -> None:
     path = tmp_path / "texts.json"

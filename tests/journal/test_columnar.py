@@ -138,11 +138,7 @@ def damaged_texts(draw: st.DrawFn) -> bytes:
 
 
 @pytest.mark.usefixtures("small")
-@settings(
-    max_examples=2 * settings().max_examples,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(damaged_texts(), min_size=1, max_size=3))
 def test_it_says_what_the_reader_says_of_damaged_lines_too(texts: list[bytes]) -> None:
     decoder = ColumnarDecoder()

@@ -3,7 +3,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.journal.follow import Batch, Follower
@@ -24,7 +24,6 @@ def records_of(found: list[Batch]) -> list[Record]:
     return [record for batch in found for record in batch.records]
 
 
-@settings(max_examples=settings().max_examples)
 @given(cuts=st.lists(st.integers(0, 1500), max_size=12), enough=st.none() | st.integers(1, 5))
 def test_any_split_of_appends_over_polls_hands_out_each_record_once(
     tmp_path_factory: pytest.TempPathFactory, cuts: list[int], enough: int | None

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.errors import FormatError
@@ -27,7 +27,6 @@ def part_with(folder: Path, content: bytes) -> PartReader:
     return PartReader(path, LOOP)
 
 
-@settings(max_examples=2 * settings().max_examples)
 @given(lines, st.data())
 def test_all_whole_lines_before_a_cut_come_back(
     tmp_path_factory: pytest.TempPathFactory, wanted: list[bytes], data: st.DataObject
@@ -102,7 +101,6 @@ pieces = st.sampled_from(
 )
 
 
-@settings(max_examples=3 * settings().max_examples)
 @given(st.lists(pieces, max_size=12))
 def test_blocks_hold_what_is_read_one_by_one(
     tmp_path_factory: pytest.TempPathFactory, wanted: list[bytes]

@@ -349,10 +349,7 @@ anything = st.recursive(
 )
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-    max_examples=3 * settings().max_examples,
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(anything, anything)
 def test_no_value_and_no_step_raises(start_run: StartRun, value: Any, step: Any) -> None:
     run = OPEN_RUNS.newest or start_run()

@@ -160,10 +160,7 @@ def test_a_name_with_a_lone_surrogate_is_kept_readable(run: Run) -> None:
     assert last_metrics(run) == {"a\\udcff": 1.0}
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-    max_examples=min(60, settings().max_examples),
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(st.text(min_size=1), st.floats() | st.integers() | st.booleans(), max_size=5)
 )

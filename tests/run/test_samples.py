@@ -39,10 +39,7 @@ def test_a_histogram_of_nothing_is_empty(run: Run, values: Any) -> None:
     assert (record["counts"], record["count"]) == ([], 0)
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-    max_examples=min(60, settings().max_examples),
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.floats(), max_size=20))
 def test_any_floats_make_a_histogram_without_a_warning(run: Run, values: list[float]) -> None:
     record = histogram(run, values)

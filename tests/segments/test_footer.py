@@ -73,7 +73,7 @@ def lose_columns(path: Path) -> None:
     path.write_bytes(bytes(len(content) - footer) + content[-footer:])
 
 
-@settings(max_examples=20, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(phases=[Phase.explicit, Phase.generate])
 @given(journals(), st.booleans())
 def test_footers_say_the_same_as_a_full_read(records: list[dict[str, Any]], ends: bool) -> None:
     with tempfile.TemporaryDirectory() as root:

@@ -67,7 +67,7 @@ def _records(draw: st.DrawFn) -> Record:
     return record
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.lists(_records(), max_size=12))
 def test_every_record_comes_back_as_it_was(records: list[Record]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -76,7 +76,7 @@ def test_every_record_comes_back_as_it_was(records: list[Record]) -> None:
             assert texts(segment.records()) == journal_texts(run_folder)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.lists(st.dictionaries(_KEY, _SCALAR, max_size=6), max_size=20))
 def test_long_form_gives_back_every_record(objects: list[dict[str, Any]]) -> None:
     records = [{**metrics(step), "m": values} for step, values in enumerate(objects)]
@@ -87,7 +87,7 @@ def test_long_form_gives_back_every_record(objects: list[dict[str, Any]]) -> Non
             assert texts(segment.records()) == journal_texts(run_folder)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.lists(_records(), max_size=6), st.lists(st.dictionaries(_KEY, _SCALAR), max_size=4))
 def test_records_that_become_columns_at_once_come_back(
     records: list[Record], objects: list[dict[str, Any]]
@@ -123,7 +123,7 @@ def test_records_of_one_shape_in_a_row_come_as_columns(tmp_path: Path) -> None:
 _NUMBER = st.floats() | st.integers(-(2**53), 2**53) | st.booleans()
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(
     st.lists(
         st.tuples(
@@ -184,7 +184,7 @@ def test_the_extremes_of_telemetry_have_columns_but_are_no_series(tmp_path: Path
         assert segment.names() == ("gpu/0/power",)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.lists(_records(), max_size=8), st.lists(st.dictionaries(_KEY, _SCALAR), max_size=6))
 def test_records_of_many_row_groups_come_back(
     records: list[Record], objects: list[dict[str, Any]]

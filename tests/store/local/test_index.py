@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.journal.layout import write_json
@@ -365,7 +365,6 @@ class CoarseRun:
 _CHANGES = st.sampled_from(["log", "log", "finish", "label", "label", "seal", "rest"])
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.lists(_CHANGES, min_size=2, max_size=10))
 def test_coarse_times_never_leave_an_old_row(changes: list[str]) -> None:
     """Each change is seen by a reader that stays, and by one that starts with the index."""

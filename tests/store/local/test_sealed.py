@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.journal.layout import PartName, run_folders
@@ -178,7 +178,6 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=40)
 @given(rows=ROWS)
 def test_points_in_any_order_and_shape_come_out_alike(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, dict[str, float]]]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from epochal.journal import columnar
 from epochal.journal.reader import read_part
@@ -77,7 +77,6 @@ def test_lines_in_columns_say_the_same_as_records(part: TailedPart) -> None:
         np.testing.assert_array_equal(piece.values, values)
 
 
-@settings(max_examples=60, deadline=None)
 @given(damaged_texts())
 def test_columns_and_single_lines_make_the_same_of_damage(text: bytes) -> None:
     found = []
