@@ -14,7 +14,6 @@ from benchmarks.measures import (
     disk,
     event_files,
     first_look,
-    health,
     hot,
     import_time,
     kill,
@@ -44,6 +43,5 @@ def every_measure() -> dict[str, Measure]:
         event_files,
         log_folders,
         kill,
-        health,
     )
     return {measure.NAME: measure for measure in measures}

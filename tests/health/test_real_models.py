@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.health.real import diagnose
 from epochal.health.finding import Finding
+from tests.health.real_trainings import diagnose
 
 
 def grave(findings: list[Finding]) -> list[str]:
@@ -18,7 +18,6 @@ def of_rule(findings: list[Finding], rule: str) -> Finding:
     return next(finding for finding in findings if finding.rule == rule)
 
 
-# The twin of the slow loader is left to the bench: how long its steps take is the machine's affair.
 @pytest.mark.parametrize("name", ["reader", "reader-warmed", "classes"])
 def test_a_healthy_training_is_told_nothing_grave(name: str, tmp_path: Path) -> None:
     assert grave(diagnose(name, tmp_path)) == []
@@ -53,7 +52,7 @@ def test_answers_among_the_inputs_are_suspected(tmp_path: Path) -> None:
     assert of_rule(diagnose("classes-leak", tmp_path), "too-good").severity != "info"
 
 
-# Rules that said wrong things of these trainings; others are held to them elsewhere.
+# Rules that once accused these trainings wrongly.
 WRONG_ONCE = {"never-fell", "too-good", "frozen-layer", "clock-anomaly"}
 
 

@@ -1,13 +1,10 @@
-"""Small real trainings, healthy or with one fault: `python -m benchmarks.health.real [name …]`.
+"""Small real trainings, healthy or with one fault, with the findings that each one gets.
 
-Each is recorded as a user would record it and diagnosed from its journal. Seeds are fixed, one
-thread computes; only the trainings about slow input tell how long their steps took.
+Each is recorded as a user would record it. Seeds are fixed and one thread computes.
 """
 
 from __future__ import annotations
 
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -199,12 +196,12 @@ def _regress(
             run.log({"eval_loss": error}, step=step)
 
 
-def wait_for_input(run: Run, *, wait_s: float) -> None:
-    """Train the same in larger batches, told how long each step computed."""
+def wait_for_input(run: Run) -> None:
+    """Train on larger batches that arrive late, and log how long each step computed."""
     data, model, optimizer = Points(), *_classifier()
     for step in range(100):
         inputs, labels = data.batch(1024)
-        time.sleep(wait_s)
+        time.sleep(0.1)
         begun = time.perf_counter()
         loss, norm = _learn(model, optimizer, inputs, labels)
         duration_ms = (time.perf_counter() - begun) * 1000
@@ -244,8 +241,7 @@ TRAININGS: Mapping[str, Callable[[Run], None]] = {
     "reader-warmed": lambda run: read_letters(run, _WARMED),
     "reader-unwarmed": lambda run: read_letters(run, replace(_WARMED, warmup=0)),
     "classes": classify,
-    "input": lambda run: wait_for_input(run, wait_s=0.0),
-    "input-slow": lambda run: wait_for_input(run, wait_s=0.1),
+    "input-slow": wait_for_input,
     "classes-leak": lambda run: classify(run, leak=True),
     "line": fit_line,
     "line-slow": lambda run: fit_line(run, rate=0.02),
@@ -286,15 +282,3 @@ def _record(name: str, folder: Path) -> Path:
     finally:
         run.finish()
     return Path(run.dir)
-
-
-def main() -> None:
-    for name in sys.argv[1:] or TRAININGS:
-        with tempfile.TemporaryDirectory() as folder:
-            print(f"\n{name}")
-            for finding in diagnose(name, Path(folder)):
-                print(f"  {finding.severity} {finding.rule} ({finding.series}): {finding.sentence}")
-
-
-if __name__ == "__main__":
-    main()
