@@ -14,8 +14,8 @@ import pytest
 import epochal
 from epochal.cli.main import main
 from epochal.exports.export import FORMATS
-from epochal.recipes.demo.every_kind.write import write_every_kind
 from epochal.server.endpoints import ENDPOINTS
+from tests.doubles.every_kind import write_every_kind
 from tests.server.live import serving
 
 Capture = pytest.CaptureFixture[str]

@@ -13,9 +13,9 @@ import pytest
 
 from epochal.cli.main import main
 from epochal.page.loader import load_page
-from epochal.recipes.demo.every_kind.write import write_every_kind
 from tests.conftest import StartRun
 from tests.doubles.archives import write_archive
+from tests.doubles.every_kind import write_every_kind
 from tests.e2e.browsing import PHONE, OpenPage, download, until, wait_for_lines
 from tests.e2e.test_panels import PANELS, width_beyond
 from tests.store.journals import Journal

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from epochal.cli.main import main
-from epochal.recipes.demo.every_kind import scenario
 from tests.conftest import StartRun
+from tests.doubles import every_kind_scenario as scenario
+from tests.doubles.every_kind import write_every_kind
 from tests.e2e.browsing import (
     OpenPage,
     Serve,
@@ -244,7 +244,7 @@ def test_a_favourite_comes_first_and_a_chart_fills_the_window(
 
 
 def test_a_finding_leads_to_its_steps(tmp_path: Path, serve: Serve, open_page: OpenPage) -> None:
-    assert main(["--dir", str(tmp_path), "-q", "demo", "--fast", "--all-kinds"]) == 0
+    write_every_kind(tmp_path)
     page = open_page(serve(tmp_path).url)
     page.locator(".finding", has_text="jumped by 6.0 at step 310").click()
     until(page, lambda: "zoom=step:290..330" in page.url)
@@ -254,7 +254,7 @@ def test_a_finding_leads_to_its_steps(tmp_path: Path, serve: Serve, open_page: O
 def test_ranks_are_shown_alone_each_and_as_their_mean(
     tmp_path: Path, serve: Serve, open_page: OpenPage
 ) -> None:
-    assert main(["--dir", str(tmp_path), "-q", "demo", "--fast", "--all-kinds"]) == 0
+    write_every_kind(tmp_path)
     page = open_page(serve(tmp_path).url + "#panel=charts&metrics=train/lr")
     wait_for_lines(page, "train/lr", 1)
     page.get_by_role("radio", name="Each rank").check()
@@ -268,7 +268,7 @@ def test_ranks_are_shown_alone_each_and_as_their_mean(
 def test_what_happened_is_marked_and_can_be_turned_off(
     tmp_path: Path, serve: Serve, open_page: OpenPage
 ) -> None:
-    assert main(["--dir", str(tmp_path), "-q", "demo", "--fast", "--all-kinds"]) == 0
+    write_every_kind(tmp_path)
     page = open_page(serve(tmp_path).url + "#panel=charts&metrics=train/loss")
     wait_for_lines(page, "train/loss", 1)
     plot = page.locator('[data-metric="train/loss"] .u-over')
@@ -286,7 +286,7 @@ def test_what_happened_is_marked_and_can_be_turned_off(
 
 
 def test_a_throttled_gpu_is_marked(tmp_path: Path, serve: Serve, open_page: OpenPage) -> None:
-    assert main(["--dir", str(tmp_path), "-q", "demo", "--fast", "--all-kinds"]) == 0
+    write_every_kind(tmp_path)
     page = open_page(serve(tmp_path).url + "#panel=system")
     plot = page.locator("[data-title='GPU · Temperature, °C'] .u-over")
     tooltip = page.locator("[data-title='GPU · Temperature, °C'] .chart-tooltip")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from epochal.cli.main import main
 from tests.conftest import StartRun
+from tests.doubles.every_kind import write_every_kind
 from tests.e2e.browsing import OpenPage, Serve, has_drawn
 
 ATTACK = "<img src=x onerror=\"document.title='broken'\">\"'</script><b>{{7*7}}"
@@ -22,7 +22,7 @@ def runs(tmp_path: Path, start_run: StartRun) -> Path:
             run.log({ATTACK: step, "loss": 1.0}, step=step)
         run.define("loss", unit=ATTACK)
         run.log_text(ATTACK, ATTACK, step=2)
-    assert main(["--dir", str(tmp_path / "runs"), "-q", "demo", "--fast", "--all-kinds"]) == 0
+    write_every_kind(tmp_path / "runs")
     return tmp_path / "runs"
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from epochal.recipes.demo.every_kind.write import write_every_kind
 from tests.conftest import StartRun
+from tests.doubles.every_kind import write_every_kind
 from tests.e2e.browsing import PHONE, OpenPage, Serve, drag, has_drawn, point_at, until
 from tools.panels_table import declared_panels
 

@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 
 from epochal.exports import array, lines
-from epochal.recipes.demo.every_kind.write import write_every_kind
 from epochal.store.local.store import LocalStore
+from tests.doubles.every_kind import write_every_kind
 from tests.store.journals import Journal
 from tests.store.sealing import seal_all
 

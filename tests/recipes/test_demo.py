@@ -5,7 +5,6 @@ import math
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -19,26 +18,16 @@ import pytest
 
 import epochal
 from epochal.cli.main import COMMANDS, main
-from epochal.journal.layout import RunFolder, read_json
+from epochal.journal.layout import RunFolder
 from epochal.journal.reader import PartReader
 from epochal.recipes.demo import text as demo_text
-from epochal.recipes.demo.every_kind import scenario
-from epochal.recipes.demo.every_kind.loop import ODD_NAMES
-from epochal.recipes.demo.every_kind.write import write_every_kind
-from epochal.recipes.demo.model import Adam, Model, Shape, clip
-from epochal.recipes.demo.pictures import colour_matrix
-from epochal.recipes.demo.training import FAST, WATCHED, Trainer, learning_rate, train
-from epochal.records import KINDS, Record, scalars_of
+from epochal.recipes.demo.training import FAST, WATCHED, Trainer, train
+from epochal.records import Record
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(FAST, seed=1, directory=tmp_path_factory.mktemp("runs")).dir
-
-
-@pytest.fixture(scope="module")
-def made_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_every_kind(tmp_path_factory.mktemp("runs"), seed=1, ended=1.8e9)
 
 
 def records(path: Path, *, kind: str | None = None, writer: str | None = None) -> Iterator[Record]:
@@ -60,19 +49,10 @@ def test_the_demonstration_learns(trained: Path) -> None:
     assert losses[-1] < 0.6 * losses[0]
 
 
-def test_it_learns_what_it_was_not_shown(trained: Path) -> None:
-    losses = values(trained, kind="eval", field="loss")
-    assert losses[-1] < 0.6 * losses[0]
-
-
 def test_it_writes_what_a_training_has_to_say(trained: Path) -> None:
     written = {record["log"] for record in records(trained)}
     assert written >= {"step", "eval", "epoch", "text", "histogram", "blob", "graph", "dataset"}
     assert written >= {"option", "define", "message", "finish"}
-
-
-def test_every_epoch_is_written(trained: Path) -> None:
-    assert values(trained, kind="epoch", field="epoch") == [1, 2, 3]
 
 
 def test_steps_carry_rate_norm_and_tokens(trained: Path) -> None:
@@ -80,25 +60,10 @@ def test_steps_carry_rate_norm_and_tokens(trained: Path) -> None:
     assert {"loss", "norm", "norm_clipped", "lr", "step_tokens", "duration_ms"} <= step.keys()
 
 
-def test_hyperparameters_are_kept(trained: Path) -> None:
-    config = read_json(RunFolder(trained).identity)["config"]
-    assert config["seed"] == 1
-    assert config["hidden"] == FAST.hidden
-
-
 def test_the_same_seed_gives_the_same_losses(trained: Path, tmp_path: Path) -> None:
     again = train(FAST, seed=1, directory=tmp_path).dir
     expected = values(trained, kind="step", field="loss")
     assert values(again, kind="step", field="loss") == pytest.approx(expected, rel=1e-3)
-
-
-def test_it_needs_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*arguments: object) -> None:
-        raise AssertionError(f"the demonstration tried to connect: {arguments}")
-
-    monkeypatch.setattr(socket.socket, "connect", refuse)
-    train(FAST, directory=tmp_path)
-    write_every_kind(tmp_path)
 
 
 def test_the_watched_training_is_paced_to_about_twenty_seconds() -> None:
@@ -109,47 +74,6 @@ def test_the_watched_training_is_paced_to_about_twenty_seconds() -> None:
     assert 15 < steps * WATCHED.pace_s < 25
 
 
-def test_the_learning_rate_warms_up_and_falls() -> None:
-    rates = [learning_rate(step, plan=FAST, num_steps=60) for step in range(1, 61)]
-    assert max(rates) == pytest.approx(FAST.lr)
-    assert rates[0] < rates[FAST.warmup_steps - 1]
-    assert rates[-1] < 0.1 * FAST.lr
-
-
-def test_gradients_agree_with_finite_differences() -> None:
-    rng = np.random.default_rng(3)
-    model = Model(Shape(vocabulary=5, context=2, embedding=3, hidden=4), rng=rng)
-    for name, parameter in model.parameters.items():
-        model.parameters[name] = parameter.astype(np.float64)
-    contexts, targets = rng.integers(5, size=(6, 2)), rng.integers(5, size=6)
-    gradients = model.measure_with_gradients(contexts, targets).gradients
-    for name, parameter in model.parameters.items():
-        place = tuple(rng.integers(size) for size in parameter.shape)
-        parameter[place] += 1e-5
-        above = model.measure(contexts, targets)[0]
-        parameter[place] -= 2e-5
-        below = model.measure(contexts, targets)[0]
-        parameter[place] += 1e-5
-        assert gradients[name][place] == pytest.approx((above - below) / 2e-5, rel=1e-3, abs=1e-6)
-
-
-def test_clipping_bounds_the_norm_and_tells_the_one_before() -> None:
-    clipped, norm = clip({"a": np.full(4, 3.0, dtype=np.float32)}, largest_norm=1.0)
-    assert norm == pytest.approx(6.0)
-    assert float(np.linalg.norm(clipped["a"])) == pytest.approx(1.0, rel=1e-4)
-
-
-def test_the_first_step_of_adam_is_as_long_as_the_rate() -> None:
-    parameters = {"a": np.zeros(3, dtype=np.float32)}
-    Adam(parameters).step({"a": np.array([5.0, -0.1, 0.0], dtype=np.float32)}, lr=0.01)
-    assert parameters["a"].tolist() == pytest.approx([-0.01, 0.01, 0.0], rel=1e-3)
-
-
-def test_only_words_of_the_grammar_count_as_real() -> None:
-    assert demo_text.share_of_real_words("the quiet xqz fin") == pytest.approx(2 / 3)
-    assert demo_text.share_of_real_words("") == 0.0
-
-
 def test_the_lowest_loss_is_the_entropy_of_the_text() -> None:
     text = demo_text.write_text(np.random.default_rng(0), num_sentences=2000)
     nats_per_sentence = sum(math.log(n) for n in (4, 12, 12, 11, 2, 12, 11, 6))
@@ -157,119 +81,9 @@ def test_the_lowest_loss_is_the_entropy_of_the_text() -> None:
     assert demo_text.lowest_possible_loss() == pytest.approx(measured, rel=0.01)
 
 
-def test_text_survives_its_codes() -> None:
-    text = demo_text.write_text(np.random.default_rng(0), num_sentences=3)
-    assert demo_text.decode(demo_text.encode(text)) == text
-
-
-def test_weights_are_drawn_in_red_white_and_blue() -> None:
-    pixels = colour_matrix(np.array([[1.0, 0.0, -1.0]], dtype=np.float32))
-    assert pixels[0, 1].tolist() == [255, 255, 255]
-    assert pixels[0, 0, 0] > pixels[0, 0, 2]
-    assert pixels[0, 2, 2] > pixels[0, 2, 0]
-
-
 def test_the_drawing_of_the_model_is_well_formed(trained: Path) -> None:
     drawing = ElementTree.fromstring(values(trained, kind="graph", field="svg")[0])
     assert "hidden, tanh" in "".join(drawing.itertext())
-
-
-def test_every_kind_of_record_is_present(made_up: Path) -> None:
-    assert {record["log"] for record in records(made_up)} == set(KINDS)
-
-
-def test_every_field_of_the_made_up_run_is_declared(made_up: Path) -> None:
-    common = {"log", "t", "step", "m", "nonfinite"}
-    found = {
-        (kind.name, field)
-        for record in records(made_up)
-        if (kind := KINDS[record["log"]]).name not in ("event", "graph")
-        for field in record
-        if field not in common and not field.startswith(tuple(kind.families))
-    }
-    declared = {(kind.name, field) for kind in KINDS.values() for field in kind.by_name}
-    assert found - declared == set()
-
-
-def test_the_made_up_run_says_that_it_is(made_up: Path) -> None:
-    identity = read_json(RunFolder(made_up).identity)
-    assert "made up" in identity["tags"]
-    assert "made up" in identity["notes"]
-
-
-def test_two_ranks_two_gpus_and_all_writers(made_up: Path) -> None:
-    writers = {name.writer for name in RunFolder(made_up).parts()}
-    assert writers == {"loop", "rank-0001", "telemetry-demo-node", "findings"}
-    assert set(values(made_up, kind="gpu", field="id")) == {0, 1}
-
-
-def test_the_second_attempt_overlaps_the_first(made_up: Path) -> None:
-    resume = next(records(made_up, kind="resume"))
-    steps = [r["step"] for r in records(made_up, kind="step", writer="loop")]
-    assert resume["step"] == scenario.SECOND.first < scenario.FIRST.end
-    assert len(steps) - len(set(steps)) == scenario.FIRST.end - scenario.SECOND.first
-
-
-def test_one_step_is_not_a_number(made_up: Path) -> None:
-    broken = [r for r in records(made_up, kind="step", writer="loop") if "nonfinite" in r]
-    assert [r["step"] for r in broken] == [scenario.NAN_STEP]
-    assert broken[0]["nonfinite"] == {"norm": "inf", "loss": "nan"}
-
-
-def test_one_loss_sticks_out(made_up: Path) -> None:
-    losses = {r["step"]: r["loss"] for r in records(made_up, kind="step", writer="loop")}
-    late = {step: loss for step, loss in losses.items() if step > 200}
-    assert max(late, key=late.__getitem__) == scenario.SPIKE_STEP
-
-
-def test_one_metric_appears_late(made_up: Path) -> None:
-    steps = [r["step"] for r in records(made_up, kind="metrics") if "late/score" in r["m"]]
-    assert min(steps) == scenario.LATE_METRIC_FROM
-
-
-def test_odd_names_come_back_as_they_were(made_up: Path) -> None:
-    names = {name for record in records(made_up) for name, _ in scalars_of(record)}
-    assert names >= set(ODD_NAMES)
-
-
-def test_messages_hold_every_level_and_markup(made_up: Path) -> None:
-    assert {"debug", "info", "warning", "error"} <= set(
-        values(made_up, kind="message", field="level")
-    )
-    assert any("<script>" in text for text in values(made_up, kind="message", field="text"))
-
-
-def test_findings_are_whole_and_end_open_or_closed(made_up: Path) -> None:
-    found = list(records(made_up, kind="finding", writer="findings"))
-    wanted = {"id", "rule", "severity", "sentence", "series", "steps", "evidence", "advice"}
-    assert all(wanted | {"state"} <= finding.keys() for finding in found)
-    assert {finding["severity"] for finding in found} == {"info", "warning", "error"}
-    last = {finding["id"]: finding["state"] for finding in found}
-    assert sorted(last.values()) == ["closed", "closed", "open", "open"]
-
-
-def test_pictures_lie_beside_the_journal(made_up: Path) -> None:
-    for name in values(made_up, kind="blob", field="file"):
-        assert (RunFolder(made_up).blobs / name).read_bytes().startswith(b"\x89PNG")
-
-
-def test_times_never_run_backwards_and_end_when_asked(made_up: Path) -> None:
-    for writer in {name.writer for name in RunFolder(made_up).parts()}:
-        times = [record["t"] for record in records(made_up, writer=writer)]
-        assert times == sorted(times)
-    assert max(record["t"] for record in records(made_up)) == pytest.approx(1.8e9, abs=0.01)
-
-
-def test_the_same_seed_makes_the_same_run_up(made_up: Path, tmp_path: Path) -> None:
-    again = write_every_kind(tmp_path, seed=1, ended=1.8e9)
-    assert list(records(again)) == list(records(made_up))
-
-
-def test_a_second_made_up_run_gets_a_folder_of_its_own(tmp_path: Path) -> None:
-    first, second = (write_every_kind(tmp_path, ended=1.8e9) for _ in range(2))
-    ids = {read_json(RunFolder(path).identity)["id"] for path in (first, second)}
-    assert second.name == "every-kind-2"
-    assert len(ids) == 2
 
 
 def suggested(output: str) -> list[str]:
@@ -353,12 +167,6 @@ def test_the_command_names_the_run_for_programs(
     named = json.loads(capsys.readouterr().out)
     assert named["name"] == "sentences"
     assert RunFolder(Path(named["folder"])).identity.exists()
-
-
-def test_the_command_writes_every_kind(tmp_path: Path) -> None:
-    assert main(["demo", "--all-kinds", "--seed", "5", "--dir", str(tmp_path)]) == 0
-    folder = tmp_path / "demo" / "every-kind"
-    assert {record["log"] for record in records(folder)} == set(KINDS)
 
 
 def test_a_negative_seed_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

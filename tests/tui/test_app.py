@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epochal.recipes.demo.every_kind.write import write_every_kind
 from epochal.store.local.store import LocalStore
 from epochal.tui.app_state import AppState
 from epochal.tui.glyphs import ASCII, UNICODE, Glyphs
 from epochal.tui.snapshot import snapshot
+from tests.doubles.every_kind import write_every_kind
 from tests.store.journals import Journal
 from tests.tui.screens import shown as screen
 from tests.tui.screens import watching

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from epochal.recipes.demo.every_kind.write import write_every_kind
+from tests.doubles.every_kind import write_every_kind
 from tests.doubles.scripts import start_script
 from tests.store.journals import Journal
 

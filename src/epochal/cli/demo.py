@@ -36,11 +36,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``demo``."""
     parser.add_argument("--fast", action="store_true", help="train for a few seconds only")
     parser.add_argument("--open", action="store_true", help="open the live page in a browser")
-    parser.add_argument(
-        "--all-kinds",
-        action="store_true",
-        help="write an artificial run with every kind of record instead of training",
-    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of text and weights")
     add_json(parser)
 
@@ -50,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     if args.seed < 0:
         raise UsageError(f"--seed {args.seed} must be 0 or more.")
     page = _Page(args)
-    folder = _make_up(args) if args.all_kinds else _train(args, page)
+    folder = _train(args, page)
     if folder is None:
         remark("Nothing was recorded, because EPOCHAL_MODE is off.")
         return 0
@@ -107,12 +102,6 @@ def _train(args: argparse.Namespace, page: _Page) -> RunFolder | None:
         on_start=start,
     )
     return RunFolder(trained.dir) if recorder_of(trained).is_recorded else None
-
-
-def _make_up(args: argparse.Namespace) -> RunFolder:
-    from epochal.recipes.demo.every_kind.write import write_every_kind
-
-    return RunFolder(write_every_kind(runs_dir(args), seed=args.seed))
 
 
 def _what_next(args: argparse.Namespace, folder: RunFolder, *, name: str) -> str:

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.journal.layout import PartName, run_folders
-from epochal.recipes.demo.every_kind.write import write_every_kind
 from epochal.series.series import Series
 from epochal.store.local.cache import LoadedRuns, MemoryBudget
 from epochal.store.local.folder import FolderSource
@@ -17,6 +16,7 @@ from epochal.store.local.load import load_run
 from epochal.store.local.run import LocalRun
 from epochal.store.local.sealed import OpenSegments
 from epochal.store.local.store import LocalStore
+from tests.doubles.every_kind import write_every_kind
 from tests.store.journals import Journal, settle
 from tests.store.sealing import seal, seal_all
 
