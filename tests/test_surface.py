@@ -18,7 +18,7 @@ import epochal.health
 import epochal.torch
 
 ROOT = """
-Checkpoints EarlyStopping EpochMetrics EpochRecord EpochalError FlowBuilder Graph LossGuard
+Checkpoints EarlyStopping EpochMetrics EpochRecord EpochalError FlowBuilder Graph
 LostTime Monitor RankMetrics Retention Run RunFinishedError RunNotFoundError SummaryWriter
 TrainingRunLogger TrainingState Trend TrendGroup UsageError __version__ current_run
 explain_phases finish init load

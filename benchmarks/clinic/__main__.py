@@ -1,4 +1,4 @@
-"""The commands of the clinic: `run`, `judge`, `report`, `harm`, `rates`, `list` and `guard`."""
+"""The commands of the clinic: `run`, `judge`, `report`, `harm`, `rates` and `list`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "harm": _harm,
         "rates": _rates,
         "list": _list,
-        "guard": _guard,
     }
     return commands[asked.command](asked)
 
@@ -35,8 +34,6 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run trainings that have no evidence yet")
     listing = commands.add_parser("list", help="list the trainings")
-    guard = commands.add_parser("guard", help="train with and without LossGuard, and compare")
-    guard.add_argument("--jobs", type=int, default=2, help="trainings at a time (default 2)")
     for one in (run, listing):
         one.add_argument("--tier", choices=("quick", "full", "all"), default="quick")
         one.add_argument("--only", action="append", default=[], help="kind/fault, with * and ?")
@@ -151,13 +148,6 @@ def _rates(asked: argparse.Namespace) -> int:
         to=asked.to,
     )
     print(markdown(found))
-    return 0
-
-
-def _guard(asked: argparse.Namespace) -> int:
-    from benchmarks.clinic.guard import markdown, trials
-
-    print(markdown(trials(jobs=asked.jobs)))
     return 0
 
 

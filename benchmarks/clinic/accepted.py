@@ -34,16 +34,7 @@ _UNSTABLE = (
     "update-ratio",
     "weight-norm",
 )
-_STUCK = (
-    "advice-cuts",
-    "advice-fading",
-    "advice-stuck",
-    "eval-at-chance",
-    "eval-flat",
-    "gradient-vanishing",
-    "never-fell",
-    "plateau",
-)
+_STUCK = ("eval-at-chance", "eval-flat", "gradient-vanishing", "never-fell", "plateau")
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,17 +222,11 @@ ACCEPTED: dict[str, Accepted] = {
     "hang": Accepted(cause=("silent-run",), words=(r"hang", r"nothing has been logged")),
 }
 
-# Rules of this table that are gone: what they said is part of another rule's finding. The rows stay
-# as they were.
-RETIRED = frozenset({"advice-stuck"})
 # Notes about a healthy training that say a fact, which its own figures prove.
-FACTUAL_NOTES = frozenset(
-    {"loss-spike", "gradient-explosion", "always-clipped", "advice-rate-room"}
-)
+FACTUAL_NOTES = frozenset({"loss-spike", "gradient-explosion", "always-clipped"})
 # Notes that say that nothing gets better any more. They mislead if the loss falls further
 # afterwards, by more than this share of what it had fallen before. One of them is a fact about a
 # training that has converged; more of them repeat it, and are counted apart.
-STANDSTILL_NOTES = frozenset({"advice-stuck", "eval-flat", "plateau"})
+STANDSTILL_NOTES = frozenset({"eval-flat", "plateau"})
 STANDSTILL_FALL = 0.05
-# Any other note about a healthy training misleads, and so does every warning and every error. That
-# includes notes that look for a fault in a training that has converged, such as `advice-fading`.
+# Any other note about a healthy training misleads, and so does every warning and every error.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from epochal.series.lost_time import LostTime, explain_phases
     from epochal.series.trend import Trend, TrendGroup
     from epochal.torch.checkpoint import Checkpoints, Retention, TrainingState
-    from epochal.torch.control import EarlyStopping, LossGuard
+    from epochal.torch.control import EarlyStopping
     from epochal.torch.data import watch_data
     from epochal.torch.flops import speed_of_light
     from epochal.torch.graph import FlowBuilder, Graph
@@ -47,7 +47,6 @@ _HOMES = {
     "EpochalError": "epochal.errors",
     "FlowBuilder": "epochal.torch.graph",
     "Graph": "epochal.torch.graph",
-    "LossGuard": "epochal.torch.control",
     "LostTime": "epochal.series.lost_time",
     "Monitor": "epochal.monitor",
     "RankMetrics": "epochal.monitor",
@@ -88,7 +87,6 @@ __all__ = [
     "EpochalError",
     "FlowBuilder",
     "Graph",
-    "LossGuard",
     "LostTime",
     "Monitor",
     "RankMetrics",

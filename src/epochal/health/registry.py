@@ -23,7 +23,7 @@ def _sort_key(rule: type[Rule]) -> tuple[int, str]:
     return GROUPS.index(rule.group), rule.name
 
 
-# In the order they look at a record: what others are silenced by first, advice last.
+# In the order they look at a record: what others are silenced by comes first.
 RULES: tuple[type[Rule], ...] = tuple(
     sorted(own_members(rules, Rule), key=_sort_key)  # type: ignore[type-abstract]
 )

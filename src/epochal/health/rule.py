@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from epochal.health.context import Context
 
 
-# What a rule is about, in the order in which rules look at a record: advice is built on the others,
-# and what is silenced by an error comes after the rule that finds it.
+# What a rule is about, in the order in which rules look at a record: a rule that an error silences
+# comes after the rule that finds the error.
 Group = Literal[
     "values",
     "loss",
@@ -29,7 +29,6 @@ Group = Literal[
     "memory",
     "experts",
     "operation",
-    "advice",
 ]
 GROUPS: tuple[Group, ...] = get_args(Group)
 

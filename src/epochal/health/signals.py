@@ -1,48 +1,29 @@
-"""What advice is built on: gradient norms, the rate and its peak, how long the phase has lasted."""
+"""What `plateau` looks at besides the loss: gradient norms, the learning rate and its peak."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
 from statistics import median
-from typing import TYPE_CHECKING
 
 from epochal.health.blocks import Blocks
 from epochal.health.observation import Observation
-from epochal.health.thresholds import RuleThresholds
-
-if TYPE_CHECKING:
-    from epochal.health.context import Context
-
 
 _BLOCK = 20  # norms of which the whole run keeps the median
 _NUM_BLOCKS = 5  # in one stretch
 
 
-class AdviceThresholds(RuleThresholds):
-    """What all advice shares."""
-
-    cooldown: int = 200
-
-
 class Signals:
-    """The last ``points`` gradient norms, the learning rate, and the phase with its age.
-
-    Ages are in points: records that carry the loss.
-    """
+    """The last ``points`` gradient norms and the learning rate."""
 
     def __init__(self, *, points: int) -> None:
         self.lr: float | None = None
         self.peak_lr = 0.0
-        self.phase = ""
-        self.phase_points = 0
-        self.phase_step = 0
-        self.has_converged = False
         self._norms: deque[float] = deque(maxlen=points)
         self._blocks = Blocks(size=_BLOCK, limit=128)
 
-    def observe(self, observation: Observation, context: Context) -> bool:
-        """Process a record; returns whether it is a point."""
+    def observe(self, observation: Observation) -> None:
+        """Process a record."""
         norm, lr = observation.roles.get("norm"), observation.roles.get("lr")
         if norm is not None and math.isfinite(norm) and norm > 0:
             self._norms.append(norm)
@@ -51,19 +32,12 @@ class Signals:
         if lr is not None and math.isfinite(lr):
             self.lr = lr
             self.peak_lr = max(self.peak_lr, lr)
-        if "loss" not in observation.roles or observation.step is None:
-            return False
-        if context.phase != self.phase:
-            self.phase, self.phase_points, self.phase_step = context.phase, 0, observation.step
-        self.phase_points += 1
-        self.has_converged = self.has_converged or self.phase == "converging"
-        return True
 
-    def norm_change(self, points: int, *, apart: int = 0) -> float | None:
-        """The last ``points`` norms over as many that ended ``apart`` before, by their medians."""
-        if 2 * points + apart > len(self._norms):
+    def norm_change(self, points: int) -> float | None:
+        """The last ``points`` norms over as many before them, by their medians."""
+        if 2 * points > len(self._norms):
             return None
-        norms = list(self._norms)[-2 * points - apart :]
+        norms = list(self._norms)[-2 * points :]
         return median(norms[-points:]) / median(norms[:points])
 
     def norm_since(self, step: int, points: int) -> float | None:
@@ -86,4 +60,3 @@ class Signals:
         """Start again, except for the peak of the rate, which belongs to the schedule."""
         self._norms.clear()
         self._blocks = Blocks(size=_BLOCK, limit=128)
-        self.phase, self.phase_points = "", 0

@@ -12,7 +12,8 @@ from epochal.health.curve import Curve
 from epochal.health.finding import Finding
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.signals import AdviceThresholds, Signals
+from epochal.health.signals import Signals
+from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import CURVE_KINDS, percent, steps_of
 
 _PARTS = 4  # of a window
@@ -47,7 +48,7 @@ class Plateau(Rule):
     release = 4
     replaces_text = True
 
-    class Thresholds(AdviceThresholds):
+    class Thresholds(RuleThresholds):
         # Two windows of three hundred points, compared; three comparisons in a row, fifty points
         # apart.
         window: int = 300
@@ -66,7 +67,7 @@ class Plateau(Rule):
         # Medians of fifty norms stray by a few per cent: flat is a change of less than a sixth.
         flat_points: int = 50
         flat_share: float = 0.15
-        # Less is left of gradients that have faded, and that is other advice.
+        # Gradients below this share have faded, and a lower rate would not help.
         faded_share: float = 0.5
 
     thresholds: Thresholds
@@ -82,7 +83,7 @@ class Plateau(Rule):
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare the newest window with the one before it, every so many points."""
         thresholds = self.thresholds
-        self._signals.observe(observation, context)
+        self._signals.observe(observation)
         curve = context.updated_curves.get("loss")
         if curve is None or curve.count % thresholds.every or context.is_game:
             return ()

@@ -67,18 +67,6 @@ EVENTS = (
         ),
     ),
     Event(
-        "loss-jump",
-        "training",
-        "the loss guard saw a jump and was not asked to act",
-        (*texts("reason"), *counts("at_step")),
-    ),
-    Event(
-        "lr-cut",
-        "training",
-        "the loss guard cut the learning rate",
-        (*texts("kind", "reason"), *counts("at_step"), Field("lr_before"), Field("lr_after")),
-    ),
-    Event(
         "early-stop",
         "training",
         "early stopping ended the training",

@@ -246,25 +246,5 @@ export const RULES: Readonly<Record<string, RuleText>> = {
   "silent-run": {
     "meaning": "The run has not recorded anything for longer than ever before. It may hang.",
     "healthy": "Records at the usual rate."
-  },
-  "advice-cuts": {
-    "meaning": "Further cuts of the learning rate do not help.",
-    "healthy": "The loss falls after a cut."
-  },
-  "advice-fading": {
-    "meaning": "The gradients become too small to learn: saturation, decay, or memorised data.",
-    "healthy": "Gradients stay in a range while the loss falls."
-  },
-  "advice-guard": {
-    "meaning": "The routing, not the learning rate, may have caused the jump of the loss.",
-    "healthy": "A `LossGuard` cuts the rate only while the experts are in use."
-  },
-  "advice-rate-room": {
-    "meaning": "The peak of the learning rate may be too low.",
-    "healthy": "The loss falls more and more slowly as the warm-up ends."
-  },
-  "advice-unstable": {
-    "meaning": "The routing is the likely cause of a rising loss.",
-    "healthy": "A balanced load while the loss falls."
   }
 };
