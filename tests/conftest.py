@@ -43,7 +43,7 @@ if (
 # Left out by `make test-fast`: browsers, real trainings, whatever loads torch or starts processes.
 # A test elsewhere that takes more than a second on a quiet machine is marked `slow` itself.
 _SLOW = (
-    *("companion", "conformance", "crash", "e2e", "integrations", "recipes"),
+    *("companion", "conformance", "crash", "e2e", "examples", "integrations", "recipes"),
     *("torch", "tutorials"),
     *("health/test_any_records.py", "health/test_consequences.py", "health/test_rate_jump.py"),
     *("health/test_real_models.py", "health/test_rate_limiter.py", "health/test_speeds.py"),

@@ -48,11 +48,7 @@ def test_the_fields_of_the_golden_folder_are_declared() -> None:
 
 
 def test_every_event_that_the_program_writes_is_declared() -> None:
-    # A recipe is a training: its events are its own.
-    paths = [
-        path for path in SOURCES.rglob("*.py") if "recipes" not in path.relative_to(SOURCES).parts
-    ]
-    text = "\n".join(path.read_text(encoding="utf-8") for path in paths)
+    text = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py"))
     called = re.findall(r'(?:run|journal|self|_kept)\.event\(\s*"([a-z-]+)"', text)
     built = re.findall(r'"log": "event",[^}]*?"name": "([a-z-]+)"', text)
     assert {"internal-error", "hardware", "exit"} <= set(called)

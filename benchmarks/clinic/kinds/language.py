@@ -1,7 +1,9 @@
-"""Sequences of letters: a transformer, GPT-2 as in the recipe, a recurrent network."""
+"""Sequences of letters: a transformer, GPT-2 as in the example, a recurrent network."""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,7 +12,9 @@ from torch.nn import functional
 
 from benchmarks.clinic.kinds.tables import parted
 from benchmarks.clinic.task import Kind, OptimizerChoice, Split, Task
-from epochal.recipes.gpt2.model import GPT, Shape
+
+sys.path.append(str(Path(__file__).parents[3] / "examples" / "gpt2"))
+from model import GPT, Shape
 
 LETTERS, LENGTH = 16, 24
 
@@ -67,7 +71,7 @@ class CharTransformer(Text):
 
 
 class Logits(nn.Module):
-    """The recipe's model, asked for its logits."""
+    """The model of the example, which returns its logits."""
 
     def __init__(self, gpt: GPT) -> None:
         super().__init__()

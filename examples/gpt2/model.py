@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
 from torch import Tensor, nn
 
-from epochal.errors import UsageError
+from epochal import UsageError
 
 # Targets that count for nothing: padding, and the question of a question and answer.
 IGNORED = -1

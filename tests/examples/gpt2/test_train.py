@@ -1,9 +1,10 @@
-"""Whole trainings, in processes of their own: what they write, and how they go on."""
+"""Whole trainings of the GPT-2 example: what they record, and how they continue."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,13 +15,10 @@ import pytest
 import torch.distributed as dist
 
 from epochal.cli.main import main as epochal_command
-from epochal.journal.layout import LOOP, RunFolder, read_json
+from epochal.journal.layout import RunFolder, read_json
 from epochal.reading import open as open_store
-from epochal.recipes.gpt2.estimate import record_bytes
-from epochal.recipes.gpt2.flags import Flags
-from epochal.segments.seal import seal_part
 from epochal.torch.checkpoint.manifest import list_manifests
-from tests.recipes.gpt2.trainings import (
+from tests.examples.gpt2.trainings import (
     SMALL,
     command,
     environment,
@@ -37,9 +35,9 @@ needs_gloo = pytest.mark.skipif(not dist.is_gloo_available(), reason="torch with
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A training that nobody interrupts."""
+    """A training that nobody interrupts, with what it printed in a file."""
     folder = tmp_path_factory.mktemp("whole")
-    finish(folder, run_name="run")
+    (folder / "printed.txt").write_text(finish(folder, run_name="run"), encoding="utf-8")
     return folder
 
 
@@ -74,7 +72,24 @@ def test_the_loss_falls_and_every_step_is_whole(whole: Path) -> None:
     assert steps[-1]["epoch"] == 2.0
 
 
-def test_it_is_judged_at_the_start_every_so_often_and_at_the_end(whole: Path) -> None:
+def test_a_step_line_has_epoch_loss_learning_rate_norm_time_and_speed(whole: Path) -> None:
+    printed = (whole / "printed.txt").read_text(encoding="utf-8")
+    lines = re.findall(
+        r"^step +(\d+) \| epoch +([\d.]+) \| loss +([\d.]+) \| lr ([\d.e+-]+) \| norm +([\d.]+)"
+        r" \| +\d+ ms \| [\d,]+ tok/s$",
+        printed,
+        flags=re.MULTILINE,
+    )
+    steps = {step["step"]: step for step in records(whole, "run", "step")}
+    assert lines
+    for number, *shown in lines:
+        step = steps[int(number)]
+        expected = [step[name] for name in ("epoch", "loss", "lr", "norm")]
+        assert [float(value) for value in shown] == pytest.approx(expected, rel=1e-2, abs=1e-4)
+    assert ":: step" not in printed
+
+
+def test_it_is_evaluated_at_the_start_regularly_and_at_the_end(whole: Path) -> None:
     assert [r["step"] for r in records(whole, "run", "eval")] == [0, 4, 9, 14, 19]
     texts = records(whole, "run", "text")
     assert [r["step"] for r in texts] == [0, 4, 9, 14, 19]
@@ -91,17 +106,6 @@ def test_parameters_and_gradients_are_watched_and_the_data_is_described(whole: P
     assert [r["split"] for r in records(whole, "run", "dataset")] == ["train", "eval"]
     config = config_of(whole, "run")
     assert (config["max_lr"], config["vocab_size"], config["world_size"]) == (1e-3, 384, 1)
-
-
-def test_the_record_takes_the_disk_that_was_estimated(whole: Path, tmp_path: Path) -> None:
-    folder = RunFolder(whole / "runs" / "gpt2" / "run")
-    (part,) = (part for part in folder.parts() if part.writer == LOOP)
-    seal_part(folder, part, into=tmp_path)
-    tensors = {r["name"] for r in records(whole, "run", "histogram")}
-    flags = Flags(num_epochs=2, steps_per_epoch=10, warmup_steps=2, eval_freq=5, histogram_freq=8)
-    estimated, _ = record_bytes(flags, num_tensors=len(tensors) // 2)
-    sealed = sum(file.stat().st_size for file in tmp_path.iterdir())
-    assert estimated == pytest.approx(sealed, rel=0.25)
 
 
 def test_checkpoints_are_made_as_asked(whole: Path) -> None:
@@ -140,59 +144,8 @@ def test_killed_and_resumed_it_is_the_same_training_to_the_last_bit(
     assert plain_log(tmp_path, "run") == plain_log(whole, "run")
 
 
-def test_killed_before_the_first_checkpoint_it_begins_again_in_the_same_run(
-    whole: Path, tmp_path: Path
-) -> None:
-    with start(tmp_path, run_name="run", checkpoint_freq=100, eval_freq=100) as process:
-        wait_for(process, tmp_path, step=1)
-        kill(process)
-    for path in (tmp_path / "runs" / "gpt2" / "run").glob("checkpoints/step-*"):
-        raise AssertionError(f"{path} was not to be")
-    again = ["--run_name", "run", "--dir", str(tmp_path / "runs"), "--device", "cpu", "--resume"]
-    code, shown = run_here(tmp_path, [*again, "latest"])
-    assert (code, shown.count("\n")) == (2, 1)
-    assert "run 'run' has no checkpoint yet; begin it again with its flags: " in shown
-    assert records(tmp_path, "run", "resume") == []
-    code, shown = run_here(tmp_path, [*again, "auto", "--checkpoint_freq", "4"])
-    assert code == 0, shown
-    assert "There is no checkpoint yet" in shown
-    assert losses(tmp_path, "run") == losses(whole, "run")
-    assert records(tmp_path, "run", "resume")[0]["step"] == 0
-    config = config_of(tmp_path, "run")
-    assert (config["eval_freq"], config["checkpoint_freq"]) == (100, 4)  # recorded; given anew
-
-
-def test_it_ends_again_where_it_was_to_end(tmp_path: Path) -> None:
-    shown = finish(tmp_path, run_name="run", max_steps=6)
-    assert "[100.0%]" in shown
-    again = ["--run_name", "run", "--dir", str(tmp_path / "runs"), "--resume", "latest"]
-    code, shown = run_here(tmp_path, again)
-    assert code == 0
-    assert "step-5 of run is the last of 6 steps: there is nothing left to train" in shown
-    assert records(tmp_path, "run", "resume") == []
-    code, shown = run_here(tmp_path, [*again, "--max_steps", "8"])
-    assert code == 0
-    assert max(losses(tmp_path, "run")) == 7
-    totals = read_json(RunFolder(tmp_path / "runs" / "gpt2" / "run").identity)["totals"]
-    assert totals == {"steps": 8, "epochs": 0.8}
-
-
-def test_what_it_says_goes_further_does(tmp_path: Path) -> None:
-    finish(tmp_path, run_name="run", num_epochs=1, max_steps=8)
-    again = ["--run_name", "run", "--dir", str(tmp_path / "runs"), "--resume", "latest"]
-    assert "a larger --max_steps goes further, up to 10." in run_here(tmp_path, again)[1]
-    assert run_here(tmp_path, [*again, "--max_steps", "10"])[0] == 0
-    assert max(losses(tmp_path, "run")) == 9
-    assert "a larger --num_epochs makes the run longer" in run_here(tmp_path, again)[1]
-    code, shown = run_here(tmp_path, [*again, "--max_steps", "15"])
-    assert code == 2
-    assert "--max_steps 15 is beyond the 10 steps of the run" in shown
-    assert run_here(tmp_path, [*again, "--max_steps", "15", "--num_epochs", "2"])[0] == 0
-    assert max(losses(tmp_path, "run")) == 14
-
-
 @pytest.mark.parametrize("elsewhere", [{}, {"checkpoint_dir": "saved"}])
-def test_the_command_of_epochal_resume_goes_on_exactly(
+def test_the_command_of_epochal_resume_continues_exactly(
     elsewhere: dict[str, str], whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags: dict[str, Any] = {name: tmp_path / folder for name, folder in elsewhere.items()}
@@ -307,7 +260,7 @@ def test_what_cannot_be_done_is_one_sentence(tmp_path: Path) -> None:
     code, shown = run_here(tmp_path, ["--resume", "nowhere"])
     assert code == 2
     assert shown.count("\n") == 1
-    assert "--resume nowhere is no checkpoint" in shown
+    assert "--resume nowhere is not a checkpoint" in shown
 
 
 def test_an_estimate_trains_nothing_and_says_what_a_run_takes(tmp_path: Path) -> None:
@@ -333,11 +286,15 @@ def test_instructions_are_learned_from_the_weights_of_another_run(
 
 @needs_gloo
 def test_two_ranks_killed_and_resumed_are_the_same_to_the_last_bit(tmp_path: Path) -> None:
-    finish(tmp_path, run_name="whole", ranks=2)
+    with start(tmp_path, run_name="whole", ranks=2) as process:
+        shown, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, shown
     with start(tmp_path, run_name="run", ranks=2) as process:
         wait_for(process, tmp_path, step=9)
         kill(process)
-    finish(tmp_path, "--resume", "latest", run_name="run", ranks=2)
+    with start(tmp_path, "--resume", "latest", run_name="run", ranks=2) as process:
+        shown, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, shown
     expected = losses(tmp_path, "whole")
     assert len(expected) == 20
     assert losses(tmp_path, "run") == expected
@@ -345,4 +302,38 @@ def test_two_ranks_killed_and_resumed_are_the_same_to_the_last_bit(tmp_path: Pat
     words = ["--resume", "latest", "--run_name", "run", "--dir", str(tmp_path / "runs")]
     code, shown = run_here(tmp_path, words)
     assert code == 2
-    assert "start it with --nproc_per_node=2" in shown
+    assert "Start it with --nproc_per_node=2" in shown
+
+
+def test_a_training_that_is_done_says_how_to_train_longer(tmp_path: Path) -> None:
+    finish(tmp_path, run_name="run", num_epochs=1, max_steps=8)
+    again = ["--run_name", "run", "--dir", str(tmp_path / "runs"), "--resume", "latest"]
+    shown = run_here(tmp_path, again)[1]
+    assert "step-7 of run is the last of 8 steps, so there is nothing left to train." in shown
+    assert "a larger --max_steps, up to 10." in shown
+    assert run_here(tmp_path, [*again, "--max_steps", "10"])[0] == 0
+    assert max(losses(tmp_path, "run")) == 9
+    assert "a larger --num_epochs" in run_here(tmp_path, again)[1]
+    assert run_here(tmp_path, [*again, "--max_steps", "12", "--num_epochs", "2"])[0] == 0
+    assert max(losses(tmp_path, "run")) == 11
+    totals = read_json(RunFolder(tmp_path / "runs" / "gpt2" / "run").identity)["totals"]
+    assert totals == {"steps": 12, "epochs": 1.2}
+
+
+def test_a_run_without_a_checkpoint_starts_again_with_auto_only(
+    whole: Path, tmp_path: Path
+) -> None:
+    with start(tmp_path, run_name="run", checkpoint_freq=100, eval_freq=100) as process:
+        wait_for(process, tmp_path, step=1)
+        kill(process)
+    assert list((tmp_path / "runs" / "gpt2" / "run").glob("checkpoints/step-*")) == []
+    code, shown = run_here(
+        tmp_path, ["--run_name", "run", "--dir", str(tmp_path / "runs"), "--resume", "latest"]
+    )
+    assert (code, shown.count("\n")) == (2, 1)
+    assert "there is no checkpoint yet" in shown
+    assert "starts at step 0" in finish(tmp_path, "--resume", "auto", run_name="run")
+    assert losses(tmp_path, "run") == losses(whole, "run")
+    assert records(tmp_path, "run", "resume")[0]["step"] == 0
+    with pytest.raises(AssertionError, match="--resume auto needs --run_name"):
+        finish(tmp_path, "--resume", "auto")

@@ -1,4 +1,4 @@
-"""Trainings of the recipe in processes of their own, as small as they can be."""
+"""Trainings of the example, as small as they can be."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ import torch
 
 from epochal.journal.layout import RunFolder
 from epochal.journal.reader import read_journal
-from epochal.recipes.gpt2.command import main
+from train import main
 
+SCRIPT = Path(__file__).parents[3] / "examples" / "gpt2" / "train.py"
 OWN = {"OMP_NUM_THREADS": "1", "EPOCHAL_GIT": "0", "EPOCHAL_COMPANION": "0"}
-# 2 layers, 8 wide, 32 tokens in a step: what is tested is what happens around the model.
+# 2 layers, 8 wide, 64 tokens in a step: the tests are about what happens around the model.
 SMALL = {
     "total_batch_size": 64,
     "mini_batch_size": 1,
@@ -39,28 +40,32 @@ SMALL = {
 }
 
 
-def command(folder: Path, *more: str, ranks: int = 1, **flags: Any) -> list[str]:
-    """The command of a small training whose text lies in a folder."""
+def flags(folder: Path, *more: str, **given: Any) -> list[str]:
+    """The flags of a small training whose text is in the folder."""
     text = folder / "text.txt"
     if not text.exists():
         text.write_text("the quick brown fox jumps over the lazy dog. " * 60, encoding="utf-8")
-    chosen = {**SMALL, "data": str(text), "dir": str(folder / "runs"), **flags}
-    words = [word for name, value in chosen.items() for word in (f"--{name}", str(value))]
-    launcher = ["torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}", "-m"]
-    module = [*(launcher if ranks > 1 else ()), "epochal.recipes.gpt2"]
-    return [sys.executable, "-m", *module, *words, *more]
+    chosen = {**SMALL, "data": str(text), "dir": str(folder / "runs"), **given}
+    return [*(word for name, value in chosen.items() for word in (f"--{name}", str(value))), *more]
+
+
+def command(folder: Path, *more: str, ranks: int = 1, **given: Any) -> list[str]:
+    """The command that starts it as a script."""
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"]
+    words = [*(launcher if ranks > 1 else ()), str(SCRIPT), *flags(folder, *more, **given)]
+    return [sys.executable, *words]
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
-    """One thread, no git, a cache of the test's own."""
+    """One thread, no git, and a cache of the test's own."""
     own = {**OWN, "EPOCHAL_CACHE_DIR": str(folder / "cache"), **more}
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **own}
+    return {**os.environ, **own}
 
 
-def start(folder: Path, *more: str, ranks: int = 1, **flags: Any) -> subprocess.Popen[str]:
-    """Start a small training."""
+def start(folder: Path, *more: str, ranks: int = 1, **given: Any) -> subprocess.Popen[str]:
+    """Start a small training in a process of its own."""
     return subprocess.Popen(
-        command(folder, *more, ranks=ranks, **flags),
+        command(folder, *more, ranks=ranks, **given),
         env=environment(folder),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -69,21 +74,8 @@ def start(folder: Path, *more: str, ranks: int = 1, **flags: Any) -> subprocess.
     )
 
 
-def finish(folder: Path, *more: str, ranks: int = 1, **flags: Any) -> str:
-    """Train to the end; what was printed."""
-    if ranks == 1:
-        module = command(folder, *more, **flags).index("epochal.recipes.gpt2")
-        code, shown = run_here(folder, command(folder, *more, **flags)[module + 1 :])
-        assert code == 0, shown
-        return shown
-    with start(folder, *more, ranks=ranks, **flags) as process:
-        shown, _ = process.communicate(timeout=240)
-    assert process.returncode == 0, shown
-    return shown
-
-
 def run_here(folder: Path, words: Sequence[str]) -> tuple[int, str]:
-    """A command in this process, where torch is loaded already: exit code, and what was printed."""
+    """Run the script in this process, which has loaded torch; returns exit code and output."""
     shown = io.StringIO()
     num_threads = torch.get_num_threads()
     with (
@@ -91,9 +83,8 @@ def run_here(folder: Path, words: Sequence[str]) -> tuple[int, str]:
         contextlib.redirect_stdout(shown),
         contextlib.redirect_stderr(shown),
     ):
-        for name, value in OWN.items():
+        for name, value in {**OWN, "EPOCHAL_CACHE_DIR": str(folder / "cache")}.items():
             patch.setenv(name, value)
-        patch.setenv("EPOCHAL_CACHE_DIR", str(folder / "cache"))
         torch.set_num_threads(1)
         try:
             code = main(words)
@@ -102,21 +93,28 @@ def run_here(folder: Path, words: Sequence[str]) -> tuple[int, str]:
     return code, shown.getvalue()
 
 
+def finish(folder: Path, *more: str, **given: Any) -> str:
+    """Train to the end in this process; returns what was printed."""
+    code, shown = run_here(folder, flags(folder, *more, **given))
+    assert code == 0, shown
+    return shown
+
+
 def records(folder: Path, name: str, kind: str, *, writer: str = "loop") -> list[dict[str, Any]]:
     """The records of a run, of all its attempts in order."""
     run = RunFolder(folder / "runs" / "gpt2" / name)
-    found = [(e, r) for e, r in read_journal(run) if r["log"] == kind]
-    return [record for where, record in found if where.writer == writer]
+    entries = [(entry, record) for entry, record in read_journal(run) if record["log"] == kind]
+    return [record for entry, record in entries if entry.writer == writer]
 
 
 def losses(folder: Path, name: str, *, writer: str = "loop") -> dict[int, float]:
-    """Each step's loss; of a step that was trained twice the last."""
+    """The loss of each step; the last one of a step that was trained twice."""
     return {r["step"]: r["loss"] for r in records(folder, name, "step", writer=writer)}
 
 
 def wait_for(process: Any, folder: Path, *, step: int, name: str = "run") -> None:
     """Wait until a training has logged a step."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(OSError):
             if step in losses(folder, name):

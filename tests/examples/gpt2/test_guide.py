@@ -16,13 +16,13 @@ import torch.distributed as dist
 
 from epochal.cli.main import _parser
 from epochal.cli.main import main as epochal_command
-from epochal.recipes.gpt2.flags import PRESETS, Flags
 from epochal.sinks.tags import RoleTags
-from tests.recipes.gpt2.trainings import SMALL, environment, run_here
+from flags import PRESETS, Flags
+from tests.examples.gpt2.trainings import SCRIPT, SMALL, environment, run_here
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "gpt2.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^\$ (.*)$", GUIDE, flags=re.MULTILINE)
-TRAINER = "epochal.recipes.gpt2"
+TRAINER = "examples/gpt2/train.py"
 # Not ours, or not installed for tests: that they are spelt right is for the reader to find out.
 OTHERS = ("ssh", "tmux", "tensorboard")
 ENDLESS = ("serve", "watch")
@@ -59,7 +59,7 @@ def train(folder: Path, words: list[str]) -> str:
     else:
         if not dist.is_gloo_available():
             pytest.skip("torch without gloo")
-        launcher = [sys.executable, "-m", "torch.distributed.run", *words[1:at]]
+        launcher = [sys.executable, "-m", "torch.distributed.run", *words[1 : at - 1], str(SCRIPT)]
         done = subprocess.run(
             [*launcher, *small(words[at:])],
             env=environment(folder),
@@ -92,7 +92,7 @@ def test_every_command_works_in_its_order(
             assert words[0] in OTHERS, command
     assert (
         "resumed as attempt"
-        in shown["python -m epochal.recipes.gpt2 --resume latest --run_name baseline"]
+        in shown["python examples/gpt2/train.py --resume latest --run_name baseline"]
     )
     assert not (tmp_path / "runs" / "gpt2" / "branch").exists()
     assert "baseline" in capsys.readouterr().out
