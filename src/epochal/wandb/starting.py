@@ -27,7 +27,7 @@ from epochal.wandb.notices import not_supported, say_once
 from epochal.wandb.run_config import config_file, parse_config
 from epochal.wandb.run_labels import facts_of_resumed
 from epochal.wandb.settings import Settings, as_settings
-from epochal.wandb.sweep_parameters import sweep_parameters
+from epochal.wandb.sweeps import sweep_parameters
 from epochal.wandb.wandb_run import Run
 
 # The last two are older names of the first two.
