@@ -32,22 +32,18 @@ LogVerbosity Verbosity debug enabled format_duration msg set_verbosity trace ver
 HEALTH = ["diagnose"]
 
 TORCH = """
-Calibration CaptureMode CheckpointInfo CheckpointNotFoundError ClipStats ConstantLR Cooldown
-CosineScheduler CountedFlops CpuWorker CudaGraph CyclicLR ExponentialLR Flops GradScaler
-GroupRates InverseSqrt LeakReport LinearLR LoadReport MemoryReport MemorySegments MemoryWatch
-MergeOp MigrateReport ModelSnapshot ModuleProfile MoeAccumulator MoeStats MoeWatch MultiStepLR
-OneCycleLR PermanentReduction Picture PlateauScheduler Profile Reduce Restored Rng ScalarSum
-ScaledLR Scheduler SequentialLR SpeedOfLight StepDecay TemporaryOverride TokenBudget Trained WSD
-WarmupScheduler autocast autocast_dtype calibrate checkpoint_config checkpoint_info
-checkpoint_keys checkpoint_version clip_grad_norm clip_grad_value count_flops cuda_active_bytes
+Calibration CaptureMode ClipStats CosineScheduler CountedFlops CpuWorker CudaGraph CyclicLR
+ExponentialLR Flops LeakReport LoadReport MemoryReport MemorySegments MemoryWatch MergeOp
+ModelSnapshot ModuleProfile MoeAccumulator MoeStats MoeWatch MultiStepLR OneCycleLR Picture
+PlateauScheduler Profile Reduce Rng ScalarSum Scheduler SpeedOfLight StepDecay Trained
+WarmupScheduler calibrate clip_grad_norm clip_grad_value count_flops cuda_active_bytes
 cuda_allocated_bytes cuda_empty_cache cuda_graph_capture cuda_manual_seed_all
 cuda_peak_active_bytes cuda_peak_reserved_bytes cuda_reset_peak_stats cuda_spill_bytes
-deterministic draw_schedule flops_per_token format_schedule freeze is_frozen kaiming_normal
-kaiming_uniform leak_report live_tensor_count load_checkpoint load_checkpoint_file load_state
-load_subgraph_checkpoint malloc_trim manual_seed mark_tensors memory_report memory_segments
-migrate_checkpoint moe_stats normal orthogonal parse_schedule picture_of profile_module rss_kb
-save_checkpoint save_state seed_everything set_data set_lr snapshot_cpu structural_hash
-token_budget trunc_normal unfreeze uniform uniform_bias xavier_normal xavier_uniform
+flops_per_token freeze is_frozen kaiming_normal kaiming_uniform leak_report live_tensor_count
+load_checkpoint load_checkpoint_file malloc_trim manual_seed mark_tensors memory_report
+memory_segments moe_stats normal orthogonal picture_of profile_module rss_kb save_checkpoint
+seed_everything set_data set_lr snapshot_cpu structural_hash trunc_normal unfreeze uniform
+uniform_bias xavier_normal xavier_uniform
 """.split()
 
 RUN = """

@@ -15,13 +15,13 @@ from epochal.settings import read_settings
 from epochal.torch.checkpoint.manifest import (
     FOLDER,
     MANIFEST,
+    MODEL,
     Manifest,
     find,
     list_manifests,
     pointed,
     read_manifest,
 )
-from epochal.torch.checkpoint.state_files import MODEL
 from flags import Command, Flags
 
 # Each checkpoint stores the name of its run, and the flags with which `epochal resume` continues.

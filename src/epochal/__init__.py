@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from epochal.series.lost_time import LostTime, explain_phases
     from epochal.series.trend import Trend, TrendGroup
     from epochal.torch.checkpoint import Checkpoints, Retention, TrainingState
-    from epochal.torch.control import EarlyStopping
     from epochal.torch.data import watch_data
+    from epochal.torch.early_stopping import EarlyStopping
     from epochal.torch.flops import speed_of_light
     from epochal.torch.graph import FlowBuilder, Graph
     from epochal.torch.memory import watch_memory
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 # Where each name is defined. `tests/test_surface.py` holds the same list: a new name is a decision.
 _HOMES = {
     "Checkpoints": "epochal.torch.checkpoint",
-    "EarlyStopping": "epochal.torch.control",
+    "EarlyStopping": "epochal.torch.early_stopping",
     "EpochMetrics": "epochal.monitor",
     "EpochRecord": "epochal.monitor",
     "EpochalError": "epochal.errors",

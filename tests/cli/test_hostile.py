@@ -78,7 +78,6 @@ def ways(root: Path) -> dict[str, list[list[str]]]:
         "stop": [["stop", one]],
         "watch": [["watch", one, "--once"], ["watch", str(root), "--once"]],
         "checkpoints": [["checkpoints", one, *more] for more in both],
-        "schedule": [["schedule", EVIL]],
         "tag": [["tag", one, EVIL, *more] for more in both] + [["tag", one, "-r", f"{EVIL}?"]],
         "rename": [["rename", one, f"new {EVIL}", *more] for more in both],
         "run": [["run", "--", EVIL.replace("\x00", "")]],

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from epochal.torch.checkpoint.checkpoints import Checkpoints
-from epochal.torch.checkpoint.retention import Retention
-from epochal.torch.checkpoint.state import load_state
+from epochal.torch.checkpoint.checkpoints import Checkpoints, load_state
+from epochal.torch.checkpoint.manifest import Retention, find
 from epochal.torch.checkpoint.training_state import TrainingState
+from epochal.torch.rank_agreement import Ranks
 from tests.crash.crash_points import Child, Crash, Fault, crashes
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -40,7 +40,8 @@ class Training:
 def check_restored(crash: Crash) -> None:
     """The latest checkpoint is the second or the third, and every one that is listed is whole."""
     if crash.fault in (Fault.FULL, Fault.BROKEN):  # whoever was told of an error has cleaned up
-        load_state(crash.folder, TrainingState(nn.Linear(1, 1, bias=False)))
+        state = TrainingState(nn.Linear(1, 1, bias=False))
+        load_state(find(crash.folder, "latest"), state, Ranks(0, 1))
     training = Training(crash.folder)
     for manifest in training.checkpoints.list():
         training.restored(manifest.step)

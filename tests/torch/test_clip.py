@@ -104,20 +104,6 @@ def test_a_norm_that_is_not_finite_leaves_the_gradients(bad: float) -> None:
     assert gradients(params)[1] == [4.0]
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_a_norm_that_is_not_finite_zeroes_the_gradients_when_told(bad: float) -> None:
-    params = with_gradients([bad, 1.0], [4.0])
-    clip_grad_norm(params, 1.0, nonfinite="zero")
-    assert gradients(params) == [[0.0, 0.0], [0.0]]
-
-
-def test_zeroing_touches_no_finite_gradients() -> None:
-    params = with_gradients([0.3])
-    before = gradients(params)
-    clip_grad_norm(params, 1.0, nonfinite="zero")
-    assert gradients(params) == before
-
-
 def test_value_clipping_clamps_each_element_and_returns_the_largest() -> None:
     params = with_gradients([-3.0, 0.2], [0.4])
     assert float(clip_grad_value(params, 0.5)) == 3.0
@@ -134,7 +120,7 @@ def test_statistics_hold_before_after_and_the_share_of_clipped_steps() -> None:
     stats = ClipStats()
     for size in (0.5, 2.0, 4.0, 0.25):
         clip_grad_norm(with_gradients([size]), 1.0, stats=stats)
-    assert (stats.steps, stats.clipped_steps, stats.clip_rate) == (4, 2, 0.5)
+    assert stats.clip_rate == 0.5
     clip_grad_norm(with_gradients([8.0]), 1.0, stats=stats)
     metrics = {name: float(value) for name, value in stats.metrics().items()}
     assert metrics == {"norm": 8.0, "norm_clipped": 1.0, "clip_rate": 0.6}
@@ -155,13 +141,9 @@ def test_a_norm_that_is_not_finite_is_no_clipped_step() -> None:
     assert float(stats.metrics()["norm_clipped"]) == math.inf
 
 
-def test_statistics_start_empty_and_can_start_anew() -> None:
-    stats = ClipStats()
-    assert (stats.metrics(), stats.steps) == ({}, 0)
-    assert math.isnan(stats.clip_rate)
-    clip_grad_norm(with_gradients([2.0]), 1.0, stats=stats)
-    stats.reset()
-    assert stats.steps == 0
+def test_statistics_start_empty() -> None:
+    assert ClipStats().metrics() == {}
+    assert math.isnan(ClipStats().clip_rate)
 
 
 @pytest.mark.parametrize("limit", [0.0, -1.0, math.nan])
@@ -177,5 +159,3 @@ def test_misuse_names_the_argument() -> None:
         clip_grad_norm([], torch.tensor(1.0))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="params must be"):
         clip_grad_norm(["weight"], 1.0)  # type: ignore[list-item]
-    with pytest.raises(ValueError, match="nonfinite must be"):
-        clip_grad_norm([], 1.0, nonfinite="raise")  # type: ignore[arg-type]

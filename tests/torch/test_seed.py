@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import os
 import random
 
 import numpy as np
-import pytest
 import torch
 
-from epochal.torch import cuda_manual_seed_all, deterministic, manual_seed, seed_everything
+from epochal.torch import cuda_manual_seed_all, manual_seed, seed_everything
 
 
 def test_manual_seed_repeats_torch() -> None:
@@ -32,33 +30,3 @@ def test_seeding_the_gpus_leaves_the_cpu_alone_and_starts_nothing() -> None:
     state = torch.get_rng_state()
     cuda_manual_seed_all(9)
     assert torch.equal(torch.get_rng_state(), state)
-
-
-def settings_now() -> tuple[bool, bool, str | None]:
-    return (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.backends.cudnn.deterministic,
-        os.environ.get("CUBLAS_WORKSPACE_CONFIG"),
-    )
-
-
-def test_deterministic_mode_ends_with_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
-    with deterministic():
-        assert settings_now() == (True, True, ":4096:8")
-    assert settings_now() == (False, False, None)
-
-
-def test_deterministic_mode_ends_after_an_error_and_keeps_the_users_setting(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
-    with pytest.raises(IndexError), deterministic(warn_only=True):
-        torch.zeros(1)[2]
-    assert not torch.are_deterministic_algorithms_enabled()
-    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"
-
-
-def test_a_seed_must_be_whole() -> None:
-    with pytest.raises(TypeError, match="seed must be a whole number"):
-        manual_seed(1.5)  # type: ignore[arg-type]

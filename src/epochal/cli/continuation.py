@@ -20,8 +20,7 @@ from epochal.redact import REDACTED
 from epochal.run.provenance import describe_git
 from epochal.store.local.run import LocalRun
 from epochal.store.process_action import processes_of
-from epochal.torch.checkpoint.drift import ABSENT, Drift, config_drift
-from epochal.torch.checkpoint.manifest import Manifest, problem_of
+from epochal.torch.checkpoint.manifest import ABSENT, Drift, Manifest, config_drift, problem_of
 from epochal.values import flat_items
 
 _NOTEBOOKS = ("ipykernel_launcher", "ipykernel", "colab_kernel_launcher")

@@ -55,7 +55,6 @@ COMMANDS: Mapping[str, str] = {
     "run": "start a training, record its output, restart it after a crash",
     "resume": "print or run the command that continues a run",
     "stop": "stop, suspend or continue a training",
-    "schedule": "draw a learning-rate schedule",
     "config": "show settings and where each value comes from",
 }
 _INTERRUPTED = 130

@@ -126,7 +126,7 @@ def _advice(run: str, reason: str, facts: Mapping[str, Any], *, has_checkpoint: 
         f"'epochal resume {run}' gives the command that goes on from the last checkpoint."
         if has_checkpoint
         else f"No checkpoint of it is known: 'epochal resume {run}' gives the command that starts "
-        "it anew. epochal.torch.save_state saves what a run can go on from."
+        "it anew. epochal.Checkpoints saves what a run can go on from."
     )
     if facts.get("oom_kills"):
         return (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from epochal import __all__ as root_names
-from epochal.torch import checkpoint, control, data, draw, flops, graph, init, memory, moe, schedule
+from epochal.torch import checkpoint, data, draw, flops, graph, memory, moe, schedule
 from epochal.torch.lazy import on_first_use
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from epochal.torch.clip import ClipStats as ClipStats
     from epochal.torch.clip import clip_grad_norm as clip_grad_norm
     from epochal.torch.clip import clip_grad_value as clip_grad_value
-    from epochal.torch.control import *
     from epochal.torch.cudagraphs import CaptureMode as CaptureMode
     from epochal.torch.cudagraphs import CudaGraph as CudaGraph
     from epochal.torch.cudagraphs import cuda_graph_capture as cuda_graph_capture
@@ -28,17 +27,22 @@ if TYPE_CHECKING:
     from epochal.torch.freezing import is_frozen as is_frozen
     from epochal.torch.freezing import unfreeze as unfreeze
     from epochal.torch.graph import *
-    from epochal.torch.init import *
+    from epochal.torch.init import kaiming_normal as kaiming_normal
+    from epochal.torch.init import kaiming_uniform as kaiming_uniform
+    from epochal.torch.init import normal as normal
+    from epochal.torch.init import orthogonal as orthogonal
+    from epochal.torch.init import set_data as set_data
+    from epochal.torch.init import trunc_normal as trunc_normal
+    from epochal.torch.init import uniform as uniform
+    from epochal.torch.init import uniform_bias as uniform_bias
+    from epochal.torch.init import xavier_normal as xavier_normal
+    from epochal.torch.init import xavier_uniform as xavier_uniform
     from epochal.torch.memory import *
-    from epochal.torch.mixed_precision import GradScaler as GradScaler
-    from epochal.torch.mixed_precision import autocast as autocast
-    from epochal.torch.mixed_precision import autocast_dtype as autocast_dtype
     from epochal.torch.moe import *
     from epochal.torch.optimizer import set_lr as set_lr
     from epochal.torch.rng import Rng as Rng
     from epochal.torch.schedule import *
     from epochal.torch.seed import cuda_manual_seed_all as cuda_manual_seed_all
-    from epochal.torch.seed import deterministic as deterministic
     from epochal.torch.seed import manual_seed as manual_seed
     from epochal.torch.seed import seed_everything as seed_everything
     from epochal.torch.structure import structural_hash as structural_hash
@@ -47,22 +51,31 @@ if TYPE_CHECKING:
 # What each package and module has for users.
 _NAMES = {
     "checkpoint": checkpoint.__all__,
-    "control": control.__all__,
     "data": data.__all__,
     "draw": draw.__all__,
     "flops": flops.__all__,
     "graph": graph.__all__,
-    "init": init.__all__,
     "memory": memory.__all__,
     "moe": moe.__all__,
     "schedule": schedule.__all__,
     "clip": ["ClipStats", "clip_grad_norm", "clip_grad_value"],
     "cudagraphs": ["CaptureMode", "CudaGraph", "cuda_graph_capture"],
+    "init": [
+        "kaiming_normal",
+        "kaiming_uniform",
+        "normal",
+        "orthogonal",
+        "set_data",
+        "trunc_normal",
+        "uniform",
+        "uniform_bias",
+        "xavier_normal",
+        "xavier_uniform",
+    ],
     "freezing": ["freeze", "is_frozen", "unfreeze"],
-    "mixed_precision": ["GradScaler", "autocast", "autocast_dtype"],
     "optimizer": ["set_lr"],
     "rng": ["Rng"],
-    "seed": ["cuda_manual_seed_all", "deterministic", "manual_seed", "seed_everything"],
+    "seed": ["cuda_manual_seed_all", "manual_seed", "seed_everything"],
     "structure": ["structural_hash"],
     "worker": ["CpuWorker"],
     "watching": ["watch"],

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -16,7 +15,6 @@ from torch import Tensor
 from epochal.errors import UsageError, ValueTypeError
 
 Parameters = Tensor | torch.nn.Module | Iterable[Tensor]
-NonFinite = Literal["keep", "zero"]
 
 # As in torch.nn.utils: keeps the quotient finite, at a relative cost of a millionth.
 _EPSILON = 1e-6
@@ -54,58 +52,31 @@ class ClipStats:
         steps, clipped, before, after = self._figures.clone().unbind()
         return {"norm": before, "norm_clipped": after, "clip_rate": clipped / steps}
 
-    def reset(self) -> None:
-        """Count the steps anew from here."""
-        if self._figures is not None:
-            self._figures.zero_()
-
-    @property
-    def steps(self) -> int:
-        """How many steps were counted; waits for the GPU."""
-        return 0 if self._figures is None else int(self._figures[0].item())
-
-    @property
-    def clipped_steps(self) -> int:
-        """How many of them were clipped; waits for the GPU."""
-        return 0 if self._figures is None else int(self._figures[1].item())
-
     @property
     def clip_rate(self) -> float:
         """The share of clipped steps, nan before the first; waits for the GPU."""
-        steps = self.steps
-        return self.clipped_steps / steps if steps else math.nan
+        return math.nan if self._figures is None else float(self._figures[1] / self._figures[0])
 
 
 def clip_grad_norm(
-    params: Parameters,
-    max_norm: float,
-    *,
-    nonfinite: NonFinite = "keep",
-    stats: ClipStats | None = None,
+    params: Parameters, max_norm: float, *, stats: ClipStats | None = None
 ) -> Tensor:
     """Scale all gradients so that their joint L2 norm is at most `max_norm`.
 
     Returns the norm before clipping, 0-d, on the gradients' device. Half-precision gradients are
-    summed up in float32. A norm that is not finite leaves the gradients as they are ('keep') or
-    makes them all zero ('zero'). With 'keep', a grad scaler or a search for the cause still sees
-    them. Gradients on CPU and GPU in one call do wait for the GPU, and so do sparse ones.
+    summed up in float32. A norm that is not finite leaves the gradients as they are: a grad scaler
+    or a search for the cause still sees them. Gradients on CPU and GPU in one call do wait for the
+    GPU, and so do sparse ones.
     """
     _check_limit(max_norm, name="max_norm")
-    if nonfinite not in get_args(NonFinite):
-        raise UsageError(f"nonfinite must be 'keep' or 'zero', got {nonfinite!r}.")
     with torch.no_grad():
         groups = _gradient_groups(params)
         norms = [norm for group in groups for norm in _norms(group, 2.0)]
         total: Tensor = torch.linalg.vector_norm(_together(norms), 2.0)
-        finite = total.isfinite()
         scale = (max_norm / (total + _EPSILON)).clamp(max=1.0)
-        scale = torch.where(finite, scale, torch.ones_like(scale))
+        scale = torch.where(total.isfinite(), scale, torch.ones_like(scale))
         for group in groups:
             torch._foreach_mul_(group, scale.to(group[0].device))
-            if nonfinite == "zero":
-                spoilt = (~finite).to(group[0].device)
-                for gradient in group:
-                    gradient.masked_fill_(spoilt, 0.0)
         if stats is not None:
             stats.record(total, limit=max_norm)
     return total

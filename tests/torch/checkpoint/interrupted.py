@@ -8,7 +8,7 @@ import sys
 
 import torch
 
-from epochal.torch.checkpoint.checkpoints import Checkpoints
+from epochal import Checkpoints
 from tests.torch.checkpoint.trainings import Training
 
 
@@ -22,7 +22,7 @@ def main(folder: str, name: str) -> None:
             loss = training.step()
             sys.stdout.write(f"{loss.hex()}\n")
             sys.stdout.flush()
-            checkpoints.step(step, loss=loss)
+            checkpoints.step(step)
 
 
 if __name__ == "__main__":

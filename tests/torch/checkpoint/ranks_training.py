@@ -1,4 +1,4 @@
-"""One rank of a distributed training that is saved and resumed; started by test_state_ranks."""
+"""One rank of a distributed training that is saved and resumed; started by test_checkpoints."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from epochal import Checkpoints, TrainingState
 from epochal.errors import EpochalError
-from epochal.torch.checkpoint.checkpoints import Checkpoints
 from epochal.torch.checkpoint.manifest import read_manifest
-from epochal.torch.checkpoint.state import load_state, save_state
-from epochal.torch.checkpoint.training_state import TrainingState
 from epochal.torch.rng import Rng
 from epochal.torch.seed import seed_everything
-from tests.torch.checkpoint.trainings import Shuffled, Training
+from tests.torch.checkpoint.trainings import Shuffled, Training, restore, save
 
 
 def make(rank: int, *, seed: int) -> Training:
@@ -35,11 +33,11 @@ def resume_is_exact(rank: int, folder: Path) -> None:
     expected = make(rank, seed=1).steps(9)
     first = make(rank, seed=1)
     assert first.steps(4) == expected[:4]
-    save_state(folder, first.state(), step=3)
+    save(folder, first.state(), 3)
     first.steps(2)
     second = make(rank, seed=2)
     second.steps(1)
-    restored = load_state(folder, second.state())
+    restored = restore(folder, second.state())
     assert restored.next_step == 4
     assert second.steps(5) == expected[4:]
     files = set(read_manifest(folder / "step-3").files)
@@ -55,7 +53,7 @@ def one_ranks_failure_is_every_ranks(rank: int, folder: Path) -> None:
 
     sentence = r"rank\.data\.state is builtin" if rank == 1 else "another rank failed"
     with pytest.raises(EpochalError, match=sentence):
-        save_state(folder, TrainingState(torch.nn.Linear(1, 1), data=Bad()), step=9)
+        save(folder, TrainingState(torch.nn.Linear(1, 1), data=Bad()), 9)
     assert not (folder / "step-9").exists()
 
 

@@ -8,8 +8,7 @@ from itertools import count
 import torch
 from torch import nn
 
-from epochal.torch.checkpoint.checkpoints import Checkpoints
-from epochal.torch.checkpoint.training_state import TrainingState
+from epochal import Checkpoints, TrainingState
 
 
 def main(folder: str) -> None:

@@ -12,17 +12,20 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 
+from epochal import Checkpoints, Retention, TrainingState
 from epochal.errors import UsageError
-from epochal.torch.checkpoint.checkpoints import Checkpoints
+from epochal.torch import load_checkpoint, save_checkpoint
 from epochal.torch.checkpoint.manifest import CheckpointNotFoundError, list_manifests, pointed
-from epochal.torch.checkpoint.retention import Retention
-from epochal.torch.checkpoint.training_state import TrainingState
 from tests.conftest import StartRun
-from tests.torch.checkpoint.trainings import Training
+from tests.doubles.journals import of_kind
+from tests.torch.checkpoint.trainings import Training, restore, save
 
 SCRIPT = Path(__file__).with_name("interrupted.py")
+FOREVER = Path(__file__).with_name("saving_forever.py")
+RANKS = Path(__file__).with_name("ranks_training.py")
 
 
 def names(folder: Path) -> list[str]:
@@ -31,10 +34,9 @@ def names(folder: Path) -> list[str]:
 
 def test_every_so_many_steps_are_saved_and_the_newest_stay(tmp_path: Path) -> None:
     with Checkpoints(tmp_path, TrainingState(nn.Linear(1, 1)), every=2) as checkpoints:
-        saved = [step for step in range(9) if checkpoints.step(step, loss=1.0)]
+        saved = [step for step in range(9) if checkpoints.step(step)]
     assert saved == [1, 3, 5, 7]
     assert names(tmp_path) == ["latest", "step-3", "step-5", "step-7"]
-    assert (tmp_path / "step-7/loss.svg").exists()
 
 
 def test_the_best_metric_is_saved_whenever_it_comes_and_stays(tmp_path: Path) -> None:
@@ -80,13 +82,13 @@ def test_a_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
     with Checkpoints(tmp_path, first.state(), every=3) as checkpoints:
         assert checkpoints.restore() is None
         for step in range(5):
-            checkpoints.step(step, loss=first.step())
+            first.step()
+            checkpoints.step(step)
     second = Training(seed=8)
     with Checkpoints(tmp_path, second.state()) as checkpoints:
         restored = checkpoints.restore()
         assert restored is not None
         assert restored.next_step == 3
-        assert [b.step for b in checkpoints.losses.buckets()] == [0, 1, 2]
     assert second.steps(7) == expected[3:]
 
 
@@ -95,7 +97,8 @@ def test_saves_in_the_background_are_whole_when_the_block_ends(tmp_path: Path) -
     training = Training()
     with Checkpoints(tmp_path, training.state(), every=2, background=True) as checkpoints:
         for step in range(6):
-            checkpoints.step(step, loss=training.step(), metric=float(step))
+            training.step()
+            checkpoints.step(step, metric=float(step))
     assert names(tmp_path) == ["best", "latest", "step-0", "step-1", "step-3", "step-5"]
     other = Training(seed=4)
     with Checkpoints(tmp_path, other.state()) as checkpoints:
@@ -128,30 +131,41 @@ def test_a_folder_of_another_training_is_refused(tmp_path: Path) -> None:
         checkpoints.save(0)
 
 
-def test_a_run_has_its_checkpoints_in_its_folder(start_run: StartRun) -> None:
-    run = start_run(config={"lr": 1})
+def test_a_run_has_its_checkpoints_in_its_folder_and_records_them(
+    start_run: StartRun, tmp_path: Path
+) -> None:
+    run = start_run(config={"lr": 0.1})
     state = TrainingState(nn.Linear(1, 1))
-    with Checkpoints(run, state) as checkpoints:
-        path = checkpoints.save(3)
+    with Checkpoints(run, state, external={"wandb": "abc"}) as checkpoints:
+        path = checkpoints.save(3, metric=0.5, kind="epoch")
     assert path == run.dir / "checkpoints/step-3"
-    run.finish()
-    again = start_run(resume="must", config={"lr": 2})
-    with Checkpoints(again, state) as checkpoints:
+    (event,) = (e for e in of_kind(run.dir, "event") if e["name"] == "checkpoint")
+    assert (event["step"], event["kind"], event["metric"]) == (3, "epoch", 0.5)
+    assert (event["path"], event["is_best"]) == (str(path), True)
+    with Checkpoints(run, state, folder=tmp_path / "elsewhere") as checkpoints:
         checkpoints.save(4)
+    assert [m.run_id for m in list_manifests(tmp_path / "elsewhere")] == [run.id]
+    run.finish()
+    again = start_run(resume="must", config={"lr": 0.2, "new": 2})
+    with Checkpoints(again, state) as checkpoints:
         restored = checkpoints.restore()
     assert restored is not None
-    assert (restored.run_id, restored.attempt, restored.config) == (run.id, 2, {"lr": 2})
+    assert (restored.run_id, restored.attempt) == (run.id, 1)
+    assert (restored.external, restored.config) == ({"wandb": "abc"}, {"lr": 0.1})
+    assert [str(drift) for drift in restored.drift] == ["lr: 0.1 → 0.2", "new: (absent) → 2"]
 
 
-def test_a_run_may_have_its_checkpoints_elsewhere(start_run: StartRun, tmp_path: Path) -> None:
-    run, training = start_run(), Training()
-    with Checkpoints(run, training.state(), folder=tmp_path / "elsewhere") as checkpoints:
-        training.steps(1)
-        checkpoints.save(0)
-    (saved,) = list_manifests(tmp_path / "elsewhere")
-    assert saved.run_id == run.id
-    with pytest.raises(UsageError, match="folder goes with a run"):
-        Checkpoints(tmp_path, training.state(), folder=tmp_path)
+def test_changed_hyperparameters_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = TrainingState(nn.Linear(1, 1))
+    with Checkpoints(tmp_path, state, config={"lr": 0.1}) as checkpoints:
+        checkpoints.save(1)
+    with Checkpoints(tmp_path, state, config={"lr": 0.2}) as checkpoints:
+        checkpoints.restore()
+    assert "changed since step-1 was saved:\n  lr: 0.1 → 0.2" in capsys.readouterr().err
+    restore(tmp_path, state)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_training_may_begin_where_another_one_was(tmp_path: Path) -> None:
@@ -173,22 +187,14 @@ def test_a_training_may_begin_where_another_one_was(tmp_path: Path) -> None:
     assert steps == {"first": [2], "second": [4]}
 
 
-def test_a_checkpoint_asked_for_by_name_must_exist(tmp_path: Path) -> None:
-    with (
-        Checkpoints(tmp_path, TrainingState(nn.Linear(1, 1))) as checkpoints,
-        pytest.raises(CheckpointNotFoundError, match="no checkpoint step-7"),
-    ):
-        checkpoints.restore(7)
-
-
 def test_what_a_dead_writer_left_is_cleared_away(tmp_path: Path) -> None:
     state = TrainingState(nn.Linear(1, 1))
     with Checkpoints(tmp_path, state) as checkpoints:
         checkpoints.save(5)
     script = (
         "import os, pathlib, sys\n"
-        "from epochal.torch.checkpoint.state_files import prepare\n"
-        "prepare(pathlib.Path(sys.argv[1]) / 'step-6', overwrite=False)\n"
+        "from epochal.torch.checkpoint.manifest import prepare\n"
+        "prepare(pathlib.Path(sys.argv[1]) / 'step-6')\n"
         "os._exit(9)\n"
     )
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
@@ -230,20 +236,6 @@ def test_a_signal_saves_at_the_end_of_its_step_and_no_step_is_lost(
 def test_a_signal_after_the_last_step_is_not_swallowed(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), Checkpoints(tmp_path, TrainingState(nn.Linear(1, 1))):
         os.kill(os.getpid(), signal.SIGINT)
-
-
-def test_misuse_names_the_argument(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="every must be at least 1"):
-        Checkpoints(tmp_path, TrainingState(nn.Linear(1, 1)), every=0)
-
-
-def test_a_loss_on_its_device_is_not_read_before_it_is_needed(tmp_path: Path) -> None:
-    class Unread(torch.Tensor):
-        def __float__(self) -> float:
-            raise AssertionError
-
-    with Checkpoints(tmp_path, TrainingState(nn.Linear(1, 1))) as checkpoints:
-        checkpoints.step(0, loss=torch.ones(()).as_subclass(Unread))
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="signals of Unix")
@@ -305,3 +297,107 @@ class Place:
 
     def load_state_dict(self, state_dict: dict[str, int], /) -> None:
         self.position = state_dict["position"]
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file may grow beyond 10 kB, which a write notices as it notices a full disk."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("name", ["m.safetensors", "m.safetensors.gz", "m.fdl.gz"])
+def test_a_full_disk_leaves_the_older_file(tmp_path: Path, name: str) -> None:
+    save_checkpoint(tmp_path / name, {"a": torch.ones(2)})
+    with full_disk(), pytest.raises(OSError, match="File too large"):
+        save_checkpoint(tmp_path / name, {"a": torch.randn(10_000)})
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert load_checkpoint(tmp_path / name, {"a": torch.zeros(2)}).is_complete
+
+
+def test_a_full_disk_leaves_the_older_checkpoint(tmp_path: Path) -> None:
+    state = TrainingState(nn.Linear(100, 100))
+    save(tmp_path, state, 1)
+    with full_disk(), pytest.raises(OSError, match="File too large"):
+        save(tmp_path, state, 2)
+    assert names(tmp_path) == ["latest", "step-1"]
+    assert restore(tmp_path, state).step == 1
+
+
+def test_a_training_that_is_killed_while_saving_has_complete_checkpoints(tmp_path: Path) -> None:
+    model = nn.Linear(100, 100)
+    acknowledged = -1
+    for wait in (2, 5, 9):
+        process = subprocess.Popen(
+            [sys.executable, str(FOREVER), str(tmp_path)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        with process:
+            assert process.stdout is not None
+            for _ in range(wait):
+                acknowledged = int(process.stdout.readline())
+            process.kill()
+            rest = process.stdout.read().split()
+            acknowledged = int(rest[-1]) if rest else acknowledged
+        restored = restore(tmp_path, TrainingState(model))
+        assert restored.step in (acknowledged, acknowledged + 1)
+        assert bool((model.weight == restored.step).all())
+
+
+@pytest.mark.skipif(not dist.is_gloo_available(), reason="torch without gloo")
+def test_two_ranks_resume_exactly_fail_together_and_heed_each_others_signals(
+    tmp_path: Path,
+) -> None:
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(RANKS), str(rank), str(tmp_path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        for rank in range(2)
+    ]
+    for rank in ranks:
+        out, err = rank.communicate(timeout=200)
+        assert out == "every check passed\n", err
+    alone = Training()
+    with pytest.raises(UsageError, match="saved by 2 ranks and this training has 1"):
+        restore(tmp_path / "exact", alone.state())
+    restored = restore(tmp_path / "exact", alone.state(), any_world_size=True)
+    assert restored.left == ("data", "rng")
+    assert restored.step == 3
+
+
+def test_ranks_without_torch_distributed_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UsageError, match=r"rank 1 of 2.*init_process_group"):
+        Checkpoints(tmp_path, TrainingState(nn.Linear(1, 1)))
+
+
+def test_misuse_names_the_argument(tmp_path: Path) -> None:
+    state = TrainingState(nn.Linear(1, 1))
+    with pytest.raises(UsageError, match="every must be at least 1"):
+        Checkpoints(tmp_path, state, every=0)
+    with pytest.raises(UsageError, match="mode must be one of min, max"):
+        Checkpoints(tmp_path, state, mode="best")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="folder goes with a run"):
+        Checkpoints(tmp_path, state, folder=tmp_path)
+    with pytest.raises(UsageError, match="kind must be one of rolling, epoch, emergency"):
+        save(tmp_path, state, 1, kind="best")
+    with pytest.raises(UsageError, match="step must be a whole number"):
+        save(tmp_path, state, -1)
+    with pytest.raises(CheckpointNotFoundError, match=r"no checkpoint \.\./x; there are: none"):
+        restore(tmp_path, state, "../x")
+    with pytest.raises(CheckpointNotFoundError, match="no checkpoint step-7"):
+        restore(tmp_path, state, 7)

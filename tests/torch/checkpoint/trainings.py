@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from epochal.torch.checkpoint.training_state import TrainingState
+from epochal import Checkpoints, Retention, TrainingState
+from epochal.torch.checkpoint.checkpoints import Restored
 from epochal.torch.rng import Rng
 from epochal.torch.seed import seed_everything
 
@@ -84,3 +86,19 @@ class Training:
     def steps(self, number: int) -> list[str]:
         """The losses of so many steps, to the last bit."""
         return [self.step().hex() for _ in range(number)]
+
+
+def save(folder: Path, state: TrainingState, step: int, **options: Any) -> Path:
+    """Save once, after a step; checkpoints of other calls stay."""
+    with Checkpoints(
+        folder, state, signals=(), overwrite=True, keep=Retention(rolling=None)
+    ) as checkpoints:
+        return checkpoints.save(step, **options)
+
+
+def restore(folder: Path, state: TrainingState, which: Any = "latest", **options: Any) -> Restored:
+    """Go on from a checkpoint that must exist."""
+    with Checkpoints(folder, state, signals=()) as checkpoints:
+        restored = checkpoints.restore(which, **options)
+    assert restored is not None
+    return restored

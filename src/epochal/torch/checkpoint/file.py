@@ -1,256 +1,340 @@
-"""Checkpoint files whatever their layout: opened by their first bytes, written by their suffix.
+"""Checkpoint files: safetensors or flodl's layout, plain or compressed, on disk or in a stream.
 
-A file appears under its name only when it is whole: it is written beside it, read back and
-compared, and then put in its place.
+The suffix of a path selects the layout for writing, the contents select it for reading. None of
+them has a pickle in it, so loading a file runs nothing.
+
+flodl's layout is little-endian: ``FDLC``, version u32, a hash of 32 bytes (zeros for none), number
+of entries u32; per entry the length of its name u32, the name in UTF-8, rank u32, each dimension
+i64, a byte for the dtype, number of bytes u64, the bytes. Versions 1 and 2 differ in naming only.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
+import gzip
 import json
+import math
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import shutil
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load, save, save_file
 from torch import Tensor
 
 from epochal.atomic_file import replaced_file, sync_folder
-from epochal.errors import EpochalError, FormatError, UsageError, ValueTypeError
-from epochal.torch.checkpoint import fdl
-from epochal.torch.checkpoint.byte_stream import (
-    ByteReader,
-    HashingWriter,
-    Writable,
-    compressed,
-    compression_of,
-    decompressed,
-)
-from epochal.torch.checkpoint.safetensors_layout import SafetensorsReader, write_safetensors
-from epochal.torch.checkpoint.tensor_bytes import Entry
+from epochal.errors import FormatError, UsageError, ValueTypeError
 
 Layout = Literal["safetensors", "fdl"]
 Source: TypeAlias = str | os.PathLike[str] | Any
 
-VERSION = 1
-_VERSION_KEY = "epochal_version"
-_HASH_KEY = "structural_hash"
-_SHARED_KEY = "shared"
-_TREE_KEY = "state"
-_SUFFIXES = (".gz", ".zst", ".safetensors", ".fdl")
+_HASH, _SHARED, _TREE = "structural_hash", "shared", "state"
+_GZIP_MAGIC = b"\x1f\x8b"
+# Weights are close to noise: higher levels cost much time and save next to nothing.
+_GZIP_LEVEL = 1
 _CHUNK_BYTES = 1 << 20
-# A zip file, which torch.save writes, and the pickles that older versions of it wrote.
-_PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+_MAX_HEADER_BYTES = 100_000_000  # the limit of the safetensors library
+
+_FDL_MAGIC = b"FDLC"
+_FDL_VERSION = 2
+_FDL_HASH_BYTES = 32
+_FDL_MAX_RANK = 64
+_FDL_CODES: Mapping[torch.dtype, int] = {
+    torch.float16: 1,
+    torch.bfloat16: 2,
+    torch.float32: 3,
+    torch.float64: 4,
+    torch.int32: 5,
+    torch.int64: 6,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What goes into a checkpoint file; `tree` is a JSON text beside the tensors."""
+    """The contents of a checkpoint file.
+
+    `shared` maps further names of a tensor to the one it is stored under, `tree` is a JSON text
+    beside the tensors.
+    """
 
     tensors: Mapping[str, Tensor]
-    shared: Mapping[str, str]
+    shared: Mapping[str, str] = field(default_factory=dict)
     hash: str | None = None
     tree: str | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A file as it was written: its size, and the SHA-256 of its plain contents."""
-
-    size_bytes: int
-    sha256: str
-
-
-class _Entries(Protocol):
-    def read(self, choose: Callable[[Entry], bool]) -> Iterator[tuple[Entry, Tensor | None]]: ...
-
-
-class CheckpointReader:
-    """An open checkpoint: what its header says, and its tensors once, in order."""
-
-    def __init__(self, source: ByteReader, *, verify: bool, to_the_end: bool) -> None:
-        self._source = source
-        self._to_the_end = to_the_end
-        self.layout: Layout
-        self.version: int
-        self.hash: str | None
-        self.shared: dict[str, str] = {}
-        self.tree: str | None = None
-        self._entries: _Entries
-        if source.peek(len(fdl.MAGIC)) == fdl.MAGIC:
-            self._entries = reader = fdl.FdlReader(source)
-            self.layout, self.version, self.hash = "fdl", reader.version, reader.hash
-        else:
-            _refuse_pickle(source)
-            self._entries = plain = SafetensorsReader(source, verify=verify)
-            if _VERSION_KEY in plain.metadata and not plain.has_checksum:
-                raise FormatError(f"{source.label} has lost its checksum: the file was damaged.")
-            self.layout, self.hash = "safetensors", plain.metadata.get(_HASH_KEY)
-            self.version = self._read_version(plain.metadata.get(_VERSION_KEY))
-            self.shared = self._read_shared(plain.metadata.get(_SHARED_KEY, "{}"))
-            self.tree = plain.metadata.get(_TREE_KEY)
-
-    @property
-    def label(self) -> str:
-        """The file's name, for sentences."""
-        return self._source.label
-
-    def read(self, choose: Callable[[Entry], bool]) -> Iterator[tuple[Entry, Tensor | None]]:
-        """Yield every entry, with its values where `choose` asks for them."""
-        yield from self._entries.read(choose)
-        if self._to_the_end and not self._source.at_end():
-            raise FormatError(f"{self.label} goes on after its last tensor: the file was damaged.")
-
-    def _read_version(self, text: str | None) -> int:
-        if text is None:
-            return 0
-        if not (text.isascii() and text.isdecimal() and len(text) < 10):
-            raise FormatError(f"{self.label} has the impossible version {text!r}.")
-        if int(text) > VERSION:
-            raise FormatError(
-                f"{self.label} is a checkpoint of version {int(text)}; this Epochal reads up to "
-                f"{VERSION}."
-            )
-        return int(text)
-
-    def _read_shared(self, text: str) -> dict[str, str]:
-        try:
-            shared = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise FormatError(f"{self.label} has a damaged list of shared tensors.") from error
-        if not isinstance(shared, dict) or not all(isinstance(v, str) for v in shared.values()):
-            raise FormatError(f"{self.label} has a damaged list of shared tensors.")
-        return shared
-
-
-@contextlib.contextmanager
-def open_checkpoint(source: Source, *, verify: bool = True) -> Iterator[CheckpointReader]:
-    """Open a path or anything that can be read, compressed or not, of any layout."""
-    with contextlib.ExitStack() as stack:
-        if isinstance(source, (str, os.PathLike)):
-            label = str(Path(source))
-            stream: Any = stack.enter_context(open(source, "rb"))
-        elif callable(getattr(source, "read", None)):
-            label, stream = "the stream", source
-        else:
-            raise ValueTypeError(
-                f"source must be a path or a file open for reading, got {type(source).__name__}."
-            )
-        opened, is_compressed = decompressed(stream, label=label)
-        plain = ByteReader(opened, label=label, hashed=verify)
-        # After a checkpoint in a plain stream other things may follow. A file holds nothing else,
-        # and at the end of what is compressed lies its own checksum.
-        to_the_end = is_compressed or stream is not source
-        yield CheckpointReader(plain, verify=verify, to_the_end=to_the_end)
+    def stored(self) -> dict[str, Tensor]:
+        """Return every tensor once, under the name that it is stored under."""
+        return {name: t for name, t in self.tensors.items() if name not in self.shared}
 
 
 def write_checkpoint(
-    destination: Source, content: Content, *, layout: Layout | None = None, overwrite: bool = True
-) -> Written:
-    """Write to a path, whole or not at all, or to anything that takes bytes."""
-    if isinstance(destination, (str, os.PathLike)):
-        return _write_path(Path(destination), content, layout=layout, overwrite=overwrite)
-    if not callable(getattr(destination, "write", None)):
-        raise ValueTypeError(
-            "destination must be a path or a file open for writing, "
-            f"got {type(destination).__name__}; the model comes second."
-        )
-    writer = HashingWriter(destination)
-    _write_layout(writer, content, layout or "safetensors")
-    return Written(writer.size_bytes, writer.hexdigest())
+    destination: Source, content: Content, *, layout: Layout | None = None
+) -> None:
+    """Write to a path, completely or not at all, or to anything that takes bytes.
 
-
-def stem_of(path: str | os.PathLike[str]) -> str:
-    """A checkpoint's file name without its suffixes: ``model.fdl.gz`` gives ``model``."""
-    name = Path(path).name
-    while (suffix := Path(name).suffix) in _SUFFIXES and name != suffix:
-        name = name[: -len(suffix)]
-    return name
-
-
-def _refuse_pickle(source: ByteReader) -> None:
-    """Name a file of torch.save: it is whole, but reading it would run what is in it."""
-    start = source.peek(9)
-    if start.startswith(_PICKLE_STARTS) and start[8:9] != b"{":
-        raise FormatError(
-            f"{source.label} is a file of torch.save, a pickle: loading a pickle can run code, so "
-            "Epochal reads none. Convert it once: "
-            "save_checkpoint('model.safetensors', torch.load(path, weights_only=True))."
-        )
-
-
-def _write_path(path: Path, content: Content, *, layout: Layout | None, overwrite: bool) -> Written:
-    if path.exists() and not overwrite:
-        raise UsageError(f"{path} exists already: pass overwrite=True to replace it.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    chosen = layout or ("fdl" if ".fdl" in path.suffixes else "safetensors")
-    with replaced_file(path, durable=True) as temporary:
-        with temporary.open("wb") as file:
-            stream, end = compressed(file, compression_of(path.name))
-            writer = HashingWriter(stream)
-            _write_layout(writer, content, chosen)
-            end()
-        written = Written(writer.size_bytes, writer.hexdigest())
-        _read_back(temporary, written)
-    sync_folder(path.parent)
-    return written
-
-
-def _write_layout(stream: Writable, content: Content, layout: Layout) -> None:
-    kept = {name: t for name, t in content.tensors.items() if name not in content.shared}
-    if layout == "fdl":
-        fdl.write_fdl(stream, kept, hash_hex=content.hash)
-        return
-    metadata = {"format": "pt", _VERSION_KEY: str(VERSION)}
-    if content.hash is not None:
-        metadata[_HASH_KEY] = content.hash
-    if content.shared:
-        metadata[_SHARED_KEY] = json.dumps(content.shared)
-    if content.tree is not None:
-        metadata[_TREE_KEY] = content.tree
-    write_safetensors(stream, kept, metadata)
-
-
-def _read_back(path: Path, written: Written) -> None:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        stream, _ = decompressed(file, label=str(path))
-        while chunk := stream.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    if digest.hexdigest() != written.sha256:
-        raise EpochalError(f"{path} does not read back as it was written: the disk damaged it.")
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointInfo:
-    """A checkpoint's header: its layout and version, its structural hash, its tensors.
-
-    `shared` maps further names of a tensor to the one it is stored under. `version` is 0 for a
-    safetensors file that something else wrote.
+    A path whose name ends in ``.gz`` is compressed, one with ``.fdl`` has flodl's layout.
     """
+    if not isinstance(destination, (str, os.PathLike)):
+        if not callable(getattr(destination, "write", None)):
+            raise ValueTypeError(
+                "destination must be a path or a file open for writing, "
+                f"got {type(destination).__name__}; the model comes second."
+            )
+        if layout == "fdl":
+            _write_fdl(destination, content)
+        else:
+            destination.write(save(_on_host(content), _metadata(content)))
+        return
+    path = Path(destination)
+    chosen = layout or ("fdl" if ".fdl" in path.suffixes else "safetensors")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replaced_file(path, durable=True) as temporary:
+        _write_file(temporary, content, chosen, is_compressed=path.suffix == ".gz")
+    sync_folder(path.parent)
 
-    layout: Layout
-    version: int
-    hash: str | None
-    entries: tuple[Entry, ...]
-    shared: dict[str, str]
+
+def read_checkpoint(source: Source) -> Content:
+    """Read a path or anything that can be read, compressed or not, of either layout.
+
+    The tensors of a plain safetensors file are mapped from the disk, not read.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        path = Path(source)
+        with path.open("rb") as file:
+            if not file.read(4).startswith((_GZIP_MAGIC, _FDL_MAGIC)):
+                return _read_safetensors_file(path)
+            file.seek(0)
+            return _read_stream(file, label=str(path), is_file=True)
+    if not callable(getattr(source, "read", None)):
+        raise ValueTypeError(
+            f"source must be a path or a file open for reading, got {type(source).__name__}."
+        )
+    return _read_stream(source, label="the stream", is_file=False)
 
 
-def checkpoint_info(source: Source) -> CheckpointInfo:
-    """Read all of a file once, checksum included, and say what it holds."""
-    with open_checkpoint(source) as reader:
-        entries = tuple(entry for entry, _ in reader.read(lambda entry: False))
-    return CheckpointInfo(reader.layout, reader.version, reader.hash, entries, reader.shared)
+def _write_file(path: Path, content: Content, layout: Layout, *, is_compressed: bool) -> None:
+    if is_compressed:
+        # No name and no time inside: equal contents give equal files.
+        with path.open("wb") as file, gzip.GzipFile("", "wb", _GZIP_LEVEL, file, 0) as out:
+            if layout == "fdl":
+                _write_fdl(out, content)
+            else:
+                _compress_safetensors(path.with_name(f"{path.name}.plain"), content, out)
+    elif layout == "fdl":
+        with path.open("wb") as file:
+            _write_fdl(file, content)
+    else:
+        _write_safetensors_file(path, content)
 
 
-def checkpoint_keys(source: Source) -> tuple[str, ...]:
-    """Return the names in a checkpoint, in the file's order."""
-    return tuple(entry.name for entry in checkpoint_info(source).entries)
+def _compress_safetensors(plain: Path, content: Content, out: gzip.GzipFile) -> None:
+    """Compress by way of a plain file, so that the model is not in memory twice."""
+    try:
+        _write_safetensors_file(plain, content)
+        with plain.open("rb") as file:
+            shutil.copyfileobj(file, out, _CHUNK_BYTES)
+    finally:
+        plain.unlink(missing_ok=True)
 
 
-def checkpoint_version(source: Source) -> int:
-    """Return the version of a checkpoint's layout; reads its header only."""
-    with open_checkpoint(source) as reader:
-        return reader.version
+def _write_safetensors_file(path: Path, content: Content) -> None:
+    path.touch()
+    mode = path.stat().st_mode
+    try:
+        save_file(_on_host(content), path, _metadata(content))
+    except SafetensorError as error:
+        raise OSError(f"{path} could not be written: {error}.") from error
+    # The library replaces the file by one that only its owner can read.
+    path.chmod(mode)
+
+
+def _metadata(content: Content) -> dict[str, str]:
+    given = {
+        "format": "pt",
+        _HASH: content.hash,
+        _SHARED: json.dumps(content.shared) if content.shared else None,
+        _TREE: content.tree,
+    }
+    return {name: text for name, text in given.items() if text is not None}
+
+
+def _on_host(content: Content) -> dict[str, Tensor]:
+    """The tensors as the safetensors library takes them; nothing is copied that need not be."""
+    storages: set[int] = set()
+    host = {}
+    for name, tensor in content.stored().items():
+        contiguous = tensor.detach().cpu().contiguous()
+        storage = contiguous.untyped_storage().data_ptr()
+        host[name] = contiguous.clone() if storage in storages and storage else contiguous
+        storages.add(storage)
+    return host
+
+
+def _read_safetensors_file(path: Path) -> Content:
+    try:
+        with safe_open(path, framework="pt") as file:
+            return _content(file.get_tensors(), file.metadata(), label=str(path))
+    except SafetensorError as error:
+        raise _not_a_checkpoint(str(path), error) from error
+
+
+def _read_stream(stream: Any, *, label: str, is_file: bool) -> Content:
+    reader = _Reader(stream, label)
+    is_compressed = reader.peek(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+    if is_compressed:
+        reader = _Reader(gzip.GzipFile(fileobj=cast(Any, reader), mode="rb"), label)
+    if reader.peek(len(_FDL_MAGIC)) == _FDL_MAGIC:
+        content = _read_fdl(reader)
+    else:
+        content = _read_safetensors(reader)
+    # After a checkpoint in a plain stream other things may follow. A file holds nothing else, and
+    # compressed data ends with a checksum that is compared when the end is read.
+    if (is_compressed or is_file) and reader.peek(1):
+        raise FormatError(f"{label} goes on after its last tensor: the file was damaged.")
+    return content
+
+
+def _read_safetensors(reader: _Reader) -> Content:
+    start = reader.exactly(8)
+    size = int.from_bytes(start, "little")
+    if size > _MAX_HEADER_BYTES:
+        raise _not_a_checkpoint(reader.label, "its header is too large")
+    text = reader.exactly(size)
+    try:
+        header = json.loads(text)
+        metadata = header.pop("__metadata__", None)
+        num_bytes = max((entry["data_offsets"][1] for entry in header.values()), default=0)
+        tensors = load(bytes(start + text + reader.exactly(num_bytes)))
+    except FormatError:
+        raise
+    except (SafetensorError, ValueError, TypeError, LookupError, AttributeError) as error:
+        raise _not_a_checkpoint(reader.label, error) from error
+    except RecursionError as error:
+        raise _not_a_checkpoint(reader.label, "its header is nested too deeply") from error
+    return _content(tensors, metadata, label=reader.label)
+
+
+def _content(
+    tensors: dict[str, Tensor], metadata: Mapping[str, str] | None, *, label: str
+) -> Content:
+    texts = metadata or {}
+    try:
+        shared = json.loads(texts.get(_SHARED, "{}"))
+    except (ValueError, RecursionError):
+        shared = None
+    if not isinstance(shared, dict) or not all(isinstance(v, str) for v in shared.values()):
+        raise FormatError(f"{label} has a damaged list of shared tensors.")
+    return Content(tensors, shared, texts.get(_HASH), texts.get(_TREE))
+
+
+def _not_a_checkpoint(label: str, why: object) -> FormatError:
+    return FormatError(
+        f"{label} is not a complete safetensors or .fdl file: {why}. A file of torch.save can be "
+        "converted: save_checkpoint('model.safetensors', torch.load(path, weights_only=True))."
+    )
+
+
+class _Reader:
+    """Reads exactly as many bytes as asked for, or raises `FormatError`."""
+
+    def __init__(self, stream: Any, label: str) -> None:
+        self.label = label
+        self._stream = stream
+        self._ahead = b""
+
+    def read(self, size: int) -> bytes:
+        """Return up to `size` bytes, none at the end."""
+        if self._ahead:
+            part, self._ahead = self._ahead[:size], self._ahead[size:]
+            return part
+        try:
+            return bytes(self._stream.read(min(size, _CHUNK_BYTES)))
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise FormatError(f"{self.label} cannot be decompressed: {error}.") from error
+
+    def peek(self, size: int) -> bytes:
+        """Return the next bytes, fewer at the end, without taking them."""
+        while len(self._ahead) < size:
+            ahead, self._ahead = self._ahead, b""
+            more = self.read(size - len(ahead))
+            self._ahead = ahead + more
+            if not more:
+                break
+        return self._ahead[:size]
+
+    def exactly(self, size: int) -> bytearray:
+        """Return `size` bytes."""
+        data = bytearray()
+        while len(data) < size:
+            part = self.read(size - len(data))
+            if not part:
+                raise FormatError(f"{self.label} is cut short.")
+            data += part
+        return data
+
+    def unpack(self, layout: str) -> tuple[Any, ...]:
+        """Return little-endian numbers."""
+        return struct.unpack(f"<{layout}", self.exactly(struct.calcsize(f"<{layout}")))
+
+
+def _write_fdl(stream: Any, content: Content) -> None:
+    tensors = content.stored()
+    for name, tensor in tensors.items():
+        if tensor.dtype not in _FDL_CODES:
+            raise UsageError(
+                f"{name!r} is {tensor.dtype}, which an .fdl file cannot hold: use .safetensors."
+            )
+    digest = bytes.fromhex(content.hash) if content.hash else bytes(_FDL_HASH_BYTES)
+    stream.write(_FDL_MAGIC + struct.pack("<I", _FDL_VERSION) + digest)
+    stream.write(struct.pack("<I", len(tensors)))
+    for name, tensor in tensors.items():
+        host = tensor.detach().cpu().contiguous()
+        text, shape, size = name.encode(), tuple(host.shape), host.numel() * host.dtype.itemsize
+        stream.write(struct.pack("<I", len(text)) + text + struct.pack("<I", len(shape)))
+        stream.write(struct.pack(f"<{len(shape)}qBQ", *shape, _FDL_CODES[host.dtype], size))
+        if size:
+            stream.write(memoryview(cast(Any, host.reshape(-1).view(torch.uint8).numpy())))
+
+
+def _read_fdl(reader: _Reader) -> Content:
+    _, version, digest, count = reader.unpack(f"4sI{_FDL_HASH_BYTES}sI")
+    if not 1 <= version <= _FDL_VERSION:
+        raise FormatError(
+            f"{reader.label} is an .fdl file of version {version}; 1 and 2 can be read."
+        )
+    tensors: dict[str, Tensor] = {}
+    for _ in range(count):
+        name, tensor = _read_fdl_entry(reader)
+        if name in tensors:
+            raise _bad_fdl(reader, f"it holds {name!r} twice")
+        tensors[name] = tensor
+    return Content(tensors, hash=digest.hex() if any(digest) else None)
+
+
+def _read_fdl_entry(reader: _Reader) -> tuple[str, Tensor]:
+    (name_size,) = reader.unpack("I")
+    try:
+        name = reader.exactly(name_size).decode()
+    except UnicodeDecodeError as error:
+        raise _bad_fdl(reader, "a name is not UTF-8") from error
+    (rank,) = reader.unpack("I")
+    if rank > _FDL_MAX_RANK:
+        raise _bad_fdl(reader, f"{name!r} has {rank} dimensions")
+    *shape, code, size = reader.unpack(f"{rank}qBQ")
+    dtype = next((dtype for dtype, known in _FDL_CODES.items() if known == code), None)
+    if dtype is None:
+        raise _bad_fdl(reader, f"{name!r} is of the unknown dtype {code}")
+    if min(shape, default=0) < 0 or size != math.prod(shape) * dtype.itemsize:
+        raise _bad_fdl(reader, f"{name!r} of {size} bytes has the impossible shape {shape}")
+    if not size:
+        return name, torch.empty(shape, dtype=dtype)
+    return name, torch.frombuffer(reader.exactly(size), dtype=dtype).reshape(shape)
+
+
+def _bad_fdl(reader: _Reader, why: str) -> FormatError:
+    return FormatError(f"{reader.label} is not a complete .fdl file: {why}.")

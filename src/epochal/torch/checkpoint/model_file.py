@@ -1,45 +1,29 @@
-"""Parameters and buffers of a model in one file, and back.
-
-A destination or source is a path or any file object. A path ending in ``.gz`` or ``.zst`` is
-compressed, one with ``.fdl`` has flodl's layout, everything else is safetensors; reading goes by
-the contents. There is no pickle in any of them: loading a file runs nothing that is in it.
-"""
+"""Parameters and buffers of a model in one file, and back; and a copy of them in main memory."""
 
 from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from epochal.errors import UsageError, ValueTypeError
-from epochal.journal.layout import read_json, write_json
-from epochal.torch.checkpoint.file import (
-    CheckpointReader,
-    Content,
-    Layout,
-    Source,
-    open_checkpoint,
-    stem_of,
-    write_checkpoint,
-)
-from epochal.torch.checkpoint.named_tensors import (
-    Hash,
-    Named,
-    NamedTensors,
-    chosen_hash,
-    further_names,
-    named_tensors,
-    shared_names,
-)
-from epochal.torch.checkpoint.tensor_bytes import DTYPE_NAMES, Entry
-from epochal.torch.names import name_finder, spelling
-from epochal.torch.structure import unwrapped
+from epochal.torch.checkpoint.file import Content, Layout, Source, read_checkpoint, write_checkpoint
+from epochal.torch.host_copy import HostCopy, copied_to_host
+from epochal.torch.names import name_finder
+from epochal.torch.structure import structural_hash, unwrapped
+
+NamedTensors: TypeAlias = Mapping[str, Tensor] | Iterable[tuple[str, Tensor]]
+Named: TypeAlias = nn.Module | NamedTensors
+# "auto" is the model's own hash, None is none: nothing is stored, nothing is compared.
+Hash: TypeAlias = str | Literal["auto"] | None
+
+_HASH_DIGITS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +55,13 @@ def save_checkpoint(
     buffers: NamedTensors | None = None,
     hash: Hash = "auto",  # noqa: A002 (the seed's own name)
     *,
-    config: Mapping[str, Any] | None = None,
     layout: Layout | None = None,
-    overwrite: bool = True,
 ) -> None:
     """Save a model, or names and tensors, with their own dtypes; shared tensors once.
 
-    A path is written whole or not at all, and read back before an older file goes. ``config`` is
-    written beside it as ``<stem>.config.json``. ``layout`` overrides what the suffix says.
+    A path is written completely or not at all. ``layout`` overrides what its suffix says.
     """
-    content = content_of(named, buffers, hash)
-    is_path = isinstance(destination, (str, os.PathLike))
-    if config is not None and not is_path:
-        raise UsageError("config needs a path: a stream has no place beside it.")
-    write_checkpoint(destination, content, layout=layout, overwrite=overwrite)
-    if config is not None:
-        write_json(_config_path(destination), dict(config))
+    write_checkpoint(destination, content_of(named, buffers, hash), layout=layout)
 
 
 def load_checkpoint(
@@ -94,32 +69,19 @@ def load_checkpoint(
     named: Named,
     buffers: NamedTensors | None = None,
     hash: Hash = "auto",  # noqa: A002 (the seed's own name)
-    *,
-    prefix: str | None = None,
-    freeze: bool = False,
 ) -> LoadReport:
     """Fill a model, or named tensors, with what a checkpoint holds under the same names.
 
     A graph's ``encoder/weight`` and ``nodes.encoder.weight`` are the same name. Raises ValueError,
     and changes nothing, for a damaged file, for another shape under a name, and when no name
-    matches at all. So it does when both sides have a structural hash and the two differ;
-    ``hash=None`` leaves that comparison out, for transfer learning. With ``prefix`` only what the
-    file holds below that name is taken, without it: ``prefix="encoder"`` fills a model's part from
-    a file of the whole. ``freeze`` stops the training of every parameter that was loaded.
+    matches at all. It does so too when both sides have a structural hash and the two differ;
+    ``hash=None`` leaves that comparison out, for transfer learning.
     """
-    with open_checkpoint(source) as reader:
-        if prefix is None:
-            check_hash(reader, chosen_hash(named, hash))
-        targets = named_tensors(named, buffers)
-        also = further_names(named, targets)
-        staged = stage(reader, targets, prefix=prefix, also=also)
-    if targets and not staged.report.loaded:
-        raise _nothing_matched(reader.label, staged.report, prefix)
-    staged.fill()
-    if freeze:
-        for name in staged.report.loaded:
-            _freeze(staged.targets[name])
-    return staged.report
+    load = Load(source, named, buffers, hash)
+    if load.targets and not load.report.loaded:
+        raise _nothing_matched(load.label, load.report)
+    load.fill()
+    return load.report
 
 
 def load_checkpoint_file(
@@ -127,198 +89,232 @@ def load_checkpoint_file(
     named: Named,
     buffers: NamedTensors | None = None,
     hash: Hash = "auto",  # noqa: A002 (the seed's own name)
-    *,
-    prefix: str | None = None,
-    freeze: bool = False,
 ) -> LoadReport:
     """Load from a path; everything else as `load_checkpoint`."""
     if not isinstance(path, (str, os.PathLike)):
         raise ValueTypeError(f"path must be a path, got {type(path).__name__}.")
-    return load_checkpoint(path, named, buffers, hash, prefix=prefix, freeze=freeze)
+    return load_checkpoint(path, named, buffers, hash)
 
 
-def load_subgraph_checkpoint(
-    model: nn.Module,
-    path: str,
-    source: Source,
-    hash: Hash = "auto",  # noqa: A002 (the seed's own name)
-    *,
-    freeze: bool = False,
-) -> LoadReport:
-    """Fill the part of a model that a path names from a file of that part.
+@dataclass(frozen=True, slots=True)
+class ModelSnapshot:
+    """Copies of a model's parameters and buffers in main memory, with its structural hash.
 
-    The path has dots or slashes; in a graph it is a tag, or the id of a node.
+    May be handed to another thread. Made by `snapshot_cpu`.
     """
-    part = _part(unwrapped(model), path.replace("/", "."))
-    return load_checkpoint(source, part, hash=hash, freeze=freeze)
+
+    hash: str | None
+    shared: Mapping[str, str]
+    _copies: HostCopy
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the copies by name, shared ones once; waits for those still on their way."""
+        return self._copies.ready()
+
+    def save_file(self, path: str | os.PathLike[str]) -> None:
+        """Write the file that `save_checkpoint` would have written at that moment."""
+        write_checkpoint(path, Content(self.tensors(), self.shared, self.hash))
 
 
-def checkpoint_config(path: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Return what `save_checkpoint(config=)` wrote beside a checkpoint; None when it did not."""
-    config = _config_path(path)
-    return read_json(config) if config.exists() else None
+def snapshot_cpu(
+    named: Named,
+    buffers: NamedTensors | None = None,
+    hash: Hash = "auto",  # noqa: A002 (as in save_checkpoint)
+) -> ModelSnapshot:
+    """Copy a model to main memory and go on training.
+
+    On the CPU this is a true copy. From a GPU the copies go into pinned memory behind the work
+    already queued, and the call returns without waiting for them.
+    """
+    content = content_of(named, buffers, hash)
+    return ModelSnapshot(content.hash, content.shared, copied_to_host(content.stored()))
 
 
-def content_of(named: Named, buffers: NamedTensors | None, given: Hash) -> Content:
+def content_of(named: Named, buffers: NamedTensors | None = None, given: Hash = "auto") -> Content:
     """Everything of a model that goes into a file."""
-    tensors = named_tensors(named, buffers)
-    return Content(tensors, shared_names(tensors), chosen_hash(named, given))
+    tensors = _named_tensors(named, buffers)
+    return Content(tensors, _shared_names(tensors), chosen_hash(named, given))
 
 
-def check_hash(reader: CheckpointReader, expected: str | None) -> None:
-    """Refuse a file of another architecture, where both sides say what they are."""
-    if expected is not None and reader.hash is not None and expected != reader.hash:
-        raise UsageError(
-            f"{reader.label} was saved from another architecture: its structural hash is "
-            f"{reader.hash[:8]}, the model's is {expected[:8]}. Pass hash=None to load what fits."
+def chosen_hash(named: Named, given: Hash) -> str | None:
+    """The hash to store or compare: the model's own, the one given, or none."""
+    if given is None:
+        return None
+    if given == "auto":
+        return structural_hash(unwrapped(named)) if isinstance(named, nn.Module) else None
+    if len(given) != _HASH_DIGITS or not set(given) <= set("0123456789abcdef"):
+        raise UsageError(f"hash must be {_HASH_DIGITS} hex digits, 'auto' or None, got {given!r}.")
+    return given
+
+
+class Load:
+    """What a load is about to do: everything is checked, and nothing has been changed yet."""
+
+    def __init__(
+        self,
+        source: Source,
+        named: Named,
+        buffers: NamedTensors | None = None,
+        given: Hash = "auto",
+    ) -> None:
+        self.label = str(source) if isinstance(source, (str, os.PathLike)) else "the stream"
+        content = read_checkpoint(source)
+        self._check_hash(content.hash, chosen_hash(named, given))
+        self.targets = _named_tensors(named, buffers)
+        self._values: dict[str, Tensor] = {}
+        skipped = self._match(
+            content, name_finder(self.targets, _further_names(named, self.targets))
         )
-
-
-@dataclass(slots=True)
-class Staged:
-    """What a load is about to do; nothing has been changed yet."""
-
-    targets: Mapping[str, Tensor]
-    values: dict[str, Tensor] = field(default_factory=dict)
-    report: LoadReport = field(default_factory=lambda: LoadReport((), (), ()))
+        shared = _shared_names(self.targets)
+        for later, first in shared.items():  # found under a later name: filled under its first
+            if later in self._values:
+                self._values.setdefault(first, self._values[later])
+        own = [name for name in self.targets if name not in shared]
+        self.report = LoadReport(
+            tuple(name for name in own if name in self._values),
+            tuple(skipped),
+            tuple(name for name in own if name not in self._values),
+        )
 
     def fill(self) -> None:
         """Copy the values over, to each tensor's own device and dtype."""
         with torch.no_grad():
             for name in self.report.loaded:
-                self.targets[name].copy_(self.values[name])
+                self.targets[name].copy_(self._values[name])
 
+    def _check_hash(self, saved: str | None, expected: str | None) -> None:
+        if expected is not None and saved is not None and expected != saved:
+            raise UsageError(
+                f"{self.label} was saved from another architecture: its structural hash is "
+                f"{saved[:8]}, the model's is {expected[:8]}. Pass hash=None to load what fits."
+            )
 
-def stage(
-    reader: CheckpointReader,
-    targets: Mapping[str, Tensor],
-    *,
-    prefix: str | None = None,
-    also: Mapping[str, str] | None = None,
-) -> Staged:
-    """Read what a model has a place for, and check that all of it fits.
-
-    ``also`` has further names of the targets, such as those of a graph's ``named_parameters()``.
-    """
-    find = name_finder(targets, also)
-    shared: dict[str, list[str]] = {}
-    for alias, name in reader.shared.items():
-        shared.setdefault(name, []).append(alias)
-
-    filled: dict[str, str] = {}  # target -> the file's name for it
-
-    def places(entry: Entry) -> dict[str, str]:
-        """The targets that an entry fills, each with the file's name for it.
+    def _match(self, content: Content, find: Any) -> list[str]:
+        """Choose the values of each target; returns the names in the file that have no target.
 
         Of two names in the file that stand for one target the same text counts, else the first.
         """
-        names = (_below(name, prefix) for name in (entry.name, *shared.get(entry.name, ())))
-        found = {name: find(name) for name in names if name is not None}
-        return {
-            target: name
-            for name, target in found.items()
-            if target is not None and (name == target or target not in filled)
-        }
+        skipped = []
+        for name, tensor in content.tensors.items():
+            aliases = [alias for alias, first in content.shared.items() if first == name]
+            found = {text: find(text) for text in (name, *aliases)}
+            if all(target is None for target in found.values()):
+                skipped.append(name)
+            for text, target in found.items():
+                if target is not None:
+                    self._check_fit(target, tensor)
+                    if text == target or target not in self._values:
+                        self._values[target] = tensor
+        return skipped
 
-    def choose(entry: Entry) -> bool:
-        found = places(entry)
-        for target in found:
-            _check_fit(reader.label, entry, target, targets[target])
-        return bool(found)
-
-    staged = Staged(targets)
-    skipped = []
-    for entry, values in reader.read(choose):
-        if values is not None:
-            found = places(entry)
-            filled |= found
-            staged.values.update(dict.fromkeys(found, values))
-        elif _below(entry.name, prefix) is not None:
-            skipped.append(entry.name)
-    loaded, missing = _matched(staged)
-    staged.report = LoadReport(tuple(loaded), tuple(skipped), tuple(missing))
-    return staged
-
-
-def _matched(staged: Staged) -> tuple[list[str], list[str]]:
-    """The tensors with and without values; one found under a later name gets them by its first."""
-    shared = shared_names(staged.targets)
-    for later, first in shared.items():
-        if first not in staged.values and later in staged.values:
-            staged.values[first] = staged.values[later]
-    own = [name for name in staged.targets if name not in shared]
-    return (
-        [name for name in own if name in staged.values],
-        [name for name in own if name not in staged.values],
-    )
+    def _check_fit(self, name: str, tensor: Tensor) -> None:
+        target = self.targets[name]
+        if tensor.shape != target.shape:
+            raise UsageError(
+                f"{name!r} is {list(tensor.shape)} in {self.label} and {list(target.shape)} in the "
+                "model."
+            )
+        same_kind = tensor.is_floating_point() == target.is_floating_point()
+        if not same_kind or tensor.is_complex() != target.is_complex():
+            raise UsageError(
+                f"{name!r} holds {tensor.dtype} in {self.label} and {target.dtype} in the model: "
+                "numbers of another kind are not converted."
+            )
 
 
-def _nothing_matched(label: str, report: LoadReport, prefix: str | None) -> UsageError:
-    """The error for a load that would change nothing; it shows names of both sides."""
-    if prefix is not None and not report.skipped:
-        return UsageError(f"prefix={prefix!r}: {label} holds nothing below it.")
+def _nothing_matched(label: str, report: LoadReport) -> UsageError:
     if not report.skipped:
         return UsageError(f"{label} holds no tensors: there is nothing to load.")
     wanted, held = report.missing[0], report.skipped[0]
     for name in report.missing:
-        near = difflib.get_close_matches(name, report.skipped, n=1)
-        if near:
+        if near := difflib.get_close_matches(name, report.skipped, n=1):
             wanted, held = name, near[0]
             break
-    below = "" if prefix is None else f" below {prefix!r}"
     return UsageError(
-        f"nothing was loaded from {label}: none of its {len(report.skipped)} names{below} is one "
-        f"of the model's {len(report.missing)}. The file has {held!r} where the model has "
-        f"{wanted!r}; load with prefix=, or rename with migrate_checkpoint."
+        f"nothing was loaded from {label}: the file and the model have no name in common. The "
+        f"file has {held!r} where the model has {wanted!r}."
     )
 
 
-def _check_fit(label: str, entry: Entry, name: str, target: Tensor) -> None:
-    if entry.shape != tuple(target.shape):
-        raise UsageError(
-            f"{name!r} is {list(entry.shape)} in {label} and {list(target.shape)} in the model."
+def _named_tensors(named: Named, buffers: NamedTensors | None) -> dict[str, Tensor]:
+    """Parameters and buffers by name, in the model's order; every name, also of shared tensors.
+
+    Buffers that the model itself does not keep (`persistent=False`) are left out.
+    """
+    if isinstance(named, nn.Module):
+        if buffers is not None:
+            raise UsageError("buffers must be left out when a whole model is given.")
+        tensors = _of_model(unwrapped(named))
+    else:
+        tensors = _pairs(named, name="named")
+        for name, tensor in _pairs(buffers or (), name="buffers").items():
+            if name in tensors:
+                raise UsageError(f"{name!r} is both in named and in buffers.")
+            tensors[name] = tensor
+    for name, tensor in tensors.items():
+        if tensor.is_meta or is_lazy(tensor):
+            raise UsageError(f"{name!r} has no values yet: a checkpoint cannot hold or fill it.")
+        if hasattr(tensor, "full_tensor"):
+            raise UsageError(f"{name!r} is sharded over processes: gather it first.")
+        if tensor.layout != torch.strided:
+            raise UsageError(f"{name!r} is {tensor.layout}: only dense tensors can be kept.")
+    return tensors
+
+
+def _of_model(model: nn.Module) -> dict[str, Tensor]:
+    """The tensors of a model; a graph gives names by tag, which outlive changes inside it."""
+    passing = {
+        id(module._buffers[name])
+        for module in model.modules()
+        for name in module._non_persistent_buffers_set
+    }
+    own: Any = getattr(model, "qualified_parameters", None)
+    if callable(own):
+        params, buffers = dict(own()), dict(model.qualified_buffers())  # type: ignore[operator]
+    else:
+        params = dict(model.named_parameters(remove_duplicate=False))
+        buffers = dict(model.named_buffers(remove_duplicate=False))
+    return params | {name: kept for name, kept in buffers.items() if id(kept) not in passing}
+
+
+def _pairs(named: Any, *, name: str) -> dict[str, Tensor]:
+    pairs = named.items() if isinstance(named, Mapping) else named
+    if isinstance(pairs, (str, bytes, Tensor)) or not isinstance(pairs, Iterable):
+        raise ValueTypeError(
+            f"{name} must be a model, a mapping or pairs of names and tensors, "
+            f"got {type(named).__name__}; the file comes first."
         )
-    if _kind(entry.dtype) != _kind(target.dtype):
-        raise UsageError(
-            f"{name!r} holds {DTYPE_NAMES[entry.dtype]} in {label} and {target.dtype} in the "
-            "model: numbers of another kind are not converted."
-        )
+    tensors: dict[str, Tensor] = {}
+    for pair in pairs:
+        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], Tensor)):
+            raise ValueTypeError(f"{name} must hold pairs of a name and a tensor, got {pair!r}.")
+        tensors[str(pair[0])] = pair[1]
+    return tensors
 
 
-def _kind(dtype: torch.dtype) -> str:
-    if dtype.is_complex:
-        return "complex"
-    return "floating" if dtype.is_floating_point else "whole"
+def _shared_names(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    """For each name of a tensor that has an earlier name: that earlier name."""
+    first: dict[tuple[object, ...], str] = {}
+    shared: dict[str, str] = {}
+    for name, tensor in tensors.items():
+        place: tuple[object, ...] = (id(tensor),)
+        if tensor.numel():
+            layout = (tensor.dtype, tuple(tensor.shape), tensor.stride())
+            place = (tensor.device, tensor.data_ptr(), *layout)
+        known = first.setdefault(place, name)
+        if known != name:
+            shared[name] = known
+    return shared
 
 
-def _below(name: str, prefix: str | None) -> str | None:
-    """A name without a prefix; None for one that is not below it."""
-    if prefix is None:
-        return name
-    start = prefix.rstrip("./")
-    for text, above in ((name, start), (spelling(name), spelling(start))):
-        if text.startswith((f"{above}.", f"{above}/")):
-            return text[len(above) + 1 :]
-    return None
-
-
-def _part(model: nn.Module, path: str) -> nn.Module:
-    parts: dict[str, nn.Module] = dict(model.named_modules())
-    nodes = getattr(model, "nodes", None)
-    if isinstance(nodes, nn.Module):
-        parts |= dict(nodes.named_modules())
-    if not path or path not in parts:
-        near = difflib.get_close_matches(path, filter(None, parts), n=3)
-        hint = f"; did you mean {' or '.join(repr(name) for name in near)}" if near else ""
-        raise UsageError(f"path {path!r} names no part of the model{hint}.")
-    return parts[path]
-
-
-def _freeze(tensor: Tensor) -> None:
-    if tensor.requires_grad:
-        tensor.requires_grad_(False)
-        tensor.grad = None
-
-
-def _config_path(path: str | os.PathLike[str]) -> Path:
-    return Path(path).with_name(f"{stem_of(path)}.config.json")
+def _further_names(named: Named, tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    """Names of a graph's tensors in ``named_parameters()``: each with the graph's own name."""
+    if not isinstance(named, nn.Module):
+        return {}
+    own = {id(tensor): name for name, tensor in tensors.items()}
+    model = unwrapped(named)
+    listed = (
+        *model.named_parameters(remove_duplicate=False),
+        *model.named_buffers(remove_duplicate=False),
+    )
+    return {name: own[id(tensor)] for name, tensor in listed if id(tensor) in own}

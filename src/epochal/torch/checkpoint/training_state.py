@@ -1,23 +1,30 @@
-"""Everything a training goes on from: what it is, how it is taken, how it is put back.
+"""Everything a training goes on from: the objects, their states as JSON and tensors, and back.
 
-The state of every random number generator that a training draws from is part of it.
+A state is what `state_dict()` returns. Kept exactly: None, bool, int, float (every bit of a finite
+one), str, bytes, complex, lists, tuples, sets, dicts with keys of these kinds, Counter, deque,
+torch dtypes and devices, tensors and numpy arrays. Anything else is refused by its place: it would
+take code to bring it back.
 """
 
 from __future__ import annotations
 
+import base64
+import json
+import math
 import random
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, Protocol, runtime_checkable
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from epochal.errors import UsageError, ValueTypeError
+from epochal.errors import FormatError, UsageError, ValueTypeError
+from epochal.torch.checkpoint.file import Content, read_checkpoint
 from epochal.torch.rng import Rng
-from epochal.torch.schedule.plateau import PlateauScheduler
-from epochal.torch.schedule.scheduler import Scheduler
 from epochal.torch.structure import unwrapped
 
 
@@ -45,7 +52,7 @@ class TrainingState:
 
     model: nn.Module
     optimizer: Stateful | None = None
-    scheduler: Stateful | Scheduler | None = None
+    scheduler: Stateful | None = None
     scaler: Stateful | None = None
     data: Stateful | None = None
     rng: Any = None
@@ -55,14 +62,14 @@ class TrainingState:
         if not isinstance(self.model, nn.Module):
             raise ValueTypeError(f"model must be a torch module, got {type(self.model).__name__}.")
         for name, part in (*self.shared_parts().items(), ("data", self.data)):
-            if part is not None and not isinstance(part, (Stateful, Scheduler)):
+            if part is not None and not isinstance(part, Stateful):
                 raise ValueTypeError(
                     f"{name} must have state_dict() and load_state_dict(), "
                     f"got {type(part).__name__}."
                 )
         named_generators(self.rng)
 
-    def shared_parts(self) -> dict[str, Stateful | Scheduler]:
+    def shared_parts(self) -> dict[str, Stateful]:
         """What all ranks have in common, besides the model, by name."""
         given = {
             "optimizer": self.optimizer,
@@ -74,7 +81,7 @@ class TrainingState:
 
     def shared_state(self) -> dict[str, Any]:
         """The state of what all ranks have in common; the model's tensors are not in it."""
-        state = {name: _state_of(part) for name, part in self.shared_parts().items()}
+        state = {name: part.state_dict() for name, part in self.shared_parts().items()}
         observed = getattr(unwrapped(self.model), "observation_state", None)
         return {**state, "observation": observed()} if callable(observed) else state
 
@@ -96,12 +103,13 @@ class TrainingState:
         """Put back what all ranks have in common; returns the saved parts that are not here."""
         parts = self.shared_parts()
         for name, part in parts.items():
-            _restore(part, state[name])
+            part.load_state_dict(state[name])
+        left = [name for name in state if name not in parts]
         restore = getattr(unwrapped(self.model), "restore_observation", None)
         if "observation" in state and callable(restore):
             restore(state["observation"])
-            parts["observation"] = self.model
-        return [name for name in state if name not in parts]
+            left.remove("observation")
+        return left
 
     def restore_own(self, state: Mapping[str, Any]) -> list[str]:
         """Put back a rank's own part, generators last: loading data may draw from them."""
@@ -115,37 +123,6 @@ class TrainingState:
         return left + restore_generators(state["rng"], named_generators(self.rng))
 
 
-def _state_of(part: Stateful | Scheduler) -> Any:
-    if isinstance(part, Scheduler):
-        try:
-            return {"schedule": part.state()}
-        except UsageError:
-            return {"schedule": None}  # a kind of the user's own: its code is its state
-    return part.state_dict()
-
-
-def _restore(part: Stateful | Scheduler, state: Any) -> None:
-    if not isinstance(part, Scheduler):
-        part.load_state_dict(state)
-    elif state["schedule"] is not None:
-        _restore_schedule(part, Scheduler.from_state(state["schedule"]))
-
-
-def _restore_schedule(present: Any, saved: Any) -> None:
-    """Carry over what a schedule has observed; what it is stays as the program says."""
-    if type(present) is not type(saved):
-        return
-    if isinstance(present, PlateauScheduler):
-        for item in fields(present):
-            if not item.init:
-                setattr(present, item.name, getattr(saved, item.name))
-    elif is_dataclass(present):
-        for item in fields(present):
-            inner = getattr(present, item.name)
-            if isinstance(inner, Scheduler):
-                _restore_schedule(inner, getattr(saved, item.name))
-
-
 def generators_state(own: Mapping[str, Any]) -> dict[str, Any]:
     """Python's, numpy's and torch's global generators, all GPUs', and the caller's own by name.
 
@@ -154,7 +131,7 @@ def generators_state(own: Mapping[str, Any]) -> dict[str, Any]:
     state: dict[str, Any] = {
         "python": random.getstate(),
         "torch": torch.get_rng_state(),
-        "own": {name: _generator_state(generator, name=name) for name, generator in own.items()},
+        "own": {name: _access(generator, name)[0]() for name, generator in own.items()},
     }
     numpy = sys.modules.get("numpy")
     if numpy is not None:
@@ -173,7 +150,7 @@ def restore_generators(state: Mapping[str, Any], own: Mapping[str, Any]) -> list
             f"was saved, got {sorted(own) or 'nothing'}."
         )
     for name, generator in own.items():
-        _restore_generator(generator, state["own"][name], name=name)
+        _access(generator, name)[1](state["own"][name])
     random.setstate(state["python"])
     torch.set_rng_state(state["torch"])
     if "numpy" in state:
@@ -193,42 +170,133 @@ def named_generators(rng: Any) -> dict[str, Any]:
         return {}
     named = dict(rng) if isinstance(rng, Mapping) else {"rng": rng}
     for name, generator in named.items():
-        _generator_kind(generator, name=name)
+        _access(generator, name)
     return named
 
 
-def _generator_state(generator: Any, *, name: str) -> Any:
-    kind = _generator_kind(generator, name=name)
-    if kind == "rng":
-        return generator.state()
-    if kind == "python":
-        return generator.getstate()
-    return generator.get_state() if kind == "torch" else generator.bit_generator.state
-
-
-def _restore_generator(generator: Any, state: Any, *, name: str) -> None:
-    kind = _generator_kind(generator, name=name)
-    if kind == "rng":
-        generator.set_state(state)
-    elif kind == "python":
-        generator.setstate(state)
-    elif kind == "torch":
-        generator.set_state(state)
-    else:
-        generator.bit_generator.state = state
-
-
-def _generator_kind(generator: Any, *, name: str) -> str:
+def _access(generator: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], object]]:
+    """How the state of a generator is read, and how it is set."""
     if isinstance(generator, Rng):
-        return "rng"
+        return generator.state, generator.set_state
     if isinstance(generator, random.Random):
-        return "python"
+        return generator.getstate, generator.setstate
     if isinstance(generator, torch.Generator):
-        return "torch"
+        return generator.get_state, generator.set_state
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(generator, numpy.random.Generator):
-        return "numpy"
+        bits = generator.bit_generator
+        return lambda: bits.state, lambda state: setattr(bits, "state", state)
     raise ValueTypeError(
         f"{name} must be an epochal Rng, a random.Random, a torch or a numpy Generator, "
         f"got {type(generator).__name__}."
     )
+
+
+def packed(value: Any, *, name: str) -> Content:
+    """A state as a JSON text, and the tensors it refers to by their place in it."""
+    tensors: dict[str, Tensor] = {}
+    tree = json.dumps(_pack(value, name, tensors), separators=(",", ":"), allow_nan=False)
+    return Content(tensors, tree=tree)
+
+
+def read_state(path: Path) -> Any:
+    """The state that `packed` was given, from a file; tensors are in main memory."""
+    content = read_checkpoint(path)
+    try:
+        return _unpack(json.loads(content.tree or ""), content.tensors)
+    except (ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
+        raise FormatError(f"{path} holds no state that can be read: {error!r}.") from error
+
+
+def _pack(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
+    if value is None or type(value) in (bool, int, str):
+        return value
+    if type(value) is float:
+        return value if math.isfinite(value) else {"$float": repr(value)}
+    if isinstance(value, Tensor):
+        return {"$tensor": _kept(value.detach(), place, tensors)}
+    if isinstance(value, Mapping):
+        is_counter = type(value) is Counter
+        if not is_counter and all(type(k) is str and not k.startswith("$") for k in value):
+            return {key: _pack(item, f"{place}.{key}", tensors) for key, item in value.items()}
+        pairs = [
+            [_pack(key, place, tensors), _pack(item, f"{place}.{key}", tensors)]
+            for key, item in value.items()
+        ]
+        return {"$counter" if is_counter else "$dict": pairs}
+    if isinstance(value, (list, tuple, set, frozenset, deque)):
+        items = [_pack(item, f"{place}.{index}", tensors) for index, item in enumerate(value)]
+        if isinstance(value, list):
+            return items
+        if isinstance(value, deque):
+            return {"$deque": [items, value.maxlen]}
+        return {"$tuple" if isinstance(value, tuple) else f"${type(value).__name__}": items}
+    return _pack_rare(value, place, tensors)
+
+
+def _pack_rare(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, bytes):
+        return {"$bytes": base64.b64encode(value).decode("ascii")}
+    if isinstance(value, complex):
+        return {"$complex": [_pack(part, place, tensors) for part in (value.real, value.imag)]}
+    if isinstance(value, torch.dtype):
+        return {"$dtype": str(value).removeprefix("torch.")}
+    if isinstance(value, torch.device):
+        return {"$device": str(value)}
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
+        kind = "$scalar" if isinstance(value, numpy.generic) else "$array"
+        try:
+            tensor = torch.from_numpy(numpy.array(value, order="C"))
+        except TypeError as error:
+            raise ValueTypeError(f"{place} holds {value.dtype}: {error}.") from error
+        return {kind: _kept(tensor, place, tensors)}
+    raise ValueTypeError(
+        f"{place} is {type(value).__name__}, which a checkpoint cannot hold: keep numbers, "
+        "texts, tensors, and lists and dicts of them."
+    )
+
+
+def _kept(tensor: Tensor, place: str, tensors: dict[str, Tensor]) -> str:
+    # The place alone may repeat: the keys 1 and "1" of a dict are written alike.
+    while place in tensors:
+        place += "'"
+    tensors[place] = tensor
+    return place
+
+
+def _unpack(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
+    if isinstance(tree, list):
+        return [_unpack(item, tensors) for item in tree]
+    if not isinstance(tree, dict):
+        return tree
+    tag = next(iter(tree), "")
+    if not tag.startswith("$"):
+        return {key: _unpack(item, tensors) for key, item in tree.items()}
+    if tag in ("$tensor", "$array", "$scalar"):
+        tensor = tensors[tree[tag]].clone()  # apart from the file, which may be deleted
+        array = tensor if tag == "$tensor" else cast(Any, tensor.numpy())
+        return array[()] if tag == "$scalar" else array
+    return _MAKERS[tag](_unpack(tree[tag], tensors))
+
+
+def _dtype(name: str) -> torch.dtype:
+    found = getattr(torch, name)
+    if not isinstance(found, torch.dtype):
+        raise TypeError(f"{name!r} is not a dtype")
+    return found
+
+
+_MAKERS: Mapping[str, Callable[[Any], Any]] = {
+    "$float": float,
+    "$dict": dict,
+    "$counter": lambda pairs: Counter(dict(pairs)),
+    "$tuple": tuple,
+    "$deque": lambda pair: deque(pair[0], pair[1]),
+    "$set": set,
+    "$frozenset": frozenset,
+    "$bytes": lambda text: base64.b64decode(text, validate=True),
+    "$complex": lambda pair: complex(pair[0], pair[1]),
+    "$dtype": _dtype,
+    "$device": torch.device,
+}

@@ -36,8 +36,7 @@ from epochal.torch.graph.timings import Timings
 
 if TYPE_CHECKING:
     from epochal.torch.checkpoint.file import Source
-    from epochal.torch.checkpoint.model_file import LoadReport
-    from epochal.torch.checkpoint.snapshot import ModelSnapshot
+    from epochal.torch.checkpoint.model_file import LoadReport, ModelSnapshot
     from epochal.torch.draw.picture import Picture
 
 
@@ -146,7 +145,7 @@ class Graph(nn.Module):
 
     def snapshot_cpu(self) -> ModelSnapshot:
         """Copy the graph to main memory, to be saved while training goes on."""
-        from epochal.torch.checkpoint.snapshot import snapshot_cpu
+        from epochal.torch.checkpoint.model_file import snapshot_cpu
 
         return snapshot_cpu(self)
 

@@ -8,15 +8,15 @@ no number. A curve that still falls, however slowly and however noisily, gives n
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
-from epochal.errors import UsageError
+from epochal.errors import UsageError, ValueTypeError
 from epochal.health.phase import PhaseDetector
-from epochal.torch.control.observed import check_state, observed_number, observed_step
-from epochal.torch.schedule.scheduler import check_length
+from epochal.torch.schedule import check_length
 
 Goal = Literal["min", "max"]
 # Means of so many equal stretches of the run tell how much the last part of it gained.
@@ -71,7 +71,7 @@ class EarlyStopping:
 
     def observe(self, step: int, loss: float) -> str | None:
         """Take in one step's training loss; returns the reason to stop, once there is one."""
-        step, value = observed_step(step), observed_number(loss, name="loss")
+        step, value = _observed(step, loss, name="loss")
         if not math.isfinite(value):
             return self._observe_nonfinite(step, value)
         self._nonfinite_since = None
@@ -88,7 +88,7 @@ class EarlyStopping:
 
         A value that is not finite is never the best one.
         """
-        step, value = observed_step(step), observed_number(metric, name="metric")
+        step, value = _observed(step, metric, name="metric")
         if self._is_better(value):
             self.best, self.best_step, self._num_bad = value, step, 0
         else:
@@ -111,7 +111,8 @@ class EarlyStopping:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what :meth:`state_dict` gave."""
-        check_state(state, needed=self.state_dict(), owner="EarlyStopping")
+        if missing := [name for name in self.state_dict() if name not in state]:
+            raise UsageError(f"state must be a state_dict(); it lacks {', '.join(missing)}.")
         self.reason, self.best = state["reason"], state["best"]
         self.best_step, self._num_bad = state["best_step"], int(state["num_bad"])
         self._blocks = [(int(start), float(total), int(n)) for start, total, n in state["blocks"]]
@@ -187,6 +188,18 @@ class EarlyStopping:
         run = OPEN_RUNS.current
         if run is not None:
             run.event("early-stop", reason=reason, at_step=step)
+
+
+def _observed(step: object, value: object, *, name: str) -> tuple[int, float]:
+    """A whole number and a number, of Python or of an array library."""
+    try:
+        if not isinstance(value, (str, bytes)):
+            return operator.index(step), float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, RuntimeError):
+        pass  # a tensor of several elements raises the last of them
+    raise ValueTypeError(
+        f"step must be a whole number and {name} must be one number, got {step!r} and {value!r}."
+    )
 
 
 def _joined(blocks: list[tuple[int, float, int]]) -> tuple[int, float, int]:

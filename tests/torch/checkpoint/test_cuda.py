@@ -9,12 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from epochal.torch.checkpoint.model_file import load_checkpoint, save_checkpoint
-from epochal.torch.checkpoint.snapshot import snapshot_cpu
-from epochal.torch.checkpoint.state import load_state, save_state
-from epochal.torch.checkpoint.training_state import TrainingState
-from epochal.torch.worker import CpuWorker
+from epochal import Checkpoints, TrainingState
+from epochal.torch import load_checkpoint, save_checkpoint, snapshot_cpu
 from tests.torch.checkpoint.models import Net, same, values
+from tests.torch.checkpoint.trainings import restore
 
 pytestmark = [
     pytest.mark.cuda,
@@ -76,14 +74,10 @@ def test_a_training_on_a_gpu_resumes(tmp_path: Path, background: bool) -> None:
     expected = train(*make(0), 8)
     model, optimizer = make(0)
     train(model, optimizer, 3)
-    with CpuWorker() as worker:
-        save_state(
-            tmp_path,
-            TrainingState(model, optimizer=optimizer),
-            step=2,
-            worker=worker if background else None,
-        )
+    state = TrainingState(model, optimizer=optimizer)
+    with Checkpoints(tmp_path, state, background=background) as checkpoints:
+        checkpoints.save(2)
         train(model, optimizer, 2)
     other, other_optimizer = make(1)
-    load_state(tmp_path, TrainingState(other, optimizer=other_optimizer))
+    restore(tmp_path, TrainingState(other, optimizer=other_optimizer))
     assert train(other, other_optimizer, 5) == expected[3:]

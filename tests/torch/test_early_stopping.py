@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from epochal.errors import UsageError, ValueTypeError
-from epochal.torch.control.early_stopping import EarlyStopping
+from epochal.torch.early_stopping import EarlyStopping
 
 Curve = Callable[[int, random.Random], float]
 

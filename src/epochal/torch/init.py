@@ -1,0 +1,109 @@
+"""Initial weights by `torch.nn.init`: each function returns a new tensor without a gradient.
+
+All take the shape first and the device last. `fan_in` and `fan_out` are the numbers of inputs and
+outputs of one unit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from epochal.errors import UsageError
+
+Device = torch.device | str | int
+
+
+def kaiming_uniform(shape: Sequence[int], fan_in: int, a: float, device: Device = "cpu") -> Tensor:
+    """Uniform within sqrt(3) * sqrt(2 / (1 + a²)) / sqrt(fan_in); `a` is the leak of the ReLU."""
+    bound = math.sqrt(3) * _kaiming_std(fan_in, a)
+    return uniform(shape, -bound, bound, device)
+
+
+def kaiming_normal(shape: Sequence[int], fan_in: int, a: float, device: Device = "cpu") -> Tensor:
+    """Normal with deviation sqrt(2 / (1 + a²)) / sqrt(fan_in); `a` is the leak of the ReLU."""
+    return normal(shape, 0.0, _kaiming_std(fan_in, a), device)
+
+
+def xavier_uniform(
+    shape: Sequence[int], fan_in: int, fan_out: int, device: Device = "cpu"
+) -> Tensor:
+    """Uniform within sqrt(6 / (fan_in + fan_out))."""
+    bound = math.sqrt(6 / _checked(fan_in + fan_out, name="fan_in + fan_out"))
+    return uniform(shape, -bound, bound, device)
+
+
+def xavier_normal(
+    shape: Sequence[int], fan_in: int, fan_out: int, device: Device = "cpu"
+) -> Tensor:
+    """Normal with deviation sqrt(2 / (fan_in + fan_out))."""
+    std = math.sqrt(2 / _checked(fan_in + fan_out, name="fan_in + fan_out"))
+    return normal(shape, 0.0, std, device)
+
+
+def uniform(shape: Sequence[int], low: float, high: float, device: Device = "cpu") -> Tensor:
+    """Uniform between `low` and `high`."""
+    return nn.init.uniform_(_empty(shape, device), low, high)
+
+
+def normal(shape: Sequence[int], mean: float, std: float, device: Device = "cpu") -> Tensor:
+    """Normal with this mean and standard deviation."""
+    return nn.init.normal_(_empty(shape, device), mean, std)
+
+
+def trunc_normal(
+    shape: Sequence[int], mean: float, std: float, a: float, b: float, device: Device = "cpu"
+) -> Tensor:
+    """Normal, truncated at mean + a * std and mean + b * std.
+
+    The bounds count in standard deviations; those of `torch.nn.init.trunc_normal_` are values.
+    """
+    if not a < b:
+        raise UsageError(f"a must be below b, got {a!r} and {b!r}.")
+    low, high = mean + a * std, mean + b * std
+    return nn.init.trunc_normal_(_empty(shape, device), mean, std, low, high)
+
+
+def orthogonal(shape: Sequence[int], gain: float, device: Device = "cpu") -> Tensor:
+    """Rows, or columns if there are fewer of them, at right angles and of length `gain`.
+
+    A shape of more than two dimensions counts as a matrix of its first by all the others.
+    """
+    return nn.init.orthogonal_(_empty(shape, device), gain)
+
+
+def uniform_bias(fan_in: int, shape: Sequence[int], device: Device = "cpu") -> Tensor:
+    """Uniform within 1 / sqrt(fan_in)."""
+    bound = 1 / math.sqrt(_checked(fan_in, name="fan_in"))
+    return uniform(shape, -bound, bound, device)
+
+
+def set_data(param: Tensor, data: Tensor) -> None:
+    """Copy values into a parameter in place, so that optimizers and CUDA graphs go on seeing it.
+
+    Device and dtype are converted; another shape is a ValueError.
+    """
+    if param.shape != data.shape:
+        raise UsageError(
+            f"data must have the parameter's shape {tuple(param.shape)}, got {tuple(data.shape)}."
+        )
+    with torch.no_grad():
+        param.copy_(data)
+
+
+def _empty(shape: Sequence[int], device: Device) -> Tensor:
+    return torch.empty(tuple(shape), device=device)
+
+
+def _kaiming_std(fan_in: int, a: float) -> float:
+    gain = nn.init.calculate_gain("leaky_relu", a)
+    return gain / math.sqrt(_checked(fan_in, name="fan_in"))
+
+
+def _checked(fan: int, *, name: str) -> int:
+    if fan < 1:
+        raise UsageError(f"{name} must be at least 1, got {fan}.")
+    return fan

@@ -1,0 +1,370 @@
+"""Learning-rate schedules: pure functions from a step to a rate.
+
+A schedule knows nothing of an optimizer. Call `lr(step)` and set the rate yourself, or let
+`to_torch(optimizer)` do both. Steps count from 0. After its end a schedule keeps its last rate.
+
+The formulas are those of `torch.optim.lr_scheduler`; the cyclic triangle is from Smith 2017.
+This module does not import torch.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from epochal.errors import UsageError, ValueTypeError
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+
+    from epochal.torch.optimizer import TorchSchedule
+
+__all__ = [
+    "CosineScheduler",
+    "CyclicLR",
+    "ExponentialLR",
+    "MultiStepLR",
+    "OneCycleLR",
+    "PlateauScheduler",
+    "Scheduler",
+    "StepDecay",
+    "WarmupScheduler",
+]
+
+_ONE_CYCLE_FLOOR = 25.0
+_OBSERVED = ("rate", "best", "num_bad", "num_cooling")
+
+
+class Scheduler(ABC):
+    """A learning rate for every step; subclass it and write `lr` for a shape of your own."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def lr(self, step: int) -> float:
+        """Return the rate of one step, counted from 0; a negative step is a ValueError."""
+
+    def to_torch(self, optimizer: Optimizer) -> TorchSchedule:
+        """Drive every parameter group of an optimizer, as a torch `LRScheduler`."""
+        from epochal.torch.optimizer import TorchSchedule  # schedules work without torch
+
+        return TorchSchedule(optimizer, self)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint must keep: nothing, for a function of the step alone."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 (nothing to load)
+        """Go on from a `state_dict()`."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepDecay(Scheduler):
+    """The base rate times `gamma` once more after every `step_size` steps."""
+
+    base_lr: float
+    step_size: int
+    gamma: float
+
+    def __post_init__(self) -> None:
+        check_rate(self.base_lr, name="base_lr")
+        check_length(self.step_size, name="step_size")
+        check_factor(self.gamma, name="gamma")
+
+    def lr(self, step: int) -> float:
+        """Return base_lr * gamma ** (step // step_size)."""
+        return _decayed(self.base_lr, self.gamma, _checked(step) // self.step_size)
+
+
+@dataclass(frozen=True, slots=True)
+class MultiStepLR(Scheduler):
+    """The base rate times `gamma` once more from each milestone on; milestones in any order."""
+
+    base_lr: float
+    milestones: tuple[int, ...]
+    gamma: float
+
+    def __post_init__(self) -> None:
+        check_rate(self.base_lr, name="base_lr")
+        check_factor(self.gamma, name="gamma")
+        milestones = tuple(sorted(self.milestones))
+        for milestone in milestones:
+            check_length(milestone, name="each of milestones", least=0)
+        if not milestones:
+            raise UsageError("milestones must name at least one step.")
+        object.__setattr__(self, "milestones", milestones)
+
+    def lr(self, step: int) -> float:
+        """Return base_lr * gamma ** (milestones passed); one on `step` itself is passed."""
+        return _decayed(self.base_lr, self.gamma, bisect_right(self.milestones, _checked(step)))
+
+
+@dataclass(frozen=True, slots=True)
+class ExponentialLR(Scheduler):
+    """The base rate times `gamma` at every step.
+
+    With `gamma` above 1 (a range test) the rate reaches infinity in the end instead of failing.
+    """
+
+    base_lr: float
+    gamma: float
+
+    def __post_init__(self) -> None:
+        check_rate(self.base_lr, name="base_lr")
+        check_factor(self.gamma, name="gamma")
+
+    def lr(self, step: int) -> float:
+        """Return base_lr * gamma ** step."""
+        return _decayed(self.base_lr, self.gamma, _checked(step))
+
+
+@dataclass(frozen=True, slots=True)
+class CosineScheduler(Scheduler):
+    """Half a cosine from the base rate down to `min_lr`, then `min_lr`."""
+
+    base_lr: float
+    min_lr: float
+    total_steps: int
+
+    def __post_init__(self) -> None:
+        _check_order(self.min_lr, self.base_lr, names=("min_lr", "base_lr"))
+        check_length(self.total_steps, name="total_steps")
+
+    def lr(self, step: int) -> float:
+        """Return the rate on the cosine; `min_lr` from `total_steps` on."""
+        return _cosine(self.base_lr, self.min_lr, _checked(step) / self.total_steps)
+
+
+@dataclass(frozen=True, slots=True)
+class OneCycleLR(Scheduler):
+    """Linear from a 25th of the highest rate up to it, then half a cosine back to the 25th.
+
+    The first `warmup_frac` of the steps lead up (30 % by default).
+    """
+
+    max_lr: float
+    total_steps: int
+    warmup_frac: float = 0.3
+
+    def __post_init__(self) -> None:
+        check_rate(self.max_lr, name="max_lr")
+        check_length(self.total_steps, name="total_steps")
+        if not 0 <= self.warmup_frac <= 1:
+            raise UsageError(f"warmup_frac must be between 0 and 1, got {self.warmup_frac!r}.")
+
+    @classmethod
+    def with_warmup_frac(cls, max_lr: float, total_steps: int, frac: float) -> OneCycleLR:
+        """Make one whose way up takes the share `frac` of the steps, 0 to 1."""
+        return cls(max_lr, total_steps, frac)
+
+    def lr(self, step: int) -> float:
+        """Return the rate of the cycle; its floor from `total_steps` on."""
+        at = min(_checked(step), self.total_steps)
+        up = round(self.warmup_frac * self.total_steps)
+        floor = self.max_lr / _ONE_CYCLE_FLOOR
+        if at < up:
+            return _blend(floor, self.max_lr, at / up)
+        if up == self.total_steps:
+            return self.max_lr
+        return _cosine(self.max_lr, floor, (at - up) / (self.total_steps - up))
+
+
+@dataclass(frozen=True, slots=True)
+class CyclicLR(Scheduler):
+    """A triangle wave between two rates, without an end.
+
+    Each cycle climbs for `step_size` steps and falls for `step_size_down` (by default as many).
+    """
+
+    base_lr: float
+    max_lr: float
+    step_size: int
+    step_size_down: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_order(self.base_lr, self.max_lr, names=("base_lr", "max_lr"))
+        check_length(self.step_size, name="step_size")
+        if self.step_size_down is not None:
+            check_length(self.step_size_down, name="step_size_down")
+
+    @classmethod
+    def asymmetric(cls, base_lr: float, max_lr: float, up: int, down: int) -> CyclicLR:
+        """Make one that climbs for `up` steps and falls for `down`."""
+        return cls(base_lr, max_lr, up, down)
+
+    def lr(self, step: int) -> float:
+        """Return the rate on the triangle; the peak is `step_size` steps into each cycle."""
+        down = self.step_size_down or self.step_size
+        at = _checked(step) % (self.step_size + down)
+        height = at / self.step_size if at <= self.step_size else 1 - (at - self.step_size) / down
+        return _blend(self.base_lr, self.max_lr, height)
+
+
+@dataclass(frozen=True, slots=True)
+class WarmupScheduler(Scheduler):
+    """A linear climb before any other schedule, which then starts from its own step 0.
+
+    The climb is target_lr * (step + 1) / warmup_steps, so that no step is spent at rate 0;
+    `target_lr` None climbs to where the other schedule starts.
+    """
+
+    inner: Scheduler
+    target_lr: float | None
+    warmup_steps: int
+
+    def __post_init__(self) -> None:
+        check_inner(self.inner)
+        if self.target_lr is not None:
+            check_rate(self.target_lr, name="target_lr")
+        check_length(self.warmup_steps, name="warmup_steps")
+
+    def lr(self, step: int) -> float:
+        """Return the rate on the climb, then `inner.lr(step - warmup_steps)`."""
+        if _checked(step) >= self.warmup_steps:
+            return self.inner.lr(step - self.warmup_steps)
+        target = self.inner.lr(0) if self.target_lr is None else self.target_lr
+        return target * (step + 1) / self.warmup_steps
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the inner schedule."""
+        return self.inner.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the inner schedule."""
+        self.inner.load_state_dict(state)
+
+
+@dataclass(slots=True)
+class PlateauScheduler(Scheduler):
+    """Multiply the rate by `factor` after `patience` observations in a row without improvement.
+
+    An improvement beats the best value so far by more than `min_delta`; `mode` says whether
+    smaller or larger is better. For `cooldown` observations after a reduction none counts as bad.
+    NaN is never an improvement. The rate never falls below `min_lr`.
+    """
+
+    base_lr: float
+    patience: int
+    factor: float
+    min_lr: float
+    mode: Literal["min", "max"] = field(default="min", kw_only=True)
+    min_delta: float = field(default=0.0, kw_only=True)
+    cooldown: int = field(default=0, kw_only=True)
+    rate: float = field(init=False)
+    best: float | None = field(init=False, default=None)
+    num_bad: int = field(init=False, default=0)
+    num_cooling: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        _check_order(self.min_lr, self.base_lr, names=("min_lr", "base_lr"))
+        check_length(self.patience, name="patience")
+        check_factor(self.factor, name="factor")
+        check_rate(self.min_delta, name="min_delta")
+        check_length(self.cooldown, name="cooldown", least=0)
+        if self.factor >= 1:
+            raise UsageError(f"factor must be below 1, got {self.factor!r}.")
+        if self.mode not in get_args(Literal["min", "max"]):
+            raise UsageError(f"mode must be 'min' or 'max', got {self.mode!r}.")
+        self.rate = self.base_lr
+
+    def observe(self, metric: float) -> float:
+        """Take one value of the metric and return the rate that follows from it."""
+        value = float(metric)
+        if self._improves(value):
+            self.best = value
+            self.num_bad = 0
+        else:
+            self.num_bad += 1
+        if self.num_cooling:
+            self.num_cooling -= 1
+            self.num_bad = 0
+        if self.num_bad >= self.patience:
+            self.rate = max(self.rate * self.factor, self.min_lr)
+            self.num_bad = 0
+            self.num_cooling = self.cooldown
+        return self.rate
+
+    def lr(self, step: int | None = None) -> float:
+        """Return the present rate; it follows what was observed, not the step."""
+        return self.rate
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what was observed so far; the arguments are not part of it."""
+        return {name: getattr(self, name) for name in _OBSERVED}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state_dict()`."""
+        for name in _OBSERVED:
+            setattr(self, name, state[name])
+
+    def _improves(self, value: float) -> bool:
+        if self.best is None:
+            return not math.isnan(value)
+        if self.mode == "min":
+            return value < self.best - self.min_delta
+        return value > self.best + self.min_delta
+
+
+def check_rate(value: float, *, name: str) -> None:
+    """Refuse a rate that is negative or not a number."""
+    if not _is_finite(value) or value < 0:
+        raise UsageError(f"{name} must be a finite rate of at least 0, got {value!r}.")
+
+
+def check_factor(value: float, *, name: str) -> None:
+    """Refuse a factor that is not a finite number above 0."""
+    if not _is_finite(value) or value <= 0:
+        raise UsageError(f"{name} must be a finite number above 0, got {value!r}.")
+
+
+def check_length(value: int, *, name: str, least: int = 1) -> None:
+    """Refuse a number of steps that is not a whole number or is below `least`."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueTypeError(f"{name} must be a whole number of steps, got {value!r}.")
+    if value < least:
+        raise UsageError(f"{name} must be at least {least}, got {value}.")
+
+
+def check_inner(value: object, *, name: str = "inner") -> None:
+    """Refuse what is not a schedule."""
+    if not isinstance(value, Scheduler):
+        raise ValueTypeError(f"{name} must be a Scheduler, got {type(value).__name__}.")
+
+
+def _check_order(low: float, high: float, *, names: tuple[str, str]) -> None:
+    check_rate(low, name=names[0])
+    check_rate(high, name=names[1])
+    if low > high:
+        raise UsageError(f"{names[0]} must not exceed {names[1]}, got {low!r} and {high!r}.")
+
+
+def _is_finite(value: object) -> bool:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and math.isfinite(value)  # type: ignore[arg-type]
+
+
+def _checked(step: int) -> int:
+    if step < 0:
+        raise UsageError(f"step must be at least 0, got {step!r}.")
+    return step
+
+
+def _blend(start: float, end: float, done: float) -> float:
+    """The point `done` of the way from one rate to another; exact at both ends."""
+    return end if done >= 1 else start + (end - start) * done
+
+
+def _cosine(start: float, end: float, done: float) -> float:
+    return _blend(start, end, (1 - math.cos(math.pi * min(done, 1.0))) / 2)
+
+
+def _decayed(base: float, factor: float, times: int) -> float:
+    """A rate multiplied so many times: infinity instead of an OverflowError, and 0 stays 0."""
+    try:
+        return base * float(factor**times)
+    except OverflowError:
+        return math.inf if base else 0.0
