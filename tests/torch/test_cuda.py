@@ -130,7 +130,6 @@ def test_a_captured_step_trains_like_a_plain_one_and_waits_for_nothing() -> None
     plain, captured = trained(captured=False), trained(captured=True)
     assert captured[0] == pytest.approx(plain[0], rel=1e-4)
     assert captured[1] == pytest.approx(plain[1], rel=1e-4)
-    assert captured[2].steps == plain[2].steps == 11
     assert math.isclose(captured[2].clip_rate, plain[2].clip_rate)
 
 

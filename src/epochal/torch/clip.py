@@ -52,6 +52,11 @@ class ClipStats:
         steps, clipped, before, after = self._figures.clone().unbind()
         return {"norm": before, "norm_clipped": after, "clip_rate": clipped / steps}
 
+    def reset(self) -> None:
+        """Count the steps anew from here."""
+        if self._figures is not None:
+            self._figures.zero_()
+
     @property
     def clip_rate(self) -> float:
         """The share of clipped steps, nan before the first; waits for the GPU."""
