@@ -35,8 +35,8 @@ def rows_of_coverage() -> list[list[str]]:
 
 def test_coverage_has_every_row_once_with_a_known_state() -> None:
     rows = rows_of_coverage()
-    assert len(rows) == len({row[0] for row in rows})
-    assert {row[3] for row in rows} <= {"done", "part", "open"}
+    assert len(rows) == len({row[0] for row in rows}) > 150
+    assert {row[3] for row in rows} <= {"done", "part"}
 
 
 def test_every_test_that_coverage_names_exists() -> None:
@@ -115,7 +115,7 @@ PAGES = {
 # Pages whose examples are run by the tests of what they are about.
 RUN_ELSEWHERE = {
     "docs/guides/around_the_loop.md": "tests/torch/test_guide.py",
-    "docs/guides/checkpoints.md": "tests/torch/checkpoint/test_guide.py",
+    "docs/guides/checkpoints.md": "tests/torch/test_guide.py",
     "docs/guides/experts_and_memory.md": "tests/torch/test_guide_experts_and_memory.py",
     "docs/guides/importing.md": "tests/imports/test_guide.py",
     "docs/guides/graphs.md": "tests/torch/graph/test_guide.py",
