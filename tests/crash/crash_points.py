@@ -4,8 +4,8 @@ Each time the operation runs in a forked child over a fresh copy of its folder. 
 that folder as a restarted process would, and compares what it finds with what was acknowledged.
 
 Calls that change files or wait for the disk are counted. Files that Python writes are written with
-``os.write``, as the interpreter itself does. A statement of SQLite and a write of pyarrow count as
-one call each: what they do inside is for their own tests.
+``os.write``, as the interpreter itself does. A statement of SQLite, a write of pyarrow and a
+file of safetensors count as one call each: what they do inside is for their own tests.
 """
 
 from __future__ import annotations
@@ -133,6 +133,9 @@ class Child:
             writer = sys.modules["pyarrow.parquet"].ParquetWriter
             for name in ("__init__", "write_table", "close"):
                 setattr(writer, name, self._counted_native(getattr(writer, name)))
+        if "epochal.torch.checkpoint.file" in sys.modules:
+            module: Any = sys.modules["epochal.torch.checkpoint.file"]
+            module.save_file = self._counted_native(module.save_file)
 
     def _counted(self, name: str) -> Callable[..., Any]:
         call = getattr(os, name)
