@@ -24,10 +24,7 @@ import epochal
 from benchmarks import gpt2_model
 from epochal.console.blocks import phases_block, speed_of_light_block
 from epochal.series.lost_time import explain_phases
-from epochal.torch.flops.calibration import calibrate
-from epochal.torch.flops.count import count_flops
-from epochal.torch.flops.estimate import SpeedOfLight, speed_of_light
-from epochal.torch.flops.formulas import flops_per_token
+from epochal.torch.flops import SpeedOfLight, count_flops, flops_per_token, speed_of_light
 
 TINY = {"VOCABULARY": 256, "LAYERS": 2, "HEADS": 2, "WIDTH": 64, "CONTEXT": 32}
 ROUNDS = 8
@@ -86,7 +83,7 @@ def config() -> dict[str, int]:
 
 def show_work(training: Training) -> None:
     with torch.autocast(training.device, dtype=torch.bfloat16):
-        counted = count_flops(training.model, *training.batch(2)).per_token()
+        counted = count_flops(training.model, *training.batch(2))
     formula = flops_per_token(config(), sequence_length=gpt2_model.CONTEXT)
     print("MFLOP per token      formula     counted")
     for name in ("blocks", "lm_head", "attention"):
@@ -105,7 +102,6 @@ def show_block(sol: SpeedOfLight) -> None:
             attention=parts[2],
             tps=sol.tps,
             device=sol.device,
-            measured=None if sol.measured is None else sol.measured.tflops,
             note=None if sol.peak is None else sol.peak.note,
         )
     )
@@ -213,10 +209,7 @@ def main() -> None:
     torch.set_float32_matmul_precision("high")
     title = torch.cuda.get_device_name() if device == "cuda" else "CPU"
     print(f"{title}, torch {torch.__version__}, {'compiled' if args.compile else 'not compiled'}")
-    if device == "cuda":
-        for dtype in ("bf16", "tf32"):
-            print(f"  {dtype}: {calibrate(dtype)}")
-    sol = speed_of_light(config(), sequence_length=gpt2_model.CONTEXT, calibrate=True)
+    sol = speed_of_light(config(), sequence_length=gpt2_model.CONTEXT)
     show_block(sol)
     training = Training(device, is_compiled=args.compile)
     show_work(training)

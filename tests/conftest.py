@@ -80,7 +80,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add an option for what takes longer than `make test` may: `make test ARGS=--thorough`."""
-    parser.addoption("--thorough", action="store_true", help="try every crash point and many values")
+    parser.addoption(
+        "--thorough", action="store_true", help="try every crash point and many values"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -116,10 +116,10 @@ PAGES = {
 RUN_ELSEWHERE = {
     "docs/guides/around_the_loop.md": "tests/torch/test_guide.py",
     "docs/guides/checkpoints.md": "tests/torch/test_guide.py",
-    "docs/guides/experts_and_memory.md": "tests/torch/test_guide_experts_and_memory.py",
+    "docs/guides/experts_and_memory.md": "tests/torch/test_guides.py",
     "docs/guides/importing.md": "tests/imports/test_guide.py",
-    "docs/guides/graphs.md": "tests/torch/graph/test_guide.py",
-    "docs/guides/speed_of_light.md": "tests/torch/flops/test_guide.py",
+    "docs/guides/graphs.md": "tests/torch/test_guides.py",
+    "docs/guides/speed_of_light.md": "tests/torch/test_guides.py",
 }
 # Commands that go on until they are stopped, or that need what the page does not make.
 ENDLESS = ("serve", "watch")

@@ -32,16 +32,13 @@ LogVerbosity Verbosity debug enabled format_duration msg set_verbosity trace ver
 HEALTH = ["diagnose"]
 
 TORCH = """
-Calibration CaptureMode ClipStats CosineScheduler CountedFlops CpuWorker CudaGraph CyclicLR
-ExponentialLR Flops LeakReport LoadReport MemoryReport MemorySegments MemoryWatch MergeOp
-ModelSnapshot ModuleProfile MoeAccumulator MoeStats MoeWatch MultiStepLR OneCycleLR Picture
-PlateauScheduler Profile Reduce Rng ScalarSum Scheduler SpeedOfLight StepDecay Trained
-WarmupScheduler calibrate clip_grad_norm clip_grad_value count_flops cuda_active_bytes
+CaptureMode ClipStats CosineScheduler CpuWorker CudaGraph CyclicLR ExponentialLR LoadReport
+MergeOp ModelSnapshot MoeAccumulator MultiStepLR OneCycleLR PlateauScheduler Rng Scheduler
+SpeedOfLight StepDecay WarmupScheduler clip_grad_norm clip_grad_value cuda_active_bytes
 cuda_allocated_bytes cuda_empty_cache cuda_graph_capture cuda_manual_seed_all
-cuda_peak_active_bytes cuda_peak_reserved_bytes cuda_reset_peak_stats cuda_spill_bytes
-flops_per_token freeze is_frozen kaiming_normal kaiming_uniform leak_report live_tensor_count
-load_checkpoint load_checkpoint_file malloc_trim manual_seed mark_tensors memory_report
-memory_segments moe_stats normal orthogonal picture_of profile_module rss_kb save_checkpoint
+cuda_peak_active_bytes cuda_peak_reserved_bytes cuda_reset_peak_stats flops_per_token freeze
+is_frozen kaiming_normal kaiming_uniform load_checkpoint load_checkpoint_file manual_seed
+memory_segments moe_stats normal orthogonal picture_of profile_module save_checkpoint
 seed_everything set_data set_lr snapshot_cpu structural_hash trunc_normal unfreeze uniform
 uniform_bias xavier_normal xavier_uniform
 """.split()

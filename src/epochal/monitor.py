@@ -174,7 +174,7 @@ class Monitor:
         Any ``nn.Module`` will do; ``example_inputs`` lets its order of execution be seen where the
         module cannot be read without.
         """
-        from epochal.torch.draw.module_picture import picture_of
+        from epochal.torch.graph.picture import picture_of
 
         log_picture(self.run, model, picture_of(model, example_inputs))
 
@@ -184,7 +184,7 @@ class Monitor:
         That is a ``Graph`` after ``enable_profiling()``, or what ``profile_module`` gave back.
         """
         from epochal.torch.graph.graph import Graph
-        from epochal.torch.graph.module_profile import ModuleProfile
+        from epochal.torch.graph.profile import ModuleProfile
         from epochal.torch.structure import unwrapped
 
         if isinstance(model, ModuleProfile):
@@ -205,7 +205,7 @@ class Monitor:
         The picture is coloured by time if passes of the model were timed, also when profiling was
         switched off since.
         """
-        from epochal.torch.graph.module_profile import ModuleProfile
+        from epochal.torch.graph.profile import ModuleProfile
         from epochal.torch.structure import unwrapped
 
         try:
@@ -283,7 +283,7 @@ class Monitor:
 
 def log_picture(run: Run, model: Any, picture: Any) -> None:
     """Record a model's picture with its structural hash and parameter counts."""
-    from epochal.torch.graph.summary import counts
+    from epochal.torch.graph.graph import counts
     from epochal.torch.structure import structural_hash
 
     total, frozen = counts(model)

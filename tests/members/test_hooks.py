@@ -79,7 +79,7 @@ CASES = {
     "evaluation": Case(_watch, "epochal.torch.evaluation_mode.drop_share", "watch"),
     "numbers that arrive": Case(_watch, "epochal.torch.measure.Rows.read", "watch"),
     "a silent record": Case(_watch, "epochal.run.recorder.Recorder.write_silent", "watch"),
-    "memory": Case(_memory, "epochal.torch.memory.watch.memory_segments", "watch_memory"),
+    "memory": Case(_memory, "epochal.torch.memory.memory_segments", "watch_memory"),
     "memory record": Case(_memory, "epochal.run.typed.allocator_record", "watch_memory"),
     "a router": Case(_moe, "epochal.torch.moe.watch.routing_sums", "watch_moe"),
     "a router's logits": Case(_moe, "epochal.torch.moe.routers.Router.read", "watch_moe"),
@@ -90,9 +90,8 @@ CASES = {
     "a batch in a worker": Case(_data, "epochal.torch.data.collate.read_batch", "watch_data", 2),
     "a window of batches": Case(_data, "epochal.torch.data.window.Window.add", "watch_data"),
     "a data record": Case(_data, "epochal.torch.data.window.Window.fields", "watch_data"),
-    "a pass that is profiled": Case(_profile, "epochal.torch.graph.profiler.clock_for", "profile"),
-    "a part": Case(_profile, "epochal.torch.graph.profiler.tensors_in", "profile"),
-    "a mark": Case(_profile, "epochal.torch.graph.clocks.HostClock.mark", "profile"),
+    "a pass that is profiled": Case(_profile, "epochal.torch.graph.profile.tensors_in", "profile"),
+    "a mark": Case(_profile, "epochal.torch.graph.profile._Pass.mark", "profile"),
     "a phase": Case(_nothing, "epochal.run.phases.Phases._end_steps", "phases"),
     "a long phase": Case(_nothing, "epochal.run.phases.SpanLimit.allows", "phases"),
 }
@@ -167,7 +166,7 @@ def test_an_error_for_want_of_memory_stays_the_one_that_is_raised(
     start_run: StartRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = start_run()
-    monkeypatch.setattr("epochal.torch.memory.out_of_memory.explain", broken)
+    monkeypatch.setattr("epochal.torch.memory.explain", broken)
     with pytest.raises(MemoryError, match="too little"), run.memory_guard():
         raise MemoryError("too little")
     run.finish()
@@ -203,7 +202,7 @@ def test_a_record_of_logging_that_cannot_be_kept_reaches_nobody(
 
 _REGISTERS = re.compile(r"register_\w*hook|queue_callback|saved_tensors_hooks")
 # Hooks that live as long as one call of the user, whose error is the user's.
-_OF_ONE_CALL = {"torch/draw/module_picture.py"}
+_OF_ONE_CALL = {"torch/graph/picture.py"}
 # What frameworks call that only reads, or that is kept by a method of its own.
 _READS = {
     "experiment", "name", "version", "save_dir", "root_dir", "log_dir", "tracker", "get_state",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from epochal import __all__ as root_names
-from epochal.torch import checkpoint, data, draw, flops, graph, memory, moe, schedule
+from epochal.torch import checkpoint, data, graph, moe, schedule
 from epochal.torch.lazy import on_first_use
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from epochal.torch.cudagraphs import CudaGraph as CudaGraph
     from epochal.torch.cudagraphs import cuda_graph_capture as cuda_graph_capture
     from epochal.torch.data import *
-    from epochal.torch.draw import *
-    from epochal.torch.flops import *
+    from epochal.torch.flops import SpeedOfLight as SpeedOfLight
+    from epochal.torch.flops import flops_per_token as flops_per_token
     from epochal.torch.freezing import freeze as freeze
     from epochal.torch.freezing import is_frozen as is_frozen
     from epochal.torch.freezing import unfreeze as unfreeze
@@ -37,7 +37,13 @@ if TYPE_CHECKING:
     from epochal.torch.init import uniform_bias as uniform_bias
     from epochal.torch.init import xavier_normal as xavier_normal
     from epochal.torch.init import xavier_uniform as xavier_uniform
-    from epochal.torch.memory import *
+    from epochal.torch.memory import cuda_active_bytes as cuda_active_bytes
+    from epochal.torch.memory import cuda_allocated_bytes as cuda_allocated_bytes
+    from epochal.torch.memory import cuda_empty_cache as cuda_empty_cache
+    from epochal.torch.memory import cuda_peak_active_bytes as cuda_peak_active_bytes
+    from epochal.torch.memory import cuda_peak_reserved_bytes as cuda_peak_reserved_bytes
+    from epochal.torch.memory import cuda_reset_peak_stats as cuda_reset_peak_stats
+    from epochal.torch.memory import memory_segments as memory_segments
     from epochal.torch.moe import *
     from epochal.torch.optimizer import set_lr as set_lr
     from epochal.torch.rng import Rng as Rng
@@ -52,12 +58,20 @@ if TYPE_CHECKING:
 _NAMES = {
     "checkpoint": checkpoint.__all__,
     "data": data.__all__,
-    "draw": draw.__all__,
-    "flops": flops.__all__,
     "graph": graph.__all__,
-    "memory": memory.__all__,
     "moe": moe.__all__,
     "schedule": schedule.__all__,
+    "flops": ["SpeedOfLight", "flops_per_token", "speed_of_light"],
+    "memory": [
+        "cuda_active_bytes",
+        "cuda_allocated_bytes",
+        "cuda_empty_cache",
+        "cuda_peak_active_bytes",
+        "cuda_peak_reserved_bytes",
+        "cuda_reset_peak_stats",
+        "memory_segments",
+        "watch_memory",
+    ],
     "clip": ["ClipStats", "clip_grad_norm", "clip_grad_value"],
     "cudagraphs": ["CaptureMode", "CudaGraph", "cuda_graph_capture"],
     "init": [

@@ -34,7 +34,7 @@ def _open_clock() -> CudaPhases | None:
 def _explain_out_of_memory(
     run: Run, error: BaseException, *, model: Any = None, optimizer: Any = None
 ) -> None:
-    from epochal.torch.memory.out_of_memory import explain
+    from epochal.torch.memory import explain
 
     explain(run, error, model=model, optimizer=optimizer)
 

@@ -1,320 +1,310 @@
-"""The verbs that write a graph.
-
-Each verb continues from where the last one left the stream. What is wrong is noted and goes on, so
-that `build()` can say all of it at once.
-"""
+"""`FlowBuilder` writes a graph step by step; nodes and wiring are what a graph is made of."""
 
 from __future__ import annotations
 
+import enum
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any, Literal
 
-from torch import nn
+from torch import Tensor, nn
 
-from epochal.console.messages import msg
 from epochal.errors import UsageError
-from epochal.torch.graph.draft import Draft, Initial, Use
-from epochal.torch.graph.graph import Graph
-from epochal.torch.graph.names import name_fault
-from epochal.torch.graph.node import Kind, kind_of
-from epochal.torch.graph.node_modules import (
-    Condition,
-    Function,
-    Gate,
-    Loop,
-    Map,
-    Merge,
-    MergeOp,
-    Pieces,
-    Switch,
-    title_of,
-)
+
+if TYPE_CHECKING:
+    from epochal.torch.graph.graph import Graph
 
 Part = nn.Module | Callable[..., Any]
+Kind = Literal["input", "output", "module", "activation", "norm", "graph", "merge", "operation"]
+
+_MOST_LISTED = 12
+_NORM_MODULES = {
+    "torch.nn.modules.batchnorm",
+    "torch.nn.modules.instancenorm",
+    "torch.nn.modules.normalization",
+}
+
+
+@dataclass(slots=True)
+class Node:
+    """One node of a graph; `sources` are the positions of the nodes that it reads.
+
+    `slot` is the name of its module in `graph.nodes`, None for the input. After this node has run,
+    nobody needs the values of the nodes in `frees`.
+    """
+
+    id: str
+    kind: Kind
+    sources: tuple[int, ...] = ()
+    tags: list[str] = field(default_factory=list)
+    slot: str | None = None
+    frees: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The first tag, else the id: the prefix of its parameters' names."""
+        return self.tags[0] if self.tags else self.id
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """The structure of a graph: its nodes in the order they run; the first is the input."""
+
+    nodes: tuple[Node, ...]
+    output: int
+    tags: dict[str, int]
+    groups: dict[str, tuple[str, ...]]
+
+    def expanded(self, names: Iterable[str]) -> list[str]:
+        """Return the names with each group replaced by its members, each name once."""
+        members = (member for name in names for member in self.groups.get(name, (name,)))
+        return list(dict.fromkeys(members))
+
+
+class Function(nn.Module):
+    """Calls a function that has no parameters; drawn and counted under the function's name."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+        self.title = str(getattr(function, "__name__", type(function).__name__)).strip("<>")
+
+    def forward(self, *inputs: Any) -> Any:
+        """Return what the function returns."""
+        return self.function(*inputs)
+
+
+class MergeOp(enum.Enum):
+    """How streams are merged: their sum, or their mean."""
+
+    ADD = "add"
+    MEAN = "mean"
+
+
+class Merge(nn.Module):
+    """Adds its inputs, or takes their mean; they must have one shape."""
+
+    def __init__(self, op: MergeOp) -> None:
+        super().__init__()
+        self.op = op
+
+    def forward(self, *streams: Tensor) -> Tensor:
+        """Return the merged stream."""
+        total = reduce(add, streams)
+        return total / len(streams) if self.op is MergeOp.MEAN else total
+
+    def extra_repr(self) -> str:
+        """Return the operation, which is part of the structure."""
+        return self.op.value
 
 
 class FlowBuilder:
-    """Writes a graph verb by verb; `build()` gives it as a module.
+    """Writes a graph step by step; `build()` returns it as a module.
 
     Parts are modules, or functions without parameters. `FlowBuilder.start(part)` begins with a
-    part, `FlowBuilder.start()` with the bare input.
+    part, `FlowBuilder.start()` with the input itself. `build()` reports all mistakes at once.
     """
 
     def __init__(self) -> None:
-        self._draft = Draft()
-        self._streams = [self._draft.add_input("input")]
-        self._tag_at: int | None = self._streams[0]
-        self._use_at: int | None = None
+        self._nodes = [Node("input", "input")]
+        self._modules: dict[int, nn.Module] = {}
+        self._streams = [0]
+        self._tags: dict[str, int] = {}
+        self._groups: dict[str, tuple[str, ...]] = {}
         self._label: str | None = None
-        self._is_verbose = False
+        self._faults: list[str] = []
+        self._counts: Counter[str] = Counter()
 
     @classmethod
     def start(cls, part: Part | None = None) -> FlowBuilder:
-        """Begin a graph with its first part, or with the bare input."""
+        """Begin a graph with its first part, or with the input itself."""
         builder = cls()
         return builder if part is None else builder.through(part)
 
     def through(self, part: Part) -> FlowBuilder:
         """Send the stream through a part."""
-        return self._continue(self._add_part("through", part))
-
-    def fork(self, part: Part) -> FlowBuilder:
-        """Add a side branch; the stream stays as it is, and the next `tag` names the branch."""
-        branch = self._add_part("fork", part)
-        self._tag_at = self._use_at = branch
+        self._streams = [self._add_part("through", part)]
         return self
 
     def also(self, part: Part) -> FlowBuilder:
-        """Add what a part gives to the stream: a residual connection."""
-        stream = self._stream("also")
-        added = self._add_part("also", part)
-        return self._continue(self._merged([stream, added], MergeOp.ADD), uses=added)
-
-    def also_with(self, skip: Part, main: Part) -> FlowBuilder:
-        """Add what two parts give: a residual connection whose skip side has a part too."""
-        skipped = self._add_part("also_with", skip)
-        added = self._add_part("also_with", main)
-        return self._continue(self._merged([skipped, added], MergeOp.ADD), uses=added)
+        """Add the output of a part to the stream: a residual connection."""
+        stream = self._streams[0]
+        self._streams = [self._merged([stream, self._add_part("also", part)], MergeOp.ADD)]
+        return self
 
     def split(self, *parts: Part | Sequence[Part]) -> FlowBuilder:
-        """Send the stream through two or more parts side by side, until `merge`."""
-        chosen = self._several("split", parts)
-        self._streams = [self._add_part("split", part) for part in chosen] or self._streams
-        self._tag_at = self._use_at = None
+        """Send the stream through two or more parts in parallel, until `merge`."""
+        given: list[Any] = list(parts)
+        if len(given) == 1 and isinstance(given[0], (list, tuple, nn.ModuleList)):
+            given = list(given[0])
+        if len(given) < 2:
+            self._faults.append(f"split needs at least two parts, got {len(given)}")
+        self._streams = [self._add_part("split", part) for part in given] or self._streams
         return self
 
     def merge(self, op: MergeOp | str = MergeOp.ADD) -> FlowBuilder:
         """Make one stream of several, by 'add' or 'mean'."""
         if len(self._streams) < 2:
-            return self._fault("merge needs several streams, after a split")
-        try:
-            operation = MergeOp(op)
-        except ValueError:
-            return self._fault(f"merge takes 'add' or 'mean', got {op!r}")
-        return self._continue(self._merged(self._streams, operation), uses=None)
+            self._faults.append("merge needs several streams, after a split")
+        elif op not in (*MergeOp, *(one.value for one in MergeOp)):
+            self._faults.append(f"merge takes 'add' or 'mean', got {op!r}")
+        else:
+            self._streams = [self._merged(self._streams, MergeOp(op))]
+        return self
 
     def tag(self, name: str) -> FlowBuilder:
-        """Name what the last verb gave; a tag is unique in its graph."""
-        if self._tag_at is None:
-            return self._fault(f"tag({name!r}) needs one stream; after a split use tag_group")
-        if self._draft.claim(name, what="tag"):
-            self._draft.tags[name] = self._tag_at
-            self._draft.nodes[self._tag_at].tags.append(name)
+        """Name the last output; a tag is unique in its graph."""
+        if len(self._streams) > 1:
+            self._faults.append(f"tag({name!r}) needs one stream; after a split use tag_group")
+        elif self._is_free(name):
+            self._tag(name, self._streams[0])
         return self
 
     def tag_group(self, name: str) -> FlowBuilder:
         """Name the streams of a split together: name_0, name_1 and so on."""
-        if len(self._streams) < 2:
-            return self._fault(f"tag_group({name!r}) needs several streams, after a split")
         members = tuple(f"{name}_{number}" for number in range(len(self._streams)))
-        free = [self._draft.claim(one, what="tag") for one in (name, *members)]
-        if all(free):
-            self._draft.groups[name] = members
+        if len(members) < 2:
+            self._faults.append(f"tag_group({name!r}) needs several streams, after a split")
+        elif all(self._is_free(one) for one in (name, *members)):
+            self._groups[name] = members
             for member, stream in zip(members, self._streams, strict=True):
-                self._draft.tags[member] = stream
-                self._draft.nodes[stream].tags.append(member)
-        return self
-
-    def internal(self, *names: str) -> FlowBuilder:
-        """Keep tags from being read by a graph around this one, as a leading '_' does."""
-        self._draft.internal.update(names)
+                self._tag(member, stream)
         return self
 
     def label(self, name: str) -> FlowBuilder:
         """Name the graph; inside another one its metrics appear as 'name.metric'."""
         fault = name_fault(name, what="label")
         if fault is not None:
-            return self._fault(fault)
+            self._faults.append(fault)
         self._label = name
         return self
 
-    def verbose(self, on: bool = True) -> FlowBuilder:
-        """Have `build()` print the graph it made: its tree and its parameters."""
-        self._is_verbose = on
-        return self
-
-    def input(self, *names: str) -> FlowBuilder:
-        """Declare more inputs of the graph, passed after the first or by name; read by `using`."""
-        for name in names:
-            if self._draft.claim(name, what="input"):
-                self._draft.add_input(name)
-        return self
-
-    def using(self, *names: str, initial: Initial | None = None) -> FlowBuilder:
-        """Pass tagged values or inputs to the last part, after the stream.
-
-        A tag that is written further back is read directly. A tag of this part or further on is
-        read as it was in the call before. In the first call it is `initial(stream)`, or zeros in
-        the shape of the stream.
-        """
-        if self._use_at is None:
-            return self._fault(
-                f"using({', '.join(map(repr, names))}) must follow a single part: through, fork, "
-                "also, loop, switch, gate or map"
-            )
-        self._draft.nodes[self._use_at].uses.extend(Use(name, initial) for name in names)
-        return self
-
-    def loop(self, body: Part) -> LoopBuilder:
-        """Run a body several times; say how often with for_n, while_cond or until_cond."""
-        return LoopBuilder(self, body)
-
-    def switch(self, router: Part, *branches: Part | Sequence[Part]) -> FlowBuilder:
-        """Run the one branch whose number the router gives; `using` feeds the router."""
-        return self._choose("switch", Switch, router, branches)
-
-    def gate(self, router: Part, *experts: Part | Sequence[Part]) -> FlowBuilder:
-        """Mix all experts by the router's weights; `using` feeds the router."""
-        return self._choose("gate", Gate, router, experts)
-
-    def map(self, body: Part) -> MapBuilder:
-        """Apply a body to pieces; say which with each, over or slices."""
-        return MapBuilder(self, body)
-
     def build(self) -> Graph:
-        """Return the graph, or raise one ValueError that lists everything that is wrong."""
+        """Return the graph, or raise one UsageError that lists everything that is wrong."""
+        from epochal.torch.graph.graph import Graph, label_faults
+
+        ids = {node.id: index for index, node in enumerate(self._nodes)}
+        faults = list(dict.fromkeys(self._faults))
+        faults += [
+            f"tag {tag!r} is the id of another node"
+            for tag, index in self._tags.items()
+            if ids.get(tag, index) != index
+        ]
         if len(self._streams) != 1:
-            self._fault(f"{len(self._streams)} streams are left unmerged at the end")
-        noted = len(self._draft.faults)
-        wiring, modules, initials = self._draft.wired(self._streams[0])
-        faults = list(dict.fromkeys(self._draft.faults))
-        del self._draft.faults[noted:]
-        if not faults:
-            graph = Graph(wiring, modules, label=self._label, initials=initials)
-            faults = graph.faults()
-            if not faults:
-                if self._is_verbose:
-                    msg("%s\n%s", graph.tree_summary(), graph.param_summary())
-                return graph
-        lines = [f"  {number}. {fault}" for number, fault in enumerate(faults, 1)]
-        raise UsageError("\n".join(["The graph cannot be built:", *lines]))
+            faults.append(f"{len(self._streams)} streams are left unmerged at the end")
+        faults += label_faults(self._modules.values(), self._tags)
+        if faults:
+            lines = [f"  {number}. {fault}" for number, fault in enumerate(faults, 1)]
+            raise UsageError("\n".join(["The graph cannot be built:", *lines]))
+        return Graph(self._wiring(), dict(self._modules), label=self._label)
 
-    def _add_part(
-        self, verb: str, part: Part, *, kind: Kind | None = None, title: str | None = None
-    ) -> int:
-        module = self._module(verb, part)
-        chosen = kind or ("graph" if isinstance(module, Graph) else kind_of(module))
-        return self._draft.add(title or title_of(module), chosen, module, [self._stream(verb)])
+    def _wiring(self) -> Wiring:
+        output = self._streams[0]
+        last_use = {source: i for i, node in enumerate(self._nodes) for source in node.sources}
+        nodes = tuple(
+            Node(
+                node.id,
+                node.kind,
+                node.sources,
+                list(node.tags),
+                _slot(node) if index in self._modules else None,
+                tuple(s for s, use in last_use.items() if use == index and s != output),
+            )
+            for index, node in enumerate(self._nodes)
+        )
+        return Wiring(nodes, output, dict(self._tags), dict(self._groups))
 
-    def _merged(self, streams: list[int], op: MergeOp) -> int:
-        return self._draft.add(op.value, "merge", Merge(op), list(streams))
-
-    def _continue(self, node: int, *, uses: int | None = -1) -> FlowBuilder:
-        self._streams = [node]
-        self._tag_at = node
-        self._use_at = node if uses == -1 else uses
-        return self
-
-    def _stream(self, verb: str) -> int:
+    def _add_part(self, verb: str, part: Any) -> int:
         if len(self._streams) > 1:
-            self._fault(f"{verb} needs one stream, there are {len(self._streams)}: merge them")
-        return self._streams[0]
+            self._faults.append(
+                f"{verb} needs one stream, there are {len(self._streams)}: merge them"
+            )
+        module = part if isinstance(part, nn.Module) else self._function(verb, part)
+        return self._add(title_of(module), kind_of(module), module, (self._streams[0],))
 
-    def _module(self, verb: str, part: Any) -> nn.Module:
-        if isinstance(part, nn.Module):
-            return part
+    def _function(self, verb: str, part: Any) -> nn.Module:
         if isinstance(part, type):
-            self._fault(f"{verb} got the class {part.__name__}; write {part.__name__}(...)")
+            self._faults.append(f"{verb} got the class {part.__name__}; write {part.__name__}(...)")
         elif isinstance(part, FlowBuilder):
-            self._fault(f"{verb} got a builder; call its build()")
+            self._faults.append(f"{verb} got a builder; call its build()")
         elif callable(part):
             return Function(part)
         else:
-            self._fault(f"{verb} takes modules or functions, got {type(part).__name__}")
+            self._faults.append(f"{verb} takes modules or functions, got {type(part).__name__}")
         return nn.Identity()
 
-    def _several(self, verb: str, parts: Iterable[Any]) -> list[Part]:
-        given = list(parts)
-        if len(given) == 1 and isinstance(given[0], (list, tuple, nn.ModuleList)):
-            given = list(given[0])
-        if len(given) < 2:
-            self._fault(f"{verb} needs at least two parts, got {len(given)}")
-        return given
+    def _merged(self, streams: list[int], op: MergeOp) -> int:
+        return self._add(op.value, "merge", Merge(op), tuple(streams))
 
-    def _choose(
-        self, verb: str, kind: type[Switch] | type[Gate], router: Part, parts: Iterable[Any]
-    ) -> FlowBuilder:
-        chosen = [self._module(verb, part) for part in self._several(verb, parts)]
-        module = kind(self._module(verb, router), chosen)
-        return self._continue(
-            self._add_part(verb, module, kind="switch" if kind is Switch else "gate")
-        )
+    def _add(self, title: str, kind: Kind, module: nn.Module, sources: tuple[int, ...]) -> int:
+        stem = title.lower()
+        self._counts[stem] += 1
+        index = len(self._nodes)
+        self._nodes.append(Node(f"{stem}_{self._counts[stem]}", kind, sources))
+        self._modules[index] = module
+        return index
 
-    def _fault(self, sentence: str) -> FlowBuilder:
-        self._draft.faults.append(sentence)
-        return self
+    def _tag(self, name: str, index: int) -> None:
+        self._tags[name] = index
+        self._nodes[index].tags.append(name)
 
-    def _looped(
-        self, body: Part, mode: Any, count: int, condition: Condition | None = None
-    ) -> FlowBuilder:
-        if not _is_count(count):
-            self._fault(f"a loop needs a number of iterations of at least 1, got {count!r}")
-        if mode != "for" and not callable(condition):
-            self._fault(f"a loop's condition must be callable, got {type(condition).__name__}")
-        module = Loop(self._module("loop", body), mode, count, condition)
-        return self._continue(self._add_part("loop", module, kind="loop"))
-
-    def _mapped(
-        self, body: Part, pieces: Pieces, *, slices: int = 0, batched: bool, over: str | None = None
-    ) -> FlowBuilder:
-        if pieces == "slices" and not _is_count(slices):
-            self._fault(f"map().slices needs a number of at least 1, got {slices!r}")
-            slices = 1
-        module = Map(self._module("map", body), pieces, slices=slices, batched=batched)
-        node = self._add_part("map", module, kind="map")
-        if over is not None:
-            place = self._draft.tags.get(over)
-            if place is None:
-                self._fault(f"map().over({over!r}) needs a tag that is written before it")
-            else:
-                self._draft.nodes[node].streams = [place]
-        return self._continue(node)
+    def _is_free(self, name: str) -> bool:
+        fault = name_fault(name, what="tag")
+        if fault is None and (name == "input" or name in self._tags or name in self._groups):
+            fault = f"tag {name!r} is taken"
+        if fault is not None:
+            self._faults.append(fault)
+        return fault is None
 
 
-class LoopBuilder:
-    """A loop that still has to be told how often it runs."""
-
-    def __init__(self, flow: FlowBuilder, body: Part) -> None:
-        self._flow = flow
-        self._body = body
-
-    def for_n(self, count: int) -> FlowBuilder:
-        """Run the body `count` times."""
-        return self._flow._looped(self._body, "for", count)
-
-    def while_cond(self, condition: Condition, max_iterations: int) -> FlowBuilder:
-        """Run the body while the condition on the stream holds, asked before each iteration."""
-        return self._flow._looped(self._body, "while", max_iterations, condition)
-
-    def until_cond(self, condition: Condition, max_iterations: int) -> FlowBuilder:
-        """Run the body until the condition on the stream holds, asked after each iteration."""
-        return self._flow._looped(self._body, "until", max_iterations, condition)
+def title_of(module: nn.Module) -> str:
+    """Return the name under which a module is drawn and counted."""
+    return module.title if isinstance(module, Function) else type(module).__name__
 
 
-class MapBuilder:
-    """A map that still has to be told what its pieces are."""
-
-    def __init__(self, flow: FlowBuilder, body: Part, *, batched: bool = False) -> None:
-        self._flow = flow
-        self._body = body
-        self._batched = batched
-
-    def batched(self) -> MapBuilder:
-        """Call the body once for all pieces, which must be treated alike."""
-        return MapBuilder(self._flow, self._body, batched=True)
-
-    def each(self) -> FlowBuilder:
-        """Apply the body to every row of the stream's first dimension."""
-        return self._flow._mapped(self._body, "each", batched=self._batched)
-
-    def over(self, tag: str) -> FlowBuilder:
-        """Apply the body to every row of a tagged value, which becomes the stream."""
-        return self._flow._mapped(self._body, "over", batched=self._batched, over=tag)
-
-    def slices(self, count: int) -> FlowBuilder:
-        """Apply the body to `count` equal slices of the stream's last dimension."""
-        return self._flow._mapped(self._body, "slices", slices=count, batched=self._batched)
+def kind_of(module: nn.Module) -> Kind:
+    """Return which kind of node a module makes."""
+    home, name = type(module).__module__, type(module).__name__
+    if hasattr(module, "wiring"):
+        return "graph"
+    if home == "torch.nn.modules.activation" and not isinstance(module, nn.MultiheadAttention):
+        return "activation"
+    if home in _NORM_MODULES or name.endswith("Norm"):
+        return "norm"
+    return "module"
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and value >= 1
+def name_fault(name: object, *, what: str) -> str | None:
+    """Return what is wrong with a tag or a label; None when nothing is.
+
+    A dot separates the labels of a path and a slash a tag from its parameter.
+    """
+    if not isinstance(name, str) or not name:
+        return f"{what} must be a non-empty text, got {name!r}"
+    if "." in name or "/" in name:
+        return f"{what} {name!r} may not contain a dot or a slash"
+    if not name.isprintable():
+        return f"{what} {name!r} may only contain printable characters"
+    return None
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Name the nearest of the known names, or list them."""
+    listed = list(known)
+    near = get_close_matches(name, listed, n=3)
+    if near:
+        return f"did you mean {', '.join(map(repr, near))}?"
+    if not listed:
+        return "there is none yet."
+    more = f" and {len(listed) - _MOST_LISTED} more" if len(listed) > _MOST_LISTED else ""
+    return f"known are {', '.join(map(repr, listed[:_MOST_LISTED]))}{more}."
+
+
+def _slot(node: Node) -> str:
+    """Return the tag, or the id where the tag is the name of an attribute of every module."""
+    is_attribute = hasattr(nn.Module, node.name) or node.name == "training"
+    return node.id if is_attribute else node.name

@@ -1,135 +1,103 @@
-"""A graph of modules that observes itself: it runs, records, remembers and draws what it did."""
+"""A graph of modules that observes itself: it runs, records metrics, and draws itself."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from epochal.errors import UsageError
+from epochal.run.current import current_values
 from epochal.series.trend import Goal, Trend, TrendGroup
-from epochal.torch.graph import summary, tree
-from epochal.torch.graph.draft import Initial
-from epochal.torch.graph.drawing import drawing
-from epochal.torch.graph.metrics import (
-    Reduce,
-    collect,
-    flush_own,
-    flush_tree,
-    histories,
-    history,
-    over_tree,
-)
-from epochal.torch.graph.names import listed_names, suggestion, unknown_tag
-from epochal.torch.graph.node import Node, Wiring, require_same_batch
-from epochal.torch.graph.node_modules import Loop, is_exporting
-from epochal.torch.graph.observe import Observation
-from epochal.torch.graph.profile_report import NodeTime, Profile, profile_of
-from epochal.torch.graph.profiler import Profiler
-from epochal.torch.graph.recorded import ScalarSum
-from epochal.torch.graph.structure import qualified, structural_hash
-from epochal.torch.graph.tables import write_epochs, write_table
-from epochal.torch.graph.timings import Timings
+from epochal.torch.graph.builder import Merge, Node, Wiring, suggestion, title_of
+from epochal.torch.graph.observe import Observation, Points, unknown_metric
+from epochal.torch.graph.profile import Profile, Profiler
 
 if TYPE_CHECKING:
     from epochal.torch.checkpoint.file import Source
     from epochal.torch.checkpoint.model_file import LoadReport, ModelSnapshot
-    from epochal.torch.draw.picture import Picture
+    from epochal.torch.graph.picture import Picture
+
+Names = Sequence[str] | str
+_T = TypeVar("_T", bound=Tensor)
 
 
 class Graph(nn.Module):
     """A module made of nodes; written with `FlowBuilder`.
 
-    `nodes` holds the modules under their first tag, else their id. `timings` has the history of
-    node times while profiling is on. Names of metrics and of tags may be groups, which stand for
-    their members; in the questions about metrics they may be paths like 'label.metric'.
+    `nodes` holds the modules under their first tag, else their id. Names of metrics and of tags may
+    be groups, which stand for their members. Names of metrics may also be paths: 'label.metric' is
+    a metric of the graph inside that has this label.
     """
 
     def __init__(
-        self,
-        wiring: Wiring,
-        modules: Mapping[int, nn.Module],
-        *,
-        label: str | None = None,
-        initials: Mapping[int, Initial] | None = None,
+        self, wiring: Wiring, modules: Mapping[int, nn.Module], *, label: str | None = None
     ) -> None:
         super().__init__()
         self.label = label
+        self.wiring = wiring
         self.nodes = nn.Module()
-        self.wiring = wiring.with_slots(modules)
-        for node in self.wiring.nodes:
-            if node.slot is not None:
-                self.nodes.add_module(node.slot, modules[node.index])
-        self.timings = Timings(self.wiring.expanded)
-        self.step_count = 0
-        self.epoch_count = 0
-        self._initials = dict(initials or {})
+        for index, module in modules.items():
+            self.nodes.add_module(str(wiring.nodes[index].slot), module)
         self.observation = Observation()
         self._profiler: Profiler | None = None
-        self._state: dict[int, Any] = {}
         self._tagged: dict[str, Any] = {}
-        self._nested = [
-            graph for module in self.nodes.children() for graph in tree.graphs_in(module, Graph)
-        ]
 
-    def forward(self, *inputs: Any, **named: Any) -> Any:
-        """Run every node once; more inputs are passed in their order or by name."""
-        values = self.wiring.bound_inputs(inputs, named)
-        exporting = is_exporting()
+    def forward(self, stream: Any) -> Any:
+        """Run every node once."""
         if not torch.compiler.is_compiling():
             self.observation.begin()
+        values: dict[int, Any] = {0: stream}
         tagged: dict[str, Any] = {}
-        for node in self.wiring.nodes:
-            if node.kind == "state":
-                values[node.index] = self._carried(
-                    node, values[node.sources[0].node], exporting=exporting
-                )
-            elif node.slot is not None:
+        for index, node in enumerate(self.wiring.nodes):
+            if node.slot is not None:
                 module = getattr(self.nodes, node.slot)
-                values[node.index] = module(*[values[source.node] for source in node.sources])
+                values[index] = module(*[values[source] for source in node.sources])
             for tag in node.tags:
-                tagged[tag] = values[node.index]
+                tagged[tag] = values[index]
             for freed in node.frees:
                 del values[freed]
-        if not exporting:
-            for node in self.wiring.nodes:
-                if node.carries is not None:
-                    self._state[node.index] = values[node.carries]
+        if not _is_exporting():
             self._tagged = tagged
         return values[self.wiring.output]
 
-    # -- structure
+    # -- structure and checkpoints
 
     def module_of(self, node: Node) -> nn.Module | None:
-        """A node's module; None for inputs and states."""
+        """Return a node's module; None for the input."""
         return None if node.slot is None else getattr(self.nodes, node.slot)
 
-    def tag_names(self) -> list[str]:
-        """Every tag, in the order written."""
-        return list(self.wiring.tags)
-
-    def faults(self) -> list[str]:
-        """What keeps the graph from being used, in sentences; `build()` raises them."""
-        return tree.tree_faults(self._nested, dict(self.wiring.tags))
-
     def qualified_parameters(self) -> dict[str, nn.Parameter]:
-        """Parameters by 'tag/name', or 'node/name' where there is no tag; shared ones once."""
-        return qualified({name: m.named_parameters() for name, m in self._named_modules()})
+        """Return parameters by 'tag/name', or 'node/name' without a tag; shared ones once."""
+        return _qualified((name, m.named_parameters()) for name, m in self._named_modules())
 
     def qualified_buffers(self) -> dict[str, Tensor]:
-        """Buffers by 'tag/name', or 'node/name' where there is no tag; shared ones once."""
-        return qualified({name: m.named_buffers() for name, m in self._named_modules()})
+        """Return buffers by 'tag/name', or 'node/name' without a tag; shared ones once."""
+        return _qualified((name, m.named_buffers()) for name, m in self._named_modules())
 
     def structural_hash(self) -> str:
-        """64 hexadecimal digits that tell two structures apart, the same in every process."""
-        return structural_hash(self)
+        """Return 64 hexadecimal digits that identify the structure, the same in every process.
 
-    def short_hash(self) -> str:
-        """The first 8 digits of the structural hash."""
-        return self.structural_hash()[:8]
+        Nodes, types, shapes, edges and tags are part of it; values, dtypes and the label are not.
+        """
+        wiring = self.wiring
+        structure = {
+            "nodes": [
+                [node.id, node.kind, list(node.sources), _described(self.module_of(node))]
+                for node in wiring.nodes
+            ],
+            "tags": sorted(wiring.tags.items()),
+            "groups": sorted((name, list(members)) for name, members in wiring.groups.items()),
+            "output": wiring.output,
+        }
+        text = json.dumps(structure, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(text.encode("ascii")).hexdigest()
 
     def save_checkpoint(self, destination: Source, **options: Any) -> None:
         """Save parameters, buffers and structural hash; options as in `save_checkpoint`."""
@@ -144,145 +112,76 @@ class Graph(nn.Module):
         return load_checkpoint(source, self, **options)
 
     def snapshot_cpu(self) -> ModelSnapshot:
-        """Copy the graph to main memory, to be saved while training goes on."""
+        """Copy the graph to main memory, to be saved while training continues."""
         from epochal.torch.checkpoint.model_file import snapshot_cpu
 
         return snapshot_cpu(self)
 
-    def tree_summary(self) -> str:
-        """A line for every graph of the tree: label, hash, parameters, tags."""
-        return summary.tree_summary(self)
+    # -- recording
 
-    def param_summary(self) -> str:
-        """A line for every node with parameters, then the totals."""
-        return summary.param_summary(self)
-
-    # -- the tree
-
-    def tree_children(self) -> dict[str, Graph]:
-        """The labelled graphs directly inside this one, in the order written."""
-        return {graph.label: graph for graph in self._nested if graph.label is not None}
-
-    @property
-    def is_composed(self) -> bool:
-        """Whether there are labelled graphs inside."""
-        return bool(self.tree_children())
-
-    def child_graph(self, label: str) -> Graph:
-        """The graph with this label directly inside; ValueError without one."""
-        return tree.graph_at(self, [label])
-
-    def subgraph(self, path: str) -> Graph:
-        """The graph at a path of labels like 'a.b'; ValueError without one."""
-        return tree.graph_at(self, path.split("."))
-
-    def validate_path(self, path: str) -> None:
-        """Raise ValueError unless a path names a graph, or a tag or metric that can be read."""
-        graph, name = tree.visible_at(self, path)
-        known = [*graph.tree_children(), *graph.tag_names(), *graph.observation.names()]
-        if name not in known:
-            raise UsageError(f"{path!r} leads nowhere: {suggestion(name, known)}")
-
-    # -- observation
-
-    def record(self, tag: str, values: Any, *, weight: float = 1.0) -> None:
+    def record(self, tag: str, values: Any) -> None:
         """Record several values: a tensor, an array or an iterable of numbers."""
-        self.observation.record_many(self._own_name(tag), values, weight=weight)
+        self.observation.record_many(self._own_name(tag), values)
 
-    def record_scalar(self, tag: str, value: Any, *, weight: float = 1.0) -> None:
-        """Record one value; a tensor on a GPU is not waited for.
+    def record_scalar(self, tag: str, value: Any) -> None:
+        """Record one value; a tensor on a GPU is not waited for."""
+        self.observation.record(self._own_name(tag), value)
 
-        `weight` is its weight in the mean, such as the size of its batch.
-        """
-        self.observation.record(self._own_name(tag), value, weight=weight)
-
-    def record_at(self, path: str, value: Any, *, weight: float = 1.0) -> None:
+    def record_at(self, path: str, value: Any) -> None:
         """Record one value in a labelled graph inside, at a path like 'label.metric'."""
-        graph, name = tree.visible_at(self, path)
-        graph.record_scalar(name, value, weight=weight)
+        graph, name = self._at(path)
+        graph.record_scalar(name, value)
 
-    def collect(self, tags: Sequence[str] | str, *, weight: float = 1.0) -> None:
-        """Record the outputs of tagged nodes in the last forward; of several numbers the mean.
-
-        `collect_with` records another reduction.
-        """
-        collect(self, tags, None, weight=weight)
-
-    def collect_with(
-        self, tags: Sequence[str] | str, reduction: Reduce | str, *, weight: float = 1.0
-    ) -> None:
-        """Record tagged outputs reduced to one number: mean, sum, max, min or norm."""
-        collect(self, tags, Reduce.named(reduction), weight=weight)
-
-    def collect_at(
-        self, path: str, reduction: Reduce | str | None = None, *, weight: float = 1.0
-    ) -> None:
-        """Record a tagged output of a labelled graph inside."""
-        graph, name = tree.visible_at(self, path)
-        chosen = None if reduction is None else Reduce.named(reduction)
-        collect(graph, name, chosen, weight=weight)
-
-    def collected(self, tag: str) -> list[float]:
-        """What was recorded since the last flush; waits for a GPU that holds some of it."""
-        return self.observation.collected(tag)
+    def collect(self, tags: Names) -> None:
+        """Record the outputs of tagged nodes in the last forward; of several numbers the mean."""
+        for tag in self.wiring.expanded(_listed(tags)):
+            number = current_values().read(tag, _one_number, self.tagged(tag), tag=tag)
+            if number is not None:
+                self.observation.record(tag, number)
 
     def tagged(self, tag: str) -> Any:
-        """A tagged node's output in the last forward; None before one."""
+        """Return a tagged node's output in the last forward; None before one."""
         if tag not in self.wiring.tags:
-            raise unknown_tag(tag, self.wiring.tags)
+            raise UsageError(f"No node is tagged {tag!r}: {suggestion(tag, self.wiring.tags)}")
         return self._tagged.get(tag)
 
-    def tagged_at(self, path: str) -> Any:
-        """The same, of a labelled graph inside; ValueError when nothing has that path."""
-        graph, name = tree.visible_at(self, path)
-        return graph.tagged(name)
-
-    def traces(self, tag: str, name: str = "") -> list[Tensor]:
-        """What a tagged loop's body emitted in the last forward, one tensor per iteration."""
-        if tag not in self.wiring.tags:
-            raise unknown_tag(tag, self.wiring.tags)
-        loop = self.module_of(self.wiring.node_of(self.wiring.tags[tag]))
-        if not isinstance(loop, Loop):
-            raise UsageError(f"{tag!r} is not a loop, so it has no traces.")
-        if name and name not in loop.traces:
-            raise UsageError(f"{tag!r} emitted no {name!r}: {suggestion(name, loop.traces)}")
-        return list(loop.traces.get(name, []))
-
-    def last_trace(self, tag: str, name: str = "") -> Tensor | None:
-        """What a tagged loop's body emitted in the last iteration; None if it did not."""
-        traces = self.traces(tag, name)
-        return traces[-1] if traces else None
-
-    def flush(self, tags: Sequence[str] | str = ()) -> None:
+    def flush(self, tags: Names = ()) -> None:
         """Make one point of each metric's values, here and in the labelled graphs inside.
 
-        Names choose; a path reaches into a labelled graph. What holds nothing is left as it is.
+        With names only these are flushed. Metrics without new values stay as they are.
         """
-        flush_tree(self, tags)
+        if not _listed(tags):
+            for _, graph in self._tree():
+                graph.observation.flush()
+            return
+        wanted: dict[Graph, list[str]] = {}
+        for name in self._expanded(tags):
+            graph, own = self._located(name)
+            wanted.setdefault(graph, []).append(own)
+        for graph, names in wanted.items():
+            graph.observation.flush(names)
 
-    def flush_local(self, tags: Sequence[str] | str = ()) -> None:
+    def flush_local(self, tags: Names = ()) -> None:
         """Flush this graph alone."""
-        flush_own(self, tags)
+        names = self.wiring.expanded(_listed(tags))
+        for name in names:
+            if name not in self.observation.names() and name not in self.wiring.tags:
+                raise unknown_metric(name, self.observation.names())
+        self.observation.flush(names)
+
+    def end_epoch(self) -> None:
+        """Flush what was not flushed yet."""
+        self.flush()
+
+    # -- what was recorded
 
     def latest_metrics(self) -> dict[str, float]:
-        """Every metric's newest point: this graph's, then those inside as 'label.metric'."""
-        return dict(over_tree(self, Observation.latest))
-
-    def latest_metrics_local(self) -> dict[str, float]:
-        """The newest points of this graph alone."""
-        return self.observation.latest()
-
-    def nonfinite(self) -> dict[str, int]:
-        """How many records of the newest points were nan or infinite and are not in the means."""
-        return dict(over_tree(self, Observation.nonfinite))
-
-    def drain_scalars(self) -> dict[str, ScalarSum]:
-        """Take out what this thread recorded, as sums to be sent to another thread or rank."""
-        return self.observation.drain()
-
-    def absorb_scalars(self, parts: Mapping[str, ScalarSum]) -> None:
-        """Take in what another thread or rank drained; the next flush weighs all alike."""
-        self.observation.absorb(parts)
+        """Return every metric's newest point: this graph's, then those inside by dotted name."""
+        return {
+            f"{prefix}{name}": value
+            for prefix, graph in self._tree()
+            for name, value in graph.observation.latest().items()
+        }
 
     @property
     def flush_count(self) -> int:
@@ -290,195 +189,235 @@ class Graph(nn.Module):
         return self.observation.flush_count
 
     def eta(self, total: int) -> float:
-        """Seconds until `total` flushes are done; nan before the first."""
+        """Return the seconds until `total` flushes are done; nan before the first."""
         return self.observation.eta(total)
 
-    def end_step(self) -> None:
-        """Count a step: detach what is carried and tagged, and collect node times."""
-        self._state = {key: _detached(value) for key, value in self._state.items()}
-        self._tagged = {tag: _detached(value) for tag, value in self._tagged.items()}
-        if self._profiler is not None:
-            self.timings.collect(self._profiler)
-        self.step_count += 1
-        for graph in self._nested:
-            graph.end_step()
-
-    def end_sequence(self) -> None:
-        """Forget what is carried between calls: the next one starts from the initial state."""
-        self._state.clear()
-        for graph in self._nested:
-            graph.end_sequence()
-
-    def end_epoch(self) -> None:
-        """Count an epoch: flush what was not flushed yet, node times included."""
-        self.flush()
-        for _, graph in tree.dotted(self):
-            if graph._profiler is not None:
-                graph.timings.collect(graph._profiler, wait=True)
-                graph.timings.flush()
-            graph.epoch_count += 1
-
-    # -- trends
-
     def trend(self, tag: str, *, goal: Goal = "min") -> Trend:
-        """A metric's history, one point per flush; `goal` says which way is better."""
-        return Trend(history(self, tag).values, goal=goal)
+        """Return a metric's history, one point per flush; `goal` says which way is better."""
+        return Trend(self._history(tag).values, goal=goal)
 
-    def trend_at(self, path: str, *, goal: Goal = "min") -> Trend:
-        """The history of a metric of a labelled graph inside."""
-        graph, name = tree.visible_at(self, path)
-        return graph.trend(name, goal=goal)
+    def trends(self, tags: Names = (), *, goal: Goal = "min") -> TrendGroup:
+        """Return several trends as a group; all of them without names."""
+        found = self._histories(tags)
+        return TrendGroup({name: Trend(p.values, goal=goal) for name, p in found.items()})
 
-    def trends(self, tags: Sequence[str] | str = (), *, goal: Goal = "min") -> TrendGroup:
-        """Several trends to be asked together; all without names."""
-        history = histories(self, tags)
-        return TrendGroup({name: Trend(p.values, goal=goal) for name, p in history.items()})
+    def plot_html(self, path: str | Path, tags: Names = ()) -> None:
+        """Draw trends into one self-contained file; all of them without names."""
+        from epochal.torch.graph.history_files import plot_html
 
-    def reset_trend(self, tags: Sequence[str] | str = ()) -> None:
-        """Forget the history of some metrics, or of all of this graph."""
-        self.observation.reset(self.wiring.expanded(listed_names(tags)))
+        plot_html(path, self._histories(tags), title=self.label or "Training curves")
 
-    def observation_state(self) -> dict[str, Any]:
-        """History and counts of the whole tree, as JSON can hold them; for a checkpoint."""
-        return {
-            prefix: {
-                **graph.observation.state(),
-                "step_count": graph.step_count,
-                "epoch_count": graph.epoch_count,
-            }
-            for prefix, graph in tree.dotted(self)
-        }
+    def export_trends(self, path: str | Path, tags: Names = ()) -> None:
+        """Write trends as CSV: epoch, then a column for each; all of them without names."""
+        from epochal.torch.graph.history_files import write_table
 
-    def restore_observation(self, state: Mapping[str, Any]) -> None:
-        """Go on from a saved history: trends, counts and the time left continue."""
-        for prefix, graph in tree.dotted(self):
-            if prefix in state:
-                graph.observation.restore(state[prefix])
-                graph.step_count = int(state[prefix]["step_count"])
-                graph.epoch_count = int(state[prefix]["epoch_count"])
+        write_table(path, self._histories(tags))
 
-    def plot_html(self, path: str | Path, tags: Sequence[str] | str = ()) -> None:
-        """Draw trends into one self-contained file; all without names."""
-        title = self.label or "Training curves"
-        drawing().plot_html(path, histories(self, tags), title=title)
+    def write_log(self, path: str | Path, total_epochs: int = 0, tags: Names = ()) -> None:
+        """Write a line per epoch, with its duration and the time that was left then."""
+        from epochal.torch.graph.history_files import write_epochs
 
-    def export_trends(self, path: str | Path, tags: Sequence[str] | str = ()) -> None:
-        """Write trends as CSV: epoch, then a column for each; all without names."""
-        write_table(path, histories(self, tags))
-
-    def write_log(
-        self, path: str | Path, total_epochs: int = 0, tags: Sequence[str] | str = ()
-    ) -> None:
-        """Write a line per epoch, with its duration and the time then left."""
         seconds = self.observation.flush_seconds
         write_epochs(
             path,
-            histories(self, tags),
+            self._histories(tags),
             total_epochs=total_epochs,
             seconds=seconds,
             first_timed=self.flush_count - len(seconds) + 1,
         )
 
+    def observation_state(self) -> dict[str, Any]:
+        """Return the history of the graph and those inside, as JSON can hold it."""
+        return {prefix: graph.observation.state() for prefix, graph in self._tree()}
+
+    def restore_observation(self, state: Mapping[str, Any]) -> None:
+        """Continue from a saved history: trends, counts and the time left."""
+        for prefix, graph in self._tree():
+            if prefix in state:
+                graph.observation.restore(state[prefix])
+
     # -- picture and profile
 
     def picture(self, *, profiled: bool = False) -> Picture:
-        """The graph as a picture; `profiled` colours it by time, after `enable_profiling`."""
-        return drawing().picture_of_graph(self, self.profile() if profiled else None)
+        """Return the graph as a picture; `profiled` colours it by time, after a timed pass."""
+        from epochal.torch.graph.picture import picture_of_graph
+
+        picture = picture_of_graph(self)
+        return picture.timed(self.profile()) if profiled else picture
 
     def svg(self, path: str | Path | None = None, *, profiled: bool = False) -> str:
-        """The picture as SVG text, written to a file as well if one is named."""
+        """Return the picture as SVG; also write it to a file if one is named."""
         return self.picture(profiled=profiled).svg(path)
 
-    def dot(self, *, profiled: bool = False) -> str:
-        """The picture in Graphviz' language."""
-        return self.picture(profiled=profiled).dot()
-
     def enable_profiling(self) -> None:
-        """Time every node, forward and backward, until `disable_profiling`.
-
-        Nodes of labelled graphs inside are timed as 'label.node'.
-        """
+        """Time the forward pass of every node until `disable_profiling`."""
         if self._profiler is None:
-            timed = list(tree.timed_nodes(self, Graph))
-            self._profiler = Profiler(
-                self,
-                {name: module for name, module, _, _ in timed},
-                around={name: wholes for name, _, _, wholes in timed if wholes},
-            )
+            self._profiler = Profiler(self, dict(self._named_modules()))
         self._profiler.install()
 
     def disable_profiling(self) -> None:
-        """Take the hooks off; what was measured can still be asked for."""
+        """Remove the hooks; `profile()` still returns what was measured."""
         if self._profiler is not None:
             self._profiler.remove()
 
     @property
     def has_profile(self) -> bool:
         """Whether a pass was timed, so that there is a profile."""
-        return self._profiler is not None and any(
-            one.ended is not None for one in self._profiler.passes
-        )
-
-    @property
-    def is_profiling(self) -> bool:
-        """Whether nodes are being timed."""
-        return self._profiler is not None and self._profiler.is_installed
+        return self._profiler is not None and self._profiler.has_passes
 
     def profile(self) -> Profile:
-        """The times of the median pass so far; waits for a GPU that is still at one."""
-        timed = {name: node.level for name, _, node, _ in tree.timed_nodes(self, Graph)}
-        passes = [] if self._profiler is None else list(self._profiler.passes)
-        return profile_of(passes, levels=timed, names=list(timed))
-
-    def timing(self, tag: str) -> NodeTime:
-        """One node's times in the median pass, by tag or id, or by a path like 'label.tag'."""
-        profile = self.profile()
-        graph, own = tree.visible_at(self, tag)
-        tags = graph.wiring.tags
-        node = graph.wiring.node_of(tags[own]).name if own in tags else own
-        name = f"{tag.removesuffix(own)}{node}"
-        found = profile.node(name)
-        if found is None:
-            raise unknown_tag(tag, [node.name for node in profile.nodes])
-        return found
+        """Return the median times so far; waits for a GPU that has not finished."""
+        return Profiler(self, {}).profile() if self._profiler is None else self._profiler.profile()
 
     # -- inside
 
     def __getstate__(self) -> dict[str, Any]:
         # Outputs belong to an autograd graph, which cannot be copied.
-        state = {key: _detached(value) for key, value in self._state.items()}
-        return {**self.__dict__, "_tagged": {}, "_state": state}
-
-    def _apply(self, fn: Any, recurse: bool = True) -> Graph:
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self._state = {
-            key: fn(value) if isinstance(value, Tensor) else value
-            for key, value in self._state.items()
-        }
-        return self
-
-    def _carried(self, node: Node, stream: Any, *, exporting: bool) -> Any:
-        if exporting:
-            raise UsageError(f"A graph that carries {node.id!r} between calls cannot be exported.")
-        held = self._state.get(node.index)
-        if held is None:
-            initial = self._initials.get(node.index)
-            return torch.zeros_like(stream) if initial is None else initial(stream)
-        require_same_batch(node, held, stream)
-        return held
+        return {**self.__dict__, "_tagged": {}}
 
     def _named_modules(self) -> Iterator[tuple[str, nn.Module]]:
         for node in self.wiring.nodes:
-            module = self.module_of(node)
-            if module is not None:
-                yield node.name, module
+            if node.slot is not None:
+                yield node.name, getattr(self.nodes, node.slot)
+
+    def _children(self) -> dict[str, Graph]:
+        """Return the labelled graphs directly inside, in the order written."""
+        inner = (graph for module in self.nodes.children() for graph in _graphs_in(module))
+        return {graph.label: graph for graph in inner if graph.label is not None}
+
+    def _tree(self) -> Iterator[tuple[str, Graph]]:
+        """Yield this graph and those inside, each with the prefix of its names."""
+        yield "", self
+        for label, child in self._children().items():
+            for prefix, graph in child._tree():
+                yield f"{label}.{prefix}", graph
+
+    def _at(self, path: str) -> tuple[Graph, str]:
+        """Return the graph that a dotted path leads to, and the name in it."""
+        graph: Graph = self
+        *labels, name = path.split(".")
+        for label in labels:
+            children = graph._children()
+            if label not in children:
+                where = repr(graph.label) if graph.label else "this graph"
+                raise UsageError(
+                    f"No graph labelled {label!r} is inside {where}: {suggestion(label, children)}"
+                )
+            graph = children[label]
+        return graph, name
 
     def _own_name(self, name: str) -> str:
         head, _, rest = str(name).partition(".")
-        if rest and head in self.tree_children():
+        if rest and head in self._children():
             raise UsageError(f"{name!r} belongs to the graph {head!r} inside: use record_at.")
         return name
 
+    def _recorded(self) -> list[str]:
+        return [f"{prefix}{n}" for prefix, graph in self._tree() for n in graph.observation.names()]
 
-def _detached(value: Any) -> Any:
-    return value.detach() if isinstance(value, Tensor) else value
+    def _located(self, name: str) -> tuple[Graph, str]:
+        """Return where a metric is: a name with a dot may be this graph's own, or a path."""
+        graph, own = (self, name) if name in self.observation.names() else self._at(name)
+        if own not in graph.observation.names() and own not in graph.wiring.tags:
+            raise unknown_metric(name, self._recorded())
+        return graph, own
+
+    def _expanded(self, names: Names) -> list[str]:
+        """Return names with their groups expanded, those of graphs inside included."""
+        expanded: dict[str, None] = {}
+        for name in _listed(names):
+            graph, own = (self, name) if name in self.observation.names() else self._at(name)
+            members = graph.wiring.groups.get(own, (own,))
+            expanded.update(dict.fromkeys(f"{name.removesuffix(own)}{one}" for one in members))
+        return list(expanded)
+
+    def _history(self, name: str) -> Points:
+        graph, own = self._located(name)
+        return graph.observation.points(own)
+
+    def _histories(self, names: Names) -> dict[str, Points]:
+        return {name: self._history(name) for name in self._expanded(names) or self._recorded()}
+
+
+def label_faults(modules: Iterable[nn.Module], tags: Mapping[str, int]) -> list[str]:
+    """Return why the graphs among the modules of a new graph cannot be addressed by label."""
+    faults, seen = [], set()
+    for graph in (graph for module in modules for graph in _graphs_in(module)):
+        if graph.label in seen:
+            faults.append(f"two graphs inside this one are labelled {graph.label!r}")
+        elif graph.label in tags:
+            faults.append(f"{graph.label!r} is both a tag and the label of a graph inside")
+        if graph.label is not None:
+            seen.add(graph.label)
+    return faults
+
+
+def counts(module: nn.Module) -> tuple[int, int]:
+    """Return how many numbers a module's parameters hold, and how many of them are frozen."""
+    everything: list[Any] = list(module.parameters())
+    parameters = [one for one in everything if not is_lazy(one)]
+    frozen = sum(one.numel() for one in parameters if not one.requires_grad)
+    return sum(one.numel() for one in parameters), frozen
+
+
+def _graphs_in(module: nn.Module) -> Iterator[Graph]:
+    """Yield the outermost graphs in a module, in the order of its children."""
+    if isinstance(module, Graph):
+        yield module
+        return
+    for child in module.children():
+        yield from _graphs_in(child)
+
+
+def _qualified(named: Iterable[tuple[str, Iterable[tuple[str, _T]]]]) -> dict[str, _T]:
+    found: dict[str, _T] = {}
+    seen: set[int] = set()
+    for prefix, tensors in named:
+        for name, tensor in tensors:
+            if id(tensor) not in seen:
+                seen.add(id(tensor))
+                found[f"{prefix}/{name}"] = tensor
+    return found
+
+
+def _described(module: nn.Module | None) -> Any:
+    """Describe a module for the structural hash."""
+    if module is None or isinstance(module, Graph):
+        return None if module is None else {"graph": module.structural_hash()}
+    return {
+        "type": title_of(module),
+        "merge": module.op.value if isinstance(module, Merge) else "",
+        "tensors": sorted(
+            (name, list(tensor.shape))
+            for tensors in (module.named_parameters(), module.named_buffers())
+            for name, tensor in tensors
+        ),
+        "graphs": [graph.structural_hash() for graph in _graphs_in(module)],
+    }
+
+
+def _one_number(value: Any, *, tag: str) -> Tensor:
+    if value is None:
+        raise UsageError(f"collect({tag!r}) needs a forward before it.")
+    if not isinstance(value, Tensor):
+        raise UsageError(
+            f"{tag!r} is a {type(value).__name__}, not a tensor: tag a node that returns one, "
+            f"or record what you need of it with record_scalar({tag!r}, …)."
+        )
+    value = value.detach()
+    if value.numel() == 1:
+        return value
+    return value.mean() if value.is_floating_point() else value.to(torch.float32).mean()
+
+
+def _listed(names: Names) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
+
+
+def _is_exporting() -> bool:
+    """Return whether torch.export traces the graph, so that a forward must not keep anything."""
+    # Not is_exporting(): torch 2.11 takes it for true inside torch.compile as well.
+    flag = getattr(torch.compiler, "_is_exporting_flag", None)
+    if flag is not None:
+        return bool(flag)
+    return torch.compiler.is_compiling() and not torch.compiler.is_dynamo_compiling()

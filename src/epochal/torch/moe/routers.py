@@ -21,7 +21,6 @@ import torch
 from torch import Tensor, nn
 
 from epochal.errors import UsageError
-from epochal.torch.graph.node_modules import Gate
 from epochal.torch.moe.routing_sums import (
     Routing,
     Scoring,
@@ -191,9 +190,6 @@ def _router(
 ) -> Router | None:
     module, parent = modules[name], modules.get(name.rpartition(".")[0])
     layer = name.rpartition(".")[0] or name
-    if isinstance(parent, Gate):
-        experts = len(parent.experts)
-        return Router(layer, module, experts, experts, mixes_all=True) if experts > 1 else None
     places = list(_places(module, parent, modules[""]))
     width = _width(module)
     counts = [count for count in (_number(places, _EXPERTS), width) if count is not None]

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from epochal.torch.memory.segments import memory_segments
-from epochal.torch.memory.watch import watch_memory
+from epochal.torch.memory import memory_segments, watch_memory
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
 

@@ -1,6 +1,10 @@
+"""Memory by segment, recorded while a model trains, and explained when it runs out."""
+
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +19,17 @@ from torch.distributed.tensor import Shard, distribute_tensor
 
 from epochal.console.blocks import Segment
 from epochal.errors import ValueTypeError
-from epochal.records import scalars_of
-from epochal.torch.memory.account import memory_report
-from epochal.torch.memory.advice import memory_advice
-from epochal.torch.memory.segments import MemorySegments, memory_segments
-from epochal.torch.memory.storages import storages_of
-from epochal.torch.memory.watch import watch_memory
+from epochal.torch.memory import (
+    MemorySegments,
+    advice,
+    find_fault,
+    memory_segments,
+    storages_of,
+    watch_memory,
+)
 from tests.conftest import StartRun
-from tests.doubles.journals import of_kind
+from tests.doubles.journals import of_kind, records
+from tests.doubles.scripts import run_folder, run_script
 
 GIB = 2**30
 
@@ -53,13 +60,8 @@ def test_the_segments_of_a_process_are_its_resident_memory() -> None:
     model = nn.Linear(8, 8)
     memory = memory_segments(model)
     resident = sum(s.pageable for s in memory if s.name not in ("system", "free"))
-    assert resident == pytest.approx(psutil.Process().memory_info().rss, rel=0.05)
-
-
-def test_the_segments_of_a_cpu_add_up_to_the_machine() -> None:
-    memory = memory_segments(nn.Linear(8, 8))
     assert sum(segment.pageable for segment in memory) == memory.capacity
-    assert memory.bytes_of("system") > 0
+    assert resident == pytest.approx(psutil.Process().memory_info().rss, rel=0.05)
 
 
 def test_tied_weights_and_views_count_once() -> None:
@@ -102,15 +104,6 @@ def test_sparse_tensors_count_all_their_parts() -> None:
     assert [one.bytes for one in storages_of(sparse)] == [2 * 3 * 8, 3 * 4]
 
 
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support:UserWarning")
-def test_compressed_tensors_count_all_their_parts() -> None:
-    rows, columns = torch.arange(4), torch.arange(3)
-    compressed = torch.sparse_csr_tensor(
-        rows, columns, torch.ones(3), size=(3, 3), check_invariants=True
-    )
-    assert sum(one.bytes for one in storages_of(compressed)) == 4 * 8 + 3 * 8 + 3 * 4
-
-
 def test_of_a_sharded_tensor_this_process_has_its_part(tmp_path: Path) -> None:
     dist.init_process_group("gloo", f"file://{tmp_path}/meeting", rank=0, world_size=1)
     try:
@@ -142,27 +135,9 @@ def test_an_optimizer_must_be_one(optimizer: Any) -> None:
         memory_segments(nn.Linear(2, 2), optimizer)
 
 
-def test_places_where_nothing_is_make_no_series(start_run: StartRun) -> None:
-    run, model = start_run(), nn.Linear(8, 8)
-    run.log_allocator(memory_segments(model, trained(model, width=8)))
-    (record,) = of_kind(run.dir, "allocator")
-    assert {name.rpartition("/")[2] for name, _ in scalars_of(record)} == {"pageable"}
-
-
-def test_a_report_names_the_largest_tensors() -> None:
-    model = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 2))
-    report = memory_report(model, trained(model), top=1)
-    lines = str(report).splitlines()
-    assert lines[0].startswith("[Memory of cpu, ")
-    rows = [" ".join(line.split()) for line in lines]
-    assert "weights 0.weight 16.0 KiB 64×64 float32" in rows
-    assert any(line.startswith("  optimizer 0.weight.exp_avg ") for line in lines)
-
-
-def full_of(name: str, share: float, *, free: float = 0.1) -> MemorySegments:
+def full_of(name: str, share: float) -> MemorySegments:
     used = Segment(name, device=int(share * 80 * GIB))
-    left = Segment("free", device=int(free * 80 * GIB))
-    return MemorySegments("cuda:0", 0, 80 * GIB, (used, left), ())
+    return MemorySegments("cuda:0", 0, 80 * GIB, (used,), ())
 
 
 @pytest.mark.parametrize(
@@ -177,16 +152,10 @@ def full_of(name: str, share: float, *, free: float = 0.1) -> MemorySegments:
     ],
 )
 def test_what_takes_much_of_a_device_is_advised_on(name: str, words: str) -> None:
-    (sentence,) = memory_advice(full_of(name, 0.5))
+    (sentence,) = advice(full_of(name, 0.5))
     assert words in sentence
-    assert "40.0 GiB (50%)" in sentence
-    assert memory_advice(full_of(name, 0.08)) == []
-
-
-def test_advice_looks_at_what_is_left() -> None:
-    assert "may be too much" in memory_advice(full_of("weights", 0.3, free=0.01))[0]
-    assert "larger batch would fit" in memory_advice(full_of("weights", 0.3, free=0.6))[0]
-    assert "Nothing stands out" in memory_advice(full_of("weights", 0.3), is_full=True)[0]
+    assert f"40.0 GiB (50%) are {name}" in sentence
+    assert "smaller batch" in advice(full_of(name, 0.08))[0]
 
 
 def test_memory_is_recorded_at_its_cadence(start_run: StartRun) -> None:
@@ -251,3 +220,119 @@ def test_what_stands_for_a_tensor_while_a_model_is_compiled_has_no_memory() -> N
     with FakeTensorMode():
         stands_for = torch.empty(4, 4)
     assert list(storages_of(stands_for)) == []
+
+
+def test_without_cuda_started_nothing_is_held_and_nothing_is_started() -> None:
+    script = (
+        "import torch; from epochal.torch import *\n"
+        "print(cuda_active_bytes(), cuda_allocated_bytes(), cuda_peak_active_bytes(),\n"
+        "      cuda_peak_reserved_bytes(), cuda_reset_peak_stats(),\n"
+        "      cuda_empty_cache(), torch.cuda.is_initialized())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["0"] * 4 + ["None", "None", "False"]
+
+
+# -- out of memory --------------------------------------------------------------------------------
+
+_SCRIPT = """
+import torch
+from torch import nn
+torch.set_num_threads(1)
+
+def forward(model, batch):
+    hidden = model(batch)
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has ...")
+
+def train(run):
+    model = nn.Linear(64, 64)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(1, 64)).sum().backward()
+    optimizer.step()
+    run.log({"loss": 1.0}, step=7)
+    forward(model, torch.ones(512, 64))
+
+"""
+
+
+@pytest.mark.parametrize("body", ["train(start())", "with start() as run:\n    train(run)"])
+def test_an_error_that_ends_the_run_is_explained_in_it(tmp_path: Path, body: str) -> None:
+    code, _, err = run_script(tmp_path, _SCRIPT + body)
+    assert code == 1
+    assert err.rstrip().endswith("GPU 0 has ...")
+    assert "epochal: out of memory on cpu: 1.5 GiB more were requested at <string>:" in err
+    folder = run_folder(tmp_path)
+    event, exception = of_kind(folder, "event")
+    assert (event["name"], event["asked"], event["step"]) == ("out-of-memory", 3 * 2**29, 7)
+    assert event["total"] > event["free"] > 0
+    assert exception["name"] == "exception"
+    (text,) = of_kind(folder, "text")
+    assert text["name"] == "out-of-memory"
+    for words in (
+        "  asked for    1.5 GiB",
+        "optimizer weight.exp_avg  64×64 float32",
+        "[What to try]",
+    ):
+        assert words in text["text"]
+    assert [one["log"] for one in records(folder)][-4:] == ["event", "text", "event", "finish"]
+
+
+def test_an_error_that_is_caught_is_explained_by_the_guard(start_run: StartRun) -> None:
+    run, model = start_run(), nn.Linear(8, 8)
+    for _ in range(2):
+        with pytest.raises(torch.OutOfMemoryError), run.memory_guard(model):
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
+    run.log({"loss": 1.0})
+    run.finish()
+    assert [one["name"] for one in of_kind(run.dir, "event")] == ["out-of-memory"] * 2
+    assert "8×8 float32" in of_kind(run.dir, "text")[0]["text"]
+
+
+def test_one_error_is_explained_once_also_inside_another(start_run: StartRun) -> None:
+    run = start_run()
+    cause = torch.OutOfMemoryError("CUDA out of memory.")
+    with pytest.raises(RuntimeError, match="wrapped"), run, run.memory_guard(nn.Linear(2, 2)):
+        raise RuntimeError("wrapped") from cause
+    names = [one["name"] for one in of_kind(run.dir, "event")]
+    assert names == ["out-of-memory", "exception"]
+
+
+def test_other_errors_are_left_alone(start_run: StartRun) -> None:
+    run = start_run()
+    with pytest.raises(RuntimeError), run.memory_guard(nn.Linear(2, 2)):
+        raise RuntimeError("shapes do not match")
+    with run.memory_guard():
+        pass
+    assert of_kind(run.dir, "event") == []
+
+
+@pytest.mark.parametrize(
+    ("error", "asked"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB."), 20 * 2**20),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 512 bytes."), 512),
+        (
+            RuntimeError(
+                "DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."
+            ),
+            8,
+        ),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"), None),
+        (MemoryError(), None),
+    ],
+)
+def test_what_was_asked_for_is_read_from_the_error(error: Exception, asked: int | None) -> None:
+    fault = find_fault(error)
+    assert fault is not None
+    assert (fault.asked, str(fault.device)) == (asked, "cpu")
+
+
+def test_a_real_allocation_that_is_too_large_is_known(start_run: StartRun) -> None:
+    run = start_run()
+    with pytest.raises(RuntimeError), run.memory_guard(nn.Linear(2, 2)):
+        torch.empty(2**60, dtype=torch.uint8)
+    (event,) = of_kind(run.dir, "event")
+    assert event["asked"] == 2**60
+    assert "[What to try]" in of_kind(run.dir, "text")[0]["text"]

@@ -1,0 +1,565 @@
+"""FLOPs of a training step, and the speed that the hardware allows (the *speed of light*).
+
+The work per token follows from a decoder transformer's configuration, or is counted by torch's flop
+counter on one step of any model. A product of a token with a weight is two operations forward, and
+four backward. Only matrix products are counted: the rest is a few per mille of the work.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import flop_counter
+
+from epochal.errors import UsageError
+from epochal.torch.graph.profile import tensors_in
+from epochal.torch.structure import unwrapped
+
+__all__ = ["SpeedOfLight", "flops_per_token", "speed_of_light"]
+
+DTYPES = ("fp32", "tf32", "bf16", "fp16", "fp8", "fp4")
+_LONG_NAMES = {
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "half": "fp16",
+    "float32": "fp32",
+    "float": "fp32",
+    "float8_e4m3fn": "fp8",
+    "float8_e5m2": "fp8",
+    "nvfp4": "fp4",
+    "mxfp8": "fp8",
+}
+# Eight-bit and four-bit recipes keep scores and output layer in 16 bits.
+_KEEPS_HALF = ("fp8", "fp4")
+# A slice of a GPU has fewer multiprocessors; a few disabled ones more or less are the same part.
+_SAME_PART = 0.03
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Operations per token of one part; ``recomputed`` are those of a forward pass done again."""
+
+    forward: float = 0.0
+    backward: float = 0.0
+    recomputed: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """Everything that the hardware computes."""
+        return self.forward + self.backward + self.recomputed
+
+
+@dataclass(frozen=True, slots=True)
+class Flops:
+    """Operations per token of a model's blocks, its output layer, and its attention scores."""
+
+    blocks: Work
+    lm_head: Work
+    attention: Work
+
+    @property
+    def parts(self) -> tuple[Work, Work, Work]:
+        """The three parts in the order of the record."""
+        return self.blocks, self.lm_head, self.attention
+
+    @property
+    def total(self) -> float:
+        """Everything that the hardware computes."""
+        return sum(part.total for part in self.parts)
+
+    @property
+    def useful(self) -> float:
+        """What the model needs, without recomputation; MFU counts this."""
+        return sum(part.forward + part.backward for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """What one device can do at most, dense, in TFLOP/s by dtype.
+
+    ``clock_mhz`` is the clock at which it is reached; ``note`` says what was assumed.
+    """
+
+    device: str
+    tflops: Mapping[str, float] = field(default_factory=dict)
+    source: str = ""
+    clock_mhz: float | None = None
+    note: str | None = None
+
+    def of(self, dtype: str) -> float | None:
+        """Return the rate of a dtype; 32-bit products run as TF32 on devices that have it."""
+        if dtype == "fp32":
+            return self.tflops.get("tf32", self.tflops.get("fp32"))
+        return self.tflops.get(dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedOfLight:
+    """Work per token and what the devices could do; ``tps`` is tokens per second of all of them.
+
+    ``tps`` counts everything that is computed, each part at its own dtype's rate. ``useful_tps`` is
+    that of MFU: the model's own work without recomputation, at the main dtype's rate. Both are None
+    for an unknown device.
+    """
+
+    flops: Flops
+    dtypes: tuple[str, str, str]
+    device: str
+    world_size: int = 1
+    peak: Peak | None = None
+    tps: float | None = None
+    useful_tps: float | None = None
+
+    @property
+    def note(self) -> str | None:
+        """What was assumed, or why the speed is not known."""
+        if self.peak is None:
+            return "the peak of this device is not known"
+        missing = [dtype for dtype in self.dtypes if self.peak.of(dtype) is None]
+        if missing:
+            return f"no rate of {missing[0]} is known for this device: choose another dtype"
+        return self.peak.note
+
+    def sol(self, tokens: float, duration_ms: float) -> float | None:
+        """Return the percentage of the speed of light of a step; None if it is not known."""
+        return _percent(tokens, duration_ms, self.tps)
+
+    def mfu(self, tokens: float, duration_ms: float) -> float | None:
+        """Return the model FLOP utilisation of a step in percent; None if it is not known."""
+        return _percent(tokens, duration_ms, self.useful_tps)
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of the ``sol`` record."""
+        blocks, head, attention = self.dtypes
+        peak = self.peak
+        facts: dict[str, Any] = {
+            "blocks": self.flops.blocks.total,
+            "lm_head": self.flops.lm_head.total,
+            "attention": self.flops.attention.total,
+            "tps": self.tps,
+            "dtype": blocks,
+            "lm_head_dtype": head if head != blocks else None,
+            "attention_dtype": attention if attention != blocks else None,
+            "useful_tps": self.useful_tps,
+            "device": self.device,
+            "world_size": self.world_size,
+        }
+        if peak is not None:
+            rates = {f"{name}_peak": peak.tflops[name] for name in DTYPES if name in peak.tflops}
+            facts |= rates | {"peak_clock": peak.clock_mhz, "source": peak.source}
+        facts["note"] = self.note
+        return {name: value for name, value in facts.items() if value is not None}
+
+
+def speed_of_light(
+    model_or_config: Any,
+    *,
+    sequence_length: int | None = None,
+    dtype: object = "bf16",
+    world_size: int = 1,
+    device: Any = None,
+    inputs: Sequence[Any] | Mapping[str, Any] | None = None,
+    lm_head_dtype: object = None,
+    attention_dtype: object = None,
+) -> SpeedOfLight:
+    """Return how many tokens per second ``world_size`` devices could train on at most.
+
+    Takes a decoder transformer's configuration (a mapping or an object), or a model that carries
+    one as ``config``. Any other model, and one with frozen weights, needs ``inputs=``, the batch of
+    one step, whose work is counted: a tuple of what the model is called with, or a mapping of named
+    inputs. Pass the result to ``run.log_sol_estimate``.
+    """
+    if world_size < 1:
+        raise UsageError(f"world_size={world_size} must be 1 or more.")
+    main = dtype_name(dtype)
+    small = "bf16" if main in _KEEPS_HALF else main
+    dtypes = (main, dtype_name(lm_head_dtype or small), dtype_name(attention_dtype or small))
+    flops = _flops(model_or_config, sequence_length, inputs)
+    chosen = _chosen_device(model_or_config, device)
+    peak = _device_peak(chosen)
+    return SpeedOfLight(
+        flops=flops,
+        dtypes=dtypes,
+        device=torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else chosen.type.upper(),
+        world_size=world_size,
+        peak=peak,
+        tps=_tps([part.total for part in flops.parts], dtypes, peak, world_size),
+        useful_tps=_tps([flops.useful], dtypes[:1], peak, world_size),
+    )
+
+
+def _flops(
+    model_or_config: Any,
+    sequence_length: int | None,
+    inputs: Sequence[Any] | Mapping[str, Any] | None,
+) -> Flops:
+    model = model_or_config if isinstance(model_or_config, nn.Module) else None
+    if inputs is not None:
+        if model is None:
+            raise UsageError("inputs= are for a model; a configuration needs sequence_length=.")
+        if isinstance(inputs, Mapping):
+            return count_flops(model, **inputs)
+        if isinstance(inputs, (str, bytes)) or not isinstance(inputs, Sequence):
+            raise UsageError(
+                f"inputs= is a {type(inputs).__name__}: use a tuple of what the model is called"
+                " with, as in inputs=(batch,), or a mapping of its named inputs."
+            )
+        return count_flops(model, *inputs)
+    config = model_or_config if model is None else getattr(model, "config", None)
+    if config is None:
+        raise UsageError(
+            "this model carries no transformer's config: give inputs=, the batch of one step, or"
+            " the configuration itself."
+        )
+    if model is not None and not all(one.requires_grad for one in model.parameters()):
+        raise UsageError("this model has frozen weights: give inputs=, so that a step is counted.")
+    if sequence_length is None:
+        raise UsageError("sequence_length= is needed: how many tokens one sequence has.")
+    return flops_per_token(config, sequence_length=sequence_length)
+
+
+def _tps(
+    parts: Sequence[float], dtypes: Sequence[str], peak: Peak | None, world_size: int
+) -> float | None:
+    seconds = 0.0
+    for work, dtype in zip(parts, dtypes, strict=True):
+        rate = None if peak is None else peak.of(dtype)
+        if rate is None:
+            return None
+        seconds += work / (rate * 1e12)
+    return world_size / seconds if seconds > 0 else None
+
+
+def _percent(tokens: float, duration_ms: float, tps: float | None) -> float | None:
+    if tps is None or not duration_ms > 0:
+        return None
+    return 100.0 * tokens / (tps * duration_ms / 1000.0)
+
+
+# -- from a configuration -------------------------------------------------------------------------
+
+_NAMES = {
+    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    "width": ("hidden_size", "n_embd", "d_model", "dim"),
+    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
+    "kv_heads": ("num_key_value_heads", "n_kv_heads", "n_kv_head"),
+    "head_size": ("head_dim", "head_size"),
+    "intermediate": ("intermediate_size", "n_inner", "ffn_dim", "d_ff"),
+    "vocabulary": ("padded_vocab_size", "vocab_size", "n_vocab"),
+    "experts": ("num_experts", "num_local_experts", "n_routed_experts"),
+    "experts_per_token": ("num_experts_per_tok", "num_experts_per_token", "moe_top_k", "top_k"),
+    "expert_width": ("moe_intermediate_size", "expert_intermediate_size"),
+    "shared_experts": ("n_shared_experts", "num_shared_experts"),
+}
+# Layers that differ from one another, and latent attention, are counted on a step.
+_UNSUPPORTED = ("kv_lora_rank", "first_k_dense_replace", "mlp_only_layers")
+_PLAIN_MLP = frozenset(
+    "gpt2 gpt_neo gpt_neox gptj gpt_bigcode opt bloom falcon mpt phi starcoder2 codegen".split()
+)
+_ACTIVATIONS = ("hidden_act", "hidden_activation", "activation_function", "activation")
+_GATED_ACTIVATIONS = ("silu", "swish", "swiglu", "geglu")
+_GATED_WITH_GELU = ("gemma", "cohere")
+
+
+def flops_per_token(config: Any, *, sequence_length: int) -> Flops:
+    """Return the work per token of training a decoder transformer, from its configuration.
+
+    The names of GPT-2, Llama, Mistral, Mixtral, Qwen, Gemma, OLMo and similar models are
+    understood, in a mapping or as attributes. A token attends to half of the sequence on average.
+    """
+    if sequence_length < 1:
+        raise UsageError(f"sequence_length={sequence_length} must be 1 or more.")
+    config = _get(config, "text_config") or config
+    for name in _UNSUPPORTED:
+        if _get(config, name):
+            raise UsageError(f"{name} is not supported: give the model, and inputs= of one step.")
+    if (_get(config, "decoder_sparse_step") or 1) != 1:
+        raise UsageError("decoder_sparse_step is not supported: give the model, and inputs=.")
+    layers, width, heads = (_needed(config, name) for name in ("layers", "width", "heads"))
+    head_size = _optional(config, "head_size") or width // heads
+    kv_heads = _optional(config, "kv_heads") or (1 if _get(config, "multi_query") else heads)
+    projections = 2 * width * (heads + kv_heads) * head_size
+    blocks = float(layers * (projections + _mlp_weights(config, width)))
+    scores = 2.0 * heads * head_size * layers * sequence_length
+    head = float(width * _needed(config, "vocabulary"))
+    return Flops(
+        *(Work(2 * weights, 4 * weights) for weights in (blocks, head)),
+        attention=Work(scores, 2 * scores),
+    )
+
+
+def _mlp_weights(config: Any, width: int) -> int:
+    """Return the weights of one layer's MLP that a token is multiplied with."""
+    matrices = 3 if _is_gated(config) else 2
+    intermediate = _optional(config, "intermediate") or 4 * width
+    experts = _optional(config, "experts") or 0
+    if experts < 2:
+        return matrices * width * intermediate
+    expert_width = _optional(config, "expert_width") or intermediate
+    shared = _get(config, "shared_expert_intermediate_size")
+    shared_width = int(shared or expert_width * (_optional(config, "shared_experts") or 0))
+    passed = expert_width * _needed(config, "experts_per_token") + shared_width
+    return matrices * width * passed + width * (experts + bool(shared))
+
+
+def _is_gated(config: Any) -> bool:
+    gated = _get(config, "gated")
+    if gated is not None:
+        return bool(gated)
+    family = str(_get(config, "model_type") or "").lower()
+    if family in _PLAIN_MLP or family.startswith(_GATED_WITH_GELU):
+        return family not in _PLAIN_MLP
+    named = [str(_get(config, name)).lower() for name in _ACTIVATIONS if _get(config, name)]
+    if named:
+        return named[0].startswith(_GATED_ACTIVATIONS)
+    # Where no activation is named, these are models of Llama's kind, whose MLP is gated.
+    return any(_get(config, name) is not None for name in ("rms_norm_eps", "num_key_value_heads"))
+
+
+def _needed(config: Any, field: str) -> int:
+    found = _optional(config, field)
+    if found is None:
+        raise UsageError(
+            f"this configuration has none of {', '.join(_NAMES[field])}: give a decoder"
+            " transformer's configuration, or a model and inputs= to count one step."
+        )
+    return found
+
+
+def _optional(config: Any, field: str) -> int | None:
+    for name in _NAMES[field]:
+        value = _get(config, name)
+        if isinstance(value, (int, float)) and value > 0:
+            return int(value)
+    return None
+
+
+def _get(config: Any, name: str) -> Any:
+    return config.get(name) if isinstance(config, Mapping) else getattr(config, name, None)
+
+
+# -- counted on one step --------------------------------------------------------------------------
+
+# Where the arguments of each fused attention say whether it is causal, forward and backward. torch
+# counts causal attention as dense, and does not know the kernel of CPUs.
+_CAUSAL_AT = {
+    "_scaled_dot_product_flash_attention": (4, 11),
+    "_scaled_dot_product_efficient_attention": (6, 11),
+    "_scaled_dot_product_cudnn_attention": (6, 14),
+    "_scaled_dot_product_flash_attention_for_cpu": (4, 7),
+}
+
+
+def count_flops(model: nn.Module, *inputs: Any, **named_inputs: Any) -> Flops:
+    """Do one forward and backward pass on these inputs and count its operations per token.
+
+    Random generators, gradients, buffers and modes are afterwards what they were; hooks of the
+    model's modules do run. The loss is the model's output itself, its ``loss``, or the sum of its
+    tensors. Tokens are the integers of the first input that has any, else the samples.
+    Recomputation by gradient checkpointing is counted separately.
+    """
+    given = tensors_in([*inputs, named_inputs])
+    if not given:
+        raise UsageError("inputs= needs the inputs of one step: at least one tensor.")
+    inner = unwrapped(model)
+    tally = _Tally(inner)
+    trained = [weight for weight in inner.parameters() if weight.requires_grad]
+    devices = sorted({t.device.index for t in [*given, *inner.parameters()] if t.is_cuda})
+    with (
+        torch.random.fork_rng(devices=devices),
+        _kept_buffers(inner),
+        torch.enable_grad(),
+        tally.counter,
+    ):
+        goal = _loss(inner(*inputs, **named_inputs))
+        tally.direction = "backward"
+        if trained and goal.requires_grad:
+            # Not backward(): gradients would be added to those there are.
+            torch.autograd.grad(goal, trained, allow_unused=True)
+    whole = next((t for t in given if not t.is_floating_point() and t.ndim), None)
+    samples = int(given[0].shape[0]) if given[0].ndim else 1
+    return tally.per_token(samples if whole is None else whole.numel())
+
+
+class _Tally:
+    """Sorts what torch's counter sees by part and by direction."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.direction = "forward"
+        self._sums: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self._head = output_layer(model)
+        # A batched product with, or into, a stack of weights is of experts, not of attention.
+        self._stacks = {_stack(one) for one in model.parameters() if one.ndim == 3}
+        formulas: dict[Any, Callable[..., int]] = {
+            packet: self._of_operation(formula, str(packet).rpartition(".")[2])
+            for packet, formula in flop_counter.flop_registry.items()
+        }
+        for name, places in _CAUSAL_AT.items():
+            for suffix, causal_at, first in zip(("", "_backward"), places, (0, 1), strict=True):
+                packet = getattr(torch.ops.aten, name + suffix, None)
+                if packet is not None:
+                    formulas[packet] = self._of_scores(causal_at, first)
+        self.counter = flop_counter.FlopCounterMode(display=False, custom_mapping=formulas)
+
+    def per_token(self, tokens: int) -> Flops:
+        """Return the sums, divided by the number of tokens."""
+        ways = ("forward", "backward", "recomputed")
+        parts = ("blocks", "lm_head", "attention")
+        return Flops(*(Work(*(self._sums[part, way] / tokens for way in ways)) for part in parts))
+
+    def _add(self, part: str, count: int) -> int:
+        # A backward pass records no graph; what checkpointing computes again in it does.
+        is_again = self.direction == "backward" and torch.is_grad_enabled()
+        self._sums[part, "recomputed" if is_again else self.direction] += count
+        return count
+
+    def _of_operation(self, formula: Callable[..., Any], operation: str) -> Callable[..., int]:
+        def count(*args: Any, **kwargs: Any) -> int:
+            part = "blocks"
+            if "attention" in operation:
+                part = "attention"
+            elif operation in ("bmm", "baddbmm"):
+                shapes = {_stack(one) for one in (*args, kwargs.get("out_val"))}
+                part = "blocks" if shapes & self._stacks else "attention"
+            elif self._is_in_head():
+                part = "lm_head"
+            return self._add(part, int(formula(*args, **kwargs)))
+
+        count._get_raw = True  # type: ignore[attr-defined]
+        return count
+
+    def _of_scores(self, causal_at: int, first: int) -> Callable[..., int]:
+        def count(*args: Any, **kwargs: Any) -> int:
+            query, key, value = args[first : first + 3]
+            is_causal = args[causal_at] if len(args) > causal_at else kwargs.get("is_causal", False)
+            batch, heads, length, size = query.shape
+            dense = 2 * batch * heads * length * key.shape[-2] * (size + value.shape[-1])
+            return self._add("attention", (dense // 2 if is_causal else dense) * (1 + first))
+
+        count._get_raw = True  # type: ignore[attr-defined]
+        return count
+
+    def _is_in_head(self) -> bool:
+        # The tracker knows which modules are at work, backward too; names begin with the model's.
+        at_work = self.counter.mod_tracker.parents
+        return self._head is not None and any(str(one).endswith(self._head) for one in at_work)
+
+
+def _stack(tensor: Any) -> tuple[int, ...]:
+    """Return the shape of a stack of matrices, the same for transposed ones; () for others."""
+    if not isinstance(tensor, Tensor) or tensor.ndim != 3:
+        return ()
+    return (tensor.shape[0], *sorted(tensor.shape[1:]))
+
+
+def output_layer(model: nn.Module) -> str | None:
+    """Return the name of the output layer with a leading dot; None without a vocabulary.
+
+    It is the last linear layer with an output for every word of an embedding.
+    """
+    sizes = {one.num_embeddings for one in model.modules() if isinstance(one, nn.Embedding)}
+    wide = [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and module.out_features in sizes
+    ]
+    return f".{wide[-1]}" if wide else None
+
+
+@contextmanager
+def _kept_buffers(model: nn.Module) -> Iterator[None]:
+    """Leave every buffer, and which tensor it is, as it was."""
+    kept = [
+        (module, name, buffer, None if buffer is None else buffer.detach().clone())
+        for module in model.modules()
+        for name, buffer in module._buffers.items()
+    ]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for module, name, buffer, values in kept:
+                if buffer is not None and values is not None:
+                    buffer.copy_(values)
+                module._buffers[name] = buffer
+
+
+def _loss(output: Any) -> Tensor:
+    own_loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+    values = tensors_in(own_loss if isinstance(own_loss, Tensor) else output)
+    values = [tensor for tensor in values if tensor.is_floating_point()]
+    if not values:
+        raise UsageError("the model's output holds no tensor that could be trained on.")
+    return torch.stack([tensor.float().sum() for tensor in values]).sum()
+
+
+# -- devices --------------------------------------------------------------------------------------
+
+
+def dtype_name(dtype: object) -> str:
+    """Return the short name of a dtype: "bf16" for "bfloat16" and for ``torch.bfloat16``."""
+    name = str(dtype).removeprefix("torch.").lower()
+    short = _LONG_NAMES.get(name, name)
+    if short not in DTYPES:
+        raise UsageError(f"dtype={dtype!r} is not known: use one of {', '.join(DTYPES)}.")
+    return short
+
+
+def peak_of(name: str, *, sm_count: int | None = None) -> Peak | None:
+    """Return what a GPU of this name can do; None for an unknown one.
+
+    A slice of a GPU is scaled by its multiprocessors, which the note says.
+    """
+    words = re.sub(r"[-_\s]+", " ", name.lower()).strip()
+    plain = re.sub(r"^(nvidia |tesla |amd )+", "", re.sub(r" mig \S+$", "", words))
+    row = next((row for row in peak_table() if re.fullmatch(row["name"], plain)), None)
+    if row is None:
+        return None
+    share, note = 1.0, None
+    whole = int(row["sm_count"] or 0)
+    if whole and sm_count and abs(sm_count / whole - 1) > _SAME_PART:
+        share, note = sm_count / whole, f"{sm_count} of {whole} multiprocessors"
+    rates = {dtype: float(row[dtype]) * share for dtype in DTYPES if row[dtype]}
+    clock = float(row["clock_mhz"]) if row["clock_mhz"] else None
+    return Peak(name, rates, row["source"], clock, note)
+
+
+@cache
+def peak_table() -> list[dict[str, str]]:
+    """Return the rows of ``peaks.csv``: dense matrix products in TFLOP/s, from the makers' papers.
+
+    Papers often print only the figure with 2:4 sparsity, which training does not use; every number
+    here is the dense one. ``name`` is a pattern on the driver's name. Half precision accumulates in
+    32 bits, which GeForce cards do at half the rate. Each of the two dies of an MI250X is a device.
+    """
+    with Path(__file__).with_name("peaks.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _chosen_device(model: Any, device: Any) -> torch.device:
+    """Return the given device, else the model's GPU, else the current GPU, else the CPU."""
+    if device is None and isinstance(model, nn.Module):
+        device = next((one.device for one in model.parameters() if one.is_cuda), None)
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    chosen = torch.device(device)
+    if chosen == torch.device("cuda"):
+        return torch.device("cuda", torch.cuda.current_device())
+    return chosen
+
+
+def _device_peak(device: torch.device) -> Peak | None:
+    if device.type != "cuda":
+        return None
+    facts = torch.cuda.get_device_properties(device)
+    return peak_of(facts.name, sm_count=facts.multi_processor_count)

@@ -1,0 +1,314 @@
+"""FLOPs by formula and by counting, and the speed of light that follows from them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812 (its usual name)
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from epochal.errors import UsageError
+from epochal.torch.flops import (
+    DTYPES,
+    Peak,
+    count_flops,
+    dtype_name,
+    flops_per_token,
+    peak_of,
+    peak_table,
+    speed_of_light,
+)
+from tests.conftest import StartRun
+from tests.doubles.journals import of_kind
+
+GPT2 = {"n_layer": 12, "n_embd": 768, "n_head": 12, "vocab_size": 50257, "n_inner": None}
+LLAMA_3_8B = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "hidden_act": "silu",
+}
+QWEN_3_30B_A3B = {
+    "model_type": "qwen3_moe",
+    "hidden_size": 2048,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 768,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+    "vocab_size": 151936,
+    "hidden_act": "silu",
+}
+
+
+# -- formulas -------------------------------------------------------------------------------------
+
+
+def test_gpt2_by_hand() -> None:
+    flops = flops_per_token(GPT2, sequence_length=1024)
+    # a block has 768 * 768 weights four times in attention and eight times in the MLP
+    assert flops.blocks.total == 6 * 12 * 12 * 768 * 768 == 509_607_936
+    assert flops.lm_head.total == 6 * 50257 * 768 == 231_584_256
+    assert flops.attention.total == 6 * 12 * 768 * 1024 == 56_623_104
+    assert flops == flops_per_token(SimpleNamespace(**GPT2), sequence_length=1024)
+    assert flops == flops_per_token({"text_config": GPT2}, sequence_length=1024)
+
+
+def test_a_llama_by_hand() -> None:
+    flops = flops_per_token(LLAMA_3_8B, sequence_length=8192)
+    attention = 4096 * 4096 * 2 + 4096 * 1024 * 2
+    assert flops.blocks.total == 6 * 32 * (attention + 3 * 4096 * 14336)
+    assert flops.lm_head.total == 6 * 128256 * 4096
+
+
+def test_a_mixture_by_hand() -> None:
+    flops = flops_per_token(QWEN_3_30B_A3B, sequence_length=4096)
+    attention = 2048 * 4096 * 2 + 2048 * 512 * 2
+    experts = 3 * 2048 * 768 * 8 + 2048 * 128
+    assert flops.blocks.total == 6 * 48 * (attention + experts)
+    shared = {**QWEN_3_30B_A3B, "shared_expert_intermediate_size": 5632}
+    more = flops_per_token(shared, sequence_length=4096).blocks.total - flops.blocks.total
+    assert more == 6 * 48 * (3 * 2048 * 5632 + 2048)
+
+
+@pytest.mark.parametrize(
+    ("config", "is_gated"),
+    [
+        ({"model_type": "gpt2", "hidden_act": "silu"}, False),
+        ({"model_type": "gemma2", "hidden_act": "gelu"}, True),
+        ({"hidden_act": "silu"}, True),
+        ({"activation_function": "gelu_new"}, False),
+        ({"rms_norm_eps": 1e-6}, True),
+        ({"gated": False, "hidden_act": "silu"}, False),
+        ({}, False),
+    ],
+)
+def test_gated_mlps_are_told_apart(config: dict[str, Any], is_gated: bool) -> None:
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 11}
+    flops = flops_per_token({**sizes, **config}, sequence_length=4)
+    assert flops.blocks.forward == 2 * (4 * 64 + (3 if is_gated else 2) * 8 * 32)
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"n_layer": 2, "n_head": 2, "n_embd": 8}, "none of padded_vocab_size"),
+        ({**QWEN_3_30B_A3B, "kv_lora_rank": 512}, "kv_lora_rank is not supported"),
+        ({**QWEN_3_30B_A3B, "decoder_sparse_step": 2}, "decoder_sparse_step is not supported"),
+    ],
+)
+def test_what_a_formula_cannot_say_is_named(config: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        flops_per_token(config, sequence_length=8)
+
+
+# -- counting -------------------------------------------------------------------------------------
+
+WIDTH, HEADS, LENGTH, VOCABULARY = 32, 4, 16, 97
+CONFIG = {"n_layer": 2, "n_embd": WIDTH, "n_head": HEADS, "vocab_size": VOCABULARY}
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pairs, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, _ = x.shape
+        heads = self.pairs(x).view(batch, length, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(*heads, is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, WIDTH))
+        return x + torch.as_tensor(self.drop(self.down(F.gelu(self.up(x)))))
+
+
+class Decoder(nn.Module):
+    def __init__(self, *, recompute: bool = False) -> None:
+        super().__init__()
+        self.recompute = recompute
+        self.embed = nn.Embedding(VOCABULARY, WIDTH)
+        self.blocks = nn.ModuleList(Block() for _ in range(2))
+        self.norm = nn.BatchNorm1d(WIDTH)
+        self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.embed(tokens)
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False) if self.recompute else block(x)
+        x = self.norm(x.transpose(1, 2)).transpose(1, 2)
+        return torch.as_tensor(self.head(x))
+
+
+TOKENS = torch.randint(0, VOCABULARY, (2, LENGTH))
+
+
+def test_the_counter_agrees_with_the_formula() -> None:
+    formula = flops_per_token(CONFIG, sequence_length=LENGTH)
+    for model in (Decoder(), nn.DataParallel(Decoder())):
+        assert count_flops(model, TOKENS) == formula
+
+
+def test_recomputation_is_counted_separately() -> None:
+    plain, again = count_flops(Decoder(), TOKENS), count_flops(Decoder(recompute=True), TOKENS)
+    assert again.useful == plain.useful
+    assert again.attention.recomputed == plain.attention.forward
+    assert 0 < again.blocks.recomputed <= plain.blocks.forward
+
+
+def test_frozen_weights_get_no_gradient() -> None:
+    model = Decoder()
+    model.blocks.requires_grad_(False)
+    frozen, trained = count_flops(model, TOKENS), count_flops(Decoder(), TOKENS)
+    assert frozen.blocks.backward == trained.blocks.backward / 2
+    model.embed.requires_grad_(False)
+    assert count_flops(model, TOKENS).blocks.backward == 0
+
+
+def test_experts_in_one_stack_are_blocks_and_not_attention() -> None:
+    class Stack(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(4, 8, 6))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.bmm(x, self.weight)
+
+    flops = count_flops(Stack(), torch.randn(4, 10, 8))
+    assert flops.attention.total == 0
+    assert flops.blocks.total == 2 * 2 * 4 * 10 * 8 * 6 / 4
+
+
+def test_nothing_of_the_model_or_the_generators_has_changed() -> None:
+    model = Decoder().train()
+    model(TOKENS).sum().backward()
+    before = {name: one.clone() for name, one in model.state_dict().items()}
+    gradients = [None if one.grad is None else one.grad.clone() for one in model.parameters()]
+    state = torch.get_rng_state()
+    with torch.no_grad():
+        count_flops(model, TOKENS)
+    assert torch.equal(state, torch.get_rng_state())
+    assert all(torch.equal(before[name], one) for name, one in model.state_dict().items())
+    for old, one in zip(gradients, model.parameters(), strict=True):
+        assert old is not None
+        assert one.grad is not None
+        assert torch.equal(old, one.grad)
+
+
+# -- the speed of light ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def on_an_h200(monkeypatch: pytest.MonkeyPatch) -> Peak:
+    """As if the device were one; the rest of the estimate is arithmetic."""
+    peak = peak_of("NVIDIA H200")
+    assert peak is not None
+    monkeypatch.setattr("epochal.torch.flops._device_peak", lambda device: peak)
+    return peak
+
+
+def test_gpt2_on_an_h200_by_hand(on_an_h200: Peak, start_run: StartRun) -> None:
+    sol = speed_of_light(GPT2, sequence_length=1024, dtype=torch.bfloat16)
+    work = 509_607_936 + 231_584_256 + 56_623_104
+    assert sol.tps == pytest.approx(989.5e12 / work)
+    assert sol.useful_tps == pytest.approx(sol.tps)
+    assert sol.sol(tokens=16_384, duration_ms=45.9) == pytest.approx(28.78, abs=0.01)
+    eight = speed_of_light(GPT2, sequence_length=1024, world_size=8)
+    assert eight.mfu(1e6, 1000.0) == pytest.approx((sol.mfu(1e6, 1000.0) or 0) / 8)
+    run = start_run()
+    run.log_sol_estimate(sol)
+    (record,) = of_kind(run.dir, "sol")
+    assert (record["bf16_peak"], record["peak_clock"], record["dtype"]) == (989.5, 1830, "bf16")
+    assert "H200" in record["source"]
+
+
+def test_parts_run_at_their_own_rates(on_an_h200: Peak) -> None:
+    sol = speed_of_light(GPT2, sequence_length=1024, dtype="fp8")
+    assert sol.dtypes == ("fp8", "bf16", "bf16")
+    seconds = 509_607_936 / 1979e12 + (231_584_256 + 56_623_104) / 989.5e12
+    assert sol.tps == pytest.approx(1 / seconds)
+    assert sol.fields()["attention_dtype"] == "bf16"
+    missing = speed_of_light(GPT2, sequence_length=1024, dtype="fp4")
+    assert (missing.tps, missing.sol(1, 1.0)) == (None, None)
+    assert "no rate of fp4" in missing.fields()["note"]
+
+
+def test_any_model_is_counted_with_inputs() -> None:
+    # the input needs no gradient: forward and the weight's
+    for inputs in ((torch.randn(16, 8),), {"input": torch.randn(16, 8)}):
+        sol = speed_of_light(nn.Linear(8, 4), inputs=inputs, dtype="fp32", device="cpu")
+        assert sol.flops.total == 2 * 2 * 8 * 4
+    assert sol.tps is None
+    assert "not known" in sol.fields()["note"]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: speed_of_light(GPT2), "sequence_length= is needed"),
+        (lambda: speed_of_light(nn.Linear(2, 2)), "carries no transformer's config"),
+        (lambda: speed_of_light(GPT2, inputs=(TOKENS,)), "inputs= are for a model"),
+        (lambda: speed_of_light(Decoder(), inputs=TOKENS), "a tuple of what the model"),
+        (lambda: speed_of_light(GPT2, sequence_length=8, dtype="int8"), "int8"),
+        (lambda: speed_of_light(GPT2, sequence_length=8, world_size=0), "1 or more"),
+        (lambda: count_flops(Decoder()), "at least one tensor"),
+    ],
+)
+def test_misuse_is_named(call: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("name", "bf16"),
+    [
+        ("NVIDIA H100 80GB HBM3", 989.5),
+        ("NVIDIA H100 PCIe", 756),
+        ("NVIDIA A100-SXM4-80GB", 312),
+        ("NVIDIA GeForce RTX 4090", 165.2),
+        ("NVIDIA B200", 2250),
+        ("AMD Instinct MI300X", 1307.4),
+    ],
+)
+def test_the_names_drivers_use_are_known(name: str, bf16: float) -> None:
+    peak = peak_of(name)
+    assert peak is not None
+    assert peak.of("bf16") == pytest.approx(bf16, rel=0.01)
+
+
+def test_peaks_of_slices_and_unknown_gpus() -> None:
+    part = peak_of("NVIDIA H100 80GB HBM3 MIG 1g.10gb", sm_count=16)
+    assert part is not None
+    assert part.of("bf16") == pytest.approx(989.5 * 16 / 132, rel=1e-3)
+    assert part.note == "16 of 132 multiprocessors"
+    assert peak_of("Voodoo 2") is None
+    v100, t4 = peak_of("Tesla V100-SXM2-16GB"), peak_of("Tesla T4")
+    assert v100 is not None
+    assert t4 is not None
+    assert (v100.of("bf16"), v100.of("fp32"), t4.of("fp16")) == (None, 15.7, 65)
+
+
+def test_every_row_names_its_source_and_has_no_sparse_figure() -> None:
+    for row in peak_table():
+        assert row["source"]
+        rates = {dtype: float(row[dtype]) for dtype in DTYPES if row[dtype]}
+        if "fp8" in rates:
+            assert rates["fp8"] == pytest.approx(2 * rates["bf16"], rel=0.02)
+
+
+def test_dtypes_have_one_name() -> None:
+    names = [torch.bfloat16, "bfloat16", "BF16", "torch.bfloat16"]
+    assert {dtype_name(one) for one in names} == {"bf16"}
