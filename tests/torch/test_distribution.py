@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.run.samples import histogram_record, with_distribution
-from epochal.torch.distribution import distribution
+from epochal.torch.measure import distribution
 from epochal.values import DeviceParts
 
 

@@ -293,7 +293,8 @@ def flops_per_token(config: Any, *, sequence_length: int) -> Flops:
     scores = 2.0 * heads * head_size * layers * sequence_length
     head = float(width * _needed(config, "vocabulary"))
     return Flops(
-        *(Work(2 * weights, 4 * weights) for weights in (blocks, head)),
+        blocks=Work(2 * blocks, 4 * blocks),
+        lm_head=Work(2 * head, 4 * head),
         attention=Work(scores, 2 * scores),
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from epochal.torch.compiled import exclude_from_compile
+from epochal.torch.guarded import exclude_from_compile
 from epochal.torch_hooks import TorchHooks
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ import torch
 
 from epochal.errors import UsageError
 from epochal.guard import attempt, describe
-from epochal.torch.distribution import distribution
-from epochal.torch.measure import local
+from epochal.torch.measure import distribution, local
 from epochal.values import device_values
 
 MAX_PENDING = 4096

@@ -35,17 +35,19 @@ from epochal.journal.line import now
 from epochal.records import Record
 from epochal.run.current import given_or_current
 from epochal.run.phases import Phase
-from epochal.torch.buffer_sync import BufferSync
-from epochal.torch.evaluation_mode import EvaluationModes
 from epochal.torch.guarded import guarded_hook
-from epochal.torch.initial_norms import initialised
-from epochal.torch.initial_scale import InitialScale
-from epochal.torch.kept_gradients import KeptGradients
 from epochal.torch.measure import Reduced, Rows, local, reduce_tensors
-from epochal.torch.missing_steps import MissingSteps
 from epochal.torch.names import named_parameters, plain_name
-from epochal.torch.running_stats import RunningStats
 from epochal.torch.step_count import StepCount
+from epochal.torch.watch_checks import (
+    BufferSync,
+    EvaluationModes,
+    InitialScale,
+    KeptGradients,
+    MissingSteps,
+    RunningStats,
+    initialised,
+)
 
 BINS = 64
 

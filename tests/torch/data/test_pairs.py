@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
 import epochal
-from epochal.torch.data.pair_figures import PairFigures, PairReader
+from epochal.torch.data.pairs import PairFigures, PairReader
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
 

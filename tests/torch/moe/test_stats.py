@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.errors import UsageError, ValueTypeError
-from epochal.torch.moe.routing_sums import COLUMNS, routing_of_logits
-from epochal.torch.moe.stats import MoeAccumulator, moe_stats
+from epochal.torch.moe.stats import COLUMNS, MoeAccumulator, moe_stats, routing_sums
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
 
@@ -84,16 +83,17 @@ def test_masked_tokens_do_not_count(keep: list[bool]) -> None:
 
 def test_an_even_router_has_the_coefficient_as_its_loss() -> None:
     logits = torch.zeros(8, 4)
-    stats = moe_stats(logits, 2, expert_index=torch.tensor([[0, 1], [2, 3]] * 4), aux_coef=0.02)
-    assert stats.aux_loss.item() == pytest.approx(0.02)
-    assert (stats.load_imbalance.item(), stats.load_cv.item()) == (1.0, 0.0)
-    assert stats.router_entropy.item() == pytest.approx(1.0)
+    index = torch.tensor([[0, 1], [2, 3]] * 4)
+    figures = moe_stats(logits, 2, expert_index=index, aux_coef=0.02).get()
+    assert figures["aux_loss"] == pytest.approx(0.02)
+    assert (figures["load_imbalance"], figures["load_cv"]) == (1.0, 0.0)
+    assert figures["router_entropy"] == pytest.approx(1.0)
 
 
 def test_ties_give_each_token_exactly_top_k_experts() -> None:
-    routing = routing_of_logits(torch.zeros(5, 8), top_k=3)
-    assert routing.assigned.sum(1).tolist() == [3.0] * 5
-    assert routing.assigned.max().item() == 1.0
+    counts = routing_sums(torch.zeros(5, 8), top_k=3)[:8]
+    assert counts.sum().item() == 15
+    assert counts.max().item() <= 5
 
 
 def test_tokens_that_were_dropped_are_no_load() -> None:
@@ -104,7 +104,7 @@ def test_tokens_that_were_dropped_are_no_load() -> None:
 def test_every_expert_for_every_token_is_even() -> None:
     stats = moe_stats(drawn(7, 4), 4)
     assert stats.load.tolist() == [[0.25] * 4]
-    assert stats.expert_utilization.item() == 1.0
+    assert stats.get()["expert_utilization"] == 1.0
 
 
 def test_a_collapsed_router_is_seen() -> None:
@@ -119,7 +119,6 @@ def test_a_collapsed_router_is_seen() -> None:
 def test_without_a_token_nothing_is_valid() -> None:
     stats = moe_stats(drawn(4, 4), 2, mask=torch.zeros(4))
     assert stats.get() == {**dict.fromkeys(COLUMNS), "valid": False}
-    assert math.isnan(stats.load_imbalance.item())
     assert moe_stats(torch.empty(0, 4), 2).valid.item() is False
 
 
@@ -142,26 +141,14 @@ def test_one_expert_each_needs_no_dimension() -> None:
     assert moe_stats(batch, expert_index=index).get() == expected
 
 
-def test_choices_of_several_layers_may_be_stacked() -> None:
-    layers = [drawn(12, 4, seed=seed) for seed in range(3)]
-    index = torch.stack([layer.topk(2).indices for layer in layers])
-    assert moe_stats(layers, expert_index=index).get() == moe_stats(layers, 2).get()
-
-
 @pytest.mark.parametrize("num_broken", [1, 4])
 def test_logits_that_are_no_numbers_have_no_figures(num_broken: int) -> None:
     logits = drawn(4, 4)
     logits[:num_broken, 1] = math.nan
-    for stats in (moe_stats(logits, 2), moe_stats(probs=logits, top_k=2)):
-        assert stats.get() == {**dict.fromkeys(COLUMNS), "valid": False}
-        assert stats.load.isnan().all()
-        assert all(value.isnan() for value in stats.fields().values())
-
-
-def test_a_broken_layer_leaves_the_others_valid() -> None:
-    stats = moe_stats([drawn(4, 4), torch.full((4, 4), math.nan)], 2)
-    assert [bool(one.valid) for one in stats.layers] == [True, False]
-    assert not stats.valid
+    stats = moe_stats(logits, 2)
+    assert stats.get() == {**dict.fromkeys(COLUMNS), "valid": False}
+    assert stats.load.isnan().all()
+    assert all(value.isnan() for value in stats.fields().values())
 
 
 def test_experts_that_are_ruled_out_have_figures() -> None:
@@ -173,26 +160,15 @@ def test_experts_that_are_ruled_out_have_figures() -> None:
 def test_a_layer_that_dropped_all_its_tokens_has_no_figures() -> None:
     stats = moe_stats(drawn(3, 4), expert_index=torch.full((3, 2), -1))
     assert stats.get() == {**dict.fromkeys(COLUMNS), "valid": False}
-    assert stats.min_active_expert_fraction.isnan()
 
 
 def test_losses_add_up_over_layers_and_the_rest_is_a_mean() -> None:
     layers = [drawn(12, 4, seed=seed) for seed in range(3)]
     stats, alone = moe_stats(layers, 2), [moe_stats(layer, 2) for layer in layers]
-    assert stats.aux_loss.item() == pytest.approx(sum(one.aux_loss.item() for one in alone))
-    assert stats.z_loss is not None
-    imbalance = sum(one.load_imbalance.item() for one in alone) / 3
-    assert stats.load_imbalance.item() == pytest.approx(imbalance)
+    for name, share in (("aux_loss", 1), ("z_loss", 1), ("load_imbalance", 3)):
+        expected = sum(one.get()[name] for one in alone) / share
+        assert stats.get()[name] == pytest.approx(expected)
     assert stats.load.shape == (3, 4)
-    assert [one.get() for one in stats.layers] == [pytest.approx(one.get()) for one in alone]
-
-
-def test_probabilities_alone_have_no_z_loss() -> None:
-    logits = drawn(10, 4)
-    with_logits, without = moe_stats(logits, 2), moe_stats(probs=logits.softmax(-1), top_k=2)
-    assert without.z_loss is None
-    assert "z_loss" not in without.fields()
-    assert without.get()["aux_loss"] == pytest.approx(with_logits.get()["aux_loss"])
 
 
 def test_micro_steps_are_one_batch_and_the_losses_do_not_grow() -> None:
@@ -204,18 +180,6 @@ def test_micro_steps_are_one_batch_and_the_losses_do_not_grow() -> None:
     assert sums.get_moe_stats() == pytest.approx(whole, rel=1e-5)
     sums.reset()
     assert sums.get_moe_stats()["valid"] is False
-
-
-def test_low_precision_is_counted_in_full() -> None:
-    logits = drawn(64, 8)
-    low = moe_stats(logits.bfloat16(), 2)
-    assert low.aux_loss.dtype is torch.float32
-    assert low.aux_loss.item() == pytest.approx(moe_stats(logits, 2).aux_loss.item(), rel=0.02)
-
-
-def test_no_gradient_flows() -> None:
-    logits = drawn(4, 4).requires_grad_()
-    assert not moe_stats(logits, 2).aux_loss.requires_grad
 
 
 def test_the_figures_are_logged_with_a_step_or_alone(start_run: StartRun) -> None:
@@ -232,7 +196,6 @@ def test_the_figures_are_logged_with_a_step_or_alone(start_run: StartRun) -> Non
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({}, "either router_logits or probs"),
         ({"router_logits": torch.zeros(4, 4)}, "give top_k"),
         ({"router_logits": torch.zeros(4, 4), "top_k": 5}, "between 1 and the 4 experts"),
         ({"router_logits": torch.zeros(4, 1), "top_k": 1}, "two or more experts"),
@@ -298,5 +261,5 @@ def test_figures_are_made_and_logged_without_waiting_for_the_gpu(start_run: Star
     finally:
         torch.cuda.set_sync_debug_mode("default")
     run.finish()
-    expected = moe_stats([logits, logits], 2).load_cv.item()
+    expected = moe_stats([logits, logits], 2).get()["load_cv"]
     assert of_kind(run.dir, "moe")[1]["load_cv"] == pytest.approx(expected, rel=1e-3)

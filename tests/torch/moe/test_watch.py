@@ -2,11 +2,7 @@ from __future__ import annotations
 
 import gc
 import math
-import os
-import subprocess
-import sys
 import weakref
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,11 +12,8 @@ from torch import nn
 from epochal.errors import UsageError
 from epochal.run.current import OPEN_RUNS
 from epochal.run.run import Run
-from epochal.torch.graph.builder import FlowBuilder
-from epochal.torch.moe.routers import find_routers
-from epochal.torch.moe.routing_sums import COLUMNS, routing_of_either
-from epochal.torch.moe.stats import MoeAccumulator, moe_stats
-from epochal.torch.moe.watch import watch_moe
+from epochal.torch.moe.stats import COLUMNS, MoeAccumulator, moe_stats
+from epochal.torch.moe.watch import find_routers, watch_moe
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
 from tests.torch.moe.mixtures import (
@@ -160,7 +153,7 @@ def test_routers_of_every_shape_are_read(start_run: StartRun, kind: Any) -> None
     assert figures(run)["z_loss"] == pytest.approx(0.001 * logits.logsumexp(-1).square().mean())
     if kind is BiasedRouter:
         scores = logits.sigmoid() / logits.sigmoid().sum(-1, keepdim=True)
-        confidence = moe_stats(probs=scores, top_k=2).router_confidence.item()
+        confidence = scores.amax(-1).mean().item()
         assert figures(run)["router_confidence"] == pytest.approx(confidence, rel=1e-4)
 
 
@@ -191,7 +184,7 @@ def test_the_logits_are_those_of_the_linear_layer_inside(start_run: StartRun) ->
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_scores_without_logits_have_no_z_loss(start_run: StartRun, dtype: torch.dtype) -> None:
+def test_probabilities_without_logits_are_read(start_run: StartRun, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     model = Mixture(Routed(ClosedRouter(4, 2), 4, 2)).to(dtype)
     probs = tokens().to(dtype).reshape(-1, WIDTH) @ model.get_parameter("h.0.mlp.router.table")
@@ -200,20 +193,9 @@ def test_scores_without_logits_have_no_z_loss(start_run: StartRun, dtype: torch.
     model(tokens().to(dtype)).sum().backward()
     torch.optim.SGD(model.parameters(), lr=0.0).step()
     run.finish()
-    expected = moe_stats(probs=probs.softmax(-1).detach(), top_k=2).fields()
-    numbers = {name: value.item() for name, value in expected.items()}
-    assert figures(run) == pytest.approx(numbers, rel=1e-2)
-    assert "z_loss" not in figures(run)
-
-
-def test_small_logits_of_which_nothing_more_is_known_are_logits() -> None:
-    small = torch.tensor([[0.2, 0.4, 0.1, 0.9]])
-    routing = routing_of_either(small, logits=None, top_k=2)
-    assert routing.logits is not None
-    assert torch.equal(routing.logits, small)
-    assert torch.equal(routing.probs, small.softmax(-1))
-    zeros = routing_of_either(torch.zeros(3, 4), logits=None, top_k=2)
-    assert torch.equal(zeros.probs, torch.full((3, 4), 0.25))
+    expected = moe_stats(probs.detach(), top_k=2).fields()
+    numbers = {name: value.item() for name, value in expected.items()} | {"z_loss": 0.0}
+    assert figures(run) == pytest.approx(numbers, rel=1e-2, abs=1e-6)
 
 
 def test_the_number_of_experts_may_stand_in_the_configuration_only() -> None:
@@ -227,23 +209,6 @@ def test_the_number_of_experts_may_stand_in_the_configuration_only() -> None:
     assert [(one.experts, one.top_k) for one in find_routers(model)] == [(6, 3)]
 
 
-def test_a_gate_of_a_graph_is_read_by_its_weights(start_run: StartRun) -> None:
-    torch.manual_seed(0)
-    router = nn.Sequential(nn.Linear(WIDTH, 3), nn.Softmax(dim=-1))
-    graph = (
-        FlowBuilder.start(nn.Linear(WIDTH, WIDTH))
-        .gate(router, *(nn.Linear(WIDTH, WIDTH) for _ in range(3)))
-        .build()
-    )
-    run = start_run()
-    watch_moe(graph, run)
-    train(graph)
-    run.finish()
-    assert "z_loss" not in figures(run)
-    assert figures(run)["active_experts"] == 3
-    assert sum(of_kind(run.dir, "experts")[0]["load"][0]) == pytest.approx(1.0, abs=1e-4)
-
-
 def test_a_router_of_another_name_can_be_named(start_run: StartRun) -> None:
     model = nn.Module()
     model.switch = nn.Linear(WIDTH, 4)
@@ -251,18 +216,6 @@ def test_a_router_of_another_name_can_be_named(start_run: StartRun) -> None:
         watch_moe(model, start_run())
     (router,) = find_routers(model, names=["sw*"], top_k=1)
     assert (router.layer, router.experts) == ("switch", 4)
-
-
-@pytest.mark.parametrize("top_k", [0, 9])
-@pytest.mark.parametrize("names", [None, ["h.0.mlp.gate"]])
-def test_a_top_k_that_does_not_fit_is_told(names: list[str] | None, top_k: int) -> None:
-    with pytest.raises(UsageError, match=rf"top_k={top_k} must be between 1 and the 4 experts of"):
-        find_routers(mixture(), names=names, top_k=top_k)
-
-
-def test_a_name_that_no_module_has_is_told() -> None:
-    with pytest.raises(UsageError, match=r"\['nope'\] names no module of Mixture; it has .*'h'"):
-        find_routers(mixture(), names=["nope"])
 
 
 def test_a_gate_that_is_no_router_is_not_taken_for_one() -> None:
@@ -342,15 +295,6 @@ def test_a_resumed_loop_says_where_it_goes_on(
     run.finish()
     assert [one["step"] for one in of_kind(run.dir, "moe")] == list(range(first, first + 9, 2))
     assert [one["step"] for one in of_kind(run.dir, "experts")] == [first, first + 4, first + 8]
-
-
-def test_what_all_ranks_count_alike_decides_when_they_add_up(start_run: StartRun) -> None:
-    run, model = start_run(), mixture()
-    run.log({"loss": 1.0}, step=6)  # as rank 0 of a resumed run, of which the others know nothing
-    watch_moe(model, run, every=2, reduce=True)
-    train(model, 4)
-    run.finish()
-    assert [one["step"] for one in of_kind(run.dir, "moe")] == [7, 9]
 
 
 # Where a hook interrupts a compiled graph, torch looks at inputs in a way that it warns of itself.
@@ -448,48 +392,6 @@ def test_a_cadence_must_be_at_least_one(start_run: StartRun) -> None:
         watch_moe(mixture(), run, every=0)
     with pytest.raises(UsageError, match="experts_every=0"):
         watch_moe(mixture(), run, experts_every=0)
-
-
-_RANK = """
-import sys, torch, torch.distributed as dist
-from epochal.run.start import init
-from epochal.torch.moe.watch import watch_moe
-from tests.torch.moe.mixtures import mixture, tokens
-
-torch.set_num_threads(1)
-rank, folder = int(sys.argv[1]), sys.argv[2]
-dist.init_process_group("gloo", f"file://{folder}/meeting", rank=rank, world_size=2)
-run = init("tests", f"rank{rank}", dir=folder, console=False)
-model = mixture()
-watch_moe(model, run, reduce=True)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-model(tokens(seed=rank)).sum().backward()
-optimizer.step()
-run.finish()
-dist.barrier()  # a rank that left early would close the connection that the other one still reads
-dist.destroy_process_group()
-"""
-
-
-def test_the_tokens_of_all_ranks_make_one_record(tmp_path: Path) -> None:
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", _RANK, str(rank), str(tmp_path)],
-            env={**os.environ, "EPOCHAL_GIT": "0"},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    # Each loads torch, which takes a minute where many processes share a core.
-    errors = [process.communicate(timeout=240)[1] for process in ranks]
-    assert [process.returncode for process in ranks] == [0, 0], errors
-    sums = MoeAccumulator()
-    for rank in range(2):
-        sums.add(logits_of(mixture(), tokens(seed=rank)), 2)
-    (record,) = of_kind(tmp_path / "tests" / "rank0", "moe")
-    assert record["load_cv"] == pytest.approx(sums.get_moe_stats()["load_cv"], rel=1e-4)
-    assert of_kind(tmp_path / "tests" / "rank1", "moe") == []
 
 
 @needs_gpu

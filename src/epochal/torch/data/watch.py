@@ -1,15 +1,16 @@
 """Watches what a data loader gives: one ``data`` record a minute at most, and one for each epoch.
 
 A loader stays the object it is, with a subclass of its own class. While it makes an iterator, its
-collate function also reads the batches, and its sampler notes the indices it gives. The
-iterator takes batch and facts apart again. So the loop, and what stands between (Accelerate moves
-batches to a device), get what they always got. Only private names that torch has had since 2.4 are
-used, and no attribute of the loader is left changed.
+collate function also reads the batches, and its sampler notes the indices it gives. A batch then
+travels with its facts, and the iterator takes them apart again. So the loop, and what stands
+between (Accelerate moves batches to a device), get what they always got. Only private names that
+torch has had since 2.4 are used, and no attribute of the loader is left changed.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -17,20 +18,139 @@ from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
+from torch.utils.data._utils.pin_memory import pin_memory
 
 from epochal.console.messages import msg
 from epochal.errors import UsageError
-from epochal.guard import Fault, attempt
+from epochal.guard import Fault, Guard, attempt
 from epochal.journal.line import encode, now
 from epochal.records import Record
 from epochal.run.current import given_or_current, guard_of
-from epochal.torch.data.batch_facts import BatchFacts
-from epochal.torch.data.collate import MEMBER, BatchReader, BatchWithFacts, WatchedCollate
-from epochal.torch.data.pair_figures import PairFigures
-from epochal.torch.data.previous_attempt import previous_attempt_fields
-from epochal.torch.data.window import MOST_IDENTITIES, Order, Sampled, Window
+from epochal.torch.data.batch import BatchFacts, count_samples, read_batch
+from epochal.torch.data.pairs import PairFigures, PairReader
+from epochal.torch.data.window import (
+    MOST_IDENTITIES,
+    Order,
+    Sampled,
+    Window,
+    previous_attempt_fields,
+)
 from epochal.torch.guarded import guarded_hook
+
+MEMBER = "watch_data"
+# Reading may take this share of the time; above it, fewer batches are read.
+MOST_SHARE = 0.005
+_JUDGED_READS = 4
+# So much is read in any case: a small dataset is read whole.
+_ALLOWANCE_S = 0.1
+_MOST_STRIDE = 1024
+
+
+class BatchWithFacts:
+    """A batch with what was read of it, and the fault that kept it from being read."""
+
+    __slots__ = ("batch", "facts", "fault")
+
+    def __init__(self, batch: Any, facts: BatchFacts | None, fault: Fault | None = None) -> None:
+        self.batch, self.facts, self.fault = batch, facts, fault
+
+    def pin_memory(self, device: str | None = None) -> BatchWithFacts:
+        """Pin the batch, as the loader would have done."""
+        pin: Callable[..., Any] = pin_memory
+        return BatchWithFacts(pin(self.batch, device), self.facts, self.fault)
+
+
+class BatchReader:
+    """Reads every batch, or every so many-th where that takes too long.
+
+    The share is that of the time between two batches: of the training's own time without workers,
+    of a worker's otherwise.
+    """
+
+    def __init__(self, pad: int | None, *, stride: int = 1) -> None:
+        self.stride = stride
+        self._pad = pad
+        self._pairs = PairReader()
+        self._index = -1
+        self._guard: Guard | None = None  # made where batches are read, which may be in a worker
+        self._fault: Fault | None = None  # the first one, until it is sent
+        self._spent = 0.0
+        self._spent_before = 0.0
+        self._reads = 0
+        self._since: float | None = None
+
+    def read(self, batch: Any, samples: Any, *, is_stacked: bool = False) -> BatchFacts | None:
+        """The facts of a batch, only its size where it is left out; None if it cannot be read."""
+        if self._guard is None:
+            self._guard = Guard(self._keep_fault)
+        if not self._guard.is_disabled(MEMBER):
+            return self._guard.run(MEMBER, self._read, batch, samples, is_stacked)
+        return self._guard.run(MEMBER, count_samples, batch, samples)
+
+    def _read(self, batch: Any, samples: Any, is_stacked: bool) -> BatchFacts:
+        self._index += 1
+        if self._index % self.stride:
+            facts = count_samples(batch, samples)
+        else:
+            began = time.thread_time()
+            facts = read_batch(batch, samples, pad=self._pad, is_stacked=is_stacked)
+            facts.pair = self._pairs.read(batch, facts.samples)
+            self._judge(time.thread_time() - began, time.perf_counter())
+        facts.stride = self.stride
+        worker = get_worker_info()
+        facts.worker = None if worker is None else worker.id
+        return facts
+
+    def _keep_fault(self, fault: Fault) -> None:
+        self._fault = fault
+
+    def take_fault(self) -> Fault | None:
+        """The first fault of reading, once."""
+        fault, self._fault = self._fault, None
+        return fault
+
+    def _judge(self, took_s: float, at: float) -> None:
+        if self._since is None:
+            self._since = at  # the first read loads code, too
+            return
+        self._spent += took_s
+        self._reads += 1
+        if self._reads < _JUDGED_READS:
+            return
+        excess = self._spent / max(at - self._since, 1e-9) / MOST_SHARE
+        self._spent_before += self._spent
+        if excess > 1 and self._spent_before > _ALLOWANCE_S:
+            more = 1 << math.ceil(math.log2(excess))
+            self.stride = min(_MOST_STRIDE, self.stride * more)
+        elif excess < 0.25 and self.stride > 1:
+            self.stride //= 2
+        self._since, self._spent, self._reads = at, 0.0, 0
+
+
+class WatchedCollate:
+    """A collate function that gives the batch together with its facts."""
+
+    def __init__(
+        self, collate: Callable[[Any], Any], reader: BatchReader, *, is_batched: bool
+    ) -> None:
+        self._collate = collate
+        self._is_batched = is_batched  # whether it is given the samples of a batch as a list
+        self._is_stacked = is_batched and collate is default_collate
+        self._reader = reader
+
+    def __call__(self, samples: Any) -> BatchWithFacts:
+        """Collate as the loader's own function does, then read the batch."""
+        batch = self._collate(samples)
+        is_list = self._is_batched and isinstance(samples, (list, tuple))
+        facts = self._reader.read(
+            batch, samples if is_list else None, is_stacked=is_list and self._is_stacked
+        )
+        return BatchWithFacts(batch, facts, self._reader.take_fault())
+
+
+# -- loaders over their epochs --------------------------------------------------------------------
+
 
 L = TypeVar("L")
 # Seconds between records: soon at first, once a minute later.
@@ -389,7 +509,7 @@ def _watched_batches(
 
 
 class WatchedIterable:
-    """A list, a generator or another iterable whose class cannot be replaced."""
+    """A list, a generator or another iterable of batches."""
 
     def __init__(self, batches: Iterable[Any], watch: LoaderWatch) -> None:
         self._batches, self._watch = batches, watch
@@ -423,24 +543,6 @@ class WatchedIterable:
         return getattr(self._batches, name)
 
 
-def _watch_iterable(batches: Any, watch: LoaderWatch) -> Any:
-    kind: Any = type(batches)
-    reader = watch.reader
-
-    class Watched(kind):  # type: ignore[misc]
-        def __iter__(self) -> Iterator[Any]:
-            return _watched_batches(iter(super().__iter__()), watch, reader)
-
-        def __reduce_ex__(self, protocol: Any) -> Any:
-            return kind.__new__, (kind,), dict(self.__dict__)
-
-    Watched.__name__, Watched.__qualname__ = kind.__name__, kind.__qualname__
-    Watched.__module__ = kind.__module__
-    Watched._unwatched_class = kind
-    batches.__class__ = Watched
-    return batches
-
-
 def watch_data(
     loader: L, name: str = "train", run: Recorder | None = None, *, pad: int | None = None
 ) -> L:
@@ -448,7 +550,7 @@ def watch_data(
 
     ``name`` is the split: one with "train" in it is training data, any other is evaluation data.
     ``run`` is the current run when not given. ``pad`` is the token that stands for padding, where
-    batches have no ``attention_mask``. A list or a generator comes back wrapped.
+    batches have no ``attention_mask``. What is not a ``DataLoader`` comes back wrapped.
     """
     if not name or type(name) is not str:
         raise UsageError(f"name={name!r} must be a non-empty text, such as 'train' or 'eval'.")
@@ -463,9 +565,4 @@ def watch_data(
         facts, base = _facts_of(loader)
         _watch_loader(loader, LoaderWatch(name, run, facts, pad), base)
         return loader
-    watch = LoaderWatch(name, run, {}, pad)
-    if not isinstance(loader, Iterator):
-        watched, error = attempt(_watch_iterable, loader, watch)
-        if error is None:
-            return loader if watched is None else watched
-    return WatchedIterable(loader, watch)  # type: ignore[return-value]
+    return WatchedIterable(loader, LoaderWatch(name, run, {}, pad))  # type: ignore[return-value]

@@ -404,10 +404,10 @@ def _one_number(value: Any, *, tag: str) -> Tensor:
             f"{tag!r} is a {type(value).__name__}, not a tensor: tag a node that returns one, "
             f"or record what you need of it with record_scalar({tag!r}, …)."
         )
-    value = value.detach()
-    if value.numel() == 1:
-        return value
-    return value.mean() if value.is_floating_point() else value.to(torch.float32).mean()
+    numbers: Tensor = value.detach()
+    if numbers.numel() == 1:
+        return numbers
+    return numbers.mean() if numbers.is_floating_point() else numbers.to(torch.float32).mean()
 
 
 def _listed(names: Names) -> list[str]:

@@ -111,8 +111,8 @@ def picture_of_graph(graph: Graph) -> Picture:
     nodes.append(PictureNode("output ", "output", "output"))
     edges.append(PictureEdge(keys[graph.wiring.output], "output "))
     title = f"{graph.label or 'graph'} [{graph.structural_hash()[:8]}]"
-    parameters = format_count(counts(graph)[0])
-    return Picture(f"{title} · {parameters} parameters", tuple(nodes), tuple(dict.fromkeys(edges)))
+    total = format_count(counts(graph)[0])
+    return Picture(f"{title} · {total} parameters", tuple(nodes), tuple(dict.fromkeys(edges)))
 
 
 def picture_of(

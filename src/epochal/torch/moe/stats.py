@@ -1,4 +1,4 @@
-"""What the routers of a mixture of experts did, as a few figures: where they are, without waiting.
+"""What the routers of a mixture of experts did, as a few figures, without waiting for the device.
 
 With ``E`` experts, ``k`` of them for each of ``N`` tokens, ``f`` an expert's share of the ``N k``
 assignments and ``P`` its mean probability, a layer has
@@ -19,227 +19,270 @@ Over several layers the two losses are added up, as they are in training; the ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from epochal.errors import UsageError, ValueTypeError
-from epochal.torch.moe.routing_sums import (
-    COLUMNS,
-    SUMMED,
-    Routing,
-    experts_of,
-    routing_of_logits,
-    routing_of_probs,
-    routing_sums,
-    rows_known,
-    statistics_table,
-)
 
 # Switch Transformers (Fedus and others, 2021) and ST-MoE (Zoph and others, 2022).
 AUX_COEF = 0.01
 Z_COEF = 0.001
+# The columns of a table of statistics, one row per layer.
+COLUMNS = (
+    "aux_loss",
+    "z_loss",
+    "expert_utilization",
+    "load_imbalance",
+    "active_experts",
+    "max_expert_fraction",
+    "min_active_expert_fraction",
+    "load_cv",
+    "router_entropy",
+    "router_confidence",
+)
+# Added up over layers; every other column is a mean.
+_SUMMED = frozenset({"aux_loss", "z_loss"})
 
 Layers = Tensor | Sequence[Tensor]
+Scoring = Literal["softmax", "sigmoid"]
 
 
 @dataclass(frozen=True, slots=True)
 class MoeStats:
-    """Figures of one layer or of several, each a 0-d float32 tensor where the routers are.
+    """Figures of one layer or of several.
 
-    ``load`` has each expert's share of the assignments, one row per layer; ``table`` the figures of
-    each layer in the order above. ``valid`` is False when a layer saw no token, dropped all of them
-    or had logits that are no numbers; its figures are NaN then. ``z_loss`` is None without logits.
+    ``load`` has each expert's share of the assignments and ``table`` the figures above, one row per
+    layer. ``valid`` is False when a layer saw no token, dropped all of them or had logits that are
+    not numbers; its figures are NaN then.
     """
 
-    aux_loss: Tensor
-    z_loss: Tensor | None
-    expert_utilization: Tensor
-    load_imbalance: Tensor
-    active_experts: Tensor
-    max_expert_fraction: Tensor
-    min_active_expert_fraction: Tensor
-    load_cv: Tensor
-    router_entropy: Tensor
-    router_confidence: Tensor
+    table: Tensor
     load: Tensor
     valid: Tensor
-    table: Tensor
-
-    @property
-    def layers(self) -> tuple[MoeStats, ...]:
-        """The figures of each layer alone."""
-        has_logits = self.z_loss is not None
-        seen = self.table[:, COLUMNS.index("active_experts")].isnan().logical_not()
-        return tuple(
-            _stats(self.table[i : i + 1], self.load[i : i + 1], seen[i], has_logits=has_logits)
-            for i in range(len(self.table))
-        )
 
     def fields(self) -> dict[str, Tensor]:
-        """The figures by name, as ``log_step(moe=)`` takes them; those that are None are absent."""
-        named = {name: getattr(self, name) for name in COLUMNS}
-        return {name: value for name, value in named.items() if value is not None}
+        """Return the figures by name, as ``log_step(moe=)`` takes them: 0-d tensors."""
+        totals, means = self.table.sum(0), self.table.mean(0)
+        return {n: (totals if n in _SUMMED else means)[i] for i, n in enumerate(COLUMNS)}
 
     def get(self) -> dict[str, Any]:
-        """The figures as numbers, None where there are none, and ``valid``; waits for the GPU."""
-        present = self.fields()
-        packed = torch.stack([*present.values(), self.valid.to(torch.float32)]).tolist()
-        figures: dict[str, Any] = dict.fromkeys(COLUMNS)
-        figures.update(zip(present, packed, strict=False))
-        is_valid = bool(packed[-1])
-        return {**(figures if is_valid else dict.fromkeys(COLUMNS)), "valid": is_valid}
+        """Return the figures as numbers, None where there are none, and ``valid``; waits."""
+        if not bool(self.valid):
+            return {**dict.fromkeys(COLUMNS), "valid": False}
+        numbers = torch.stack(list(self.fields().values())).tolist()
+        return {**dict(zip(COLUMNS, numbers, strict=True)), "valid": True}
 
 
 def moe_stats(
-    router_logits: Layers | None = None,
+    router_logits: Layers,
     top_k: int | None = None,
     *,
-    probs: Layers | None = None,
     expert_index: Layers | None = None,
     mask: Tensor | None = None,
     aux_coef: float = AUX_COEF,
     z_coef: float = Z_COEF,
 ) -> MoeStats:
-    """The figures of a forward pass from its router logits, or from its probabilities.
+    """Return the figures of a forward pass from its router logits.
 
-    Either is the (tokens, experts) or (batch, tokens, experts) tensor of one layer, or a list of
+    These are the (tokens, experts) or (batch, tokens, experts) tensor of one layer, or a list of
     such, one for each layer. ``expert_index`` (…, k), or (…) for one expert each, says where tokens
     went, if that is not simply to the top ``top_k``. An index that is no expert's stands for a
     dropped token. ``mask`` is True (or 1) for the tokens that count. No gradient flows.
     """
     sums = MoeAccumulator(aux_coef=aux_coef, z_coef=z_coef)
-    sums.add(router_logits, top_k, probs=probs, expert_index=expert_index, mask=mask)
+    sums.add(router_logits, top_k, expert_index=expert_index, mask=mask)
     return sums.stats()
 
 
 class MoeAccumulator:
     """Figures of several forward passes, as if their tokens had been one batch.
 
-    Neither loss grows with the number of micro-steps: ``add`` in each, then ``reduce`` over the
-    ranks where there are several, ``stats`` once a step, and ``reset``.
+    Call ``add`` in each micro-step, then ``reduce`` over the ranks where there are several,
+    ``stats`` once a step, and ``reset``. Neither loss grows with the number of micro-steps.
     """
 
     def __init__(self, *, aux_coef: float = AUX_COEF, z_coef: float = Z_COEF) -> None:
-        self._aux_coef = aux_coef
-        self._z_coef = z_coef
-        self._has_logits = True
+        self._coefs = aux_coef, z_coef
         self._sums: Tensor | None = None
 
     def add(
         self,
-        router_logits: Layers | None = None,
+        router_logits: Layers,
         top_k: int | None = None,
         *,
-        probs: Layers | None = None,
         expert_index: Layers | None = None,
         mask: Tensor | None = None,
     ) -> None:
         """Add a forward pass; the arguments are those of :func:`moe_stats`."""
-        if (router_logits is None) == (probs is None):
-            raise UsageError("give either router_logits or probs.")
-        has_logits = router_logits is not None
-        values, name = (router_logits, "router_logits") if has_logits else (probs, "probs")
-        route: Callable[..., Routing] = routing_of_logits if has_logits else routing_of_probs
-        layers = _layers(values, name=name)
-        chosen = [None] * len(layers) if expert_index is None else _chosen(expert_index, layers)
+        layers = _layers(router_logits, name="router_logits")
         if top_k is None and expert_index is None:
             raise UsageError("give top_k, how many experts each token goes to, or expert_index.")
+        chosen: Sequence[Tensor | None] = [None] * len(layers)
+        if expert_index is not None:
+            chosen = _layers(expert_index, name="expert_index")
+        if len(chosen) != len(layers):
+            raise UsageError(
+                f"expert_index is of {len(chosen)} layers, the router of {len(layers)}."
+            )
         rows = [
-            routing_sums(route(layer, top_k=top_k or 0, expert_index=index, mask=mask))
+            routing_sums(layer, top_k=top_k or 0, expert_index=index, mask=mask)
             for layer, index in zip(layers, chosen, strict=True)
         ]
-        self._add(_stacked(rows))
-        self._has_logits = self._has_logits and has_logits
+        if len({row.numel() for row in rows}) > 1:
+            raise UsageError("the layers must all have the same number of experts.")
+        # A model may be on several devices; its figures meet on one.
+        sums = torch.stack([row.to(rows[0].device, non_blocking=True) for row in rows])
+        if self._sums is not None and self._sums.shape != sums.shape:
+            raise UsageError("the number of layers or experts differs from what was added before.")
+        self._sums = sums if self._sums is None else self._sums + sums
 
     def reduce(self, group: Any = None) -> None:
-        """Add up what all ranks have seen, with one all_reduce; every rank must come here."""
+        """Add up what all ranks have seen, with one all_reduce; every rank must call it."""
         if self._sums is None:
             raise UsageError("nothing was added yet, so there is nothing to reduce.")
         if dist.is_available() and dist.is_initialized():
             dist.all_reduce(self._sums, group=group)
 
     def stats(self) -> MoeStats:
-        """The figures of everything added since the last reset."""
+        """Return the figures of everything added since the last reset."""
         if self._sums is None:
             raise UsageError("nothing was added yet, so there are no figures.")
-        return stats_of_sums(
-            self._sums, aux_coef=self._aux_coef, z_coef=self._z_coef, has_logits=self._has_logits
-        )
+        table, load = statistics_table(self._sums, *self._coefs)
+        return MoeStats(table, load, rows_known(self._sums).all())
 
     def get_moe_stats(self) -> dict[str, Any]:
-        """The figures as numbers, with ``valid`` False while there are none; waits for the GPU."""
+        """Return the figures as numbers; ``valid`` is False while there are none; waits."""
         if self._sums is None:
             return {**dict.fromkeys(COLUMNS), "valid": False}
         return self.stats().get()
 
     def reset(self) -> None:
-        """Begin anew."""
-        self._sums, self._has_logits = None, True
-
-    def _add(self, sums: Tensor) -> None:
-        if self._sums is None:
-            self._sums = sums
-        elif self._sums.shape != sums.shape:
-            layers, experts = len(self._sums), experts_of(self._sums)
-            raise UsageError(
-                f"{len(sums)} layers of {experts_of(sums)} experts cannot be added to {layers} of "
-                f"{experts}."
-            )
-        else:
-            self._sums += sums
+        """Start again."""
+        self._sums = None
 
 
-def stats_of_sums(
-    sums: Tensor, *, aux_coef: float, z_coef: float, has_logits: bool = True
-) -> MoeStats:
-    """The figures of a table of sums, one row per layer."""
-    table, load = statistics_table(sums, experts=experts_of(sums), aux_coef=aux_coef, z_coef=z_coef)
-    return _stats(table, load, rows_known(sums).all(), has_logits=has_logits)
+# -- sums that micro-steps and ranks can add up ---------------------------------------------------
+# For each of E experts the number of assignments, for each the sum of its probabilities, then the
+# sums over tokens of the squared log-sum-exp of the logits, of the entropy and of the largest
+# probability, and the number of tokens: 2 E + 4 numbers, on the router's device.
 
 
-def _stats(table: Tensor, load: Tensor, valid: Tensor, *, has_logits: bool) -> MoeStats:
-    totals, means = table.sum(0), table.mean(0)
-    figures: dict[str, Any] = {
-        name: totals[number] if name in SUMMED else means[number]
-        for number, name in enumerate(COLUMNS)
-    }
-    if not has_logits:
-        figures["z_loss"] = None
-    return MoeStats(**figures, load=load, valid=valid, table=table)
+@torch.no_grad()
+def routing_sums(
+    logits: Tensor,
+    *,
+    top_k: int,
+    expert_index: Tensor | None = None,
+    mask: Tensor | None = None,
+    scoring: Scoring = "softmax",
+) -> Tensor:
+    """Return the sums of one layer's tokens from its logits, (…, experts)."""
+    if logits.dim() < 2 or logits.shape[-1] < 2:
+        raise UsageError(
+            f"router_logits of shape {tuple(logits.shape)} must be (tokens, experts), with two or "
+            "more experts."
+        )
+    table = logits.detach().reshape(-1, logits.shape[-1]).to(torch.float32)
+    tokens = len(table)
+    if scoring == "sigmoid":
+        scores = table.sigmoid()
+        probs = scores / scores.sum(-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).tiny)
+    else:
+        probs = table.softmax(-1)
+    per_token = [
+        table.logsumexp(-1).square(),
+        torch.special.entr(probs).sum(-1),
+        probs.amax(-1) if tokens else probs.new_zeros(0),
+        probs.new_ones(tokens),
+    ]
+    assigned = _assigned(probs, top_k=top_k, expert_index=expert_index)
+    everything = torch.cat([assigned, probs, torch.stack(per_token, dim=1)], dim=1)
+    if mask is not None:
+        if mask.numel() != tokens:
+            raise UsageError(f"mask is of {mask.numel()} tokens, the router of {tokens}.")
+        counts = mask.detach().reshape(-1, 1).to(torch.bool)
+        # Not by multiplying: what is masked out may not be a number.
+        everything = torch.where(counts, everything, 0.0)
+    return everything.sum(0, dtype=wide_dtype(everything.device))
+
+
+def wide_dtype(device: torch.device) -> torch.dtype:
+    """Return what sums are kept in: 64 bits, except on Apple's GPUs."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+@torch.no_grad()
+def statistics_table(sums: Tensor, aux_coef: float, z_coef: float) -> tuple[Tensor, Tensor]:
+    """Return a row of statistics for each row of sums, in the order of ``COLUMNS``, and the load.
+
+    A layer that saw no token, sent none to any expert, or had logits that are not numbers, has NaN
+    everywhere.
+    """
+    experts = (sums.shape[-1] - 4) // 2
+    counts, probs = sums[:, :experts], sums[:, experts : 2 * experts]
+    square, entropy, top, tokens = sums[:, 2 * experts :].unbind(1)
+    is_known = rows_known(sums).unsqueeze(1)
+    load = torch.where(is_known, counts / counts.sum(1, keepdim=True), torch.nan)
+    mean_probs = probs / tokens.unsqueeze(1)
+    used = counts > 0
+    active = used.sum(1).to(sums.dtype)
+    highest = load.amax(1)
+    columns = [
+        aux_coef * experts * (load * mean_probs).sum(1),
+        z_coef * square / tokens,
+        active / experts,
+        highest * experts,
+        active,
+        highest,
+        torch.where(used, load, torch.inf).amin(1),
+        load.std(1, correction=0) * experts,
+        entropy / tokens / math.log(experts),
+        top / tokens,
+    ]
+    table = torch.where(is_known, torch.stack(columns, dim=1), torch.nan)
+    return table.to(torch.float32), load.to(torch.float32)
+
+
+def rows_known(sums: Tensor) -> Tensor:
+    """Return which layers have statistics: those whose tokens went somewhere.
+
+    What is not a number is not above 0 either.
+    """
+    return sums[:, : (sums.shape[-1] - 4) // 2].sum(1) > 0
+
+
+def _assigned(probs: Tensor, *, top_k: int, expert_index: Tensor | None) -> Tensor:
+    """Count how often each token goes to each expert, row by row, where no two threads meet."""
+    tokens, experts = probs.shape
+    if expert_index is None:
+        if not 1 <= top_k <= experts:
+            raise UsageError(f"top_k={top_k} must be between 1 and the {experts} experts.")
+        index = probs.topk(top_k, dim=-1, sorted=False).indices
+    else:
+        is_one_each = expert_index.numel() == tokens
+        width = 1 if is_one_each else expert_index.shape[-1]
+        index = expert_index.detach().reshape(-1, width).long()
+        if len(index) != tokens:
+            raise UsageError(f"expert_index is of {len(index)} tokens, the router of {tokens}.")
+        # An index beyond the table would end the process on a GPU.
+        index = torch.where((index < 0) | (index > experts), experts, index)
+    # A place more, for what went nowhere.
+    counts = probs.new_zeros(tokens, experts + 1)
+    counts.scatter_add_(1, index, torch.ones_like(index, dtype=probs.dtype))
+    # The largest of several NaN is any of them: where such a token went means nothing.
+    is_lost = probs.isnan().any(-1, keepdim=True)
+    return torch.where(is_lost, torch.nan, counts[:, :experts])
 
 
 def _layers(values: Any, *, name: str) -> list[Tensor]:
-    if isinstance(values, Tensor):
-        return [values]
-    if not isinstance(values, Iterable):
-        raise ValueTypeError(f"{name} must be a tensor or a list of them, one for each layer.")
-    layers = list(values)
+    layers = [values] if isinstance(values, Tensor) else values
+    layers = list(layers) if isinstance(layers, Iterable) else []
     if not layers or not all(isinstance(layer, Tensor) for layer in layers):
         raise ValueTypeError(f"{name} must be a tensor or a list of them, one for each layer.")
     return layers
-
-
-def _chosen(expert_index: Layers, layers: Sequence[Tensor]) -> list[Tensor]:
-    is_stacked = isinstance(expert_index, Tensor) and len(layers) > 1
-    chosen = list(expert_index) if is_stacked else _layers(expert_index, name="expert_index")
-    if len(chosen) != len(layers):
-        raise UsageError(f"expert_index is of {len(chosen)} layers, the router of {len(layers)}.")
-    return [_with_choices(index, layer) for index, layer in zip(chosen, layers, strict=True)]
-
-
-def _with_choices(index: Tensor, layer: Tensor) -> Tensor:
-    """The experts of each token along the last dimension, also where there is one and none."""
-    is_one_each = index.dim() == 1 or index.shape == layer.shape[:-1]
-    return index.unsqueeze(-1) if is_one_each else index
-
-
-def _stacked(rows: Sequence[Tensor]) -> Tensor:
-    if len({row.numel() for row in rows}) > 1:
-        raise UsageError("the layers must all have the same number of experts.")
-    device = rows[0].device  # a model may be spread over several; its figures meet on one
-    return torch.stack([row.to(device, non_blocking=True) for row in rows])

@@ -1,69 +1,262 @@
 """Watches the routers of a model while it trains: a ``moe`` record each step, loads now and then.
 
-Forward hooks add up what routers do, over micro-steps, on the device of the routers. The
-optimizer's step ends the count, and the sums travel to the host while training goes on. Evaluation
-is left out, and so is the second forward pass of activation checkpointing. Tokens that an
-``attention_mask`` given to the model by name leaves out are not counted.
+A router is a module named ``gate`` or ``router`` that knows, or whose parent or configuration
+knows, how many experts there are and how many a token goes to. Forward hooks add up what routers
+do, over micro-steps, on the device of the routers. The optimizer's step ends the count, and the
+sums travel to the host while training continues. Evaluation is left out, and so is the second
+forward pass of activation checkpointing. Tokens that an ``attention_mask`` given to the model by
+name leaves out are not counted.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import math
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from epochal.errors import UsageError
 from epochal.journal.line import now
 from epochal.run.current import given_or_current
-from epochal.torch.compiled import exclude_from_compile
-from epochal.torch.guarded import guarded_hook
+from epochal.torch.guarded import exclude_from_compile, guarded_hook
 from epochal.torch.host_copy import HostCopy, copied_to_host
-from epochal.torch.moe.routers import Router, find_routers
-from epochal.torch.moe.routing_sums import (
+from epochal.torch.moe.stats import (
+    AUX_COEF,
     COLUMNS,
-    recorded_figures,
+    Z_COEF,
+    MoeStats,
+    Scoring,
     routing_sums,
     rows_known,
     statistics_table,
     wide_dtype,
 )
-from epochal.torch.moe.stats import AUX_COEF, Z_COEF
-from epochal.torch.names import named_parameters
+from epochal.torch.names import named_parameters, plain_name
 from epochal.torch.step_count import StepCount
 from epochal.torch.structure import unwrapped
 from epochal.torch.watching import Recorder
 
+_NAMES = re.compile(r"(^|_)(gate|router|gating)$")
+_EXPERTS = (
+    "num_experts num_local_experts n_routed_experts num_routed_experts moe_num_experts "
+    "num_moe_experts n_experts"
+).split()
+_TOP_K = (
+    "top_k topk num_experts_per_tok num_experts_per_token experts_per_token num_selected_experts "
+    "n_activated_experts moe_top_k moe_topk moe_k"
+).split()
+_SCORING = ("scoring_func", "score_func", "score_function", "moe_router_score_function")
+_INNER_CONFIGS = ("text_config", "ffn_config", "moe_config")
+# Routers named after the number of experts they choose, which stand for it nowhere else.
+_CHOOSERS = {"Top1Router": 1, "Top2Router": 2}
 _AUX_NAMES = ("router_aux_loss_coef", "aux_loss_alpha", "moe_aux_loss_coeff")
 _Z_NAMES = ("router_z_loss_coef", "z_loss_coef", "moe_z_loss_coeff")
+# What the rows of a 16-bit softmax add up to strays by less than this from 1.
+_ROUNDING = 0.03
 _DECIMALS = 5  # of a share; more would only make the record longer
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """One router: the layer it belongs to, how many experts it chooses from, and how many."""
+
+    layer: str
+    module: nn.Module
+    experts: int
+    top_k: int
+    scoring: Scoring = "softmax"
+
+    @property
+    def inner(self) -> nn.Module | None:
+        """The linear layer inside the router whose output is its logits; None where none is."""
+        if isinstance(self.module, nn.Sequential) or self._makes_logits:
+            return None
+        linear = (part for part in self.module.children() if isinstance(part, nn.Linear))
+        return next((part for part in linear if part.out_features == self.experts), None)
+
+    def sums(
+        self, inputs: Any, output: Any, *, mask: Tensor | None, logits: Tensor | None = None
+    ) -> Tensor | None:
+        """Return the sums of one forward pass; None when its output tells nothing.
+
+        ``logits`` is what :attr:`inner` returned in it.
+        """
+        given = list(_tensors(output))
+        if logits is None:
+            logits = self._logits(inputs, given)
+        if logits is None:
+            return None
+        tokens = logits.numel() // self.experts
+        index = next((t for t in given if self._is_choice(t, tokens)), None)
+        return routing_sums(
+            logits,
+            top_k=self.top_k,
+            expert_index=index,
+            mask=mask if mask is not None and mask.numel() == tokens else None,
+            scoring=self.scoring,
+        )
+
+    def _logits(self, inputs: Any, given: Sequence[Tensor]) -> Tensor | None:
+        tables = [t for t in given if t.is_floating_point() and t.shape[-1:] == (self.experts,)]
+        if type(self.module).forward is nn.Linear.forward:
+            return tables[0] if tables else None
+        module: Any = self.module
+        hidden = next(iter(_tensors(inputs)), None)
+        if self._makes_logits and hidden is not None:
+            # A router that keeps its logits to itself: they are one small product.
+            weight, bias = module.weight, getattr(module, "bias", None)
+            is_near = weight.device == hidden.device and not hasattr(hidden, "to_local")
+            if is_near and hidden.shape[-1] == weight.shape[-1]:
+                with torch.no_grad():
+                    own = bias.detach().to(weight.dtype) if isinstance(bias, Tensor) else None
+                    return nn.functional.linear(
+                        hidden.detach().to(weight.dtype), weight.detach(), own
+                    )
+        return _without_softmax(tables[0]) if len(tables) == 1 else None
+
+    @property
+    def _makes_logits(self) -> bool:
+        """Whether the router's own weight can make logits of hidden states now."""
+        weight = getattr(self.module, "weight", None)
+        if not isinstance(weight, Tensor) or weight.dim() != 2 or weight.shape[0] != self.experts:
+            return False
+        # One that is sharded would have to be gathered first, one of 8 bits or less be scaled.
+        is_whole = not hasattr(weight, "to_local")
+        return is_whole and weight.is_floating_point() and weight.element_size() > 1
+
+    def _is_choice(self, tensor: Tensor, tokens: int) -> bool:
+        is_whole = tensor.dtype in (torch.int64, torch.int32) and tensor.dim() > 1
+        fits = tensor.shape[-1:] == (self.top_k,) and tensor.numel() == tokens * self.top_k
+        return is_whole and fits and self.top_k < self.experts
+
+
+def find_routers(
+    model: nn.Module, *, names: Sequence[str] | None = None, top_k: int | None = None
+) -> list[Router]:
+    """Return every router of a model, in its order; raises ``UsageError`` when there is none.
+
+    ``names`` are names of modules, with ``*`` for any part of one.
+    """
+    modules = {plain_name(name): module for name, module in model.named_modules()}
+    found = [
+        _router(name, modules, top_k=top_k, is_named=names is not None)
+        for name in modules
+        if (
+            any(fnmatch.fnmatchcase(name, pattern) for pattern in names)
+            if names is not None
+            else _NAMES.search(name.rpartition(".")[2])
+        )
+    ]
+    routers = [router for router in found if router is not None]
+    # A router's own linear layer is often called a gate as well.
+    inner = {id(part) for one in routers for part in one.module.modules() if part is not one.module}
+    routers = [router for router in routers if id(router.module) not in inner]
+    if not routers:
+        raise UsageError(
+            f"no router was found in {type(model).__name__}: name them in routers=, for example "
+            "routers=['layers.*.gate'], and give top_k=, how many experts each token goes to."
+        )
+    return routers
+
+
+def _router(
+    name: str, modules: dict[str, nn.Module], *, top_k: int | None, is_named: bool
+) -> Router | None:
+    module, parent = modules[name], modules.get(name.rpartition(".")[0])
+    places = list(_places(module, parent, modules[""]))
+    linear = [part for part in module.modules() if isinstance(part, nn.Linear)]
+    is_row = isinstance(module, nn.Sequential) and linear
+    weight = getattr(linear[-1] if is_row else module, "weight", None)
+    width = int(weight.shape[0]) if isinstance(weight, Tensor) and weight.dim() == 2 else None
+    experts = _number(places, _EXPERTS) or width
+    if top_k is None:
+        chooser = next((n for k, n in _CHOOSERS.items() if type(module).__name__.endswith(k)), None)
+        top_k = _number(places, _TOP_K) or chooser
+    is_plausible = is_named or hasattr(parent, "experts") or hasattr(module, "num_experts")
+    if experts is None or top_k is None or not is_plausible:
+        return None
+    # A layer of another width is a gate of another kind: of a shared expert, or of attention.
+    if experts < 2 or not 1 <= top_k <= experts or width not in (None, experts):
+        return None
+    layer = name.rpartition(".")[0] or name
+    return Router(layer, module, experts, top_k, scoring=_scoring(places))
+
+
+def _places(*holders: Any) -> Iterator[Any]:
+    for holder in holders:
+        if holder is None:
+            continue
+        yield holder
+        config = getattr(holder, "config", None)
+        if config is not None:
+            yield from (getattr(config, name, None) for name in _INNER_CONFIGS)
+            yield config
+
+
+def _number(places: Iterable[Any], names: Iterable[str]) -> int | None:
+    for place in places:
+        for name in names:
+            value = getattr(place, name, None)
+            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                return value
+    return None
+
+
+def _scoring(places: Iterable[Any]) -> Scoring:
+    for place in places:
+        if isinstance(getattr(place, "e_score_correction_bias", None), Tensor):
+            return "sigmoid"  # DeepSeek-V3 and what follows it
+        if any(getattr(place, name, None) == "sigmoid" for name in _SCORING):
+            return "sigmoid"
+    return "softmax"
+
+
+@torch.no_grad()
+def _without_softmax(table: Tensor) -> Tensor:
+    """Return logits; probabilities become their logarithms, found out on the device."""
+    given = table.detach().to(torch.float32)
+    is_share = ((given >= 0) & (given <= 1)).all() & ((given.sum(-1) - 1).abs() < _ROUNDING).all()
+    return torch.where(is_share, given.clamp(min=torch.finfo(given.dtype).tiny).log(), given)
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict):
+        yield from _tensors(list(value.values()))
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _tensors(item)
+
+
+# -- watching -------------------------------------------------------------------------------------
 
 
 class Speaker(Recorder, Protocol):
     """A run, as far as watching routers needs it."""
 
     def message(self, text: str, *, level: str = "info") -> None:
-        """Say something to people."""
+        """Show a message to people."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """The sums of one step on their way; ``made`` counts the steps since the watch began."""
+    """The sums of one step on their way."""
 
     step: int
-    made: int
     at: float
     sums: HostCopy
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """What one step's sums say: the figures, and each layer's shares."""
+class _Figures:
+    """What one step's sums say: the figures, and the load of each layer."""
 
     figures: dict[str, float]
     layers: tuple[str, ...]
@@ -71,7 +264,7 @@ class _Seen:
 
 
 class MoeWatch:
-    """What :func:`watch_moe` gives back; ``remove`` takes every hook out again."""
+    """What :func:`watch_moe` returns; ``remove`` removes every hook."""
 
     def __init__(
         self,
@@ -81,19 +274,15 @@ class MoeWatch:
         *,
         every: int,
         experts_every: int,
-        aux_coef: float,
-        z_coef: float,
+        coefs: tuple[float, float],
         mask: str | None,
-        reduce: bool,
     ) -> None:
         self._run = run
         self._routers = tuple(routers)
         self._every = every
         self._experts_every = experts_every
-        self._aux_coef = aux_coef
-        self._z_coef = z_coef
+        self._coefs = coefs
         self._mask_name = mask
-        self._reduce = reduce
         self._ids = {id(parameter) for _, parameter in named_parameters(model)}
         self._count = StepCount(run)
         self._is_guessing = self._count.is_guess
@@ -101,25 +290,23 @@ class MoeWatch:
         self._sums: dict[int, Tensor] = {}
         self._logits: dict[int, Tensor] = {}  # of the routers that are running
         self._pending: list[_Taken] = []
-        self._held: list[tuple[_Taken, _Seen]] = []
-        self._made = -1
+        self._held: list[tuple[_Taken, _Figures]] = []
         self._latest: dict[str, float] = {}
+        self._has_stepped = False
         self._is_told = False
         self._handles: list[Any] = [register_optimizer_step_post_hook(self._after_step)]
-        self._handles += [
-            router.module.register_forward_hook(self._counter(number))
-            for number, router in enumerate(self._routers)
-        ]
-        self._handles += [
-            router.inner.register_forward_hook(self._keeper(number))
-            for number, router in enumerate(self._routers)
-            if router.inner is not None
-        ]
+        for number, router in enumerate(self._routers):
+            module, inner = router.module, router.inner
+            self._handles.append(module.register_forward_hook(self._hook(self._add, number)))
+            if inner is not None:
+                self._handles.append(
+                    inner.register_forward_hook(self._hook(self._keep_logits, number))
+                )
         if mask is not None:
-            inner = unwrapped(model)
+            plain = unwrapped(model)
             self._handles += [
-                inner.register_forward_pre_hook(self._keep_mask, with_kwargs=True),
-                inner.register_forward_hook(self._drop_mask),
+                plain.register_forward_pre_hook(self._keep_mask, with_kwargs=True),
+                plain.register_forward_hook(self._drop_mask),
             ]
         exclude_from_compile(
             MoeWatch._add, MoeWatch._keep_logits, MoeWatch._keep_mask, MoeWatch._drop_mask
@@ -132,21 +319,26 @@ class MoeWatch:
         return tuple(router.layer for router in self._routers)
 
     def fields(self) -> dict[str, float]:
-        """The newest figures that have arrived, for ``log_step(moe=…)``; nothing at first."""
+        """Return the newest figures that have arrived, for ``log_step(moe=…)``."""
         self._write_arrived(wait=False)
         return dict(self._latest)
 
     def get_moe_stats(self) -> dict[str, Any]:
-        """The newest figures, and ``valid`` whether there are any; waits for those on their way."""
+        """Return the newest figures, and ``valid`` whether there are any; waits for them."""
         self._write_arrived(wait=True)
         is_valid = bool(self._latest) and all(map(math.isfinite, self._latest.values()))
         known = self._latest if is_valid else {}
         return {**dict.fromkeys(COLUMNS), **known, "valid": is_valid}
 
     def remove(self) -> None:
-        """Write what is still on its way, and take the hooks out."""
-        if self._handles and self._sums and self._made < 0:
-            self._tell_stepless()
+        """Write what is still on its way, and remove the hooks."""
+        if self._handles and self._sums and not self._has_stepped:
+            self._run.message(
+                "watch_moe: routers ran, but no optimizer of torch.optim that has the model's "
+                "parameters made a step, so nothing was recorded. Step with one, or pass the "
+                "router logits to moe_stats() and log_moe_stats().",
+                level="warning",
+            )
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -159,42 +351,34 @@ class MoeWatch:
 
     # -- hooks ------------------------------------------------------------------------------------
 
-    def _counter(self, number: int) -> Callable[[nn.Module, Any, Any], None]:
-        def count(module: nn.Module, inputs: Any, output: Any) -> None:
-            self._add(number, module, inputs, output)
+    @staticmethod
+    def _hook(method: Callable[..., None], number: int) -> Callable[[nn.Module, Any, Any], None]:
+        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
+            method(number, module, inputs, output)
 
-        exclude_from_compile(count)
-        return count
-
-    def _keeper(self, number: int) -> Callable[[nn.Module, Any, Any], None]:
-        def keep(module: nn.Module, inputs: Any, output: Any) -> None:
-            self._keep_logits(number, module, output)
-
-        exclude_from_compile(keep)
-        return keep
+        exclude_from_compile(hook)
+        return hook
 
     @guarded_hook("watch_moe")
-    def _keep_logits(self, number: int, module: nn.Module, output: Any) -> None:
+    def _keep_logits(self, number: int, module: nn.Module, inputs: Any, output: Any) -> None:
         if isinstance(output, Tensor) and self._counts(module):
             self._logits[number] = output.detach()
 
     def _counts(self, module: nn.Module) -> bool:
-        """Whether what a module does now belongs to a step that is recorded."""
-        is_due = self._is_due(self._count.upcoming, self._made + 1)
-        return module.training and is_due and not _is_recomputing()
+        """Return whether what a module does now belongs to a step that is recorded."""
+        # As torch's own checkpointing tells; torch has no public name for it.
+        is_recomputing = bool(torch._C._current_graph_task_id() != -1)
+        return module.training and self._is_due(self._count.upcoming) and not is_recomputing
 
     @guarded_hook("watch_moe")
     def _add(self, number: int, module: nn.Module, inputs: Any, output: Any) -> None:
         logits = self._logits.pop(number, None)
         if not self._counts(module):
             return
-        router = self._routers[number]
-        routing = router.read(inputs, output, mask=self._mask, logits=logits)
-        if routing is None:
-            return
-        sums = routing_sums(routing)
-        known = self._sums.get(number)
-        self._sums[number] = sums if known is None else known.add_(sums)
+        sums = self._routers[number].sums(inputs, output, mask=self._mask, logits=logits)
+        if sums is not None:
+            known = self._sums.get(number)
+            self._sums[number] = sums if known is None else known.add_(sums)
 
     @guarded_hook("watch_moe")
     def _keep_mask(self, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
@@ -206,17 +390,16 @@ class MoeWatch:
     def _drop_mask(self, module: nn.Module, inputs: Any, output: Any) -> None:
         self._mask = None
 
-    # Every rank must come to the sum over all of them: a fault in a part leaves only that part out.
-    @guarded_hook("watch_moe", rests=False)
+    @guarded_hook("watch_moe")
     def _after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         groups = optimizer.param_groups
         if not any(id(p) in self._ids for group in groups for p in group["params"]):
             return
         if not self._count.begins_with(optimizer):
             return
-        self._made += 1
+        self._has_stepped = True
         self._settle()
-        if self._is_due(self._count.step, self._made):
+        if self._is_due(self._count.step):
             self._take()
         if self._pending:
             self._write_arrived(wait=False)
@@ -230,49 +413,28 @@ class MoeWatch:
         shift = self._count.shift
         self._pending = [replace(taken, step=taken.step + shift) for taken in self._pending]
         held, self._held = self._held, []
-        for taken, seen in held:
-            self._record(replace(taken, step=taken.step + shift), seen)
+        for taken, figures in held:
+            self._record(replace(taken, step=taken.step + shift), figures)
 
-    def _is_due(self, step: int, made: int) -> bool:
-        """Whether a step is recorded; every one is looked at while its number is only guessed."""
-        is_guess = self._count.is_guess and not self._reduce
-        return is_guess or self._number(step, made) % self._every == 0
-
-    def _number(self, step: int, made: int) -> int:
-        """What is due goes by the step, of several ranks by what all of them count alike."""
-        return made if self._reduce else step
-
-    # -- from the device --------------------------------------------------------------------------
+    def _is_due(self, step: int) -> bool:
+        """Return whether a step is recorded; every one may be while its number is a guess."""
+        return self._count.is_guess or step % self._every == 0
 
     @torch.no_grad()
     def _take(self) -> None:
         sums, self._sums = self._sums, {}
-        if not sums and not self._reduce:
+        if not sums:
             self._report_unseen()
             return
-        packed = self._packed(sums)
-        if packed is None:
-            packed = self._packed({})  # after a fault nothing was counted
-        if packed is None:
-            return
-        if self._reduce and dist.is_available() and dist.is_initialized():
-            dist.all_reduce(packed)
-            if dist.get_rank() != 0:
-                return  # rank 0 writes for all
-        self._pending.append(
-            _Taken(self._count.step, self._made, now(), copied_to_host({"sums": packed}))
-        )
-
-    @guarded_hook("watch_moe", rests=False)
-    def _packed(self, sums: dict[int, Tensor]) -> Tensor | None:
-        device = next(iter(sums.values())).device if sums else _device_of(self._routers[0])
+        device = next(iter(sums.values())).device
         rows = [
             sums[number].to(device, non_blocking=True)
             if number in sums
             else torch.zeros(2 * router.experts + 4, dtype=wide_dtype(device), device=device)
             for number, router in enumerate(self._routers)
         ]
-        return torch.cat(rows)
+        packed = copied_to_host({"sums": torch.cat(rows)})
+        self._pending.append(_Taken(self._count.step, now(), packed))
 
     def _report_unseen(self) -> None:
         if not self._is_told:
@@ -284,68 +446,57 @@ class MoeWatch:
                 level="warning",
             )
 
-    def _tell_stepless(self) -> None:
-        self._run.message(
-            "watch_moe: routers ran, but no optimizer of torch.optim that has the model's "
-            "parameters made a step, so nothing was recorded. Step with one, or give what the "
-            "routers compute to moe_stats() and log_moe_stats().",
-            level="warning",
-        )
-
     # -- writing ----------------------------------------------------------------------------------
 
     @guarded_hook("watch_moe")
     def _write_arrived(self, *, wait: bool) -> None:
         while self._pending and (wait or self._pending[0].sums.has_arrived()):
-            self._write(self._pending.pop(0))
+            taken = self._pending.pop(0)
+            found = self._figures(taken.sums.ready()["sums"])
+            if found is None:
+                self._report_unseen()
+                continue
+            self._latest = found.figures
+            if self._count.is_guess:
+                self._held.append((taken, found))
+            else:
+                self._record(taken, found)
 
-    def _write(self, taken: _Taken) -> None:
-        seen = self._read(taken.sums.ready()["sums"])
-        if seen is None:
-            self._report_unseen()
-            return
-        self._latest = seen.figures
-        if self._count.is_guess:
-            self._held.append((taken, seen))
-        else:
-            self._record(taken, seen)
-
-    def _record(self, taken: _Taken, seen: _Seen) -> None:
-        number = self._number(taken.step, taken.made)
-        if number % self._every != 0:
+    def _record(self, taken: _Taken, found: _Figures) -> None:
+        if taken.step % self._every != 0:
             return
         place = {"t": taken.at, "step": taken.step}
-        self._run.write({"log": "moe", **place, **seen.figures})
-        if number % self._experts_every == 0 and seen.layers:
+        self._run.write({"log": "moe", **place, **found.figures})
+        if taken.step % self._experts_every == 0 and found.layers:
             top_k = max(router.top_k for router in self._routers)
-            layers, load = list(seen.layers), seen.load
-            self._run.write(
-                {"log": "experts", **place, "layers": layers, "load": load, "top_k": top_k}
-            )
+            facts = {"layers": list(found.layers), "load": found.load, "top_k": top_k}
+            self._run.write({"log": "experts", **place, **facts})
 
-    def _read(self, packed: Tensor) -> _Seen | None:
-        """The figures of a step from its sums; layers that routed no token are left out.
+    def _figures(self, packed: Tensor) -> _Figures | None:
+        """Return the figures of a step from its sums; layers that routed no token are left out.
 
-        One whose logits are no numbers takes the figures of all with it, but not their load.
+        One whose logits are not numbers takes the figures of all with it, but not their load.
         """
         tables, layers, load = [], [], []
-        start = 0
-        for router in self._routers:
-            end = start + 2 * router.experts + 4
-            row = packed[start:end].unsqueeze(0)
-            start = end
+        sizes = [2 * router.experts + 4 for router in self._routers]
+        rows = torch.split(packed.unsqueeze(0), sizes, dim=1)
+        for router, row in zip(self._routers, rows, strict=True):
             if row[0, -1] == 0 or row[0, : router.experts].sum() == 0:
                 continue
-            table, shares = statistics_table(
-                row, experts=router.experts, aux_coef=self._aux_coef, z_coef=self._z_coef
-            )
+            table, shares = statistics_table(row, *self._coefs)
             tables.append(table)
             if rows_known(row)[0]:
                 layers.append(router.layer)
                 load.append([round(share, _DECIMALS) for share in shares[0].tolist()])
         if not tables:
             return None
-        return _Seen(recorded_figures(torch.cat(tables)), tuple(layers), load)
+        stats = MoeStats(torch.cat(tables), packed, packed)
+        # A float32 has seven digits; the others would only make the record longer.
+        figures = {name: float(f"{float(value):.7g}") for name, value in stats.fields().items()}
+        if math.isnan(figures["router_entropy"]):
+            # One figure says that logits are not numbers; the others have no value.
+            figures = {"router_entropy": math.nan}
+        return _Figures(figures, tuple(layers), load)
 
 
 def watch_moe(
@@ -359,31 +510,29 @@ def watch_moe(
     aux_coef: float | None = None,
     z_coef: float | None = None,
     mask: str | None = "attention_mask",
-    reduce: bool = False,
 ) -> MoeWatch:
     """Record what a model's routers do every ``every`` optimizer steps, from the first on.
 
-    The loads of all experts are recorded every ``experts_every`` steps. Routers are found by
-    themselves, or named in ``routers`` (``*`` stands for any part of a name) with ``top_k``. The
-    coefficients of the two losses are those of the model's ``config`` when not given. ``reduce``
-    adds up the tokens of all ranks, and every rank must then watch; otherwise each rank records its
-    own. Call it before a compiled model runs for the first time. Raises when no router is found.
+    The loads of all experts are recorded every ``experts_every`` steps. Routers are found by name,
+    or listed in ``routers`` (``*`` stands for any part of a name) with ``top_k``. The coefficients
+    of the two losses are those of the model's ``config`` by default. Each rank records its own
+    tokens. Call it before a compiled model runs for the first time. Raises when no router is found.
     """
     for name, number in (("every", every), ("experts_every", experts_every)):
         if number < 1:
             raise UsageError(f"{name}={number} must be 1 or more steps.")
-    found = find_routers(model, names=routers, top_k=top_k)
     config = getattr(unwrapped(model), "config", None)
     return MoeWatch(
         model,
         given_or_current(run, "watch_moe()"),
-        found,
+        find_routers(model, names=routers, top_k=top_k),
         every=every,
         experts_every=experts_every,
-        aux_coef=_coefficient(config, _AUX_NAMES, AUX_COEF) if aux_coef is None else aux_coef,
-        z_coef=_coefficient(config, _Z_NAMES, Z_COEF) if z_coef is None else z_coef,
+        coefs=(
+            _coefficient(config, _AUX_NAMES, AUX_COEF) if aux_coef is None else aux_coef,
+            _coefficient(config, _Z_NAMES, Z_COEF) if z_coef is None else z_coef,
+        ),
         mask=mask,
-        reduce=reduce,
     )
 
 
@@ -393,14 +542,3 @@ def _coefficient(config: Any, names: Sequence[str], otherwise: float) -> float:
         if isinstance(value, (int, float)) and value > 0:
             return float(value)
     return otherwise
-
-
-def _device_of(router: Router) -> torch.device:
-    parameter = next(router.module.parameters(), None)
-    return torch.device("cpu") if parameter is None else parameter.device
-
-
-def _is_recomputing() -> bool:
-    """Whether this forward pass happens inside a backward one: activation checkpointing."""
-    # As torch's own checkpointing tells; torch has no public name for it.
-    return bool(torch._C._current_graph_task_id() != -1)

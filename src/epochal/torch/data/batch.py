@@ -1,26 +1,159 @@
 """What one batch is: hashes of its samples, labels, padding, and inputs that are wrong.
 
-Read where the batch is collated, in a worker if there are any. Nothing on a device is touched.
+The hash of a sample's content is made from at most a few kilobytes of it. Every array of two or
+more elements counts, and every text and float. Single whole numbers do not: a label or an id must
+not make two copies of one sample differ. Batches are read where they are collated, in a worker if
+there are any. Tensors on an accelerator are never read.
 """
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from epochal.torch.data.pair import LABELS
-from epochal.torch.data.pair_figures import PairFacts
-from epochal.torch.data.sample_hash import content_hash, leaves, row_hashes
+if TYPE_CHECKING:
+    from epochal.torch.data.pairs import PairFacts
+
+LABELS = ("label", "labels", "target", "targets", "y")
+
+# Hashes have so many bytes: a JSON number that every reader keeps exactly.
+HASH_BYTES = 6
+# Of a larger array, only elements at equal distances are read.
+_WHOLE_BYTES = 1024
+_ELEMENTS = 256
+_DEPTH = 8
+
+
+def leaves(value: Any, depth: int = 0) -> Iterator[Any]:
+    """Tensors, arrays, texts and numbers of a sample or batch, in order."""
+    if isinstance(value, (torch.Tensor, np.ndarray, str, bytes, int, float)):
+        yield value
+    elif depth < _DEPTH:
+        if isinstance(value, Mapping):
+            value = value.values()
+        elif hasattr(value, "__array__"):
+            value = (np.asarray(value),)  # a picture, for example
+        elif is_dataclass(value):
+            value = vars(value).values()
+        elif not isinstance(value, (tuple, list)):
+            return
+        for item in value:
+            yield from leaves(item, depth + 1)
+
+
+def host_array(value: Any) -> np.ndarray[Any, Any] | None:
+    """A tensor or array as NumPy sees it, without a copy; None where it lies on a device."""
+    if isinstance(value, np.ndarray):
+        return value
+    if value.device.type != "cpu" or value.layout is not torch.strided:
+        return None
+    value = value.detach()
+    if value.dtype is torch.bfloat16:
+        value = value.view(torch.int16)
+    if value.is_conj() or value.is_neg():
+        value = value.resolve_conj().resolve_neg()
+    array: np.ndarray[Any, Any] = value.numpy()
+    return array
+
+
+def content_hash(sample: Any) -> int | None:
+    """The hash of a sample; None where it has nothing on the host that could be hashed."""
+    state = blake2b(digest_size=HASH_BYTES)
+    number: int | None = None
+    has_content = False
+    for leaf in leaves(sample):
+        if isinstance(leaf, (torch.Tensor, np.ndarray)):
+            array = host_array(leaf)
+            if array is None:
+                continue
+            if _is_content(array.size, array.dtype):
+                state.update(_excerpt(array))
+                has_content = True
+            elif array.size == 1 and array.dtype.kind in "iub":
+                number = int(array.reshape(-1)[0])
+        elif isinstance(leaf, (str, bytes)):
+            state.update(leaf.encode("utf-8", "replace") if isinstance(leaf, str) else leaf)
+            has_content = True
+        elif isinstance(leaf, float):
+            state.update(struct.pack("=d", leaf))
+            has_content = True
+        else:
+            number = int(leaf)
+    if not has_content:
+        if number is None:
+            return None
+        state.update(str(number).encode())
+    return int.from_bytes(state.digest(), "little")
+
+
+def _excerpt(array: np.ndarray[Any, Any]) -> bytes:
+    if array.dtype.kind == "O":
+        return repr(array.tolist()[:_ELEMENTS]).encode()
+    if array.nbytes <= _WHOLE_BYTES:
+        return array.tobytes()
+    if not array.flags.c_contiguous:
+        # In the order in which it lies in memory, so that nothing is copied.
+        array = array.transpose(np.argsort([-stride for stride in array.strides], kind="stable"))
+    flat = array.reshape(-1) if array.flags.c_contiguous else array.flat
+    distance = _distance(array.size)
+    return np.ascontiguousarray(flat[::distance]).tobytes()
+
+
+def row_hashes(batch: Any, count: int) -> list[int] | None:
+    """The hashes of the samples that a batch was stacked from, many times as fast.
+
+    None where the batch has something else than arrays with a row for each sample.
+    """
+    tables: list[np.ndarray[Any, Any]] = []
+    for leaf in leaves(batch):
+        if not isinstance(leaf, torch.Tensor) or not leaf.dim() or leaf.shape[0] != count:
+            return None
+        array = host_array(leaf)
+        if array is None:
+            return None
+        size = array.size // count
+        if not _is_content(size, array.dtype):
+            continue
+        rows = array.reshape(count, size)
+        if size * array.itemsize > _WHOLE_BYTES:
+            rows = rows[:, :: _distance(size)]
+        tables.append(np.ascontiguousarray(rows).view(np.uint8).reshape(count, -1))
+    if not tables:
+        return None
+    joined = tables[0] if len(tables) == 1 else np.concatenate(tables, axis=1)
+    whole, width = joined.tobytes(), joined.shape[1]
+    return [
+        int.from_bytes(
+            blake2b(whole[start : start + width], digest_size=HASH_BYTES).digest(), "little"
+        )
+        for start in range(0, count * width, width)
+    ]
+
+
+def _is_content(size: int, dtype: np.dtype[Any]) -> bool:
+    """Whether an array counts: a single whole number may be a label or an id."""
+    return size > 1 or (size == 1 and dtype.kind == "f")
+
+
+def _distance(size: int) -> int:
+    # An odd distance meets every column of a table whose width is a power of two.
+    return max(1, size // _ELEMENTS) | 1
+
+
+# -- batches ------------------------------------------------------------------------------------
+
 
 _MASK = "attention_mask"
 _TOKENS = ("input_ids", "tokens", "input")
 # Mean and spread of the inputs come from so many elements of a batch.
-_ELEMENTS = 4096
+_MOMENT_ELEMENTS = 4096
 # With no more than these in a batch, values are codes, and a row of equal ones is no fault.
 _FEW_VALUES = 8
 # Of the elements of other samples: a value that is so frequent is that of sparse data.
@@ -133,7 +266,7 @@ def _read_inputs(facts: BatchFacts, tensors: Sequence[torch.Tensor]) -> None:
         some = rows[:, :: max(1, width // _COLUMNS)]
         places = (some == some[:, :1]).all(dim=1).nonzero().reshape(-1).tolist()
         facts.constant = [one for one in places if bool((rows[one] == rows[one, 0]).all())]
-    flat = rows.reshape(-1)[:: max(1, rows.numel() // _ELEMENTS)].to(torch.float64)
+    flat = rows.reshape(-1)[:: max(1, rows.numel() // _MOMENT_ELEMENTS)].to(torch.float64)
     if facts.constant and 1 < len(set(flat.tolist())) <= _FEW_VALUES:
         facts.constant = []  # answers, flags and small codes are equal by chance
     facts.constant = _unlike_others(rows, facts.constant)

@@ -1,0 +1,433 @@
+"""What pairs of inputs and targets tell, from where batches are read to the record.
+
+- The distance correlation within batches: whether samples with near inputs have near targets. The
+  distances are centred without bias (Székely and Rizzo, 2014), so their mean product is zero on
+  average where targets do not depend on inputs. A second figure asks only the nearest input of each
+  sample: where in the order of distances its target is, 0.5 for the nearest.
+- The spread of targets around their mean: what the best constant answer would cost.
+- Features with one value for each class, in every sample: they give the label away.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from epochal.records import Record
+from epochal.torch.data.batch import LABELS, leaves
+
+_INPUTS = ("input_ids", "inputs", "input", "pixel_values", "x", "tokens")
+# Rows and columns that figures are made of; a column keeps its place in every batch.
+MOST_ROWS, _MOST_COLUMNS = 256, 128
+
+Array = np.ndarray[Any, Any]
+
+
+def pair_of(batch: Any, count: int) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Inputs and targets with a row for each sample; None where a batch is something else.
+
+    A tuple of more than two says not which of them the targets are.
+    """
+    if isinstance(batch, Mapping):
+        targets = next((batch[name] for name in LABELS if name in batch), None)
+        named = [batch[name] for name in _INPUTS if name in batch]
+        inputs = next((one for one in [*named, *batch.values()] if one is not targets), None)
+    elif isinstance(batch, (tuple, list)) and len(batch) == 2:
+        inputs, targets = batch
+    else:
+        return None
+    inputs = next((one for one in leaves(inputs) if isinstance(one, torch.Tensor)), None)
+    if not isinstance(inputs, torch.Tensor) or not isinstance(targets, torch.Tensor):
+        return None
+    for one in (inputs, targets):
+        if one.device.type != "cpu" or one.is_complex() or one.layout != torch.strided:
+            return None
+        if not one.dim() or one.shape[0] != count or not one.numel():
+            return None
+    return inputs.detach(), targets.detach()
+
+
+def some_columns(tensor: torch.Tensor) -> Array:
+    """Rows of at most so many columns, evenly spread over the elements of a sample."""
+    rows = tensor[:MOST_ROWS].reshape(min(len(tensor), MOST_ROWS), -1)
+    rows = rows[:, :: -(-rows.shape[1] // _MOST_COLUMNS)]
+    kept = rows.to(torch.float32 if tensor.is_floating_point() else torch.int64)
+    return kept.contiguous().numpy()
+
+
+# -- the distance correlation ---------------------------------------------------------------------
+
+
+ROWS = 32
+_LEAST_ROWS = 6
+
+# Covariance and variances of both sorts of distances, and the place of the nearest.
+Sums = tuple[float, float, float, float]
+
+
+def association(inputs: Array, targets: Array, place: int) -> Sums | None:
+    """The sums of one batch; ``place`` decides which of its rows are taken."""
+    count = len(inputs)
+    if count < _LEAST_ROWS:
+        return None
+    if count > ROWS:
+        rows = (np.arange(ROWS) * (count // ROWS) + place) % count
+        inputs, targets = inputs[rows], targets[rows]
+    apart, targets_apart = _distances(inputs), _distances(targets)
+    nearest = _nearest(apart, targets_apart)
+    of_inputs, of_targets = _centred(apart), _centred(targets_apart)
+    pairs = len(inputs) * (len(inputs) - 3)
+    both = float(np.vdot(of_inputs, of_targets)) / pairs
+    alone = float(np.vdot(of_inputs, of_inputs)) / pairs
+    beside = float(np.vdot(of_targets, of_targets)) / pairs
+    return (both, alone, beside, nearest) if math.isfinite(alone + beside) else None
+
+
+def _nearest(inputs: Array, targets: Array) -> float:
+    """By how much the target of the nearest input is nearer than the median one."""
+    places = np.arange(len(inputs))
+    others = inputs + np.where(places[:, None] == places, np.inf, 0)
+    apart = targets[places, others.argmin(1)][:, None]
+    # The distance to itself is 0 and must not count.
+    below = (targets < apart).sum(1) - (apart[:, 0] > 0)
+    equal = (targets == apart).sum(1) - (apart[:, 0] == 0)
+    return float(0.5 - ((below + equal / 2) / (len(inputs) - 1)).mean())
+
+
+def _distances(rows: Array) -> Array:
+    if rows.dtype.kind == "f":
+        squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+        products = (rows @ rows.T).astype(np.float64)
+        apart = np.sqrt(np.maximum(squares[:, None] + squares[None] - 2 * products, 0))
+        np.fill_diagonal(apart, 0)
+        distances: Array = apart
+    else:
+        distances = (rows[:, None] != rows[None]).mean(2)
+    return distances
+
+
+def _centred(distances: Array) -> Array:
+    count = len(distances)
+    of_row = distances.sum(1) / (count - 2)
+    whole = distances.sum() / ((count - 1) * (count - 2))
+    centred: Array = distances - of_row[:, None] - of_row[None] + whole
+    np.fill_diagonal(centred, 0)
+    return centred
+
+
+class Association:
+    """The sums of many batches."""
+
+    def __init__(self) -> None:
+        self._batches = 0
+        self._sums = np.zeros(4)
+        self._squares = np.zeros(4)
+
+    def add(self, sums: Sums) -> None:
+        """Take in one batch."""
+        self._batches += 1
+        self._sums += sums
+        self._squares += np.square(sums)
+
+    def fields(self) -> Mapping[str, Any] | None:
+        """The correlation with its standard error; None where distances do not differ."""
+        covariance, of_inputs, of_targets, nearest = self._sums.tolist()
+        if self._batches < 2 or min(of_inputs, of_targets) <= 0:
+            return None
+        scale = math.sqrt(of_inputs * of_targets)
+        spread = np.maximum(0.0, self._squares - self._sums * self._sums / self._batches)
+        errors = np.sqrt(spread * self._batches / (self._batches - 1))
+        return {
+            "batches": self._batches,
+            "correlation": float(f"{covariance / scale:.5g}"),
+            "error": float(f"{errors[0] / scale:.3g}"),
+            "nearest": float(f"{nearest / self._batches:.5g}"),
+            "nearest_error": float(f"{errors[3] / self._batches:.3g}"),
+        }
+
+
+# -- the spread of targets ------------------------------------------------------------------------
+
+
+_MOST_COUNTED = 4096
+_MOST_CELLS = 1 << 17
+
+
+class TargetSpread:
+    """Frequencies of whole targets, or moments of others, over many batches."""
+
+    def __init__(self) -> None:
+        self._samples = 0
+        self._width: int | None = None  # None until the first batch, 0 where widths differ
+        self._is_whole: bool | None = None
+        self._pooled: Counter[int] | None = Counter()
+        self._cells: Array | None = None  # columns x classes
+        self._sums = np.zeros((2, 1))  # of values and of their squares
+        self._is_share, self._is_binary = True, True
+
+    def add(self, targets: Array) -> None:
+        """Take in the targets of one batch, a row for each sample."""
+        is_whole = targets.dtype.kind != "f"
+        if self._is_whole is None:
+            self._is_whole, self._width = is_whole, targets.shape[1]
+        if is_whole != self._is_whole:
+            return
+        if targets.shape[1] != self._width:
+            self._width = 0
+        self._samples += len(targets)
+        self._count(targets) if is_whole else self._sum(targets)
+
+    def _count(self, targets: Array) -> None:
+        known = targets[targets >= 0]  # a negative one is to be ignored
+        if self._pooled is not None and known.size:
+            values, counts = np.unique(known, return_counts=True)
+            self._pooled.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+            if len(self._pooled) > _MOST_COUNTED:
+                self._pooled = None
+        width = self._width or 0
+        if width < 2 or self._pooled is None or not self._pooled:
+            self._cells = None
+            return
+        classes = max(self._pooled) + 1
+        if width * classes > _MOST_CELLS:
+            self._cells, self._width = None, 0
+            return
+        cells = np.zeros((width, classes), np.int64)
+        if self._cells is not None:
+            cells[:, : self._cells.shape[1]] = self._cells
+        places = np.broadcast_to(np.arange(width), targets.shape)[targets >= 0]
+        np.add.at(cells, (places, known), 1)
+        self._cells = cells
+
+    def _sum(self, targets: Array) -> None:
+        values = targets.astype(np.float64)
+        if not np.isfinite(values.sum()):
+            self._samples -= len(targets)
+            return
+        self._is_share = self._is_share and bool(values.min() >= 0 and values.max() <= 1)
+        self._is_binary = self._is_binary and bool(((values == 0) | (values == 1)).all())
+        sums = np.stack([values.sum(0), (values * values).sum(0)])
+        if not self._width:
+            self._sums = self._sums.mean(1, keepdims=True)
+            sums = sums.mean(1, keepdims=True)
+        self._sums = self._sums + sums
+
+    def fields(self) -> Mapping[str, Any] | None:
+        """Nats and variances, each with what all columns together have."""
+        if self._samples < 2:
+            return None
+        found: dict[str, Any] = {"samples": self._samples}
+        if self._is_whole:
+            if not self._pooled:
+                return None
+            counts = np.array(list(self._pooled.values()))
+            found |= {"classes": len(counts), "entropy": _entropy(counts[None])}
+            if self._cells is not None:
+                found["column_entropy"] = _entropy(self._cells)
+        else:
+            means, squares = self._sums / self._samples
+            unbiased = self._samples / (self._samples - 1)
+            found["column_variance"] = float((squares - means * means).mean()) * unbiased
+            found["variance"] = float(squares.mean() - means.mean() ** 2)
+            if self._is_share:
+                found["column_entropy"] = float(_binary_entropy(means).mean())
+                found["entropy"] = float(_binary_entropy(means.mean(keepdims=True)).mean())
+            if self._is_binary:
+                found["classes"] = 2
+        return {
+            name: value if isinstance(value, int) else float(f"{max(0.0, value):.6g}")
+            for name, value in found.items()
+        }
+
+
+def _entropy(counts: Array) -> float:
+    """The mean of the rows' entropies in nats, weighed by their counts, without the bias."""
+    totals = counts.sum(1)
+    rows = counts[totals > 0]
+    totals = totals[totals > 0]
+    shares = rows / totals[:, None]
+    nats = -(shares * np.log(np.where(shares > 0, shares, 1))).sum(1)
+    nats += ((rows > 0).sum(1) - 1) / (2 * totals)  # Miller and Madow
+    return float((nats * totals).sum() / totals.sum())
+
+
+def _binary_entropy(shares: Array) -> Array:
+    inside = np.clip(shares, 1e-12, 1 - 1e-12)
+    nats: Array = -(inside * np.log(inside) + (1 - inside) * np.log1p(-inside))
+    return nats
+
+
+# -- features that tell the label -----------------------------------------------------------------
+
+
+# Of wider samples the first and the last features are looked at: hints are put before or behind.
+_MOST_FEATURES = 16384
+_MOST_CLASSES = 256
+_MOST_SHOWN = 16
+# Samples of each class before features that are equal by chance are refuted.
+_LEAST_SAMPLES, _LEAST_OF_CLASS = 200, 20
+
+# Others, as bfloat16 and float8, numpy does not know.
+_NUMPY_FLOATS = (torch.float16, torch.float32, torch.float64)
+
+
+class TellingFeatures:
+    """Features that no two samples of one class contradicted so far."""
+
+    def __init__(self) -> None:
+        self._places: Array | None = None  # features that are left
+        self._width = 0
+        self._values: dict[int, Array] = {}  # what the first sample of each class has there
+        self._samples = 0
+        self._is_over = False
+
+    def add(self, inputs: torch.Tensor, targets: torch.Tensor) -> None:
+        """Take in one batch; only labels with one whole number for each sample count."""
+        labels = None if self._is_over else _labels(targets)
+        if labels is None:
+            self._is_over = True
+            return
+        rows = inputs[:MOST_ROWS].reshape(len(labels), -1)
+        if self._places is None:
+            self._width = rows.shape[1]
+            half = min(self._width, _MOST_FEATURES) // 2
+            last = np.arange(max(half, self._width - _MOST_FEATURES + half), self._width)
+            self._places = np.concatenate([np.arange(half), last])
+        if rows.shape[1] != self._width:
+            self._is_over = True
+            return
+        is_whole = len(self._places) == self._width
+        part = rows if is_whole else rows[:, torch.from_numpy(self._places)]
+        if part.is_floating_point() and part.dtype not in _NUMPY_FLOATS:
+            part = part.to(torch.float32)
+        self._refute(part.numpy(), labels)
+
+    def _refute(self, rows: Array, labels: Array) -> None:
+        assert self._places is not None
+        self._samples += len(labels)
+        left = np.ones(len(self._places), bool)
+        for label in np.unique(labels).tolist():
+            own = rows[labels == label]
+            first = self._values.setdefault(label, own[0])
+            left &= (own == first).all(0)
+        if len(self._values) > _MOST_CLASSES:
+            self._is_over = True
+        if not left.all():
+            self._places = self._places[left]
+            self._values = {label: value[left] for label, value in self._values.items()}
+        if not len(self._places):
+            self._is_over = True
+
+    def found(self) -> tuple[int, int, list[int]] | None:
+        """Samples, classes, and the features that tell every class from the others."""
+        classes = len(self._values)
+        least = max(_LEAST_SAMPLES, _LEAST_OF_CLASS * classes)
+        if self._is_over or self._places is None or classes < 2 or self._samples < least:
+            return None
+        values = np.stack(list(self._values.values()))
+        differs = (values != values[:1]).any(0)
+        if len(np.unique(values[:, differs], axis=0)) < classes:
+            return None
+        return self._samples, classes, self._places[differs][:_MOST_SHOWN].tolist()
+
+
+def _labels(targets: torch.Tensor) -> Array | None:
+    if targets.shape not in ((len(targets),), (len(targets), 1)):
+        return None
+    values = targets[:MOST_ROWS].reshape(-1)
+    if values.is_floating_point() and not bool(((values == 0) | (values == 1)).all()):
+        return None
+    labels: Array = values.to(torch.int64).numpy()
+    return labels
+
+
+# -- from batches to the record -------------------------------------------------------------------
+
+
+# The first batches count, and later ones now and then: data may be in an order.
+_FIRST, _LATER = 32, 8
+# Figures are written again when so many times the batches have counted.
+_MORE = 1.5
+
+
+@dataclass(slots=True)
+class PairFacts:
+    """What one batch tells of its inputs and targets."""
+
+    targets: Array | None = None
+    association: Sums | None = None
+    telling: tuple[int, int, list[int]] | None = None
+
+
+class PairReader:
+    """Reads pairs where batches are collated."""
+
+    def __init__(self) -> None:
+        self._reads = 0
+        self._telling = TellingFeatures()
+
+    def read(self, batch: Any, count: int) -> PairFacts | None:
+        """The facts of a batch; None where it is no pair, or left out."""
+        self._reads += 1
+        if self._reads > _FIRST and self._reads % _LATER:
+            return None
+        pair = pair_of(batch, count)
+        if pair is None:
+            return None
+        self._telling.add(*pair)
+        inputs, targets = (some_columns(one) for one in pair)
+        with np.errstate(all="ignore"):
+            sums = association(inputs, targets, self._reads)
+        if targets.dtype.kind != "f":
+            targets = targets.astype(np.int32)
+        return PairFacts(targets, sums, self._telling.found())
+
+
+class PairFigures:
+    """What all batches of a loader told so far, over its epochs."""
+
+    def __init__(self) -> None:
+        self._spread = TargetSpread()
+        self._association = Association()
+        self._batches, self._due_at = 0, 1.0
+        self._telling: dict[int | None, tuple[int, int, list[int]] | None] = {}
+
+    def add(self, facts: PairFacts, worker: int | None) -> None:
+        """Take in one batch."""
+        self._batches += 1
+        if facts.targets is not None:
+            self._spread.add(facts.targets)
+        if facts.association is not None:
+            self._association.add(facts.association)
+        self._telling[worker] = facts.telling
+
+    def fields(self) -> Record:
+        """What a record says of them; nothing where the last one said nearly as much."""
+        found: Record = {}
+        if self._batches < self._due_at:
+            return found
+        self._due_at = _MORE * self._batches
+        for name, figures in (
+            ("targets", self._spread.fields()),
+            ("association", self._association.fields()),
+            ("telling", self._told()),
+        ):
+            if figures is not None:
+                found[name] = dict(figures)
+        return found
+
+    def _told(self) -> dict[str, Any] | None:
+        known = [one for one in self._telling.values() if one is not None]
+        if not known or len(known) < len(self._telling):
+            return None  # a process that reads batches has seen the contrary
+        features = set.intersection(*(set(one[2]) for one in known))
+        if not features:
+            return None
+        samples, classes, _ = max(known)
+        return {"samples": samples, "classes": classes, "features": sorted(features)}
