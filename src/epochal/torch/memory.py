@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -35,7 +35,6 @@ from epochal.torch.guarded import guarded_hook
 from epochal.torch.names import named_parameters, plain_name
 from epochal.torch.step_count import StepCount
 from epochal.torch.structure import unwrapped
-from epochal.torch.watching import Recorder
 
 Device = torch.device | str | int | None
 
@@ -337,17 +336,10 @@ def _as_device(device: torch.device | str | int) -> torch.device:
 # -- recording while a model trains ---------------------------------------------------------------
 
 
-class Allocated(Recorder, Protocol):
-    """A run, as far as watching memory needs it."""
-
-    def log_allocator(self, stats: Any, *, step: Any = 0, gpu: Any = None) -> None:
-        """Append memory by segment."""
-
-
 class MemoryWatch:
     """What :func:`watch_memory` returns; ``remove`` removes its hook."""
 
-    def __init__(self, model: nn.Module, run: Allocated, *, every: int) -> None:
+    def __init__(self, model: nn.Module, run: Run, *, every: int) -> None:
         self._model = model
         self._run = run
         self._every = every
@@ -397,9 +389,7 @@ class MemoryWatch:
                 self._run.log_allocator(memory, step=step + shift)
 
 
-def watch_memory(
-    model: nn.Module, run: Allocated | None = None, *, every: int = 1000
-) -> MemoryWatch:
+def watch_memory(model: nn.Module, run: Run | None = None, *, every: int = 1000) -> MemoryWatch:
     """Record memory by segment every ``every`` optimizer steps, from the first on.
 
     It is measured right after the optimizer's step. ``run`` is the current run by default. The

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from statistics import median
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -31,6 +31,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils.hooks import unserializable_hook
 
 from epochal.run.phases import Phase
+from epochal.run.run import Run
 from epochal.torch.guarded import ModuleHook, guarded_hook
 from epochal.torch.measure import Rows, local
 from epochal.torch.names import plain_name
@@ -387,13 +388,6 @@ def _statistics(norm: _BatchNorm) -> tuple[Tensor, Tensor]:
 # -- exchanged buffers -----------------------------------------------------------------------------
 
 
-class PhasedRun(Protocol):
-    """A run, as far as its phases are needed here."""
-
-    def phase(self, name: str) -> Phase:
-        """The phase of a name."""
-
-
 class BufferSync:
     """Times from the beginning of a wrapper's pass to that of the model inside it.
 
@@ -401,7 +395,7 @@ class BufferSync:
     it is.
     """
 
-    def __init__(self, model: nn.Module, run: PhasedRun) -> None:
+    def __init__(self, model: nn.Module, run: Run) -> None:
         self._run = run
         self._phase: Phase | None = None
         self._is_open = False

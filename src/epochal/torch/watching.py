@@ -18,10 +18,9 @@ gradients without a step, and those that are not reset between steps.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
@@ -34,7 +33,7 @@ from epochal.errors import UsageError
 from epochal.journal.line import now
 from epochal.records import Record
 from epochal.run.current import given_or_current
-from epochal.run.phases import Phase
+from epochal.run.run import Run
 from epochal.torch.guarded import guarded_hook
 from epochal.torch.measure import Reduced, Rows, local, reduce_tensors
 from epochal.torch.names import named_parameters, plain_name
@@ -50,26 +49,6 @@ from epochal.torch.watch_checks import (
 )
 
 BINS = 64
-
-
-class Recorder(Protocol):
-    """A run, as far as watching needs it."""
-
-    @property
-    def step(self) -> int:
-        """The last training step that was logged."""
-
-    def write(self, record: Record, *, silent: bool = False) -> None:
-        """Append one record; ``silent`` prints nothing for it."""
-
-    def event(self, name: str, **fields: Any) -> None:
-        """Append something that happened."""
-
-    def phase(self, name: str) -> Phase:
-        """The phase of a name."""
-
-    def on_finish(self, close: Callable[[], object]) -> None:
-        """Have something called when the run finishes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +74,7 @@ class Watch:
     def __init__(
         self,
         model: nn.Module,
-        run: Recorder,
+        run: Run,
         *,
         every: int,
         histograms: bool,
@@ -384,7 +363,7 @@ class Watch:
 
 def watch(
     model: nn.Module,
-    run: Recorder | None = None,
+    run: Run | None = None,
     *,
     every: int = 1000,
     histograms: bool = True,

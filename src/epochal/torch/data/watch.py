@@ -14,7 +14,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -27,6 +27,7 @@ from epochal.guard import Fault, Guard, attempt
 from epochal.journal.line import encode, now
 from epochal.records import Record
 from epochal.run.current import given_or_current, guard_of
+from epochal.run.run import Run
 from epochal.torch.data.batch import BatchFacts, count_samples, read_batch
 from epochal.torch.data.pairs import PairFigures, PairReader
 from epochal.torch.data.window import (
@@ -164,28 +165,10 @@ _dataset_numbers: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 _numbers = itertools.count(1)
 
 
-class Recorder(Protocol):
-    """A run, as far as watching data needs it."""
-
-    @property
-    def step(self) -> int:
-        """The last training step that was logged."""
-
-    @property
-    def finished(self) -> bool:
-        """Whether the last record is written."""
-
-    def write(self, record: Record, *, silent: bool = False) -> None:
-        """Append one record; ``silent`` prints nothing for it."""
-
-    def on_finish(self, close: Callable[[], object]) -> None:
-        """Have something called when the run finishes."""
-
-
 class LoaderWatch:
     """What is known of one loader over all its epochs."""
 
-    def __init__(self, name: str, run: Recorder, facts: Record, pad: int | None) -> None:
+    def __init__(self, name: str, run: Run, facts: Record, pad: int | None) -> None:
         self.pad = pad
         self.reader = BatchReader(pad)
         self._name = name
@@ -544,7 +527,7 @@ class WatchedIterable:
 
 
 def watch_data(
-    loader: L, name: str = "train", run: Recorder | None = None, *, pad: int | None = None
+    loader: L, name: str = "train", run: Run | None = None, *, pad: int | None = None
 ) -> L:
     """Record what a data loader gives, and return that loader.
 

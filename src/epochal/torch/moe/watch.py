@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from epochal.errors import UsageError
 from epochal.journal.line import now
 from epochal.run.current import given_or_current
+from epochal.run.run import Run
 from epochal.torch.guarded import exclude_from_compile, guarded_hook
 from epochal.torch.host_copy import HostCopy, copied_to_host
 from epochal.torch.moe.stats import (
@@ -40,7 +41,6 @@ from epochal.torch.moe.stats import (
 from epochal.torch.names import named_parameters, plain_name
 from epochal.torch.step_count import StepCount
 from epochal.torch.structure import unwrapped
-from epochal.torch.watching import Recorder
 
 _NAMES = re.compile(r"(^|_)(gate|router|gating)$")
 _EXPERTS = (
@@ -238,13 +238,6 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 # -- watching -------------------------------------------------------------------------------------
 
 
-class Speaker(Recorder, Protocol):
-    """A run, as far as watching routers needs it."""
-
-    def message(self, text: str, *, level: str = "info") -> None:
-        """Show a message to people."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Taken:
     """The sums of one step on their way."""
@@ -269,7 +262,7 @@ class MoeWatch:
     def __init__(
         self,
         model: nn.Module,
-        run: Speaker,
+        run: Run,
         routers: Sequence[Router],
         *,
         every: int,
@@ -501,7 +494,7 @@ class MoeWatch:
 
 def watch_moe(
     model: nn.Module,
-    run: Speaker | None = None,
+    run: Run | None = None,
     *,
     every: int = 1,
     experts_every: int = 100,
