@@ -60,13 +60,14 @@ class FormatError(EpochalError, ValueError):
 class MissingPackageError(EpochalError, ImportError):
     """A package is not installed; the sentence names what needs it and how to add it."""
 
-    def __init__(self, what: str, error: ModuleNotFoundError) -> None:
+    def __init__(self, what: str, error: ModuleNotFoundError, *, extra: str | None = None) -> None:
         module = (error.name or "").partition(".")[0]
         if module == "epochal":
             reason = f"is not part of this installation: it has no module {error.name!r}."
         else:
             package = _PACKAGES.get(module, module)
-            reason = f"needs the package {package!r}: pip install {package}."
+            install = package if extra is None else f"'epochal[{extra}]'"
+            reason = f"needs the package {package!r}: pip install {install}."
         super().__init__(f"{what} {reason}")
 
 

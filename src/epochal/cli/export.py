@@ -36,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=[*FORMATS, *BINARY],
         help="format (default: by the suffix of FILE, else csv): csv, parquet and log are tables,"
         " plain has lines of 'step kind value', json and jsonl have every record, html is the page"
-        " in one file, svg and png are a picture of the loss",
+        " in one file",
     )
     parser.add_argument(
         "-o",

@@ -40,9 +40,8 @@ FORMATS: Mapping[str, str] = {
     "log": "epochal.exports.log",
     "plain": "epochal.exports.plain",
     "html": "epochal.exports.archive",
-    "svg": "epochal.exports.svg",
 }
-BINARY: Mapping[str, str] = {"parquet": "epochal.exports.parquet", "png": "epochal.exports.png"}
+BINARY: Mapping[str, str] = {"parquet": "epochal.exports.parquet"}
 
 
 def export_named(name: str) -> Export:

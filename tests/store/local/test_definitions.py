@@ -8,7 +8,7 @@ import pytest
 
 import epochal
 from epochal.errors import MetricNotFoundError
-from epochal.exports.loss_picture import Label, draw
+from epochal.exports.figure import read_panel
 from epochal.server.rows import run_detail
 from epochal.store.local.load import load_run
 from epochal.tui.curves import Curves
@@ -57,7 +57,7 @@ def test_an_axis_that_was_never_logged_leaves_the_steps(start_run: StartRun) -> 
     assert (series.x, series.at.tolist()) == ("step", [3])
 
 
-def test_the_terminal_and_pictures_use_it(start_run: StartRun) -> None:
+def test_the_terminal_and_figures_use_it(start_run: StartRun) -> None:
     run = start_run()
     run.define("*loss", x="images")
     run.log({"images": 64, "loss": 2.0, "eval/loss": 2.1}, step=1)
@@ -67,6 +67,5 @@ def test_the_terminal_and_pictures_use_it(start_run: StartRun) -> None:
     assert metric is not None
     curves, x = Curves().of(view, metric)
     assert (x, curves[-1].x.tolist()) == ("images", [64.0, 128.0])
-    texts = [shape.text for shape in draw([view]) if isinstance(shape, Label)]
-    assert "images" in texts
-    assert "step" not in texts
+    panel = read_panel([view], "loss")
+    assert (panel.axis, panel.lines[0].x.tolist()) == ("images", [64.0, 128.0])
