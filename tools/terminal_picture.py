@@ -19,8 +19,7 @@ from rich.text import Text
 
 from epochal.store.local.store import LocalStore
 from epochal.tui.app import WatchApp
-from epochal.tui.app_state import AppState
-from epochal.tui.glyphs import UNICODE
+from epochal.tui.state import AppState
 
 COLUMNS = 112
 LINES_SHOWN = 26
@@ -59,7 +58,7 @@ def printed_picture(command: list[str]) -> str:
 async def watch_picture(folder: str) -> str:
     """The screen of ``epochal watch``, as Textual exports it."""
     with LocalStore(Path(folder)) as store:
-        app = WatchApp(AppState(store), glyphs=UNICODE)
+        app = WatchApp(AppState(store))
         async with app.run_test(size=(COLUMNS, LINES_SHOWN)) as pilot:
             await pilot.pause()
             return app.export_screenshot(title="epochal watch", simplify=True)

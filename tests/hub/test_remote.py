@@ -20,8 +20,7 @@ from epochal.shipping.client import HubError
 from epochal.shipping.worker import ship_now
 from epochal.store.remote.address import open_remote
 from epochal.store.remote.store import RemoteStore
-from epochal.tui import panels
-from epochal.tui.app_state import AppState
+from epochal.tui.state import AppState
 from tests.hub.hub_process import HubProcess
 from tests.hub.test_shipping import record
 from tests.server.live import serving
@@ -256,7 +255,7 @@ def test_watching_goes_on_while_the_hub_is_away(hub: HubProcess, tmp_path: Path)
         hub.kill()
         now += 60
         assert state.refresh()  # something to draw: the sentence
-        assert "cannot reach the hub" in panels.trouble(state).plain
+        assert "cannot reach the hub" in state.trouble
         state.choose(0)
         assert state.run is shown
         hub.start()

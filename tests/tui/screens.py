@@ -9,10 +9,7 @@ from contextlib import contextmanager
 from textual.pilot import Pilot
 
 from epochal.tui.app import WatchApp
-from epochal.tui.app_state import REFRESH_EVERY_S, AppState
-from epochal.tui.glyphs import UNICODE, Glyphs
-from epochal.tui.screen import WatchScreen
-from epochal.tui.view import View
+from epochal.tui.state import REFRESH_EVERY_S, AppState
 
 
 class Screen:
@@ -34,12 +31,6 @@ class Screen:
     def lines(self) -> list[str]:
         return self.text.splitlines()
 
-    @property
-    def view(self) -> View:
-        main = self.app.screen_stack[0]
-        assert isinstance(main, WatchScreen)
-        return main.view
-
     def press(self, *keys: str) -> Screen:
         self._loop.run_until_complete(self._pilot.press(*keys))
         # The footer is composed anew after the focus has moved: one more round of messages.
@@ -51,26 +42,22 @@ class Screen:
         return self.press()
 
     def wait_for_news(self) -> Screen:
-        main = self.app.screen_stack[0]
-        assert isinstance(main, WatchScreen)
         # On a busy machine a refresh takes long, and the next one waits many times as long.
-        main._state._run_timer.after_s = 0.0
+        self.app._state._run_timer.after_s = 0.0
         self._loop.run_until_complete(self._pilot.pause(2 * REFRESH_EVERY_S))
         return self.press()
 
 
 @contextmanager
-def watching(
-    state: AppState, *, size: str = "100x30", glyphs: Glyphs = UNICODE
-) -> Iterator[Screen]:
+def watching(state: AppState, *, size: str = "100x30") -> Iterator[Screen]:
     """An app of this size, until the end of the block."""
     columns, rows = map(int, size.split("x"))
-    app = WatchApp(state, glyphs=glyphs)
+    app = WatchApp(state)
     loop = asyncio.new_event_loop()
     started, ended = loop.create_future(), loop.create_future()
 
     async def run() -> None:
-        async with app.run_test(size=(columns, rows), notifications=True) as pilot:
+        async with app.run_test(size=(columns, rows)) as pilot:
             started.set_result(pilot)
             await ended
 

@@ -1,116 +1,87 @@
+"""The chart as characters: curves, marks, axes."""
+
 from __future__ import annotations
 
-from typing import Literal
+from pathlib import Path
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
 
-from epochal.tui.chart import Curve, Look, draw_chart
-from epochal.tui.glyphs import ASCII, UNICODE, Glyphs
-from epochal.tui.view import Zoom
-
-
-def curve(
-    values: list[float], *, style: str = "curve", shape: Literal["line", "points"] = "line"
-) -> Curve:
-    return Curve("c", np.arange(len(values)), np.array(values, dtype=np.float64), style, shape)
+from epochal.store.local.load import load_run
+from epochal.tui.chart import Curve, View, curves_of, draw_chart, position_text, title
+from tests.store.journals import Journal
 
 
-def drawn(*curves: Curve, look: Look | None = None, glyphs: Glyphs = UNICODE, rows: int = 7) -> str:
-    lines = draw_chart(curves, look=look or Look(), columns=30, rows=rows, glyphs=glyphs)
-    return "\n".join(one.plain.rstrip() for one in lines)
+def drawn(curves: list[Curve], **options: object) -> str:
+    lines = draw_chart(curves, "step", columns=60, rows=12, **options)  # type: ignore[arg-type]
+    assert len(lines) == 12
+    assert all(line.cell_len <= 60 for line in lines)
+    return "\n".join(line.plain for line in lines)
 
 
-def test_a_falling_loss_looks_like_one() -> None:
-    values = [3 + 8 * 0.95**step for step in range(100)]
-    assert drawn(curve(values)) == "\n".join(
-        [
-            "  │⢣",
-            "10┤ ⠱⡄",
-            "  │  ⠈⠳⣄",
-            " 5┤    ⠈⠑⠢⢄⣀",
-            "  │         ⠉⠑⠒⠒⠦⠤⠤⠤⢤⣀⣀⣀⣀⣀⣀⣀⣀⡀",
-            "  └┬────────────┬─────────────",
-            "   0           50         step",
-        ]
-    )
+def curve(values: list[float], *, mark: str = "") -> Curve:
+    x = np.arange(float(len(values)))
+    return Curve("loss", x, np.array(values, dtype=np.float64), 14, mark)
 
 
-def test_the_same_in_ascii() -> None:
-    values = [3 + 8 * 0.95**step for step in range(100)]
-    assert drawn(curve(values), glyphs=ASCII) == "\n".join(
-        [
-            "  |:",
-            "10+ :.",
-            "  |  ':.",
-            " 5+     ':...",
-            "  |         ''''':...........",
-            "  ++------------+-------------",
-            "   0           50         step",
-        ]
-    )
+def test_a_falling_curve_goes_from_the_upper_left_to_the_lower_right() -> None:
+    rows = drawn([curve([100.0 - x for x in range(100)])]).splitlines()
+    starts = [row.partition("│")[2] or row.partition("┤")[2] for row in rows[:10]]
+    columns = [len(row) - len(row.lstrip()) for row in starts]
+    assert columns == sorted(columns)
+    assert "50┤" in "".join(rows)
+    assert rows[-1].split() == ["0", "50"]
 
 
-def test_a_spike_of_one_step_among_a_million_is_visible() -> None:
-    values = np.ones(1_000_000)
-    values[123_456] = 9.0
-    spike = Curve("c", np.arange(values.size), values, "curve")
-    rows = drawn(spike).splitlines()
-    assert all(any(character > "⠀" for character in row[3:]) for row in rows[:4])
+def test_one_step_of_a_long_run_is_seen() -> None:
+    values = [1.0] * 100_000
+    values[50_000] = 9.0
+    top = drawn([curve(values)]).splitlines()[0]
+    assert any("⠀" < character <= "⣿" for character in top)
 
 
-def test_evaluations_are_marks_in_front_and_findings_point_from_below() -> None:
-    text = drawn(
-        curve([4.0] * 5, shape="points", style="eval"),
-        curve([4.0] * 100),
-        look=Look(flagged=(50.0, 900.0)),
-    )
-    assert text.count("◆") > 1
-    assert text.splitlines()[-2].count("▲") == 1
+def test_values_that_are_not_finite_and_flagged_steps_are_marked() -> None:
+    text = drawn([curve([1.0, 2.0, np.nan, 3.0, np.inf])], flagged=[1.0, 99.0])
+    assert (text.count("×"), text.count("▲")) == (2, 1)
 
 
-def test_what_is_not_finite_is_marked_where_it_happened() -> None:
-    rows = drawn(curve([1.0, 2.0, float("nan"), 4.0, 5.0])).splitlines()
-    assert rows[0].index("×") == 2 + 28 // 2
+@pytest.mark.parametrize("values", [[], [5.0], [np.nan], [0.0, 0.0], [-1.0, -2.0]])
+@pytest.mark.parametrize("is_log", [False, True])
+def test_few_points_are_no_error(values: list[float], is_log: bool) -> None:
+    for columns, rows in ((60, 12), (1, 1), (0, 0), (20, 5)):
+        draw_chart([curve(values)], "step", columns=columns, rows=rows, is_log=is_log)
 
 
-def test_a_zoom_shows_its_part_only() -> None:
-    rows = drawn(curve([float(v) for v in range(400)]), look=Look(zoom=Zoom(0.25))).splitlines()
-    assert rows[-1].split() == ["300", "350", "step"]
-    assert "300" in rows[-3]
+def test_a_logarithmic_axis_has_powers_of_ten() -> None:
+    text = drawn([curve([10.0**-n for n in range(5)] + [0.0, -1.0])], is_log=True)
+    assert all(f"{label}┤" in text for label in ("1", "0.1", "0.01", "0.001"))
 
 
-def test_outliers_may_leave_the_chart() -> None:
-    values = [1.0 + step % 2 for step in range(400)]
-    values[200] = 1e9
-    assert "500M" in drawn(curve(values))
-    assert drawn(curve(values), look=Look(clips_outliers=True)).startswith("2┤")
+def test_without_braille_it_is_drawn_with_stars() -> None:
+    assert "*" in drawn([curve([1.0, 2.0, 3.0])], is_ascii=True)
 
 
-def test_a_logarithmic_axis_leaves_out_what_has_no_logarithm() -> None:
-    text = drawn(curve([0.0, 1.0, 10.0, 100.0, 1000.0]), look=Look(is_log=True))
-    assert "100┤" in text
-    assert "  1┤" in text
-    assert drawn(curve([-1.0, -2.0]), look=Look(is_log=True)).splitlines()[0].startswith("-1.0")
+def test_a_loss_has_its_evaluations_smoothing_and_the_compared_runs(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        journal = Journal(tmp_path, name)
+        for step in (0, 1):
+            journal.add({"log": "step", "step": step, "loss": 1.0 + 2 * step})
+        journal.add({"log": "eval", "step": 1, "loss": 2.5})
+    one, two = (load_run(tmp_path / "p" / name) for name in ("one", "two"))
+    metric = one.role("loss")
+    assert metric is not None
+    view = View(smoothing=0.9)
+    curves, axis = curves_of(one, metric, view, [one, two])
+    assert [item.name for item in curves] == ["two", "train/loss", "train/loss", "eval/loss"]
+    assert curves[1].values.tolist() == [1.0, 3.0]
+    assert curves[2].values[1] == pytest.approx((0.9 * 1 + 3) / 1.9)
+    # The title has the newest value, not the smoothed one.
+    shown = title(curves, axis, view, 80).plain
+    assert shown == "◆ eval/loss  ━━ train/loss 3.0000  ━━ two  smooth 0.9"
 
 
-def test_one_point_is_a_mark_and_none_is_said() -> None:
-    assert "◆" in drawn(curve([3.0]))
-    assert "no points yet" in drawn(curve([]))
-    assert "no points yet" in drawn()
-
-
-@given(
-    st.lists(st.floats(), max_size=80),
-    st.booleans(),
-    st.booleans(),
-    st.integers(1, 60),
-    st.integers(1, 20),
-)
-def test_a_chart_of_anything_has_its_size(
-    values: list[float], is_log: bool, clips: bool, columns: int, rows: int
-) -> None:
-    look = Look(is_log=is_log, clips_outliers=clips)
-    lines = draw_chart([curve(values)], look=look, columns=columns, rows=rows, glyphs=UNICODE)
-    assert [one.cell_len for one in lines] == [columns] * rows
+def test_positions_are_written_as_their_axis_counts() -> None:
+    assert position_text(1500, "step") == "1500"
+    assert position_text(2_500_000, "tokens") == "2.5M"
+    assert position_text(90, "relative") == "1m 30s"
+    assert position_text(1e300, "wall") == "?"

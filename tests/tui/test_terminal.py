@@ -88,14 +88,14 @@ def test_every_end_gives_the_terminal_back(
 
 def test_an_error_is_printed_on_a_terminal_that_was_given_back(folder: Path) -> None:
     broken = (
-        "import runpy, epochal.tui.screen as s; s.CHANGES = {};"
+        "import runpy, epochal.tui.app as app; app.SMOOTHINGS = ();"
         f"runpy.run_path({str(WATCH)!r}, run_name='__main__')"
     )
     with watching(folder, prelude=broken) as view:
         before = view.modes()
         view.until(b"loss")
         os.write(view.terminal, b"s")
-        view.until(b"KeyError")
+        view.until(b"ValueError")
         assert view.process.wait(120) == 1
         assert view.seen.index(LEFT) < view.seen.index(b"Traceback")
         assert view.modes() == before

@@ -2,10 +2,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from epochal.store.local.load import load_run
-from epochal.tui.vitals import Vital, overfit_gap, vitals_of
+from epochal.tui.text import sparkline
+from epochal.tui.vitals import (
+    Vital,
+    finding_lines,
+    findings_of,
+    overfit_gap,
+    vital_lines,
+    vitals_of,
+)
 from tests.store.journals import Journal
 
 
@@ -74,3 +83,50 @@ def test_runs_without_a_loss_show_what_they_have(tmp_path: Path) -> None:
 
 def test_a_run_that_logged_nothing_has_none(tmp_path: Path) -> None:
     assert vitals_of(load_run(Journal(tmp_path).add().folder.path)) == []
+
+
+def test_lines_have_as_much_as_fits(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    steps(journal, [5.0, 2.0, 3.0])
+    vitals = list(by_label(journal).values())
+    (wide,), (narrow,) = (vital_lines(vitals, columns=columns) for columns in (60, 18))
+    assert wide.plain.split() == ["loss", "→", "3.0000", "█▁▃", "best", "2.0000", "@", "1"]
+    assert narrow.plain.split() == ["loss", "→", "3.0000"]
+
+
+@pytest.mark.parametrize(
+    ("values", "drawn"),
+    [
+        (np.arange(8.0), "▁▂▃▄▅▆▇█"),
+        (np.full(4, 7.0), "▅▅▅▅"),
+        (np.array([0.0, np.nan, 1.0]), "▁×█"),
+        (np.full(3, np.inf), "×××"),
+        (np.empty(0), ""),
+    ],
+)
+def test_a_sparkline_spans_the_common_values(values: np.ndarray, drawn: str) -> None:
+    assert sparkline(values, 8) == drawn
+
+
+def test_open_and_severe_findings_come_first_and_fewer_rows_have_sentences_only(
+    tmp_path: Path,
+) -> None:
+    journal = Journal(tmp_path).metrics(0, loss=1.0)
+    for number, (severity, state) in enumerate(
+        [("error", "closed"), ("warning", "open"), ("error", "open")]
+    ):
+        finding = {"id": str(number), "rule": "r", "severity": severity, "state": state}
+        finding |= {"sentence": f"Sentence {number}.", "advice": "Advice.", "steps": [1, 2]}
+        journal.add({"log": "finding", "evidence": {}, "t": 1.0, **finding}, writer="findings")
+    findings = findings_of(load_run(journal.folder.path))
+    assert [line.plain for line in finding_lines(findings, columns=40, rows=9)] == [
+        "▲ Sentence 2.",
+        "  Advice.",
+        "▲ Sentence 1.",
+        "  Advice.",
+        "○ Sentence 0.",
+    ]
+    assert [line.plain for line in finding_lines(findings, columns=40, rows=2)] == [
+        "▲ Sentence 2.",
+        "▲ Sentence 1. +1 more",
+    ]

@@ -16,7 +16,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.doubles.every_kind import write_every_kind
 from tests.doubles.scripts import start_script
 from tests.store.journals import Journal
 
@@ -79,40 +78,27 @@ def small() -> Iterator[Screen]:
 
 
 def test_the_screen_from_start_to_end(small: Screen, tmp_path: Path) -> None:
-    write_every_kind(tmp_path, seed=0)
-    write_every_kind(tmp_path, seed=1)
+    for name in ("one", "two"):
+        Journal(tmp_path, name).metrics(0, loss=2.0).metrics(9, loss=1.0).finish()
     small.type("echo before", "Enter")
     small.watch(str(tmp_path))
-    text = small.until(lambda text: "GPU 1" in text and "? keys" in text)
-    assert "◆ eval/loss" in text
-    assert "run 1 of 2" in text
+    text = small.until(lambda text: "run 1 of 2" in text and "? keys" in text)
     assert "before" not in text
-    small.type("?")
-    small.until(lambda text: "hold the picture" in text)
-    small.type("Escape")
-    small.until(lambda text: "hold the picture" not in text)
     small.type("Down")
     small.until(lambda text: "run 2 of 2" in text)
-    small.type("4")
-    small.until(lambda text: "epoch 4  loss" in text)
-    small.type("1", "s", "+")
-    small.until(lambda text: "smooth 0.6 zoom 2x" in text)
-    small.type("/")
-    small.until(lambda text: "filter runs:" in text)
-    small.type("k", "i", "n", "d", "-", "2")
-    small.until(lambda text: "filter runs: kind-2" in text)
+    small.type("s", "l", "/")
+    small.until(lambda text: "log  smooth 0.6" in text and "filter runs:" in text)
+    small.type("t", "w")
+    small.until(lambda text: "filter runs: tw" in text)
     small.type("Enter")
-    small.until(lambda text: "? keys" in text and "demo/every-kind-2" in text)
+    small.until(lambda text: "? keys" in text and "p/two" in text)
+    small.type("Escape")
     small.resize(columns=140, rows=40)
-    text = small.until(lambda text: "Runs 1 fit kind-2" in text and "Vital signs" in text)
+    text = small.until(lambda text: "one" in text and "two" in text)
     assert len(text.splitlines()) == 40
-    small.resize(columns=60, rows=20)
-    small.until(lambda text: "Vital signs" not in text and "grad norm" in text)
     small.type("q")
     small.until(lambda text: "before" in text and text.rstrip().endswith("$"))
     assert small.cursor_is_shown()
-    small.type("echo after", "Enter")
-    small.until(lambda text: text.count("after") == 2)
 
 
 def test_ctrl_z_gives_the_terminal_to_the_shell_and_fg_takes_it_again(
@@ -145,93 +131,33 @@ def test_a_process_that_is_told_to_continue_while_it_runs_reads_keys_once(
         process.send_signal(signal.SIGCONT)
         time.sleep(0.2)
     small.type("?")
-    small.until(lambda text: "hold the picture" in text)
+    small.until(lambda text: "next metric" in text)
     assert process.num_threads() == num_threads  # keys are read once
     small.type("Escape")
-    small.until(lambda text: "hold the picture" not in text)
+    small.until(lambda text: "next metric" not in text)
     small.type("q")
     process.wait(120)
     small.until(lambda text: text.rstrip().endswith("$"))
 
 
-def test_what_another_process_logs_appears_and_a_held_picture_loses_nothing(
-    small: Screen, tmp_path: Path
-) -> None:
+def test_what_another_process_logs_appears(small: Screen, tmp_path: Path) -> None:
     source = """
     with start("live", total_steps=1000) as run:
-        for step in range(int(sys.stdin.readline())):
-            run.log({"loss": 1.0}, step=step)
-        print(flush=True)
-        sys.stdin.readline()
-        run.log({"loss": 0.25}, step=500)
-        print(flush=True)
-        sys.stdin.readline()
-        run.log({"loss": 0.125}, step=700)
-        print(flush=True)
-        sys.stdin.readline()
+        for step in (99, 500):
+            run.log({"loss": 1.0 / step}, step=step)
+            print(flush=True)
+            sys.stdin.readline()
     """
     with start_script(tmp_path, source) as training:
-        assert training.stdin is not None
-        assert training.stdout is not None
-
-        def go_on(line: str = "") -> None:
-            assert training.stdin is not None
-            assert training.stdout is not None
-            training.stdin.write(f"{line}\n")
-            training.stdin.flush()
-            training.stdout.readline()
-
         small.resize(columns=100, rows=30)
         small.watch(str(tmp_path))
-        go_on("100")
         small.until(lambda text: "● running tests/live" in text and "step 100/1,000" in text)
-        go_on()
-        small.until(lambda text: "step 501/1,000" in text and "loss 0.2500" in text)
-        small.type("p")
-        small.until(lambda text: "held" in text)
-        go_on()
-        time.sleep(0.6)
-        assert "step 501/1,000" in small.text()
-        small.type("p")
-        small.until(lambda text: "step 701/1,000" in text and "best 0.1250 @ 700" in text)
+        assert training.stdin is not None
+        training.stdin.write("\n")
+        training.stdin.flush()
+        small.until(lambda text: "step 501/1,000" in text and "best 0.0020 @ 500" in text)
         training.communicate("\n", timeout=120)
     small.until(lambda text: "○ finished tests/live" in text)
-
-
-def test_a_training_is_suspended_continued_and_stopped_from_the_screen(
-    small: Screen, tmp_path: Path
-) -> None:
-    source = """
-    with start("live") as run:
-        for step in range(10**9):
-            run.log({"loss": 1.0}, step=step)
-            time.sleep(0.05)
-    """
-    with start_script(tmp_path, source) as training:
-        try:
-            small.resize(columns=100, rows=30)
-            small.watch(str(tmp_path))
-            small.until(lambda text: "● running tests/live" in text)
-            small.type("Z")
-            small.until(lambda text: "Suspend tests/live?" in text)
-            small.type("y")
-            small.until(lambda text: "● suspended" in text and "tip suspended by a signal" in text)
-            small.type("Z", "y")
-            small.until(lambda text: "● running" in text)
-            small.type("X")
-            small.until(lambda text: "Stop tests/live?" in text)
-            small.type("X")
-            small.until(lambda text: "terminated tests/live" in text and "epochal resume" in text)
-            assert training.wait(timeout=120) != 0
-        finally:
-            training.kill()
-
-
-def test_a_run_that_starts_later_appears(small: Screen, tmp_path: Path) -> None:
-    small.watch(str(tmp_path))
-    small.until(lambda text: "they appear by themselves" in text)
-    Journal(tmp_path, "late").metrics(0, loss=1.5)
-    small.until(lambda text: "p/late" in text and "1.5000" in text)
 
 
 def once(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -246,11 +172,11 @@ def once(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
 
 
 def test_without_a_terminal_it_is_printed_once(tmp_path: Path) -> None:
-    folder = write_every_kind(tmp_path)
-    shown = once(str(folder), PYTHONIOENCODING="utf-8")
+    journal = Journal(tmp_path, "job").metrics(0, loss=1.5).metrics(9, loss=0.5).finish()
+    shown = once(str(journal.folder.path), PYTHONIOENCODING="utf-8")
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "\x1b" not in shown.stdout
-    assert "finished demo/every-kind" in shown.stdout
+    assert "finished p/job" in shown.stdout
     assert any("⠀" < character <= "⣿" for character in shown.stdout)
 
 

@@ -128,7 +128,7 @@ def _console(stream: TextIO) -> Console | None:
     """What prints styles to a terminal; None where there are none, or no ``rich``."""
     if find_spec("rich") is None:
         return None
-    from epochal.tui.styles import console_for
+    from epochal.tui.text import console_for
 
     console = console_for(stream)
     return console if console.is_terminal and not console.is_dumb_terminal else None

@@ -12,11 +12,11 @@ from typing import Any
 from epochal.cli.command import add_hub_reading, add_json, add_run, reading_store
 from epochal.cli.figures import format_figure
 from epochal.cli.output import one_line, say_json, say_lines
+from epochal.cli.severity import severity_of
 from epochal.errors import UsageError
 from epochal.journal.layout import FINDINGS, LOOP
 from epochal.records import Position, Record, moment_of, scalars_of
 from epochal.store.store import RunView
-from epochal.tui.severity import severity_of
 from epochal.values import as_float
 
 _LONGEST_TEXT = 200

@@ -17,8 +17,7 @@ from epochal.store.lookup import is_address
 if TYPE_CHECKING:
     from epochal.store.local.store import LocalStore
     from epochal.store.remote.store import RemoteStore
-    from epochal.tui.app_state import AppState
-    from epochal.tui.glyphs import Glyphs
+    from epochal.tui.state import AppState
 
 _PLAIN_COLUMNS = 100
 
@@ -44,15 +43,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--once", action="store_true", help="print the state once and exit (as in a pipe)"
     )
     add_hub_reading(parser)
-    parser.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
 
 
 def run(args: argparse.Namespace) -> int:
     """Watch until ``q``; without a terminal, print once."""
-    from epochal.tui.app_state import AppState
-    from epochal.tui.glyphs import glyphs_for
+    from epochal.tui.state import AppState
 
-    glyphs = glyphs_for(sys.stdout.encoding, ascii_only=args.ascii)
     store, key = _opened(args)
     with store:
         chosen = None if key is None else store.run(key)
@@ -60,8 +56,8 @@ def run(args: argparse.Namespace) -> int:
         # Keys come from stdin, what is shown on the screen goes through stderr.
         streams = (sys.stdin, sys.stdout, sys.stderr)
         if args.once or not all(stream.isatty() for stream in streams):
-            return _print_once(state, glyphs)
-        return _watch(state, glyphs)
+            return _print_once(state)
+        return _watch(state)
 
 
 def _opened(args: argparse.Namespace) -> tuple[LocalStore | RemoteStore, str | None]:
@@ -82,21 +78,29 @@ def _opened(args: argparse.Namespace) -> tuple[LocalStore | RemoteStore, str | N
     return open_store(path, follow_links=follows_links(args), rules=rules_now()), None
 
 
-def _print_once(state: AppState, glyphs: Glyphs) -> int:
-    from epochal.tui.snapshot import pieces, snapshot
+def _print_once(state: AppState) -> int:
+    from epochal.tui.once import print_once
 
     columns, now = shutil.get_terminal_size((_PLAIN_COLUMNS, 0)).columns, time.time()
-    say_lines(pieces(line) for line in snapshot(state, columns=columns, now=now, glyphs=glyphs))
+    is_ascii = not _has_unicode(sys.stdout.encoding)
+    say_lines(print_once(state, columns=columns, now=now, is_ascii=is_ascii))
     return 0 if state.run is not None else 1
 
 
-def _watch(state: AppState, glyphs: Glyphs) -> int:
+def _has_unicode(encoding: str | None) -> bool:
+    try:
+        return bool("⣿".encode(encoding or "ascii"))
+    except (LookupError, UnicodeEncodeError):
+        return False
+
+
+def _watch(state: AppState) -> int:
     from epochal.tui.app import WatchApp
 
     # An exported size would go before that of the terminal, and never change with it.
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)
-    app = WatchApp(state, glyphs=glyphs)
+    app = WatchApp(state)
     # Without mouse support the terminal's own selection of text keeps working.
     app.run(mouse=False)
     if app.problem is not None:

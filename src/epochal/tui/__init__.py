@@ -1,9 +1,9 @@
-"""``epochal watch``: runs in a terminal, drawn from what stores answer.
+"""``epochal watch``: runs in a terminal, from what stores return.
 
-styles severity lines glyphs           styled text in columns
-scale chart curves charts spark        series as braille characters
-vitals machine run_line run_text       what is known of a run, as lines of text
-run_log app_state view                 what is read, and what the person has chosen
-panels snapshot                        lines for each panel, or a run printed once
-widgets screen app watch.tcss          the Textual app; nothing else imports Textual
+text     styles, and the first line about a run
+vitals   vital signs and findings as lines of text
+chart    curves of a metric, drawn by plotext
+state    the runs of a store, the chosen run, the compared runs
+app      the Textual app; nothing else imports Textual
+once     a run printed once, for pipes and logs
 """

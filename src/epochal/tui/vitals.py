@@ -1,42 +1,39 @@
-"""The vital signs of a run: the few figures that tell at a glance how a training goes."""
+"""The vital signs and the findings of a run: what tells at a glance how a training goes."""
 
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.text import Text
 
 from epochal.format import format_count, format_duration
+from epochal.health.finding import SEVERITIES, Finding
 from epochal.series.overfit import gap_grade, gap_percent
 from epochal.series.series import Series
 from epochal.series.window import LossTrend
 from epochal.store.answers import Metric
+from epochal.store.finding_counts import latest_findings
 from epochal.store.store import RunView
-from epochal.tui.glyphs import Glyphs
-from epochal.tui.lines import clip_text, fit
-from epochal.tui.scale import short_number
-from epochal.tui.spark import sparkline
+from epochal.tui.text import clip, printable, short_number, sparkline
 
-_LOOKED_BACK = 150
-_LEAST_FOR_A_TREND = 3
-_SOL = "train/sol"
-_DURATION = "train/duration_ms"
-_MACHINE = ("gpu/", "system/", "memory/", "resources/", "abs_max/")
+# Telemetry and one series per layer: they are not what people look at first.
+MACHINE = ("gpu/", "system/", "memory/", "resources/", "abs_max/")
+_TREND_POINTS, _LEAST_FOR_A_TREND = 150, 3
 _MOST_OTHERS = 8
-_LABEL, _FIGURE = 9, 9
+_VALUE_COLUMNS = 9
 _LONGEST_SPARK, _SHORTEST_SPARK = 40, 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vital:
-    """One figure: its text, the recent course behind it, a remark and how that is to be taken.
+    """The newest value of a metric, its points, a remark, and the style of each.
 
-    ``brief`` is the remark where there is little room; ``trend`` the direction of the values, -1, 0
-    or 1, None where it is not told.
+    ``trend`` is the direction of the values, -1, 0 or 1; None where no direction is better.
     """
 
     label: str
@@ -45,38 +42,36 @@ class Vital:
     style: str = ""
     remark: str = ""
     remark_style: str = "dim"
-    brief: str = ""
     trend: int | None = None
-    trend_is_good: bool | None = None
+    trend_is_good: bool = False
 
 
 def vitals_of(run: RunView) -> list[Vital]:
-    """The vital signs that a run has: by role first, then its first other metrics."""
+    """The vital signs that a run has: metrics with a role first, then the first other ones."""
     roles = {metric.role: metric for metric in run.metrics() if metric.role and metric.ranks}
-    found = [*_by_role(run, roles)]
-    if len(found) < 3:
+    vitals = [*_by_role(run, roles)]
+    if len(vitals) < 3:
         shown = {metric.name for metric in roles.values()}
-        found += _others(run, shown)
-    return found
+        others = [
+            metric
+            for metric in run.metrics()
+            if metric.name not in shown and metric.ranks and not metric.name.startswith(MACHINE)
+        ]
+        series = [run.series(m.name, rank=m.ranks[0], axis=m.axis) for m in others[:_MOST_OTHERS]]
+        vitals += [_vital(one.name, one, remark=_best(one)) for one in series if len(one)]
+    return vitals
 
 
-def vital_lines(vitals: Sequence[Vital], *, columns: int, glyphs: Glyphs) -> list[Text]:
-    """One line for each: the figure, its direction, its recent values, a remark."""
+def vital_lines(vitals: Sequence[Vital], *, columns: int) -> list[Text]:
+    """One line for each: value, direction, recent points, remark."""
     longest = max((len(vital.label) for vital in vitals), default=0)
-    label = max(min(longest, columns // 3), min(_LABEL, longest))
-    return [_vital_line(vital, label, columns=columns, glyphs=glyphs) for vital in vitals]
-
-
-def vital_grid(vitals: Sequence[Vital], *, columns: int, glyphs: Glyphs) -> list[Text]:
-    """Two next to each other, for little room; remarks where the recent values would be."""
-    cells = vital_lines(vitals, columns=(columns - 2) // 2, glyphs=glyphs)
-    return [Text("  ").join(cells[at : at + 2]) for at in range(0, len(cells), 2)]
+    return [_vital_line(vital, min(longest, columns // 3), columns) for vital in vitals]
 
 
 def overfit_gap(train: Series, evaluated: Series) -> float | None:
     """By how many percent the newest evaluation is above the training loss since the one before.
 
-    None where the two cannot be held against each other.
+    None where the two cannot be compared.
     """
     if train.axis != evaluated.axis or not len(train) or not len(evaluated):
         return None
@@ -89,93 +84,111 @@ def overfit_gap(train: Series, evaluated: Series) -> float | None:
     return gap_percent(float(evaluated.values[-1]), float(values.mean())) if values.size else None
 
 
+def findings_of(run: RunView) -> list[Finding]:
+    """The findings that were recorded: open ones first, the most severe first, newest first."""
+    entries = run.entries("finding", rank=None)
+    told = [(entry.position.attempt, entry.record) for entry in entries]
+    return sorted(
+        latest_findings(told, attempts=run.info.attempts),
+        key=lambda one: (one.state != "open", -SEVERITIES.index(one.severity), -one.t),
+    )
+
+
+def finding_lines(findings: Sequence[Finding], *, columns: int, rows: int) -> list[Text]:
+    """Sentence and advice of each finding; sentences alone where there are few rows."""
+    lines = [line for one in findings for line in _finding_lines(one, columns)]
+    if len(lines) <= rows:
+        return lines
+    lines = [
+        Text(clip(f"{_mark(one)} {one.sentence}", columns), _finding_style(one))
+        for one in findings[:rows]
+    ]
+    if lines and len(findings) > rows:
+        more = f" +{len(findings) - rows} more"
+        lines[-1].truncate(columns - len(more), overflow="ellipsis")
+        lines[-1].append(more, "dim")
+    return lines
+
+
 def _by_role(run: RunView, roles: Mapping[str, Metric]) -> Iterator[Vital]:
-    series = {role: _series(run, metric) for role, metric in roles.items()}
+    series = {
+        role: run.series(metric.name, rank=metric.ranks[0], axis=metric.axis)
+        for role, metric in roles.items()
+    }
     loss, evaluated = series.get("loss"), series.get("eval_loss")
     if loss is not None:
-        yield _figure("loss", loss, remark=_best(loss))
+        yield _vital("loss", loss, remark=_best(loss))
     if evaluated is not None:
         gap = None if loss is None else overfit_gap(loss, evaluated)
         if gap is None:
-            yield _figure("eval loss", evaluated, remark=_best(evaluated))
+            yield _vital("eval loss", evaluated, remark=_best(evaluated))
         else:
             remark = f"gap {gap:+.1f} %"
-            figure = _figure("eval loss", evaluated, remark=remark, remark_style=gap_grade(gap))
-            yield replace(figure, brief=f"{gap:+.1f} %")
+            yield _vital("eval loss", evaluated, remark=remark, remark_style=gap_grade(gap))
     for role, label in (("lr", "lr"), ("norm", "grad norm")):
-        if (found := series.get(role)) is not None:
-            yield _figure(label, found)
-    if (speed := series.get("throughput")) is not None:
-        yield _figure("tok/s", speed, text=format_count(_last(speed)), tells_trend=False)
-    names = {metric.name: metric for metric in run.metrics() if 0 in metric.ranks}
-    if _SOL in names:
-        sol = _series(run, names[_SOL])
-        yield _figure("SOL", sol, text=f"{_last(sol):.1f} %")
-    if _DURATION in names:
-        taken = _series(run, names[_DURATION])
-        yield _figure("step time", taken, text=format_duration(_last(taken) / 1000))
+        if role in series:
+            yield _vital(label, series[role])
+    if "throughput" in series:
+        speed = series["throughput"]
+        yield _vital("tok/s", speed, text=format_count(_last(speed)), has_trend=False)
+    names = {metric.name for metric in run.metrics() if 0 in metric.ranks}
+    if "train/sol" in names:
+        sol = run.series("train/sol")
+        yield _vital("SOL", sol, text=f"{_last(sol):.1f} %")
+    if "train/duration_ms" in names:
+        duration = run.series("train/duration_ms")
+        yield _vital("step time", duration, text=format_duration(_last(duration) / 1000))
 
 
-def _others(run: RunView, shown: set[str]) -> list[Vital]:
-    names = [
-        metric
-        for metric in run.metrics()
-        if metric.name not in shown and metric.ranks and not metric.name.startswith(_MACHINE)
-    ]
-    return [
-        _figure(m.name, s, remark=_best(s)) for m in names[:_MOST_OTHERS] if (s := _series(run, m))
-    ]
-
-
-def _vital_line(vital: Vital, label: int, *, columns: int, glyphs: Glyphs) -> Text:
-    arrow = {-1: glyphs.down, 0: glyphs.level, 1: glyphs.up}.get(vital.trend or 0, " ")
-    style = "dim" if not vital.trend else "good" if vital.trend_is_good else "bad"
+def _vital_line(vital: Vital, label_columns: int, columns: int) -> Text:
+    arrow, style = " ", ""
+    if vital.trend is not None:
+        arrow = {-1: "↘", 0: "→", 1: "↗"}[vital.trend]
+        style = "dim" if not vital.trend else "good" if vital.trend_is_good else "bad"
     line = Text.assemble(
-        (f"{clip_text(vital.label, label):<{label}} ", "dim"),
-        (f"{arrow if vital.trend is not None else ' '} ", style),
-        (f"{vital.text:<{_FIGURE}} ", vital.style),
+        (f"{clip(vital.label, label_columns):<{label_columns}} ", "dim"),
+        (f"{arrow} ", style),
+        (f"{vital.text:<{_VALUE_COLUMNS}} ", vital.style),
     )
     room = columns - line.cell_len
-    remark = next((one for one in (vital.remark, vital.brief) if len(one) <= room), "")
-    spark = min(room - len(remark) - (1 if remark else 0), _LONGEST_SPARK)
+    remark = vital.remark if len(vital.remark) <= room else ""
+    spark = min(room - len(remark) - 1, _LONGEST_SPARK)
     if spark >= _SHORTEST_SPARK:
-        drawn = sparkline(vital.values, spark, glyphs=glyphs)
-        line.append(f"{drawn:<{spark}}", "accent").append(" " if remark else "")
-    return fit(line.append(remark, vital.remark_style), columns)
+        line.append(f"{sparkline(vital.values, spark):<{spark}} ", "accent")
+    return line.append(remark, vital.remark_style)
 
 
-def _figure(
+def _vital(
     label: str,
     series: Series,
     *,
     text: str | None = None,
     remark: str = "",
     remark_style: str = "dim",
-    tells_trend: bool = True,
+    has_trend: bool = True,
 ) -> Vital:
     last = _last(series)
     is_finite = math.isfinite(last)
-    trend = _trend(series) if tells_trend and series.goal is not None else None
+    trend = _trend(series) if has_trend and series.goal is not None else None
     return Vital(
-        label=label,
-        text=short_number(last) if text is None or not is_finite else text,
-        values=series.floats,
-        style="strong" if is_finite else "shout",
-        remark=remark,
-        remark_style=remark_style,
-        trend=trend,
-        trend_is_good=None if not trend else (trend < 0) == (series.goal == "min"),
+        label,
+        short_number(last) if text is None or not is_finite else text,
+        series.floats,
+        "strong" if is_finite else "shout",
+        remark,
+        remark_style,
+        trend,
+        trend_is_good=bool(trend) and (trend == -1) == (series.goal == "min"),
     )
 
 
 def _trend(series: Series) -> int | None:
     if len(series) < _LEAST_FOR_A_TREND:
         return None
-    marks = {"\\": -1, "/": 1}
     trend, mark = LossTrend(), " "
-    for value in series.floats[-_LOOKED_BACK:].tolist():
+    for value in series.floats[-_TREND_POINTS:].tolist():
         mark = trend.observe(value)
-    return marks.get(mark, 0)
+    return {"\\": -1, "/": 1}.get(mark, 0)
 
 
 def _best(series: Series) -> str:
@@ -187,5 +200,19 @@ def _last(series: Series) -> float:
     return float(series.values[-1]) if len(series) else math.nan
 
 
-def _series(run: RunView, metric: Metric) -> Series:
-    return run.series(metric.name, rank=metric.ranks[0], axis=metric.axis)
+def _finding_lines(finding: Finding, columns: int) -> Iterator[Text]:
+    width, style = max(columns - 2, 8), _finding_style(finding)
+    for index, text in enumerate(textwrap.wrap(printable(finding.sentence), width)):
+        yield Text(f"{' ' if index else _mark(finding)} {text}", style)
+    if finding.state == "open":
+        for text in textwrap.wrap(printable(finding.advice), width):
+            yield Text(f"  {text}", "dim")
+
+
+def _mark(finding: Finding) -> str:
+    return "▲" if finding.state == "open" else "○"
+
+
+def _finding_style(finding: Finding) -> str:
+    styles = {"error": "bad", "warning": "warn", "info": "accent"}
+    return styles[finding.severity] if finding.state == "open" else "dim"

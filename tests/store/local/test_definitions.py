@@ -11,7 +11,7 @@ from epochal.errors import MetricNotFoundError
 from epochal.exports.figure import read_panel
 from epochal.server.rows import run_detail
 from epochal.store.local.load import load_run
-from epochal.tui.curves import Curves
+from epochal.tui.chart import View, curves_of
 from tests.conftest import StartRun
 
 
@@ -65,7 +65,7 @@ def test_the_terminal_and_figures_use_it(start_run: StartRun) -> None:
     view = load_run(run.dir)
     metric = view.metric("loss")
     assert metric is not None
-    curves, x = Curves().of(view, metric)
-    assert (x, curves[-1].x.tolist()) == ("images", [64.0, 128.0])
+    curves, x = curves_of(view, metric, View())
+    assert (x, curves[0].x.tolist()) == ("images", [64.0, 128.0])
     panel = read_panel([view], "loss")
     assert (panel.axis, panel.lines[0].x.tolist()) == ("images", [64.0, 128.0])

@@ -13,42 +13,33 @@ from dataclasses import dataclass
 from typing import Literal
 
 from epochal.errors import EpochalError, UsageError
-from epochal.journal.process_action import ProcessAction
-from epochal.store.answers import LIVE_STATES, Metric, RunInfo, State
-from epochal.store.pattern import Pattern, PatternError, compile_pattern
-from epochal.store.process_action import send_action
+from epochal.store.answers import LIVE_STATES, Metric, State
+from epochal.store.pattern import PatternError, compile_pattern
 from epochal.store.store import RunView, Store
-from epochal.tui.chart import extent_of
-from epochal.tui.curves import Curves
-from epochal.tui.run_log import RunLog
-from epochal.tui.styles import COMPARED
-from epochal.tui.view import Extent, View
+from epochal.tui.chart import COMPARED
+from epochal.tui.vitals import MACHINE
 
 REFRESH_EVERY_S = 0.25
-LIST_EVERY_S = 2.0
-_LOST_EVERY_S = 2.0
-# The first refresh of a large run takes long and says nothing about the next.
-_LONGEST_WAIT_S = 5.0
+_LIST_EVERY_S, _LOST_EVERY_S, _LONGEST_WAIT_S = 2.0, 2.0, 5.0
 _REFRESH_SHARE, _LIST_SHARE = 0.03, 0.01
 # How long one frame may take to read rows of runs that were never read.
 _ROWS_WITHIN_S = 0.2
 _LOOKS_LIKE_A_QUERY = re.compile(r"[<>=~]|\b(and|or|not|in|exists)\b")
-_MACHINE = ("gpu/", "system/", "memory/", "resources/")
 
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A run in the list; ``figure`` is its last loss, ``alarm`` the gravest that still holds."""
+    """A run in the list; ``loss`` is its last one, ``alarm`` the most severe open finding."""
 
-    name: str
     project: str
+    name: str
     state: State
-    figure: float | None
+    loss: float | None
     alarm: Literal["error", "warning"] | None = None
 
 
 @dataclass(slots=True)
-class _RefreshTimer:
+class _Timer:
     """When to refresh again, so that refreshing takes at most a share of the time."""
 
     every_s: float
@@ -56,6 +47,7 @@ class _RefreshTimer:
     after_s: float = 0.0
 
     def took(self, started_s: float, ended_s: float) -> None:
+        # The first refresh of a large run takes long, so the wait has a limit.
         wait_s = max(self.every_s, min((ended_s - started_s) / self.share, _LONGEST_WAIT_S))
         self.after_s = ended_s + wait_s
 
@@ -77,16 +69,14 @@ class AppState:
         self.runs: list[RunView] = []
         self.run = chosen
         self.compared = list(compared)[: len(COMPARED)]
-        self.problem = ""
+        self.problem = ""  # what is wrong with the filter
         self.lost = ""  # why the runs cannot be read now: a hub, or the way to it, is away
-        self.curves = Curves()
+        self.is_behind = False  # rows that are shown still wait to be read
         self._rows: dict[int, RunRow] = {}
-        self._known: set[int] = set()
-        self._waiting = False
+        self._ids: set[int] = set()
         self._refresh_took_s = 0.0
-        self._run_log: tuple[RunView, RunLog] | None = None
-        self._list_timer = _RefreshTimer(LIST_EVERY_S, _LIST_SHARE)
-        self._run_timer = _RefreshTimer(REFRESH_EVERY_S, _REFRESH_SHARE)
+        self._list_timer = _Timer(_LIST_EVERY_S, _LIST_SHARE)
+        self._run_timer = _Timer(REFRESH_EVERY_S, _REFRESH_SHARE)
         self._list()
 
     def refresh(self) -> bool:
@@ -130,14 +120,22 @@ class AppState:
         self._run_timer.took(now - seconds - self._refresh_took_s, now)
 
     @property
-    def place(self) -> int:
-        """Where in the list the chosen run is; -1 when the filter left it out."""
+    def trouble(self) -> str:
+        """Why the run ended, and what cannot be read; empty when there is nothing."""
+        texts = [self.lost]
+        if self.run is not None:
+            texts += [self.run.info.status.reason or "", self.run.info.problem or ""]
+        return " ".join(filter(None, texts))
+
+    @property
+    def index(self) -> int:
+        """The index of the chosen run in the list; -1 when the filter left it out."""
         return next((i for i, run in enumerate(self.runs) if run is self.run), -1)
 
-    def choose(self, place: int) -> None:
-        """Choose another run of the list; a place beyond an end is that end."""
+    def choose(self, index: int) -> None:
+        """Choose another run of the list; an index beyond an end is that end."""
         if self.runs:
-            chosen = self.runs[min(max(place, 0), len(self.runs) - 1)]
+            chosen = self.runs[min(max(index, 0), len(self.runs) - 1)]
             try:
                 chosen.refresh()
             except EpochalError as error:  # of another machine, which cannot be reached
@@ -152,7 +150,7 @@ class AppState:
         """
         self._filter = text
         self._list()
-        if not self.problem and self.place < 0:
+        if not self.problem and self.index < 0:
             self.choose(0)
 
     def compare(self) -> None:
@@ -162,42 +160,49 @@ class AppState:
         elif self.run is not None:
             self.compared = [*self.compared, self.run][-len(COMPARED) :]
 
-    def compared_styles(self) -> list[tuple[RunView, str]]:
-        """The compared runs, each with its style."""
-        return list(zip(self.compared, COMPARED, strict=False))
-
     def rows(self, runs: Sequence[RunView]) -> list[RunRow | None]:
         """The rows of some runs; None for rows that are read with the next frame."""
         until = self._clock() + _ROWS_WITHIN_S
-        found: list[RunRow | None] = []
+        rows: list[RunRow | None] = []
         for run in runs:
             row = self._rows.get(id(run))
             if row is None and self._clock() <= until:
                 row = self._rows[id(run)] = _row(run)
-            found.append(row)
-        self._waiting = None in found
-        return found
+            rows.append(row)
+        self.is_behind = None in rows
+        return rows
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether rows that are shown still wait to be read."""
-        return self._waiting
+    def metrics(self) -> list[Metric]:
+        """The series of the chosen run; those with a role come first, telemetry last."""
+        if self.run is None:
+            return []
+        metrics = [metric for metric in self.run.metrics() if metric.ranks]
+        return sorted(metrics, key=lambda m: (m.name.startswith(MACHINE), m.role is None))
+
+    def metric(self, name: str | None) -> Metric | None:
+        """The series of a name, else the loss, else the first series."""
+        metrics = self.metrics()
+        by_name = {metric.name: metric for metric in reversed(metrics)}
+        by_role = {metric.role: metric for metric in reversed(metrics)}
+        first = next(iter(metrics), None)
+        return by_name.get(name or "") or by_role.get("loss") or by_role.get("eval_loss") or first
 
     def _list(self) -> None:
-        known = set(map(id, self._store.runs()))
-        if self.run is not None and id(self.run) in self._known - known:
-            self.run = None  # its folder is gone
-        self.compared = [run for run in self.compared if id(run) not in self._known - known]
-        self._known = known
+        ids = set(map(id, self._store.runs()))
+        gone = self._ids - ids
+        if self.run is not None and id(self.run) in gone:
+            self.run = None  # its folder was removed
+        self.compared = [run for run in self.compared if id(run) not in gone]
+        self._ids = ids
         try:
-            self.runs = self._found(self._filter)
+            self.runs = self._matches(self._filter)
             self.problem = ""
         except (UsageError, PatternError) as error:
             self.problem = " ".join(str(error).split())
         if self.run is None and self.runs:
             self.run = self.runs[0]
 
-    def _found(self, text: str) -> list[RunView]:
+    def _matches(self, text: str) -> list[RunView]:
         if _LOOKS_LIKE_A_QUERY.search(text):
             runs: Sequence[RunView] = self._store.runs(text)
         else:
@@ -207,95 +212,18 @@ class AppState:
                 runs = [run for run in runs if pattern.is_in(_full_name(run))]
         return [run for run in runs if not run.labels.hidden]
 
-    @property
-    def is_going(self) -> bool:
-        """Whether the chosen run may still have a process to signal."""
-        return self.run is not None and self.run.status.state in LIVE_STATES
-
-    @property
-    def is_suspended(self) -> bool:
-        """Whether the chosen run's process is suspended."""
-        return self.run is not None and self.run.status.text == "suspended"
-
-    def signal(self, action: ProcessAction) -> str:
-        """Signal the chosen run's processes; returns what was sent, or why nothing was."""
-        if self.run is None:
-            return ""
-        try:
-            sent = send_action(self.run, action)
-        except EpochalError as error:
-            return str(error)
-        return f"{sent.signal} was sent to process {', '.join(map(str, sent.pids))}."
-
-    def run_log(self) -> RunLog | None:
-        """The log of the chosen run, read up to its last refresh."""
-        if self.run is None:
-            return None
-        if self._run_log is None or self._run_log[0] is not self.run:
-            self._run_log = (self.run, RunLog(self.run))
-        run_log = self._run_log[1]
-        run_log.read()
-        return run_log
-
-    def metrics(self, pattern: str = "") -> list[Metric]:
-        """The series of the chosen run whose names match a regular expression.
-
-        An invalid expression matches all. Series with a role come first, telemetry last.
-        """
-        if self.run is None:
-            return []
-        fits = _pattern(pattern)
-        found = [m for m in self.run.metrics() if m.ranks and (not fits or fits.is_in(m.name))]
-        return sorted(found, key=lambda m: (m.name.startswith(_MACHINE), m.role is None))
-
-    def check_pattern(self, text: str) -> None:
-        """Set ``problem`` when a text is no regular expression."""
-        self.problem = ""
-        try:
-            compile_pattern(text)
-        except PatternError as error:
-            self.problem = str(error)
-
-    def metric(self, name: str | None) -> Metric | None:
-        """The series of a name, else the loss, else the first series."""
-        metrics = self.metrics()
-        named = next((metric for metric in metrics if metric.name == name), None)
-        if named is not None:
-            return named
-        for role in ("loss", "eval_loss"):
-            found = next((metric for metric in metrics if metric.role == role), None)
-            if found is not None:
-                return found
-        return next(iter(metrics), None)
-
-    def extent(self, view: View) -> Extent | None:
-        """The range of the large chart's x axis."""
-        metric = self.metric(view.metric)
-        if metric is None or self.run is None:
-            return None
-        curves, kind = self.curves.of(self.run, metric, compared=self.compared_styles(), x=view.x)
-        return extent_of(curves, kind)
-
 
 def _row(run: RunView) -> RunRow:
     info, loss = run.info, run.role("loss")
-    figure = None
+    last = None
     if loss is not None and loss.ranks:
-        figure = run.summary(loss.name, rank=loss.ranks[0], axis=loss.axis).last
-    return RunRow(info.name, info.project, info.status.state, figure, _alarm(info))
-
-
-def _alarm(info: RunInfo) -> Literal["error", "warning"] | None:
+        last = run.summary(loss.name, rank=loss.ranks[0], axis=loss.axis).last
+    alarm: Literal["error", "warning"] | None = None
     if info.open_errors or info.nonfinite:
-        return "error"
-    return "warning" if info.open_warnings else None
-
-
-def _pattern(text: str) -> Pattern | None:
-    try:
-        return compile_pattern(f"(?i){text}") if text else None
-    except PatternError:
-        return None
+        alarm = "error"
+    elif info.open_warnings:
+        alarm = "warning"
+    return RunRow(info.project, info.name, info.status.state, last, alarm)
 
 
 def _full_name(run: RunView) -> str:
@@ -303,6 +231,5 @@ def _full_name(run: RunView) -> str:
     facts = run.facts
     name, project = run.labels.name or facts.get("name"), facts.get("project")
     if name is None or project is None:
-        info = run.info
-        name, project = info.name, info.project
+        return f"{run.info.project}/{run.info.name}"
     return f"{project}/{name}"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from epochal.tui.severity import severity_of
+from epochal.cli.severity import severity_of
 
 
 @pytest.mark.parametrize(

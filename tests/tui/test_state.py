@@ -6,10 +6,7 @@ from pathlib import Path
 import pytest
 
 from epochal.store.local.store import LocalStore
-from epochal.tui.app_state import AppState
-from epochal.tui.charts import large_chart
-from epochal.tui.glyphs import UNICODE
-from epochal.tui.view import View
+from epochal.tui.state import AppState
 from tests.store.journals import Journal
 
 
@@ -88,44 +85,23 @@ def test_what_is_no_filter_is_said_and_the_list_stays(tmp_path: Path) -> None:
     assert names(state) == ["a", "b"]
 
 
-def test_a_compared_run_lies_behind_whichever_is_looked_at(tmp_path: Path) -> None:
-    runs(tmp_path, "a", "b")
+def test_up_to_four_runs_are_compared(tmp_path: Path) -> None:
+    runs(tmp_path, *"abcde")
     state = state_of(tmp_path)
+    for index in range(5):
+        state.choose(index)
+        state.compare()
+    assert [run.info.name for run in state.compared] == ["b", "c", "d", "e"]
     state.compare()
-    state.choose(1)
-    assert state.run is not None
-    metric = state.metric(None)
-    assert metric is not None
-    curves, _ = state.curves.of(state.run, metric, compared=state.compared_styles())
-    assert [(curve.name, curve.style) for curve in curves] == [
-        ("loss", "curve"),
-        ("a", "compared0"),
-    ]
-    state.choose(0)
-    state.compare()
-    assert state.compared == []
+    assert [run.info.name for run in state.compared] == ["b", "c", "d"]
 
 
-def test_smoothing_keeps_the_raw_curve_behind(tmp_path: Path) -> None:
-    (journal,) = runs(tmp_path, "a")
-    journal.metrics(1, loss=3.0)
-    state = state_of(tmp_path)
-    metric = state.metric(None)
-    assert state.run is not None
-    assert metric is not None
-    curves, _ = state.curves.of(state.run, metric, smoothing=0.9)
-    assert [curve.style for curve in curves] == ["curve", "raw"]
-    assert curves[0].values[1] == pytest.approx((0.9 * 1 + 3) / 1.9)
-    # The title has the newest value, not the smoothed one.
-    title, *_ = large_chart(state, View(smoothing=0.9), columns=60, rows=8, glyphs=UNICODE)
-    assert title.plain.split() == ["loss", "3.0000"]
-
-
-def test_series_with_a_role_come_first_and_a_pattern_selects(tmp_path: Path) -> None:
+def test_metrics_with_a_role_come_first(tmp_path: Path) -> None:
     Journal(tmp_path, "a").metrics(0, other=1.0, loss=1.0, more=2.0)
     state = state_of(tmp_path)
     assert [metric.name for metric in state.metrics()] == ["loss", "other", "more"]
-    assert [metric.name for metric in state.metrics("O[RT]")] == ["other", "more"]
+    assert getattr(state.metric(None), "name", "") == "loss"
+    assert getattr(state.metric("more"), "name", "") == "more"
 
 
 def test_rows_are_read_a_few_at_a_time(tmp_path: Path) -> None:
@@ -149,4 +125,4 @@ def test_an_empty_folder_is_no_error(tmp_path: Path) -> None:
     state.choose(1)
     state.compare()
     assert state.run is None
-    assert state.run_log() is None
+    assert state.metric(None) is None

@@ -1,0 +1,69 @@
+"""A run printed once, as plain lines: for pipes and batch logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from rich.text import Text
+
+from epochal.store.progress import progress_of
+from epochal.tui.chart import View, curves_of, draw_chart, title
+from epochal.tui.state import AppState
+from epochal.tui.text import as_ascii, printable, run_line
+from epochal.tui.vitals import finding_lines, findings_of, vital_lines, vitals_of
+
+_CHART_ROWS, _FINDING_ROWS = 16, 12
+
+# Stretches of text, each in one style.
+Pieces = list[tuple[str, str]]
+
+
+def print_once(state: AppState, *, columns: int, now: float, is_ascii: bool) -> Iterator[Pieces]:
+    """The chosen run as it is at the Unix time ``now``, line by line."""
+    for line in _lines(state, columns, now, is_ascii):
+        pieces = _pieces(line)
+        yield [(as_ascii(text), style) for text, style in pieces] if is_ascii else pieces
+
+
+def _lines(state: AppState, columns: int, now: float, is_ascii: bool) -> Iterator[Text]:
+    run = state.run
+    if run is None:
+        yield Text("No runs here yet.")
+        return
+    yield run_line(run.info, progress_of(run, run.info, now=now), columns=columns)
+    if state.trouble:
+        yield Text(f"  {printable(state.trouble)}", "bad")
+    findings = findings_of(run)
+    metric, view = state.metric(None), View()
+    if metric is not None:
+        curves, axis = curves_of(run, metric, view, state.compared)
+        yield Text()
+        yield title(curves, axis, view, columns)
+        flagged = [one.steps[0] for one in findings if one.steps is not None]
+        yield from draw_chart(
+            curves,
+            axis,
+            columns=columns,
+            rows=_CHART_ROWS,
+            flagged=flagged if axis == "step" else (),
+            is_ascii=is_ascii,
+        )
+    if vitals := vital_lines(vitals_of(run), columns=columns):
+        yield Text()
+        yield from vitals
+    if findings:
+        yield Text()
+        yield from finding_lines(findings, columns=columns, rows=_FINDING_ROWS)
+
+
+def _pieces(line: Text) -> Pieces:
+    cuts = sorted({0, len(line), *(edge for span in line.spans for edge in (span.start, span.end))})
+    base = str(line.style)
+    return [
+        (
+            line.plain[start:end],
+            next((str(s.style) for s in line.spans if s.start <= start < s.end), base),
+        )
+        for start, end in pairwise(cuts)
+    ]
