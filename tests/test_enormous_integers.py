@@ -100,7 +100,7 @@ def test_every_command_that_reads_answers(root: Path, command: str, capsys: Capt
     assert answered(capsys, *shlex.split(command), "--dir", str(root))
 
 
-@pytest.mark.parametrize("options", [*FORMATS, "csv --rows step", "log --rows step"])
+@pytest.mark.parametrize("options", [*FORMATS, "csv --rows step"])
 def test_every_export_is_written(root: Path, options: str, tmp_path: Path, capsys: Capture) -> None:
     file = tmp_path / "run"
     chosen = ("--format", *options.split(), "-o", str(file))

@@ -227,7 +227,7 @@ class Monitor:
 
     def write_log(self, path: str | Path) -> None:
         """Write the epochs as a text log."""
-        from epochal.exports.log import write_epoch_log
+        from epochal.exports.table import write_epoch_log
 
         write_epoch_log(path, self._records())
 

@@ -69,7 +69,7 @@ def ways(root: Path) -> dict[str, list[list[str]]]:
         "ls": [["ls"], ["ls", "--json"], ["ls", EVIL], ["ls", f"config.a {EVIL}"]],
         "tail": [["tail", one, "-a", "-n", "99", *more] for more in both],
         "compare": [["compare", one, other, "-a", *more] for more in both],
-        "export": [["export", one, "--format", f] for f in "csv log plain json jsonl".split()],
+        "export": [["export", one, "--format", f] for f in "csv jsonl".split()],
         "figure": [
             ["figure", one, other, "-m", "loss", "-o", str(root / "a.svg")],
             ["figure", one, "-m", EVIL, "-o", str(root / "b.svg")],

@@ -10,7 +10,7 @@ from epochal.exports.export import BINARY, FORMATS, export_named
 
 
 def test_an_unknown_format_names_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="csv, jsonl, json, log"):
+    with pytest.raises(UsageError, match="csv, jsonl, html"):
         export_named("xls")
 
 

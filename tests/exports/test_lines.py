@@ -1,10 +1,9 @@
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 
-from epochal.exports import array, lines
+from epochal.exports import lines
 from epochal.store.local.store import LocalStore
 from tests.doubles.every_kind import write_every_kind
 from tests.store.journals import Journal
@@ -26,19 +25,3 @@ def test_sealed_and_unsealed_records_come_back_alike(tmp_path: Path) -> None:
     seal_all(tmp_path)
     lines.write(LocalStore(tmp_path).runs(), after)
     assert after.getvalue() == before.getvalue() != ""
-
-
-def test_the_array_has_iso_times_in_the_place_of_t(tmp_path: Path) -> None:
-    Journal(tmp_path).metrics(1, a=1.0)
-    out = io.StringIO()
-    array.write([LocalStore(tmp_path).run("x")], out)
-    record = json.loads(out.getvalue())[1]
-    assert list(record) == ["log", "time", "step", "m"]
-    assert record["time"][10:11] == "T"
-
-
-def test_a_time_no_calendar_has_stays_a_number(tmp_path: Path) -> None:
-    Journal(tmp_path).add({"log": "metrics", "t": 1e30, "step": 1, "m": {}})
-    out = io.StringIO()
-    array.write([LocalStore(tmp_path).run("x")], out)
-    assert json.loads(out.getvalue())[1]["t"] == 1e30

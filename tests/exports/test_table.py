@@ -86,3 +86,18 @@ def test_numbers_come_back_equal(value: float) -> None:
         write_epoch_table(path, [{"epoch": 1, "m": {"a": value}}])
         cell = path.read_text().splitlines()[1].split(",")[2]
     assert repr(float(cell)) == repr(value)
+
+
+def test_epochs_as_a_log_are_a_line_each_between_header_and_total(tmp_path: Path) -> None:
+    path = tmp_path / "t.log"
+    epochs = [
+        {"epoch": 1, "total": 100, "duration_s": 0.049, "m": {"loss": 1.5264}},
+        {"epoch": 2, "total": 100, "duration_s": 0.049, "m": {"loss": 1.102, "a\nb": 0.5}},
+    ]
+    table.write_epoch_log(path, epochs)
+    assert path.read_text().splitlines() == [
+        "# epochal training log",
+        "epoch   1/100  loss=1.5264  [49ms]",
+        "epoch   2/100  loss=1.1020  a\\nb=0.5000  [49ms]",
+        "# total: 98ms",
+    ]

@@ -34,9 +34,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         choices=[*FORMATS, *BINARY],
-        help="format (default: by the suffix of FILE, else csv): csv, parquet and log are tables,"
-        " plain has lines of 'step kind value', json and jsonl have every record, html is the page"
-        " in one file",
+        help="format (default: by the suffix of FILE, else csv): csv and parquet are tables, jsonl"
+        " has every record, html is the page in one file",
     )
     parser.add_argument(
         "-o",
@@ -47,8 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rows",
         choices=["epoch", "step"],
-        help="rows of csv, parquet, log and plain (default: epochs if a run has any, else steps;"
-        " for plain steps if a run has any, else epochs)",
+        help="rows of csv and parquet (default: epochs if a run has any, else steps)",
     )
     add_hub_reading(parser)
     add_json(parser)

@@ -31,7 +31,7 @@ COMMANDS: Mapping[str, str] = {
     "doctor": "print findings of a run and what to try; without RUN, what fills the disk",
     "compare": "compare config and final metrics of runs",
     "why": "rank what explains that a run is worse than another one",
-    "export": "write runs as csv, parquet, log, plain, jsonl, json or html",
+    "export": "write runs as csv, parquet, jsonl or html",
     "figure": "draw metrics of runs as a figure for a paper: pdf, svg or png",
     "sync": "send a run to other trackers; each continues where it stopped",
     "import": "copy runs of other trackers into run folders",

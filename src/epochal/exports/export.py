@@ -36,9 +36,6 @@ class BinaryExport(Protocol):
 FORMATS: Mapping[str, str] = {
     "csv": "epochal.exports.table",
     "jsonl": "epochal.exports.lines",
-    "json": "epochal.exports.array",
-    "log": "epochal.exports.log",
-    "plain": "epochal.exports.plain",
     "html": "epochal.exports.archive",
 }
 BINARY: Mapping[str, str] = {"parquet": "epochal.exports.parquet"}

@@ -14,9 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from epochal.exports.epochs import epochs_of
 from epochal.exports.export import Rows, rows_of
-from epochal.exports.table import RESOURCES, run_name, step_columns
+from epochal.exports.table import RESOURCES, epochs_of, run_name, step_columns
 from epochal.series.series import Series
 from epochal.store.store import RunView
 

@@ -1,5 +1,7 @@
 """Runs as CSV: a row per epoch with its resources, or a row per step with every metric.
 
+Epochs can also be written as a log for people, one line per epoch.
+
 Numbers are written so that reading them gives the same number back; a missing one is an empty cell,
 nan and infinities are ``nan``, ``inf``, ``-inf``. Lines end with a single newline.
 """
@@ -9,14 +11,16 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 
 from epochal.atomic_file import new_text_file
-from epochal.exports.epochs import EpochRow, epoch_rows, epochs_of
 from epochal.exports.export import Rows, rows_of
+from epochal.format import format_duration, format_number
+from epochal.records import finite
 from epochal.series.series import Series
 from epochal.store.metrics import in_order
 from epochal.store.store import RunView
@@ -30,6 +34,39 @@ RESOURCES = {
     "vram_spill": "vram_spill",
 }
 _BLOCK_STEPS = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochRow:
+    """One epoch; ``epoch`` counts completed ones, ``duration_s`` in seconds, None where unknown."""
+
+    epoch: int
+    total: int | None = None
+    duration_s: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    resources: Mapping[str, float] = field(default_factory=dict)
+
+
+def epochs_of(run: RunView) -> Iterator[EpochRow]:
+    """The epochs of a run, in order, later attempts over earlier ones."""
+    return epoch_rows(entry.record for entry in run.entries("epoch"))
+
+
+def epoch_rows(records: Iterable[Mapping[str, Any]]) -> Iterator[EpochRow]:
+    """The rows of ``epoch`` records as a run writes them."""
+    for record in records:
+        words = record.get("nonfinite") or {}
+        metrics = {
+            name: float(words[name]) if value is None and name in words else value
+            for name, value in (record.get("m") or {}).items()
+        }
+        yield EpochRow(
+            epoch=record["epoch"],
+            total=record.get("total"),
+            duration_s=finite(record.get("duration_s")),
+            metrics={name: value for name, value in metrics.items() if value is not None},
+            resources={k: v for k, v in (record.get("resources") or {}).items() if v is not None},
+        )
 
 
 def write(runs: Sequence[RunView], out: TextIO, *, rows: Rows | None = None) -> None:
@@ -47,6 +84,25 @@ def write_epoch_table(path: str | Path, records: Iterable[Mapping[str, Any]]) ->
     """Write a table of ``epoch`` records at hand; the file appears when it is complete."""
     with new_text_file(path) as out:
         _write_epochs(csv.writer(out, lineterminator="\n"), [("", list(epoch_rows(records)))])
+
+
+def write_epoch_log(path: str | Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Write a line for each of some ``epoch`` records; the file appears when it is complete."""
+    seconds = 0.0
+    with new_text_file(path) as out:
+        out.write("# epochal training log\n")
+        for row in epoch_rows(records):
+            total = row.total
+            at = f"{row.epoch:3d}" if total is None else f"{row.epoch:{len(str(total))}d}/{total}"
+            seconds += row.duration_s or 0.0
+            took = "" if row.duration_s is None else f"  [{format_duration(row.duration_s)}]"
+            metrics = (f"  {_one_line(k)}={format_number(v)}" for k, v in row.metrics.items())
+            out.write(f"epoch {at}{''.join(metrics)}{took}\n")
+        out.write(f"# total: {format_duration(seconds)}\n")
+
+
+def _one_line(text: str) -> str:
+    return text if text.isprintable() else repr(text)[1:-1]
 
 
 def _write_epochs(

@@ -38,7 +38,7 @@ class PlainLogSink(Sink):
     """Appends a line for every number."""
 
     name = "plain_log"
-    summary = "Lines of `step kind value`, as `epochal export --format plain`."
+    summary = "Lines of `step kind value`, for awk and gnuplot."
     options = PlainLogOptions
     holds = tuple(kind for kind in NUMBERS if KINDS[kind].axis == "step")
 
