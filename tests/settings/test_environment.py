@@ -3,16 +3,8 @@ from pathlib import Path
 import pytest
 
 from epochal.errors import UsageError
-from epochal.settings import (
-    Launch,
-    Settings,
-    announce_run,
-    cache_folder,
-    read_launch,
-    read_parent_run,
-    read_settings,
-    withdraw_run,
-)
+from epochal.settings import Settings, cache_folder, read_settings
+from epochal.settings.launch import Launch, announce_run, read_launch, read_parent_run, withdraw_run
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:
@@ -131,11 +123,6 @@ def test_the_cache_folder_is_the_given_one_else_the_users() -> None:
 def test_a_time_that_is_none_is_named(text: str) -> None:
     with pytest.raises(UsageError, match=r"EPOCHAL_GRACE='.*' is not a time: use seconds"):
         read_settings({"EPOCHAL_GRACE": text})
-
-
-def test_how_long_a_record_of_telemetry_stands_for() -> None:
-    assert read_settings({}).telemetry_every_s is None
-    assert read_settings({"EPOCHAL_TELEMETRY_EVERY": "2.5"}).telemetry_every_s == 2.5
 
 
 @pytest.mark.parametrize("text", ["0", "0.5", "4000"])

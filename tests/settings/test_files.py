@@ -37,21 +37,6 @@ def test_the_search_ends_at_the_repository(
     assert read_settings().project == "inner"
 
 
-def test_a_table_of_pyproject_counts(places: Places) -> None:
-    places.write('[project]\nname = "x"\n\n[tool.epochal]\nproject = "p"', name="pyproject.toml")
-    settings = read_settings()
-    assert settings.project == "p"
-    assert str(settings.sources["project"]) == "pyproject.toml line 5"
-    places.write('project = "own"')
-    assert read_settings().project == "own"
-
-
-@pytest.mark.parametrize("text", ['[tool.ruff]\nx = "[tool.epochal]"', "[tool\n", "\0"])
-def test_a_pyproject_that_is_not_about_us_is_left_alone(places: Places, text: str) -> None:
-    places.write(text, name="pyproject.toml")
-    assert read_settings().project == "default"
-
-
 def test_a_variable_names_the_projects_file(
     places: Places, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -77,12 +77,6 @@ def test_a_mistake_of_the_user_names_the_users_file(places: Places) -> None:
     assert str(caught.value).startswith(f"{path} line 2: projct is not a setting")
 
 
-def test_a_mistake_in_pyproject_has_its_line(places: Places) -> None:
-    places.write('[project]\nname = "x"\n[tool.epochal]\ngit = 1', name="pyproject.toml")
-    with pytest.raises(UsageError, match=r"^pyproject\.toml line 4: git = 1 is not a switch"):
-        read_settings()
-
-
 def test_a_file_that_is_not_text(places: Places) -> None:
     (places.project / "epochal.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match=r"epochal\.toml cannot be read: it is not UTF-8 text\."):

@@ -12,76 +12,30 @@ from epochal.run.start import init
 from epochal.settings import DECLARED, Settings, read_settings
 from tests.settings.places import Places
 
-# For each setting with a key: TOML in the project's file, in the user's, a text of the variable.
-SAID: dict[str, tuple[str, str, str]] = {
-    "dir": ('"/p"', '"/u"', "/e"),
-    "project": ('"p"', '"u"', "e"),
-    "resume": ('"allow"', '"latest"', "must"),
-    "tags": ('["p"]', '["u"]', "e"),
-    "enabled": ("false", "true", "1"),
-    "strict": ("true", "false", "0"),
-    "capture": ("true", "false", ""),
-    "console": ("false", "true", "1"),
-    "verbosity": ('"verbose"', "3", "trace"),
-    "line_every_s": ("1", "2.5", ""),
-    "git": ("false", "true", "1"),
-    "redact": ('["p"]', "false", "e"),
-    "companion": ("false", "true", "1"),
-    "event_files": ("true", "false", "0"),
-    "grace_s": ("1", "2", "3"),
-    "finish_wait_s": ("1", "2", ""),
-    "telemetry_every_s": ("2", "3", "4"),
-    "alerts": ('["json://p"]', '["json://u"]', "json://e"),
-    "alert_on": ('"error"', '"info"', "off"),
-    "cache_dir": ('"/p"', '"/u"', "/e"),
-    "server.port": ("1", "2", ""),
-    "server.token_file": ('"/p"', '"/u"', ""),
-    "hub.url": ('"https://p"', '"https://u"', "https://e"),
-    "hub.token_file": ('"/p"', '"/u"', "/e"),
-    "hub.bytes_per_s": ("1", "2", "3"),
-    "hub.patch": ("true", "false", "1"),
-    "hub.control": ("true", "false", "1"),
+# One setting of each kind: TOML in the project's file, in the user's, a text of the variable, and
+# the three values.
+SAID: dict[str, tuple[str, str, str, tuple[Any, Any, Any]]] = {
+    "dir": ('"/p"', '"/u"', "/e", ("/p", "/u", "/e")),
+    "project": ('"p"', '"u"', "e", ("p", "u", "e")),
+    "resume": ('"allow"', '"latest"', "must", ("allow", "latest", "must")),
+    "tags": ('["p"]', '["u"]', "e", (("p",), ("u",), ("e",))),
+    "enabled": ("false", "true", "1", (False, True, True)),
+    "verbosity": ('"verbose"', "3", "trace", ("verbose", "debug", "trace")),
+    "redact": ('["p"]', "false", "e", (("p",), False, ("e",))),
+    "grace_s": ("1", "2", "3", (1.0, 2.0, 3.0)),
+    "alerts": ('["a://p"]', '["a://u"]', "a://e", (("a://p",), ("a://u",), ("a://e",))),
+    "server.port": ("1", "2", "", (1, 2, None)),
+    "hub.bytes_per_s": ("1", "2", "3", (1, 2, 3)),
 }
-VALUES: dict[str, tuple[Any, Any, Any]] = {
-    "enabled": (False, True, True),
-    "strict": (True, False, False),
-    "capture": (True, False, None),
-    "console": (False, True, True),
-    "git": (False, True, True),
-    "companion": (False, True, True),
-    "event_files": (True, False, False),
-    "verbosity": ("verbose", "debug", "trace"),
-    "tags": (("p",), ("u",), ("e",)),
-    "redact": (("p",), False, ("e",)),
-    "alerts": (("json://p",), ("json://u",), ("json://e",)),
-    "resume": ("allow", "latest", "must"),
-    "alert_on": ("error", "info", "off"),
-    "project": ("p", "u", "e"),
-    "line_every_s": (1.0, 2.5, None),
-    "finish_wait_s": (1.0, 2.0, None),
-    "grace_s": (1.0, 2.0, 3.0),
-    "telemetry_every_s": (2.0, 3.0, 4.0),
-    "server.port": (1, 2, None),
-    "hub.url": ("https://p", "https://u", "https://e"),
-    "hub.bytes_per_s": (1, 2, 3),
-    "hub.patch": (True, False, True),
-    "hub.control": (True, False, True),
-}
-PATHS = ("/p", "/u", "/e")
-WITH_KEY = [one for one in DECLARED if one.key is not None]
-IDS = [one.key for one in WITH_KEY]
+BY_KEY = {one.key: one for one in DECLARED}
 
 
-def test_every_setting_of_a_file_is_here() -> None:
-    assert sorted(SAID) == sorted(str(one.key) for one in WITH_KEY)
-
-
-@pytest.mark.parametrize("setting", WITH_KEY, ids=IDS)
+@pytest.mark.parametrize("key", SAID)
 def test_environment_over_project_over_user_over_default(
-    setting: Any, places: Places, monkeypatch: pytest.MonkeyPatch
+    key: str, places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    project, user, text = SAID[setting.key]
-    expected = VALUES.get(setting.key, PATHS)
+    setting = BY_KEY[key]
+    project, user, text, expected = SAID[key]
     if setting.variable is not None:
         monkeypatch.delenv(setting.variable, raising=False)
 

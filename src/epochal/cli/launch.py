@@ -22,7 +22,7 @@ from epochal.errors import EpochalError
 from epochal.format import format_duration
 from epochal.journal.layout import RunFolder
 from epochal.run.capture import Tee
-from epochal.settings import Announcement, launch_variable, read_announcements
+from epochal.settings.launch import Announcement, launch_variable, read_announcements
 from epochal.store.local.run import LocalRun
 from epochal.store.local.store import LocalStore
 

@@ -19,7 +19,7 @@ from epochal.integrations.framework import callback, require
 from epochal.integrations.training_run import TrainingRun
 from epochal.records import Record
 from epochal.run.run import Run, recorder_of
-from epochal.settings.read import read_settings
+from epochal.settings import read_settings
 
 require("optuna", "epochal.integrations.optuna", tested="5.")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from epochal.integrations.framework import callback, open_run, options_to_resume, place_of, require
 from epochal.run.run import Run, recorder_of
-from epochal.settings.read import read_settings
+from epochal.settings import read_settings
 
 require("ray", "epochal.integrations.ray", tested="2.")
 

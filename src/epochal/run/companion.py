@@ -20,7 +20,8 @@ from epochal.run.findings_reporter import FindingsReporter
 from epochal.run.forwarded import Unsent, not_held, unsent
 from epochal.run.hub_reporter import HubReporter
 from epochal.run.recorder import Recorder
-from epochal.settings import Launch, Settings, child_environment, settings_environment
+from epochal.settings import Settings, child_environment, settings_environment
+from epochal.settings.launch import Launch
 
 _PAUSE_S = 0.02
 

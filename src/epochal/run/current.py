@@ -18,7 +18,8 @@ from epochal.errors import UsageError
 from epochal.guard import Fault, Guard
 from epochal.run.accepted import ValuePolicy
 from epochal.run.run import Run, recorder_of
-from epochal.settings import announce_run, read_variable, withdraw_run
+from epochal.settings import read_variable
+from epochal.settings.launch import announce_run, withdraw_run
 from epochal.values import Metrics
 
 T = TypeVar("T")

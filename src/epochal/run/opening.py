@@ -41,7 +41,8 @@ from epochal.run.request import Request
 from epochal.run.resume import find_resumable, last_epoch_of, last_step_of, resumed_identity
 from epochal.run.run import Run, recorder_of
 from epochal.run.samples import store_blob
-from epochal.settings import Launch, Settings, read_parent_run
+from epochal.settings import Settings
+from epochal.settings.launch import Launch, read_parent_run
 
 # -- rank 0 ---------------------------------------------------------------------------------------
 

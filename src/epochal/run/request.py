@@ -16,7 +16,8 @@ from epochal.errors import UsageError, ValueTypeError
 from epochal.redact import Redactor
 from epochal.run.accepted import shown_text
 from epochal.run.progress_estimator import Totals
-from epochal.settings import ALERT_LEVELS, DECLARED, RESUME_MODES, Launch, Settings
+from epochal.settings import ALERT_LEVELS, DECLARED, RESUME_MODES, Settings
+from epochal.settings.launch import Launch
 from epochal.sinks.reporting import (
     KnownSinks,
     Reporting,

@@ -21,14 +21,8 @@ from epochal.run.exit_hooks import EXIT_HOOKS
 from epochal.run.progress_estimator import Totals
 from epochal.run.recorder import Recorder
 from epochal.run.run import Run, recorder_of
-from epochal.settings import (
-    Announcement,
-    Launch,
-    Settings,
-    announce_launched,
-    read_launch,
-    read_settings,
-)
+from epochal.settings import Settings, read_settings
+from epochal.settings.launch import Announcement, Launch, announce_launched, read_launch
 
 if TYPE_CHECKING:
     from epochal.run.notebook import Cell

@@ -7,76 +7,263 @@ user's file, and that over the default. ``declared.py`` lists every setting. Bes
     EPOCHAL_LAUNCH_FILE  where a run says that it has begun, to whoever started the program
 """
 
-from epochal.settings.declared import (
-    ALERT_LEVELS,
-    DECLARED,
-    OPEN_TABLES,
-    RESUME_MODES,
-    Located,
-    Setting,
-    Settings,
-)
-from epochal.settings.environment import (
-    cache_folder,
-    child_environment,
-    export_verbosity,
-    file_environment,
-    is_ci,
-    no_colours,
-    settings_environment,
-)
-from epochal.settings.launch import (
-    Announcement,
-    Launch,
-    ParentRun,
-    announce_launched,
-    announce_run,
-    launch_variable,
-    read_announcements,
-    read_launch,
-    read_parent_run,
-    withdraw_run,
-)
-from epochal.settings.read import (
-    file_paths,
-    mistake,
-    nearest,
-    read_setting,
-    read_settings,
-    read_table,
-    read_variable,
-)
+from __future__ import annotations
 
-__all__ = [
-    "ALERT_LEVELS",
-    "DECLARED",
-    "OPEN_TABLES",
-    "RESUME_MODES",
-    "Announcement",
-    "Launch",
-    "Located",
-    "ParentRun",
-    "Setting",
-    "Settings",
-    "announce_launched",
-    "announce_run",
-    "cache_folder",
-    "child_environment",
-    "export_verbosity",
-    "file_environment",
-    "file_paths",
-    "is_ci",
-    "launch_variable",
-    "mistake",
-    "nearest",
-    "no_colours",
-    "read_announcements",
-    "read_launch",
-    "read_parent_run",
-    "read_setting",
-    "read_settings",
-    "read_table",
-    "read_variable",
-    "settings_environment",
-    "withdraw_run",
-]
+import os
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from epochal.errors import UsageError
+from epochal.settings.declared import ALERT_LEVELS as ALERT_LEVELS
+from epochal.settings.declared import BY_NAME, DECLARED, OPEN_TABLES, Located, Setting, Settings
+from epochal.settings.declared import RESUME_MODES as RESUME_MODES
+from epochal.settings.kinds import FALSE
+from epochal.settings.launch import read_launch as read_launch
+from epochal.settings.toml_file import Key, SettingsFile, Source, find_project_file, user_file
+
+CONFIG = "EPOCHAL_CONFIG"
+_KEYS: Mapping[str, Setting] = {one.key: one for one in DECLARED if one.key is not None}
+_TABLES = {key.partition(".")[0] for key in _KEYS if "." in key}
+
+
+def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """Read environment and files; the first mistake raises ``UsageError`` with its place."""
+    env = os.environ if environ is None else environ
+    files = tuple(_files(env))
+    for file in files:
+        _check(file)
+    found = {one.name: _resolved(one, env, files) for one in DECLARED}
+    values: dict[str, Any] = {name: located.value for name, located in found.items()}
+    return Settings(
+        **values,
+        rules=_open_table("rules", files),
+        sinks=_open_table("sinks", files),
+        sources={name: located.source for name, located in found.items()},
+        files=files,
+    )
+
+
+def read_setting(name: str, environ: Mapping[str, str] | None = None) -> Any:
+    """Read one setting where nothing may be raised, as inside a training.
+
+    A file or a value with a mistake counts as absent: ``init`` and commands say what is wrong.
+    """
+    env = os.environ if environ is None else environ
+    one = BY_NAME[name]
+    try:
+        # Files are not looked for where the variable says it all.
+        return _resolved(one, env, () if _text(one, env) else tuple(_files(env))).value
+    except UsageError:
+        return one.default
+
+
+def read_variable(name: str) -> Any:
+    """One setting from its variable, else the default: cheap enough for every batch."""
+    return _resolved(BY_NAME[name], os.environ, ()).value
+
+
+def read_table(path: Path, name: str) -> dict[str, Located]:
+    """One of the open tables of a file by dotted key; a mistake anywhere raises ``UsageError``."""
+    file = SettingsFile(path, "project")
+    _check(file)
+    return _open_table(name, (file,))
+
+
+def file_paths(environ: Mapping[str, str] | None = None) -> tuple[Path | None, Path | None]:
+    """The project's and the user's file; None for one that is not to be read or not found."""
+    env = os.environ if environ is None else environ
+    given = env.get(CONFIG, "").strip()
+    if given.lower() in FALSE:
+        return None, None
+    if given:
+        return Path(given).expanduser().absolute(), user_file(env)
+    try:
+        return find_project_file(Path.cwd()), user_file(env)
+    except OSError:  # the working folder is gone
+        return None, user_file(env)
+
+
+def nearest(word: str, known: Collection[str]) -> str:
+    """The hint of a sentence about a word that is not known."""
+    import difflib  # only for a mistake
+
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]}?" if near else f"use one of {', '.join(sorted(known))}."
+
+
+def mistake(source: Source, key: str, value: Any, words: str) -> UsageError:
+    """The error about a value in a file."""
+    return UsageError(f"{source}: {key} = {_shown(value)} {words}")
+
+
+def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
+    """Where an index and other things that can be made again are kept; it may not exist yet."""
+    env = os.environ if environ is None else environ
+    if given := read_setting("cache_dir", env):
+        return Path(given).expanduser().absolute()
+    if shared := env.get("XDG_CACHE_HOME"):
+        return Path(shared).absolute() / "epochal"
+    if sys.platform == "win32":
+        return Path(env.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "epochal"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "epochal"
+    return Path.home() / ".cache" / "epochal"
+
+
+def child_environment(package_root: Path) -> dict[str, str]:
+    """The environment of a process of ours that is started in another folder.
+
+    It finds this package, and what the caller's relative entries of PYTHONPATH led to. It does not
+    find the package that takes the place of wandb: a sink needs W&B's own.
+    """
+    env = dict(os.environ)
+    env.pop("PYTHONINSPECT", None)  # would have it wait for input at its end
+    given = [os.path.abspath(p) for p in env.get("PYTHONPATH", "").split(os.pathsep) if p]
+    stand_in = str(package_root / "epochal" / "wandb" / "stand_in")
+    given = [path for path in given if path != stand_in]
+    # Put in front, an installation's folder could hide modules of Python itself.
+    if package_root.name not in ("site-packages", "dist-packages"):
+        given = [str(package_root), *given]
+    env.pop("PYTHONPATH", None)
+    if given:
+        env["PYTHONPATH"] = os.pathsep.join(given)
+    return env
+
+
+def settings_environment(settings: Settings) -> dict[str, str]:
+    """The variables that give a child process these settings, wherever it runs.
+
+    It reads no file: it works with what this process was started with, whatever becomes of them.
+    """
+    variables = {CONFIG: "off"}
+    for one in DECLARED:
+        if one.variable is not None:
+            value = getattr(settings, one.name)
+            variables[one.variable] = "" if value == one.default else one.kind.to_text(value)
+    return variables
+
+
+def file_environment(settings: Settings) -> dict[str, str]:
+    """The variable that has a child process read the same project file."""
+    project = next((file.path for file in settings.files if file.origin == "project"), None)
+    return {} if project is None else {CONFIG: str(project)}
+
+
+def no_colours(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether NO_COLOR is set: text without colours."""
+    return bool((os.environ if environ is None else environ).get("NO_COLOR"))
+
+
+def is_ci(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether CI is set: continuous integration, no person watches."""
+    value = (os.environ if environ is None else environ).get("CI", "")
+    return value.strip().lower() not in {*FALSE, ""}
+
+
+def export_verbosity(level: int) -> None:
+    """Pass a verbosity of the command line to child processes."""
+    os.environ["EPOCHAL_VERBOSITY"] = str(level)
+
+
+def _files(env: Mapping[str, str]) -> Iterator[SettingsFile]:
+    project, user = file_paths(env)
+    if project is not None:
+        yield SettingsFile(project, "project")
+    if user is not None and user.is_file() and user != project:
+        yield SettingsFile(user, "user")
+
+
+def _resolved(one: Setting, env: Mapping[str, str], files: Collection[SettingsFile]) -> Located:
+    if text := _text(one, env):
+        try:
+            return Located(one.kind.from_text(text), Source(variable=one.variable))
+        except ValueError as error:
+            raise UsageError(f"{one.variable}={text!r} {error}") from error
+    located = (_from_file(one, file) for file in files)
+    return next((found for found in located if found is not None), Located(one.default, Source()))
+
+
+def _from_file(one: Setting, file: SettingsFile) -> Located | None:
+    key = tuple((one.key or "").split("."))
+    value = _value(file.table, key)
+    if value is None:
+        return None
+    source = Source(file=file, key=key)
+    try:
+        read = one.kind.from_toml(value)
+    except ValueError as error:
+        shown = "…" if one.kind.is_secret else value
+        raise mistake(source, ".".join(key), shown, str(error)) from error
+    return Located(_based(read, file.base) if one.kind.is_path else read, source)
+
+
+def _text(one: Setting, env: Mapping[str, str]) -> str:
+    """The value of the variable; an empty one counts as not set."""
+    text = "" if one.variable is None else env.get(one.variable, "")
+    return text if text.strip() else ""
+
+
+def _value(table: Mapping[str, Any], key: Key) -> Any:
+    value: Any = table
+    for name in key:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _based(path: str, base: Path | None) -> str:
+    """A path of a file as it is meant: from the folder of a project's file."""
+    given = Path(path).expanduser()
+    return str(given if base is None else base / given)
+
+
+def _check(file: SettingsFile) -> None:
+    """Raise for the first key that is not a setting, or that has a value it cannot have.
+
+    A value that something else overrides is checked too: it would be in the way one day.
+    """
+    known = {*_TABLES, *OPEN_TABLES, *(key for key in _KEYS if "." not in key)}
+    for name, value in file.table.items():
+        source = Source(file=file, key=(name,))
+        if name not in known:
+            raise UsageError(f"{source}: {name} is not a setting; {nearest(name, known)}")
+        if name not in (*_TABLES, *OPEN_TABLES):
+            continue
+        if not isinstance(value, dict):
+            raise UsageError(f"{source}: {name} must be a table: [{name}].")
+        if name in _TABLES:
+            _check_table(name, value, file)
+    for one in _KEYS.values():
+        _from_file(one, file)
+
+
+def _check_table(name: str, table: Mapping[str, Any], file: SettingsFile) -> None:
+    known = {key.partition(".")[2] for key in _KEYS if key.startswith(f"{name}.")}
+    for key in table:
+        if key not in known:
+            source = Source(file=file, key=(name, key))
+            raise UsageError(f"{source}: {name}.{key} is not a setting; {nearest(key, known)}")
+
+
+def _open_table(name: str, files: tuple[SettingsFile, ...]) -> dict[str, Located]:
+    """A table of the files, by dotted key; the project's values win over the user's."""
+    found: dict[str, Located] = {}
+    for file in reversed(files):
+        for key, value in _flat(file.table.get(name, {})):
+            found[".".join(key)] = Located(value, Source(file=file, key=(name, *key)))
+    return found
+
+
+def _flat(table: Mapping[str, Any], prefix: Key = ()) -> Iterator[tuple[Key, Any]]:
+    for name, value in table.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, (*prefix, name))
+        else:
+            yield (*prefix, name), value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else str(value)

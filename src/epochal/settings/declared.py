@@ -52,10 +52,11 @@ def _setting(
     kind: Kind,
     meaning: str,
     *,
-    variable: str | None = None,
     argument: bool = False,
+    variable: str | None = "",
     key: str | None = "",
 ) -> Any:
+    """Declare a setting; an empty variable and an empty key are named after the field."""
     declared = Setting(
         kind=kind, default=default, meaning=meaning, key=key, variable=variable, argument=argument
     )
@@ -71,21 +72,14 @@ class Settings:
     project's first.
     """
 
-    dir: str = _setting(
-        "runs", kinds.PATH, "the folder that holds projects", variable="EPOCHAL_DIR", argument=True
-    )
+    dir: str = _setting("runs", kinds.PATH, "the folder that holds projects", argument=True)
     project: str = _setting(
-        "default",
-        kinds.TEXT,
-        "the project of runs that do not name one",
-        variable="EPOCHAL_PROJECT",
-        argument=True,
+        "default", kinds.TEXT, "the project of runs that do not name one", argument=True
     )
     name: str | None = _setting(
         None,
         kinds.TEXT,
         "the name of a run that does not set one; date and time by default",
-        variable="EPOCHAL_NAME",
         argument=True,
         key=None,
     )
@@ -93,14 +87,12 @@ class Settings:
         "never",
         kinds.choice(*RESUME_MODES),
         "whether `init` continues a run of the same name",
-        variable="EPOCHAL_RESUME",
         argument=True,
     )
     tags: tuple[str, ...] = _setting(
         (),
         kinds.TEXTS,
         "tags of every run; `init` adds its own. In the variable, commas separate them",
-        variable="EPOCHAL_TAGS",
         argument=True,
     )
     enabled: bool = _setting(
@@ -113,50 +105,33 @@ class Settings:
         False,
         kinds.SWITCH,
         "calls raise for values that cannot be recorded; for tests",
-        variable="EPOCHAL_STRICT",
         argument=True,
     )
-    capture: bool = _setting(False, kinds.SWITCH, "record what the program prints", argument=True)
-    console: bool = _setting(
-        True,
-        kinds.SWITCH,
-        "training lines on the terminal",
-        variable="EPOCHAL_CONSOLE",
-        argument=True,
+    capture: bool = _setting(
+        False, kinds.SWITCH, "record what the program prints", argument=True, variable=None
     )
-    verbosity: str = _setting(
-        "normal",
-        kinds.VERBOSITY,
-        "how much is printed",
-        variable="EPOCHAL_VERBOSITY",
-        argument=True,
-    )
+    console: bool = _setting(True, kinds.SWITCH, "training lines on the terminal", argument=True)
+    verbosity: str = _setting("normal", kinds.VERBOSITY, "how much is printed", argument=True)
     line_every_s: float = _setting(
-        0.25, kinds.seconds(), "seconds between step lines, 0 for every step", argument=True
+        0.25,
+        kinds.seconds(),
+        "seconds between step lines, 0 for every step",
+        argument=True,
+        variable=None,
     )
-    git: bool = _setting(
-        True, kinds.SWITCH, "record commit and uncommitted changes", variable="EPOCHAL_GIT"
-    )
+    git: bool = _setting(True, kinds.SWITCH, "record commit and uncommitted changes")
     redact: bool | tuple[str, ...] = _setting(
         True,
         kinds.PATTERNS,
         "names and patterns to redact besides secrets; `false` (`EPOCHAL_REDACT=0`) redacts"
         " nothing. `init` adds its own. In the variable, commas separate them",
-        variable="EPOCHAL_REDACT",
         argument=True,
     )
     companion: bool = _setting(
-        True,
-        kinds.SWITCH,
-        "a companion process beside the run",
-        variable="EPOCHAL_COMPANION",
-        argument=True,
+        True, kinds.SWITCH, "a companion process beside the run", argument=True
     )
     event_files: bool = _setting(
-        False,
-        kinds.SWITCH,
-        "whether `SummaryWriter` writes TensorBoard's event files as well",
-        variable="EPOCHAL_EVENT_FILES",
+        False, kinds.SWITCH, "whether `SummaryWriter` writes TensorBoard's event files as well"
     )
     grace_s: float = _setting(
         30.0,
@@ -169,6 +144,7 @@ class Settings:
         kinds.seconds(),
         "how long `finish()` waits for forwarding and for findings",
         argument=True,
+        variable=None,
     )
     telemetry_every_s: float | None = _setting(
         None,
@@ -181,28 +157,23 @@ class Settings:
         kinds.ADDRESSES,
         "addresses that receive findings and the end of a run: `desktop`, or an address of the"
         " apprise package such as `json://host/path`. In the variable, blanks separate them",
-        variable="EPOCHAL_ALERTS",
         argument=True,
     )
     alert_on: str = _setting(
-        "warning",
-        kinds.choice(*ALERT_LEVELS),
-        "the lowest severity that is sent",
-        variable="EPOCHAL_ALERT_ON",
-        argument=True,
+        "warning", kinds.choice(*ALERT_LEVELS), "the lowest severity that is sent", argument=True
     )
     cache_dir: str | None = _setting(
         None,
         kinds.PATH,
         "the folder of the index of runs and of copies of large journals; it can be deleted."
         " By default `epochal` in the user's cache folder",
-        variable="EPOCHAL_CACHE_DIR",
     )
     server_port: int = _setting(
         6060,
         kinds.whole_number(0, 65535),
         "the port of the live page; if it is in use, the next free one",
         key="server.port",
+        variable=None,
     )
     server_token: str | None = _setting(
         None,
@@ -212,29 +183,24 @@ class Settings:
         key=None,
     )
     server_token_file: str | None = _setting(
-        None, kinds.PATH, "a file whose first line is that token", key="server.token_file"
+        None,
+        kinds.PATH,
+        "a file whose first line is that token",
+        key="server.token_file",
+        variable=None,
     )
     hub: str | None = _setting(
         None,
         kinds.TEXT,
         "the address of a hub, such as `https://host`, that receives runs as they are written",
-        variable="EPOCHAL_HUB",
         argument=True,
         key="hub.url",
     )
     hub_token: str | None = _setting(
-        None,
-        kinds.SECRET,
-        "the token that the hub requires",
-        variable="EPOCHAL_HUB_TOKEN",
-        key=None,
+        None, kinds.SECRET, "the token that the hub requires", key=None
     )
     hub_token_file: str | None = _setting(
-        None,
-        kinds.PATH,
-        "a file whose first line is that token",
-        variable="EPOCHAL_HUB_TOKEN_FILE",
-        key="hub.token_file",
+        None, kinds.PATH, "a file whose first line is that token", key="hub.token_file"
     )
     hub_bytes_per_s: int | None = _setting(
         None,
@@ -247,23 +213,17 @@ class Settings:
         False,
         kinds.SWITCH,
         "send the uncommitted changes of the code to the hub, which may contain secrets",
-        variable="EPOCHAL_HUB_PATCH",
         key="hub.patch",
     )
     control: bool = _setting(
         False,
         kinds.SWITCH,
         "the companion obeys requests from the hub: stop, suspend, continue, save a checkpoint",
-        variable="EPOCHAL_CONTROL",
         key="hub.control",
     )
     # Never from a file: a folder that somebody else made must not name what runs elsewhere.
     ssh_command: str | None = _setting(
-        None,
-        kinds.TEXT,
-        "the command of Epochal on the machines of `ssh://` addresses",
-        variable="EPOCHAL_SSH_COMMAND",
-        key=None,
+        None, kinds.TEXT, "the command of Epochal on the machines of `ssh://` addresses", key=None
     )
     rules: Mapping[str, Located] = field(default_factory=dict)
     sinks: Mapping[str, Located] = field(default_factory=dict)
@@ -276,7 +236,10 @@ def _declared() -> Iterator[Setting]:
         declared: Setting | None = one.metadata.get("setting")
         if declared is not None:
             key = one.name if declared.key == "" else declared.key
-            yield msgspec.structs.replace(declared, name=one.name, key=key)
+            variable = declared.variable
+            if variable == "":
+                variable = f"EPOCHAL_{one.name.upper()}"
+            yield msgspec.structs.replace(declared, name=one.name, key=key, variable=variable)
 
 
 DECLARED = tuple(_declared())

@@ -1,8 +1,8 @@
 """Finds and parses ``epochal.toml``, and knows the line of each key.
 
-The project's file is the nearest ``epochal.toml``, or ``pyproject.toml`` with ``[tool.epochal]``,
-from the working folder upward. The search ends at the folder that holds ``.git``. The user's file
-is ``epochal/epochal.toml`` in ``$XDG_CONFIG_HOME``, by default ``~/.config``.
+The project's file is the nearest ``epochal.toml`` from the working folder upward. The search ends
+at the folder that holds ``.git``. The user's file is ``epochal/epochal.toml`` in
+``$XDG_CONFIG_HOME``, by default ``~/.config``.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from typing import Any, Literal
 from epochal.errors import UsageError
 
 NAME = "epochal.toml"
-_PYPROJECT = "pyproject.toml"
-_IN_PYPROJECT = ("tool", "epochal")
 _PLACE = re.compile(r" \(at line (\d+), column \d+\)$")
 _AT_END = " (at end of document)"
 
@@ -30,7 +28,7 @@ Key = tuple[str, ...]
 
 
 class SettingsFile:
-    """A file that was read; ``table`` is its part for Epochal.
+    """A file that was read.
 
     ``base`` is what relative paths in it start from, None for the working folder.
     """
@@ -39,9 +37,8 @@ class SettingsFile:
         self.path = path
         self.origin = origin
         self.base = path.parent if origin == "project" else None
-        self._prefix: Key = _IN_PYPROJECT if path.name == _PYPROJECT else ()
         self._text = _read(path)
-        self.table: Mapping[str, Any] = _at(self._parsed(self._text), self._prefix) or {}
+        self.table = self._parsed(self._text)
 
     def __str__(self) -> str:
         try:
@@ -52,7 +49,7 @@ class SettingsFile:
 
     def line(self, key: Key) -> int | None:
         """The line of a key or a table, counted from 1."""
-        return self._lines.get((*self._prefix, *key))
+        return self._lines.get(key)
 
     @cached_property
     def _lines(self) -> Mapping[Key, int]:
@@ -61,12 +58,11 @@ class SettingsFile:
         A key stands where it first appears: after the last beginning that parses without it.
         """
         lines = self._text.splitlines(keepends=True)
-        first = _first_line(lines) if self._prefix else 0
         found: dict[Key, int] = {}
-        start = first
-        for end in range(first + 1, len(lines) + 1):
+        start = 0
+        for end in range(1, len(lines) + 1):
             try:
-                table = _toml().loads("".join(lines[first:end]))
+                table = _toml().loads("".join(lines[:end]))
             except ValueError:
                 continue  # inside a value of several lines
             for key in _keys(table):
@@ -112,9 +108,6 @@ def find_project_file(folder: Path) -> Path | None:
         own = place / NAME
         if own.is_file() and not _is_planted(own):
             return own
-        pyproject = place / _PYPROJECT
-        if pyproject.is_file() and not _is_planted(pyproject) and _mentions_us(pyproject):
-            return pyproject
         if (place / ".git").exists():
             return None
     return None
@@ -139,22 +132,6 @@ def _is_planted(path: Path) -> bool:
         return False
 
 
-def _mentions_us(path: Path) -> bool:
-    try:
-        return any(_is_our_header(line) for line in path.read_text(encoding="utf-8").splitlines())
-    except (OSError, UnicodeDecodeError):
-        return False  # it is not ours to complain about
-
-
-def _is_our_header(line: str) -> bool:
-    return re.match(r"\s*\[\s*tool\s*\.\s*epochal\s*[].]", line) is not None
-
-
-def _first_line(lines: list[str]) -> int:
-    """Where our part of a pyproject.toml begins: a long one takes long to parse line by line."""
-    return next((number for number, line in enumerate(lines) if _is_our_header(line)), 0)
-
-
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
@@ -162,12 +139,6 @@ def _read(path: Path) -> str:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} cannot be read: it is not UTF-8 text.") from error
-
-
-def _at(table: Mapping[str, Any], prefix: Key) -> Any:
-    for name in prefix:
-        table = table[name]
-    return table
 
 
 def _keys(table: Mapping[str, Any], prefix: Key = ()) -> Iterator[Key]:
