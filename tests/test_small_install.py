@@ -103,7 +103,7 @@ def test_with_numpy_as_beside_torch_the_commands_of_a_node_work(tmp_path: Path) 
         assert (done.returncode, done.stderr) == (0, ""), command
     started = node.run("-m", "epochal", "--dir", runs, "run", "--", sys.executable, "-c", "pass")
     assert "recorded no run" in started.stderr
-    for command, package in (("watch", "rich"), ("serve", "starlette"), ("pack", "pyarrow")):
+    for command, package in (("watch", "plotext"), ("serve", "starlette"), ("pack", "pyarrow")):
         done = node.run("-m", "epochal", command, *(["one"] * (command != "serve")), "--dir", runs)
         assert done.returncode == 1
         assert f"pip install {package}." in done.stderr

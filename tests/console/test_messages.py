@@ -23,10 +23,9 @@ QUIET, NORMAL, VERBOSE, DEBUG, TRACE = Verbosity
         ("-1", NORMAL),
         ("loud", NORMAL),
         ("", NORMAL),
-        (None, NORMAL),
     ],
 )
-def test_the_environment_spells_levels_loosely(text: str | None, level: Verbosity) -> None:
+def test_the_environment_spells_levels_loosely(text: str, level: Verbosity) -> None:
     assert module.parse_verbosity(text) is level
 
 

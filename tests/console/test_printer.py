@@ -10,7 +10,7 @@ from epochal.errors import UsageError
 def everything(console: Console) -> None:
     console.step(":: step")
     console.eval(">> eval")
-    console.epoch("  epoch")
+    console.line("  epoch")
     console.gpu("[G]")
     console.block("[Block]")
     console.closing("  training complete")
@@ -111,7 +111,7 @@ def test_a_stream_that_is_gone_is_counted() -> None:
     console = Console(stream)
     stream.close()
     console.step("lost")
-    console.epoch("lost")
+    console.line("lost")
     assert console.lost_lines == 2
 
 

@@ -1,7 +1,7 @@
 """What a training shows in a terminal: lines, blocks, a progress bar, and how much of each.
 
 Public here: messages at a level, the level itself, and how durations are written. Runs in the
-training process: nothing here loads numpy, psutil or torch; rich only for a terminal.
+training process: nothing here loads numpy, psutil, rich or torch.
 """
 
 from epochal.console.messages import (

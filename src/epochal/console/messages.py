@@ -110,14 +110,12 @@ def enabled(level: Verbosity) -> bool:
     return _process.level != _UNREAD or level <= verbosity()
 
 
-def parse_verbosity(text: str | None) -> Verbosity:
+def parse_verbosity(text: str) -> Verbosity:
     """Read a level as the environment spells it; anything unknown means NORMAL."""
-    name = (text or "").strip().upper()
-    if name in Verbosity.__members__:
-        return Verbosity[name]
-    if name in {str(int(level)) for level in Verbosity}:
-        return Verbosity(int(name))
-    return Verbosity.NORMAL
+    try:
+        return as_verbosity(int(text) if text.strip().isdecimal() else text)
+    except UsageError:
+        return Verbosity.NORMAL
 
 
 def as_verbosity(level: Verbosity | LogVerbosity | int | str) -> Verbosity:

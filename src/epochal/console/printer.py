@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import sys
 import time
@@ -19,7 +18,7 @@ from epochal.console.messages import (
     stream_for,
 )
 from epochal.console.progress import ProgressBar, open_progress_bar
-from epochal.console.stream import is_terminal, obeys_control_codes, printable, write_line
+from epochal.console.stream import obeys_control_codes, printable, write_line
 from epochal.errors import UsageError
 from epochal.guard import Guard
 from epochal.series.overfit import Grade
@@ -65,7 +64,6 @@ class Console:
         self._held: Line | None = None
         self._wants_progress = progress
         self._bar: ProgressBar | None = None
-        self._bold: bool | None = None
         self._has_colours = not no_colours()
         self._notices: set[str] = set()
         self.lost_lines = 0
@@ -116,18 +114,13 @@ class Console:
         if self._always_eval or self.enabled(Verbosity.NORMAL):
             self._follow(lambda: self._bold_text(line, graded))
 
-    def epoch(self, line: Line) -> None:
-        """Print an epoch's line."""
-        if self.enabled(Verbosity.NORMAL):
-            self._follow(line)
-
     def gpu(self, line: Line) -> None:
         """Print the state of a GPU; VERBOSE only."""
         if self.enabled(Verbosity.VERBOSE):
             self._follow(line)
 
     def line(self, text: Line) -> None:
-        """Print a line of no particular kind."""
+        """Print the line of an epoch, or another one."""
         if self.enabled(Verbosity.NORMAL):
             self._follow(text)
 
@@ -167,14 +160,6 @@ class Console:
         level = Verbosity.QUIET if is_error else Verbosity.NORMAL
         if self.enabled(level) and not self._is_minimal:
             self.notice(text)
-
-    def ring(self) -> None:
-        """Ring the terminal's bell; nothing where there is no terminal."""
-        target = self._target()
-        if target is not None and is_terminal(target) and self.enabled(Verbosity.NORMAL):
-            with self.guard.member("console bell"), contextlib.suppress(OSError, ValueError):
-                target.write("\a")  # an OSError: the terminal has gone
-                target.flush()
 
     def start_progress(
         self, *, name: str = "", total: float | None = None, unit: str = "step"
@@ -246,21 +231,17 @@ class Console:
 
     def _bold_text(self, line: Line, graded: tuple[str, Grade] | None) -> str:
         text = _text(line)
-        return f"\x1b[1m{self._coloured(text, graded)}\x1b[22m" if self._can_be_bold() else text
+        return (
+            f"\x1b[1m{self._coloured(text, graded)}\x1b[22m"
+            if obeys_control_codes(self._target())
+            else text
+        )
 
     def _coloured(self, text: str, graded: tuple[str, Grade] | None) -> str:
         if graded is None or not self._has_colours:
             return text
         part, grade = graded
         return text.replace(part, f"\x1b[{_COLOURS[grade]}m{part}\x1b[39m", 1)
-
-    def _can_be_bold(self) -> bool:
-        # The kind of terminal does not change, what the stream leads to may.
-        if not is_terminal(self._target()):
-            return False
-        if self._bold is None:
-            self._bold = obeys_control_codes(self._target())
-        return self._bold
 
 
 def _text(line: Line) -> str:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import math
 import os
-from typing import Any, TextIO, cast
+import unicodedata
+from typing import TextIO
 
 import msgspec
 
-from epochal.console.shared_line import join_line, leave_line
+from epochal.console.live_line import join_line, leave_line
 from epochal.console.stream import obeys_control_codes, printable
 from epochal.format import format_count, format_duration, format_number
+from epochal.settings import no_colours
 
 INTERVAL_S = 0.25
 SHORTEST_BAR = 10
@@ -19,6 +20,7 @@ LONGEST_BAR = 40
 LONGEST_NAME = 24
 _COUNT_FROM = 1_000_000  # from here on done/total is shown as 1.2M/10.0M
 _FALLBACK_COLUMNS = 80
+_GREEN, _CYAN, _GREY = 32, 36, 90  # the terminal's own colours
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +57,7 @@ class ProgressBar:
     def __init__(self, stream: TextIO, *, name: str = "", total: float | None, unit: str) -> None:
         # Asked before the line opens, which hides when somebody asks for a file number.
         self._descriptor = stream.fileno()
-        self._pen = _Pen(stream)
+        self._is_ascii = not (stream.encoding or "").lower().startswith("utf")
         self._name = name
         self.total = total
         self._unit = unit
@@ -87,8 +89,8 @@ class ProgressBar:
         # One column stays free: a line that fills the last one wraps on some terminals.
         columns = self._line.columns_for(self, _columns(self._descriptor) - 1)
         if columns is not None:
-            named = self._line.is_shared
-            self._line.show(self, self._pen.draw(progress, columns=columns, named=named))
+            named, is_ascii = self._line.is_shared, self._is_ascii
+            self._line.show(self, _draw(progress, columns=columns, named=named, is_ascii=is_ascii))
 
     def write_above(self, text: str) -> bool:
         """Write one line of text above the bar; False when the terminal is gone."""
@@ -166,9 +168,8 @@ def _width(parts: dict[str, str]) -> int:
 
 
 def _cells(text: str) -> int:
-    from rich.cells import cell_len
-
-    return cell_len(text)
+    """The columns that a text takes; letters of East Asia take two."""
+    return sum(1 + (unicodedata.east_asian_width(letter) in "WF") for letter in text)
 
 
 def _columns(descriptor: int) -> int:
@@ -178,35 +179,14 @@ def _columns(descriptor: int) -> int:
         return _FALLBACK_COLUMNS
 
 
-class _Pen:
-    """Draws with the colours and characters that a terminal has, without writing to it."""
-
-    def __init__(self, stream: TextIO) -> None:
-        from rich.console import Console
-
-        terminal = Console(file=stream)
-        # Without colours the two halves of the bar must differ in shape.
-        self._full, self._rest = "=-" if terminal.options.ascii_only else "━─"
-        self._console = Console(
-            file=io.StringIO(),
-            force_terminal=True,
-            color_system=cast("Any", terminal.color_system),
-            no_color=terminal.no_color,
-            legacy_windows=False,
-        )
-
-    def draw(self, progress: Progress, *, columns: int, named: bool = False) -> str:
-        from rich.text import Text
-
-        layout = lay_out(progress, columns=columns, named=named)
-        share = progress.share or 0.0
-        filled = round(layout.bar_columns * share)
-        text = Text.assemble(
-            layout.left,
-            (self._full * filled, "green" if share >= 1 else "cyan"),
-            (self._rest * (layout.bar_columns - filled), "bright_black"),
-            layout.right,
-        )
-        with self._console.capture() as capture:
-            self._console.print(text, end="", soft_wrap=True, highlight=False)
-        return capture.get()
+def _draw(progress: Progress, *, columns: int, named: bool, is_ascii: bool) -> str:
+    """The line with its bar; without colours the two halves of the bar differ in shape."""
+    layout = lay_out(progress, columns=columns, named=named)
+    share = progress.share or 0.0
+    filled = round(layout.bar_columns * share)
+    full, rest = "=-" if is_ascii else "━─"
+    done, left = full * filled, rest * (layout.bar_columns - filled)
+    if not no_colours():
+        done = done and f"\x1b[{_GREEN if share >= 1 else _CYAN}m{done}\x1b[0m"
+        left = left and f"\x1b[{_GREY}m{left}\x1b[0m"
+    return f"{layout.left}{done}{left}{layout.right}"

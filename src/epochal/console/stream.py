@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TextIO
 
+from epochal.settings import is_dumb_terminal
+
 LONGEST_NAME = 60
 
 
@@ -42,23 +44,16 @@ def is_terminal(stream: TextIO | None) -> bool:
 def obeys_control_codes(stream: TextIO | None) -> bool:
     """Whether bold text and a line that is redrawn may be sent to this stream.
 
-    False for pipes, files, notebooks, TERM=dumb and consoles without escape sequences. Loads rich,
-    but only for a terminal: piped and batch runs never pay for it.
+    False for pipes, files, notebooks and TERM=dumb.
     """
-    if not is_terminal(stream):
-        return False
-    from rich.console import Console
-
-    console = Console(file=stream)
-    return console.is_interactive and not console.legacy_windows
+    return is_terminal(stream) and not is_dumb_terminal()
 
 
 def printable(text: str, *, longest: int = LONGEST_NAME) -> str:
     """Make a name safe inside a line: no control characters, at most ``longest`` characters."""
     if not text.isprintable():
-        text = "".join(c if c.isprintable() else _escape(c) for c in text[: longest + 1])
+        text = "".join(
+            c if c.isprintable() else c.encode("unicode_escape").decode("ascii")
+            for c in text[: longest + 1]
+        )
     return text if len(text) <= longest else text[: longest - 1] + "…"
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")

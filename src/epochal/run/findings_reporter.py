@@ -171,5 +171,3 @@ class FindingsReporter:
         console = self._recorder.console
         words = f"{finding.severity}: {finding.sentence} {finding.advice}".rstrip()
         console.finding(words, is_error=finding.severity == "error")
-        if finding.severity == "error":
-            console.ring()

@@ -157,7 +157,7 @@ class ProgressEstimator:
         eta_s = self._epoch_eta.remaining_s() or None
         resources = record.get("resources") or {}
         self.has_printed = True
-        self._console.epoch(
+        self._console.line(
             lambda: epoch_line(
                 done - 1,
                 total=total,

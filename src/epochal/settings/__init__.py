@@ -156,6 +156,12 @@ def no_colours(environ: Mapping[str, str] | None = None) -> bool:
     return bool((os.environ if environ is None else environ).get("NO_COLOR"))
 
 
+def is_dumb_terminal(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether TERM names a terminal without control codes."""
+    term = (os.environ if environ is None else environ).get("TERM", "")
+    return term.strip().lower() in ("dumb", "unknown")
+
+
 def is_ci(environ: Mapping[str, str] | None = None) -> bool:
     """Whether CI is set: continuous integration, no person watches."""
     value = (os.environ if environ is None else environ).get("CI", "")
