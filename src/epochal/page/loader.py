@@ -43,7 +43,7 @@ class Page:
 
 
 def load_page() -> Page:
-    """The page; where it has not been built, a plain list of runs with build instructions."""
+    """The page; where it has not been built, a sentence that says how to build it."""
     built = resources.files(__package__).joinpath("index.html")
     if built.is_file():
         return Page(built.read_bytes(), is_built=True)
@@ -59,37 +59,8 @@ def _hash(content: bytes) -> str:
 _FALLBACK = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Epochal</title>
-<style>
-  :root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
-  body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-  table { border-collapse: collapse; width: 100%; }
-  th, td { text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid #8884; }
-</style>
-<h1>Epochal</h1>
 <p>The page has not been built in this checkout: <code>make web</code> builds it (Node is needed).
-   Runs are served all the same:</p>
-<table><thead><tr><th>run</th><th>project</th><th>status</th><th>step</th></tr></thead>
-<tbody id="rows"></tbody></table>
-<p id="note"></p>
-<script>
-  const show = async () => {
-    const list = await (await fetch("api/runs?limit=200")).json();
-    const rows = list.rows.map((run) => {
-      const row = document.createElement("tr");
-      const texts = [run.name, run.project, run.problem ?? run.status.text, run.step ?? run.epoch];
-      for (const text of texts) {
-        row.appendChild(document.createElement("td")).textContent = text ?? "";
-      }
-      return row;
-    });
-    document.getElementById("rows").replaceChildren(...rows);
-    document.getElementById("note").textContent =
-      list.total ? `${list.total} runs` : "No runs in this folder yet.";
-  };
-  show();
-  new EventSource("api/events").addEventListener("runs", show);
-</script>
+The runs are served as JSON at <a href="api/runs">api/runs</a>.</p>
 </html>
 """
