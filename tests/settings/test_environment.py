@@ -125,6 +125,10 @@ def test_a_time_that_is_none_is_named(text: str) -> None:
         read_settings({"EPOCHAL_GRACE": text})
 
 
+def test_how_long_a_record_of_telemetry_stands_for() -> None:
+    assert read_settings({"EPOCHAL_TELEMETRY_EVERY": "2.5"}).telemetry_every_s == 2.5
+
+
 @pytest.mark.parametrize("text", ["0", "0.5", "4000"])
 def test_telemetry_that_is_too_often_or_too_rare_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=f"='{text}' is out of range: use 1 to 3600 seconds"):

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +19,13 @@ from tests.store.journals import Journal
 from tests.tui.screens import shown as screen
 from tests.tui.screens import watching
 
-FINDING = {"log": "finding", "id": "1", "rule": "r", "severity": "error", "state": "open"}
+FINDING: dict[str, Any] = {
+    "log": "finding",
+    "id": "1",
+    "rule": "r",
+    "severity": "error",
+    "state": "open",
+}
 FINDING |= {"sentence": "The loss grows.", "advice": "Lower the learning rate.", "steps": [40, 59]}
 
 

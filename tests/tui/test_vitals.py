@@ -116,8 +116,9 @@ def test_open_and_severe_findings_come_first_and_fewer_rows_have_sentences_only(
         [("error", "closed"), ("warning", "open"), ("error", "open")]
     ):
         finding = {"id": str(number), "rule": "r", "severity": severity, "state": state}
-        finding |= {"sentence": f"Sentence {number}.", "advice": "Advice.", "steps": [1, 2]}
-        journal.add({"log": "finding", "evidence": {}, "t": 1.0, **finding}, writer="findings")
+        words = {"sentence": f"Sentence {number}.", "advice": "Advice."}
+        record = {"log": "finding", "evidence": {}, "t": 1.0, "steps": [1, 2], **finding, **words}
+        journal.add(record, writer="findings")
     findings = findings_of(load_run(journal.folder.path))
     assert [line.plain for line in finding_lines(findings, columns=40, rows=9)] == [
         "▲ Sentence 2.",

@@ -92,10 +92,10 @@ def read_panel(
 
     Raises ``MetricNotFoundError`` where no run has the metric.
     """
-    found = [one for run in runs if (one := run.metric(metric)) is not None and one.ranks]
-    if not found:
+    metrics = [found for run in runs if (found := run.metric(metric)) is not None and found.ranks]
+    if not metrics:
         raise MetricNotFoundError(_no_metric(metric, runs))
-    axes = {one.x or "step" for one in found}
+    axes = {found.x or "step" for found in metrics}
     x = axes.pop() if len(axes) == 1 else "step"  # the axis that all runs define for the metric
     if group_by is None:
         return _panel_of_runs(runs, metric, x, smoothing)

@@ -17,8 +17,12 @@ from typing import Any
 
 from epochal.errors import UsageError
 from epochal.settings.declared import ALERT_LEVELS as ALERT_LEVELS
-from epochal.settings.declared import BY_NAME, DECLARED, OPEN_TABLES, Located, Setting, Settings
+from epochal.settings.declared import BY_NAME, OPEN_TABLES
+from epochal.settings.declared import DECLARED as DECLARED
 from epochal.settings.declared import RESUME_MODES as RESUME_MODES
+from epochal.settings.declared import Located as Located
+from epochal.settings.declared import Setting as Setting
+from epochal.settings.declared import Settings as Settings
 from epochal.settings.kinds import FALSE
 from epochal.settings.launch import read_launch as read_launch
 from epochal.settings.toml_file import Key, SettingsFile, Source, find_project_file, user_file

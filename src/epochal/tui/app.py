@@ -15,6 +15,7 @@ from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, Vertical
+from textual.coordinate import Coordinate
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Resize
@@ -245,7 +246,7 @@ class WatchApp(App[None]):
         for index, row in enumerate(cells):
             if self._runs.get_row_at(index) != row:
                 for column, cell in enumerate(row):
-                    self._runs.update_cell_at((index, column), cell)
+                    self._runs.update_cell_at(Coordinate(index, column), cell)
         if state.index >= 0:
             self._runs.move_cursor(row=state.index - first, animate=False)
         self._runs.show_cursor = state.index >= 0
