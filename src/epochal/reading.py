@@ -36,9 +36,9 @@ def open(  # noqa: A001 - epochal.open is its public name
 ) -> Runs:
     """The runs below a folder, by default the one that runs are recorded in.
 
-    ``https://host`` is a hub or a server, ``ssh://host/folder`` a folder of another machine. The
-    token of a hub is ``token``, else EPOCHAL_HUB_TOKEN. Links that lead out of the folder are
-    followed with ``follow_links`` only. Raises ``UsageError`` when there is no such folder.
+    ``https://host`` is a hub or a server; its token is ``token``, else EPOCHAL_HUB_TOKEN. Links
+    that lead out of the folder are followed with ``follow_links`` only. Raises ``UsageError`` when
+    there is no such folder.
     """
     if isinstance(path, str) and is_address(path):
         from epochal.store.remote.address import open_remote

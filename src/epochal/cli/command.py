@@ -135,8 +135,7 @@ def add_hub_reading(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="URL",
-        help="read the runs of a hub, a server or ssh://host/folder"
-        " (without URL: the setting hub.url)",
+        help="read the runs of a hub or a server (without URL: the setting hub.url)",
     )
 
 

@@ -57,8 +57,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "query",
         metavar="QUERY|DIR",
         nargs="?",
-        help="a project, a query such as 'config.lr < 3e-4', another folder of runs, ours or"
-        " another tracker's, or ssh://host/folder",
+        help="a project, a query such as 'config.lr < 3e-4', or another folder of runs,"
+        " ours or another tracker's",
     )
     parser.add_argument("-a", "--all", action="store_true", help="also list hidden runs")
     parser.add_argument("-n", "--limit", type=int, metavar="N", help="at most N runs")

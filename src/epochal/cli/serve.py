@@ -6,11 +6,8 @@ import argparse
 import getpass
 import importlib
 import io
-import os
-import signal
 import socket
 import sys
-import threading
 import webbrowser
 from pathlib import Path
 from typing import Any
@@ -31,8 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "folders",
         metavar="DIR",
         nargs="*",
-        help="folders of runs, of Epochal or other trackers, or one ssh://host/folder"
-        " (default: --dir)",
+        help="folders of runs, of Epochal or other trackers (default: --dir)",
     )
     parser.add_argument(
         "--port",
@@ -53,11 +49,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         " (default: as the settings say, else made up)",
     )
     token.add_argument(
-        "--stdin-token",
-        action="store_true",
-        help="read the token from the first line of stdin, and end when stdin ends (for ssh://)",
-    )
-    token.add_argument(
         "--token", help="the token itself; other users of this machine see it in the process list"
     )
     parser.add_argument(
@@ -72,7 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C; 0 at once when a server of ours serves these folders already."""
     if any(map(is_address, args.folders)):
-        return _serve_through_ssh(args)
+        raise UsageError("serve shows folders of this machine, not addresses.")
     settings = read_settings()
     rules_now()  # says what is wrong with a file before a page is up
     folders = _folders(args)
@@ -92,8 +83,6 @@ def run(args: argparse.Namespace) -> int:
         return 0
 
     def print_address() -> None:
-        if args.stdin_token:
-            _end_with_stdin()
         _say(server, folders)
         _open(args, server)
 
@@ -104,42 +93,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _serve_through_ssh(args: argparse.Namespace) -> int:
-    """Serve a folder of another machine: the server runs there, its page is opened from here."""
-    from epochal.shipping.ssh import SshError, SshServer
-
-    address = args.folders[0]
-    if len(args.folders) > 1 or not address.startswith("ssh://"):
-        raise UsageError("serve shows folders of this machine, or one ssh://host/folder.")
-    server = SshServer(address)
-    try:
-        remark(f"Serving {address} (Ctrl-C stops)")
-        url = f"{server.url}/?token={server.token}"
-        say(url, flush=True)
-        if args.open and not webbrowser.open(url):
-            remark("Cannot open a browser.")
-        raise SshError(f"the connection to {server.host} ended: {server.wait() or 'no reason'}.")
-    except KeyboardInterrupt:
-        remark("Stopped.")
-    finally:
-        server.close()
-    return 0
-
-
-def _end_with_stdin() -> None:
-    """End this process when stdin ends: whoever started it is gone."""
-
-    def wait() -> None:
-        while sys.stdin.read(4096):
-            pass
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=wait, name="epochal-stdin", daemon=True).start()
-
-
 def _token(args: argparse.Namespace, settings: Settings) -> str | None:
-    if args.stdin_token:
-        return sys.stdin.readline().strip()
     if args.token_file is not None:
         return first_line(args.token_file, "--token-file")
     given = args.token or settings.server_token

@@ -28,8 +28,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "what",
         metavar="RUN|DIR",
         nargs="?",
-        help="a run (id, name, project/name, folder), a folder of runs, a file of another tracker"
-        " or ssh://host/folder (default: the folder of --dir)",
+        help="a run (id, name, project/name, folder), a folder of runs or a file of another"
+        " tracker (default: the folder of --dir)",
     )
     parser.add_argument(
         "-c",

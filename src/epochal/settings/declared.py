@@ -221,10 +221,6 @@ class Settings:
         "the companion obeys requests from the hub: stop, suspend, continue, save a checkpoint",
         key="hub.control",
     )
-    # Never from a file: a folder that somebody else made must not name what runs elsewhere.
-    ssh_command: str | None = _setting(
-        None, kinds.TEXT, "the command of Epochal on the machines of `ssh://` addresses", key=None
-    )
     rules: Mapping[str, Located] = field(default_factory=dict)
     sinks: Mapping[str, Located] = field(default_factory=dict)
     sources: Mapping[str, Source] = field(default_factory=dict, compare=False, repr=False)

@@ -96,23 +96,10 @@ class _JoinedTlsSends(_JoinedSends, http.client.HTTPSConnection):
 
 
 class HubClient:
-    """A connection to one hub; one thread uses it.
+    """A connection to one hub; one thread uses it."""
 
-    ``tunnel_to`` is the address that ``url``, a port of this machine, leads to: sentences name it,
-    and no proxy is asked.
-    """
-
-    def __init__(
-        self,
-        url: str,
-        token: str | None = None,
-        *,
-        timeout_s: float = TIMEOUT_S,
-        tunnel_to: str | None = None,
-    ) -> None:
+    def __init__(self, url: str, token: str | None = None, *, timeout_s: float = TIMEOUT_S) -> None:
         self.url = check_url(url)
-        self._is_tunnel = tunnel_to is not None
-        self._name = f"the hub {self.url}" if tunnel_to is None else tunnel_to
         self._token = None if token is None else check_token(token)
         self._timeout_s = timeout_s
         self._connection: _JoinedSends | None = None
@@ -286,7 +273,7 @@ class HubClient:
                 # A connection that was kept open may have been closed by the hub meanwhile.
                 if is_new or is_retry:
                     raise HubError(
-                        f"cannot reach {self._name}{self._way}: {_reason(error)}."
+                        f"cannot reach the hub {self.url}{self._way}: {_reason(error)}."
                     ) from error
                 continue
             self.num_sent_bytes += len(body or b"")
@@ -311,7 +298,7 @@ class HubClient:
         is_tls = parts.scheme == "https"
         host, port = parts.hostname or "", parts.port or (443 if is_tls else 80)
         proxy = urllib.request.getproxies().get(parts.scheme)
-        if proxy is None or self._is_tunnel or urllib.request.proxy_bypass(host):
+        if proxy is None or urllib.request.proxy_bypass(host):
             there, tunnel = (host, port), None
         else:
             via = urlsplit(proxy if "://" in proxy else f"//{proxy}")
@@ -348,7 +335,7 @@ class HubClient:
             )
         wait = response.headers.get("retry-after", "")
         return HubError(
-            f"{self._name} answered {response.status}: {sentence or response.reason}",
+            f"the hub {self.url} answered {response.status}: {sentence or response.reason}",
             status=response.status,
             retry_after_s=float(wait) if wait.isdigit() else 0.0,
             answered=sentence,

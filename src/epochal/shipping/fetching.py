@@ -46,7 +46,6 @@ def mirror_run(
     What differs from the hub is fetched anew. Of a fork, the run that it continues comes too.
     """
     state = client.state(run_id)
-    # Whatever is in there is a copy; behind ssh the same server has another address each time.
     folder = _found(state, root) or _made(client, state, root)
     identity = state.identity
     fork = identity.get("fork")

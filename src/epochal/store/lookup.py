@@ -10,7 +10,7 @@ from typing import Protocol
 from epochal.errors import RunNotFoundError, UsageError
 
 _SHOWN = 8
-_SCHEMES = ("http://", "https://", "ssh://")
+_SCHEMES = ("http://", "https://")
 
 
 def is_address(text: object) -> bool:

@@ -1,1 +1,1 @@
-"""The store over runs of another machine: a hub, a server, or a folder behind ssh."""
+"""The store over runs of another machine: a hub or a server."""

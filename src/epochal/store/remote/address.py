@@ -1,4 +1,4 @@
-"""Opens the runs behind an address: ``https://host`` of a hub or a server, ``ssh://host/folder``."""
+"""Opens the runs behind the address of a hub or a server, such as ``https://host``."""
 
 from __future__ import annotations
 
@@ -7,28 +7,17 @@ from epochal.health.rule_settings import RuleSettings
 from epochal.settings import cache_folder, read_settings
 from epochal.shipping.client import check_url
 from epochal.shipping.credentials import hub_token, linked_token
-from epochal.shipping.ssh import SshServer
 from epochal.store.remote.store import RemoteStore
 
 
 def open_remote(
     address: str, *, token: str | None = None, rules: RuleSettings | None = None
 ) -> RemoteStore:
-    """The runs behind an address; nothing is asked of it yet but whether ssh gets there.
+    """The runs behind an address; no request is sent yet.
 
     Without a token, it is the one of a link (``?token=…``), else the one that the settings have
     for their hub. It is not sent to any other server.
     """
-    if address.startswith("ssh://"):
-        server = SshServer(address)
-        return RemoteStore(
-            server.url,
-            token=server.token,
-            cache=cache_folder(),
-            name=address,
-            rules=rules,
-            on_close=server.close,
-        )
     url = check_url(address)
     if token is None:
         token = linked_token(address) or _own_token(url)

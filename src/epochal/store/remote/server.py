@@ -25,15 +25,11 @@ _LATEST = "loss"
 
 
 class RemoteServer:
-    """Connections to one server; several threads may use them.
+    """Connections to one server; several threads may use them."""
 
-    ``tunnel_to`` is what ``url`` leads to, where that is a port of this machine.
-    """
-
-    def __init__(self, url: str, token: str | None = None, *, tunnel_to: str | None = None) -> None:
+    def __init__(self, url: str, token: str | None = None) -> None:
         self._token = token
-        self._tunnel_to = tunnel_to
-        self._idle = [HubClient(url, token, tunnel_to=tunnel_to)]
+        self._idle = [HubClient(url, token)]
         self._lock = threading.Lock()
         self.url = self._idle[0].url
 
@@ -41,11 +37,7 @@ class RemoteServer:
     def client(self) -> Iterator[HubClient]:
         """A connection that no other thread uses meanwhile."""
         with self._lock:
-            client = (
-                self._idle.pop()
-                if self._idle
-                else HubClient(self.url, self._token, tunnel_to=self._tunnel_to)
-            )
+            client = self._idle.pop() if self._idle else HubClient(self.url, self._token)
         try:
             yield client
         finally:

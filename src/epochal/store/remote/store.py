@@ -10,7 +10,7 @@ import hashlib
 import math
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 
 import msgspec
@@ -32,26 +32,16 @@ _MIRRORS = "mirrors"
 class RemoteStore:
     """Every run that a server shows; see ``epochal.store.store`` for what may be asked.
 
-    Copies are kept below ``cache`` under ``name``, by default the server's address. With a name,
-    ``url`` is the port of this machine that leads there. ``on_close`` is
-    called when the store is closed.
+    Copies of runs are kept below ``cache``.
     """
 
     def __init__(
-        self,
-        url: str,
-        *,
-        token: str | None = None,
-        cache: Path,
-        name: str | None = None,
-        rules: RuleSettings | None = None,
-        on_close: Callable[[], object] = lambda: None,
+        self, url: str, *, token: str | None = None, cache: Path, rules: RuleSettings | None = None
     ) -> None:
-        self._server = RemoteServer(url, token, tunnel_to=name)
+        self._server = RemoteServer(url, token)
         self.url = self._server.url
-        digest = hashlib.sha256((name or self.url).encode()).hexdigest()[:16]
+        digest = hashlib.sha256(self.url.encode()).hexdigest()[:16]
         self._mirrors = Mirrors(self._server, cache / _MIRRORS / digest, rules=rules)
-        self._on_close = on_close
         self._lock = threading.Lock()
         self._runs: dict[str, RemoteRun] = {}
         self._told: dict[str, object] = {}
@@ -66,7 +56,6 @@ class RemoteStore:
         """Close every connection and file."""
         self._server.close()
         self._mirrors.close()
-        self._on_close()
 
     def runs(
         self,
