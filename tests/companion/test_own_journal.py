@@ -2,11 +2,17 @@ import os
 import shutil
 from pathlib import Path
 
-from epochal.companion.own_journal import OwnJournal
+import pytest
+
+import epochal
+from epochal.companion.own_journal import HEARTBEAT_LOOK_S, Durable, OwnJournal
 from epochal.journal.layout import PartName, RunFolder, write_json
+from epochal.journal.process import process_identity
+from epochal.records import HEARTBEAT_EVERY_S
 from epochal.segments.finished import sealable_parts
 from tests.doubles.companions import companion_config
-from tests.doubles.journals import records
+from tests.doubles.journals import of_kind, records
+from tests.segments.parts import HEADER, lines, write_part
 
 
 def test_the_file_begins_like_every_other_and_is_made_with_the_first_record(tmp_path: Path) -> None:
@@ -43,3 +49,65 @@ def test_a_run_that_was_deleted_is_not_brought_back(tmp_path: Path) -> None:
     journal.event("b")
     journal.close()
     assert not folder.exists()
+
+
+def beats_of(folder: Path, *, looks: int, every_s: float, writes: bool) -> int:
+    """How many heartbeats a companion writes that looks so often, on a clock of its own."""
+    now_s = [0.0]
+    journal = OwnJournal(companion_config(folder), clock=lambda: now_s[0])
+    for _ in range(looks):
+        now_s[0] += every_s
+        if writes:
+            journal.write("system", {"cpu_pct": 1.0})
+        journal.beat()
+    journal.close()
+    return len(of_kind(folder, "heartbeat"))
+
+
+def test_a_companion_with_nothing_to_say_beats_every_half_minute(tmp_path: Path) -> None:
+    beats = beats_of(tmp_path, looks=120, every_s=HEARTBEAT_LOOK_S, writes=False)
+    assert beats == 120 * HEARTBEAT_LOOK_S / HEARTBEAT_EVERY_S
+
+
+def test_what_a_companion_writes_anyway_is_a_heartbeat(tmp_path: Path) -> None:
+    assert beats_of(tmp_path, looks=60, every_s=10.0, writes=True) == 0
+
+
+def test_a_heartbeat_is_no_series_and_no_entry(tmp_path: Path) -> None:
+    run = epochal.init("p", "a", dir=tmp_path, console=False, companion=False)
+    journal = OwnJournal(companion_config(run.dir))
+    journal.write("heartbeat", {})
+    run.finish()
+    view = epochal.load(run.dir).view
+    assert view.metrics() == []
+    assert [entry.kind for entry in view.events()] == []
+    assert any(record["log"] == "heartbeat" for _, record in view.records())
+
+
+def test_only_what_has_grown_is_brought_to_the_disk(tmp_path: Path) -> None:
+    folder = write_part(tmp_path, lines({**HEADER, **process_identity()}))
+    durable = Durable(folder)
+    assert (durable.sync(), durable.sync()) == (1, 0)
+    with open(folder.part_path(folder.parts()[0]), "ab") as file:
+        file.write(lines({"log": "event", "name": "x"}))
+    assert (durable.sync(), durable.sync()) == (1, 0)
+
+
+def test_files_of_other_machines_are_left_to_their_own_companions(tmp_path: Path) -> None:
+    folder = write_part(tmp_path, lines({**HEADER, "host": "elsewhere"}))
+    assert Durable(folder).sync() == 0
+
+
+def test_a_disk_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    durable = Durable(write_part(tmp_path, lines({**HEADER, **process_identity()})))
+    monkeypatch.setattr(os, "fdatasync", fail)
+    assert durable.sync() == 0
+    monkeypatch.undo()
+    assert durable.sync() == 1
+
+
+def test_a_folder_that_is_gone_is_no_fault(tmp_path: Path) -> None:
+    assert Durable(RunFolder(tmp_path / "gone")).sync() == 0

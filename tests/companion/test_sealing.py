@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.companion.ending import SealingJob, do_what_is_left
+from epochal.companion.ending import do_what_is_left
 from epochal.companion.sealing import WORTH_SEALING_BYTES, Sealing
 from epochal.journal.layout import RunFolder
 from tests.doubles.companions import wait_for
@@ -13,7 +13,7 @@ MANY = [metrics(step, loss=1 / (step + 1)) for step in range(2000)]
 
 def test_a_finished_part_is_sealed_by_a_process_of_its_own(tmp_path: Path) -> None:
     folder = finished_part(tmp_path, *MANY)
-    sealing = Sealing(folder)
+    sealing = Sealing(folder, attempt=1)
     assert sealing.look()
     wait_for(lambda: not sealing.look())
     assert (folder.parts(), folder.sealed_parts()) == ([], [NAME])
@@ -23,26 +23,26 @@ def test_a_finished_part_is_sealed_by_a_process_of_its_own(tmp_path: Path) -> No
 def test_a_small_part_is_not_worth_it(tmp_path: Path) -> None:
     folder = finished_part(tmp_path, *MANY[:10])
     assert folder.part_path(NAME).stat().st_size < WORTH_SEALING_BYTES
-    assert not Sealing(folder).look()
+    assert not Sealing(folder, attempt=1).look()
 
 
 def test_a_part_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
     folder = write_part(tmp_path, lines(HEADER, *MANY))
-    assert not Sealing(folder).look()
+    assert not Sealing(folder, attempt=1).look()
 
 
 def unsealable(folder: Path) -> RunFolder:
     """A finished part beside a segment that holds something else."""
     finished_part(folder, *MANY)
     run_folder = RunFolder(folder)
-    sealing = Sealing(run_folder)
+    sealing = Sealing(run_folder, attempt=1)
     wait_for(lambda: not sealing.look())
     return write_part(folder, lines(HEADER, *reversed(MANY), FINISH))
 
 
 def test_what_cannot_be_sealed_is_told_and_not_tried_for_ever(tmp_path: Path) -> None:
     folder = unsealable(tmp_path)
-    sealing = Sealing(folder)
+    sealing = Sealing(folder, attempt=1)
     assert sealing.look()
     wait_for(lambda: not sealing.look())
     assert "different records" in sealing.failures[NAME.stem]
@@ -51,7 +51,7 @@ def test_what_cannot_be_sealed_is_told_and_not_tried_for_ever(tmp_path: Path) ->
 
 def test_what_is_left_is_named_with_its_command(tmp_path: Path) -> None:
     folder = unsealable(tmp_path)
-    job = SealingJob(folder, 1, Sealing(folder))
+    job = Sealing(folder, attempt=1)
     (left,) = do_what_is_left({"sealing": job}, deadline_s=float("inf"))
     assert left["command"] == f"epochal pack {tmp_path}"
     assert left["what"].startswith("not sealed: loop.0001.0000; ")
@@ -60,7 +60,7 @@ def test_what_is_left_is_named_with_its_command(tmp_path: Path) -> None:
 def test_time_that_is_up_stops_the_sealing_and_leaves_the_journal_whole(tmp_path: Path) -> None:
     folder = finished_part(tmp_path, *MANY)
     before = folder.part_path(NAME).read_bytes()
-    job = SealingJob(folder, 1, Sealing(folder))
+    job = Sealing(folder, attempt=1)
     (left,) = do_what_is_left({"sealing": job}, deadline_s=0.0)
     assert left["what"] == "not sealed: loop.0001.0000"
     assert folder.part_path(NAME).read_bytes() == before
@@ -71,6 +71,6 @@ def test_where_nothing_can_be_sealed_nobody_waits_for_it(
 ) -> None:
     folder = finished_part(tmp_path, *MANY)
     monkeypatch.setattr("epochal.companion.sealing.find_spec", lambda _: None)
-    job = SealingJob(folder, 1, Sealing(folder))
+    job = Sealing(folder, attempt=1)
     assert not job.go_on()
     assert job.left() == "not sealed: loop.0001.0000"

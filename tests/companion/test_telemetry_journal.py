@@ -1,21 +1,20 @@
 import json
-import math
-import random
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
-from statistics import fmean
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from epochal.companion.gpu_journal import RELEASE_S, ThrottleChange, ThrottleWatch
 from epochal.companion.own_journal import OwnJournal
-from epochal.companion.telemetry_journal import Telemetry
-from epochal.journal.layout import PartName, RunFolder
+from epochal.companion.telemetry_journal import LiveFile, Telemetry
+from epochal.journal.layout import RunFolder
 from epochal.records import scalars_of
-from epochal.segments.seal import seal_part
-from epochal.telemetry.gpu import GPU_METRICS, GpuModel, GpuSample
-from epochal.telemetry.host import HOST_METRICS, HostSample
-from epochal.telemetry.used import UsedGpus
+from epochal.telemetry.gpu import THROTTLE_WORDS, GpuModel, GpuSample, GpuSource
+from epochal.telemetry.machine_gpus import UsedGpus
 from tests.doubles.companions import companion_config
 from tests.doubles.journals import of_kind
 
@@ -34,20 +33,16 @@ class Time:
         return 1_700_000_000 + self.now_s
 
 
-class Gpus:
+class Gpus(GpuSource):
     """GPUs that read whatever ``state`` says."""
 
-    kind, metrics, why_absent = "gpu", GPU_METRICS, None
-    failures = 0
-    last_failure: str | None = None
-
     def __init__(self, num: int = 1) -> None:
+        super().__init__()
         self.state = PEACE
         self.num = num
         self.computing: dict[int, frozenset[int] | None] = {gpu: frozenset() for gpu in range(num)}
         self.fault: Exception | None = None
         self.depths: list[str] = []
-        self.past: list[GpuSample] = []
 
     def sample(
         self, only: Collection[int] | None = None, *, light: bool = False
@@ -56,26 +51,7 @@ class Gpus:
         if self.fault is not None:
             raise self.fault
         chosen = range(self.num) if only is None else sorted(only)
-        state = self.state if light else self.mean_since_the_last_full_reading()
-        return tuple(replace(state, id=gpu) for gpu in chosen)
-
-    def mean_since_the_last_full_reading(self) -> GpuSample:
-        past, self.past = [*self.past, self.state], []
-        power = fmean(one.power or 0 for one in past)
-        return replace(
-            self.state,
-            power=round(power),
-            gpu_util=fmean(one.gpu_util or 0 for one in past),
-            mem_util=fmean(one.mem_util or 0 for one in past),
-        )
-
-    def probe(self) -> bool:
-        return True
-
-    def recent_use(
-        self, since: float, *, only: Collection[int] | None = None
-    ) -> dict[int, list[tuple[float, float]]]:
-        return {}
+        return tuple(replace(self.state, id=gpu) for gpu in chosen)
 
     def pids(self) -> dict[int, frozenset[int] | None]:
         return self.computing
@@ -83,31 +59,12 @@ class Gpus:
     def gpu_models(self) -> tuple[GpuModel, ...]:
         return tuple(GpuModel(gpu, name="H200", memory=141 * 1024**3) for gpu in range(self.num))
 
-    def close(self) -> None:
-        pass
-
-
-class Host:
-    kind, metrics, why_absent = "system", HOST_METRICS, None
-
-    def __init__(self) -> None:
-        self.cpu_pct = 40.0
-
-    def probe(self) -> bool:
-        return True
-
-    def sample(self) -> tuple[HostSample, ...]:
-        return (HostSample(self.cpu_pct, 6 * MIB, 8 * MIB),)
-
-    def close(self) -> None:
-        pass
-
 
 class Watch:
     """Telemetry on a clock of its own."""
 
     def __init__(self, folder: Path, *, num_gpus: int = 1, every_s: float | None = None) -> None:
-        self.clock, self.gpus, self.host = Time(), Gpus(num_gpus), Host()
+        self.clock, self.gpus, self.cpu_pct = Time(), Gpus(num_gpus), 40.0
         self.journal = OwnJournal(companion_config(folder))
         self.telemetry = Telemetry(
             companion_config(folder),
@@ -115,12 +72,15 @@ class Watch:
             gpus=self.gpus,
             used=UsedGpus(range(num_gpus)),
             own_pids=lambda: {77},
-            host={"host": self.host},
+            host={"host": self.read_host},
             every_s=every_s,
             clock=self.clock,
             wall=self.clock.wall,
         )
         self.telemetry.begin()
+
+    def read_host(self) -> dict[str, float]:
+        return {"cpu_pct": self.cpu_pct, "ram_used": 6 * MIB, "ram_total": 8 * MIB}
 
     def go_on(self, seconds: int) -> None:
         for _ in range(seconds):
@@ -160,7 +120,7 @@ def test_every_tenth_look_is_thorough_and_its_means_stand_for_the_ten_seconds(
 
 def test_the_host_is_written_as_often(watch: Watch, tmp_path: Path) -> None:
     watch.go_on(5)
-    watch.host.cpu_pct = 60.0
+    watch.cpu_pct = 60.0
     watch.go_on(5)
     (record,) = of_kind(tmp_path, "system")
     assert (record["cpu_pct"], record["ram_total"]) == (pytest.approx(46.5, abs=0.5), 8 * MIB)
@@ -305,50 +265,6 @@ def test_what_is_read_each_second_can_be_watched_until_the_end(
     assert not (tmp_path / "live").exists()
 
 
-def noisy(second: int, energy_kj: float, *, rng: random.Random) -> GpuSample:
-    """A GPU under load whose every figure is noise, with a pause for evaluation now and then."""
-    is_paused = second % 600 < 15
-    power = rng.gauss(200, 30) if is_paused else rng.gauss(640, 25)
-    return GpuSample(
-        0,
-        clock=1980 - 15 * max(0, round(rng.gauss(6, 4))),
-        max_clock=1980,
-        power=round(power * 1000),
-        power_limit=700_000,
-        temperature=round(62 + 4 * math.sin(second / 900) + rng.gauss(0, 0.7)),
-        temp_slowdown=89,
-        gpu_util=rng.uniform(0, 60) if is_paused else min(100.0, rng.gauss(97, 2)),
-        mem_util=rng.gauss(45, 4),
-        dram_free=40 * 1024**3,
-        dram_used=100 * 1024**3 + (rng.randrange(4) << 27 if is_paused else 0),
-        dram_total=140 * 1024**3,
-        pcie_rx=round(rng.lognormvariate(17, 0.7)),
-        pcie_tx=round(rng.lognormvariate(15, 0.7)),
-        throttle="power cap" if rng.random() < 0.3 else "",
-        sm_active=rng.gauss(85, 3),
-        tensor_active=rng.gauss(48, 3),
-        dram_active=rng.gauss(40, 3),
-        energy=int(energy_kj),
-        ecc_corrected=0,
-        ecc_uncorrected=0,
-    )
-
-
-def test_a_day_of_a_gpu_is_sealed_into_150_kilobytes(tmp_path: Path) -> None:
-    watch, rng = Watch(tmp_path), random.Random(7)
-    # The host is another matter: it is written once per node, however many GPUs there are.
-    watch.telemetry._host = {}
-    for second in range(86_400):
-        watch.gpus.state = noisy(second, second * 0.62, rng=rng)
-        watch.gpus.past.append(watch.gpus.state)
-        watch.clock.now_s += 1
-        watch.telemetry.sample_gpus()
-    watch.journal.close()
-    report = seal_part(RunFolder(tmp_path), PartName("telemetry-here", 1, 0))
-    assert report.num_records > 8600
-    assert report.segment_bytes <= 150_000
-
-
 def test_means_are_series_under_their_plain_names(tmp_path: Path) -> None:
     watch = Watch(tmp_path)
     watch.go_on(10)
@@ -357,3 +273,100 @@ def test_means_are_series_under_their_plain_names(tmp_path: Path) -> None:
         for record in of_kind(tmp_path, kind):
             names |= {name for name, _ in scalars_of(record)}
     assert {"gpu/0/power", "system/cpu_pct", "system/epochal_cpu_pct"} <= names
+
+
+# -- throttling -------------------------------------------------------------------
+
+
+def changes(words: list[str | None]) -> list[ThrottleChange]:
+    watch = ThrottleWatch()
+    found = [watch.see(word, float(second)) for second, word in enumerate(words)]
+    return [change for change in found if change is not None]
+
+
+def test_what_comes_and_goes_each_second_is_one_change() -> None:
+    assert changes(["", "power cap", "", "idle", "power cap"] * 200) == [
+        ThrottleChange("power cap", "no cap")
+    ]
+
+
+def test_what_is_graver_is_told_at_once() -> None:
+    assert changes(["", "power cap", "thermal cap"]) == [
+        ThrottleChange("power cap", "no cap"),
+        ThrottleChange("thermal cap", "power cap"),
+    ]
+
+
+def test_what_is_less_grave_is_told_when_it_lasts() -> None:
+    calm: list[str | None] = ["power cap", ""] * int(RELEASE_S)
+    assert changes(["thermal cap", *calm]) == [
+        ThrottleChange("thermal cap", "no cap"),
+        ThrottleChange("power cap", "thermal cap"),
+    ]
+
+
+def test_a_reading_without_the_word_says_nothing() -> None:
+    assert changes(["power cap", *[None] * 1000]) == [ThrottleChange("power cap", "no cap")]
+
+
+@given(st.lists(st.sampled_from([*THROTTLE_WORDS, None]), max_size=300))
+def test_each_change_follows_from_the_one_before(words: list[str | None]) -> None:
+    said = "no cap"
+    for change in changes(words):
+        assert change.was == said
+        assert change.throttle != said
+        said = change.throttle
+
+
+# -- the file of current readings -------------------------------------------------
+
+
+def live_file(folder: Path, node: str = "here", *, wall: Iterator[float] | None = None) -> LiveFile:
+    times = repeat(1234.5678) if wall is None else wall
+    return LiveFile(RunFolder(folder), node=node, rank=0, wall=lambda: next(times))
+
+
+def test_a_shorter_text_leaves_nothing_of_a_longer_one(tmp_path: Path) -> None:
+    live = live_file(tmp_path)
+    live.see_host({"text": "x" * 10_000})
+    live.write()
+    live.see_host({"text": "y"})
+    live.write()
+    said = json.loads((tmp_path / "live" / "here.json").read_bytes())
+    assert said.pop("system") == {"text": "y", "t": 1234.568}
+    assert said == {"t": 1234.568, "node": "here", "rank": 0, "gpus": []}
+
+
+def test_what_is_not_known_now_stays_as_it_was_known(tmp_path: Path) -> None:
+    live = live_file(tmp_path)
+    live.see_gpu(1, {"power": 5, "clock": 7})
+    live.see_gpu(1, {"power": None, "clock": 8})
+    live.write()
+    said = json.loads((tmp_path / "live" / "here.json").read_bytes())
+    assert said["gpus"] == [{"id": 1, "power": 5, "clock": 8, "t": 1234.568}]
+
+
+def test_each_reading_has_its_own_time(tmp_path: Path) -> None:
+    live = live_file(tmp_path, wall=iter([10.0, 11.0, 12.0]))
+    live.see_gpu(0, {"clock": 7})
+    live.see_host({"cpu_pct": 50.0})
+    live.see_gpu(0, {"clock": None})
+    live.write()
+    said = json.loads((tmp_path / "live" / "here.json").read_bytes())
+    assert (said["gpus"][0]["t"], said["system"]["t"], said["t"]) == (10.0, 11.0, 12.0)
+
+
+def test_it_goes_and_leaves_that_of_another_node(tmp_path: Path) -> None:
+    here, there = live_file(tmp_path), live_file(tmp_path, "there")
+    here.write()
+    there.write()
+    here.close()
+    assert [path.name for path in (tmp_path / "live").iterdir()] == ["there.json"]
+    there.close()
+    assert not (tmp_path / "live").exists()
+
+
+def test_a_run_that_was_deleted_is_not_brought_back(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        live_file(tmp_path / "gone").write()
+    assert not (tmp_path / "gone").exists()

@@ -3,10 +3,22 @@ import time
 from pathlib import Path
 from typing import Any
 
-from epochal.companion.cpu_ring import CpuRing
-from epochal.companion.idle import Sample
+import pytest
+
 from epochal.companion.own_journal import OwnJournal
-from epochal.companion.timeline import Timeline, on_grid
+from epochal.companion.timeline import (
+    CpuRing,
+    Doing,
+    Gap,
+    Sample,
+    SlowSteps,
+    Stretch,
+    Timeline,
+    cause_of,
+    doing_of,
+    idle_gaps,
+    on_grid,
+)
 from epochal.journal.alike import decode_alike
 from epochal.journal.columnar import model_of
 from epochal.journal.line import encode
@@ -14,8 +26,9 @@ from tests.doubles.companions import companion_config, wait_for
 from tests.doubles.journals import of_kind
 
 
-class Ring:
+class Ring(CpuRing):
     def __init__(self, percent: float) -> None:
+        super().__init__(0)
         self.percent = percent
 
     def between(self, start: float, end: float) -> list[Sample]:
@@ -113,3 +126,88 @@ def test_steps_that_are_alike_are_followed_as_others_are(tmp_path: Path) -> None
         bench.timeline.take("loop", records)
         (record,) = bench.written()
         assert record["reason"] == "step 60 took 3.4 s, 341.0 times the usual"
+
+
+# -- slow steps -------------------------------------------------------------------
+
+
+def stretches(times: list[float], *, every: int = 1) -> list[Stretch]:
+    slow = SlowSteps()
+    records = [{"log": "step", "step": every * i, "t": t} for i, t in enumerate(times)]
+    return [found for record in records if (found := slow.take(record)) is not None]
+
+
+def test_a_step_that_took_many_times_the_usual_is_a_stretch() -> None:
+    times = [0.2 * i for i in range(50)]
+    times.append(times[-1] + 4.0)
+    (stretch,) = stretches(times)
+    assert (stretch.start, stretch.end, stretch.step) == (times[-2], times[-1], 50)
+    assert stretch.sentence == "step 50 took 4.0 s, 20.0 times the usual"
+
+
+def test_even_and_short_steps_are_none() -> None:
+    assert stretches([2.0 * i for i in range(50)]) == []
+    short = [0.01 * i for i in range(50)]
+    assert stretches([*short, short[-1] + 0.5]) == []
+
+
+def test_the_first_steps_may_take_long() -> None:
+    assert stretches([0.0, 0.2, 0.4, 9.0]) == []
+
+
+def test_steps_that_were_not_logged_count() -> None:
+    times = [2.0 * i for i in range(50)]
+    assert stretches([*times, times[-1] + 4.0], every=10) == []
+    assert len(stretches([*times, times[-1] + 8.0], every=10)) == 1
+
+
+def test_a_run_that_goes_back_is_not_slow() -> None:
+    slow = SlowSteps()
+    for step in range(30):
+        slow.take({"log": "metrics", "step": step, "t": float(step)})
+    assert slow.take({"log": "metrics", "step": 5, "t": 500.0}) is None
+    assert slow.take({"log": "metrics", "t": 600.0, "step": "x"}) is None
+
+
+# -- idle devices -------------------------------------------------------------------
+
+
+def test_a_gap_is_where_use_stays_low_for_long_enough() -> None:
+    samples = [(0.0, 90.0), (0.1, 2.0), (0.2, 0.0), (0.3, 1.0), (0.4, 80.0), (0.5, 0.0)]
+    assert idle_gaps(samples, below_pct=5, least_s=0.2) == [Gap(0.1, 0.4)]
+    assert idle_gaps(samples, below_pct=5, least_s=0.5) == []
+
+
+def test_a_gap_may_last_to_the_end() -> None:
+    assert idle_gaps([(0.0, 0.0), (1.0, 0.0)], below_pct=5, least_s=0.5) == [Gap(0.0, 1.0)]
+    assert idle_gaps([], below_pct=5, least_s=0.5) == []
+
+
+@pytest.mark.parametrize(
+    ("record", "doing"),
+    [
+        ({"log": "span", "t": 9.0, "start": 7.5, "name": "save"}, Doing("save", 7.5, 9.0)),
+        ({"log": "eval", "t": 9.0, "duration_ms": 2000}, Doing("eval", 7.0, 9.0)),
+        ({"log": "epoch", "t": 9.0}, Doing("epoch boundary", 8.5, 9.5)),
+        ({"log": "event", "t": 9.0, "name": "checkpoint"}, Doing("save", 8.5, 9.5)),
+        ({"log": "step", "t": 9.0, "duration_ms": 100}, None),
+        ({"log": "span", "t": None}, None),
+    ],
+)
+def test_records_say_what_was_done(record: dict[str, object], doing: Doing | None) -> None:
+    assert doing_of(record) == doing
+
+
+def cause(*doings: Doing, cpu: list[Sample] | None = None, started: float | None = None) -> str:
+    return cause_of(Gap(100.0, 110.0), doings=doings, cpu=cpu or [], started=started)
+
+
+def test_the_largest_overlap_explains_a_gap() -> None:
+    assert cause(Doing("data", 100, 103), Doing("save", 104, 110)) == "save"
+    assert cause(Doing("data", 90, 101)) == "unexplained"
+
+
+def test_without_a_doing_the_start_or_the_host_may_explain_it() -> None:
+    assert cause(started=80.0) == "start-up"
+    assert cause(cpu=[(101.0, 99.0), (105.0, 100.0)]) == "host"
+    assert cause(cpu=[(101.0, 3.0)], started=10.0) == "unexplained"

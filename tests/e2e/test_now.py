@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.companion.live_file import LiveFile
+from epochal.companion.telemetry_journal import LiveFile
 from epochal.journal.process import process_identity
 from tests.e2e.browsing import NEXT_FRAME, OpenPage, Serve, until
 from tests.store.journals import Journal

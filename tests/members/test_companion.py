@@ -17,8 +17,7 @@ from epochal.companion.own_journal import OwnJournal
 from epochal.companion.process import Companion
 from epochal.companion.telemetry_journal import Telemetry, host_sources
 from epochal.guard import DISABLE_AFTER, Guard
-from epochal.telemetry.machine_gpus import MachineGpus
-from epochal.telemetry.used import UsedGpus
+from epochal.telemetry.machine_gpus import MachineGpus, UsedGpus
 from tests.doubles.companions import companion_config
 from tests.doubles.journals import of_kind
 from tests.members.faults import ALL, RAISING, hanging
@@ -141,8 +140,8 @@ def test_beginning_and_winding_up_go_on_whatever_fails(
         monkeypatch.setattr(Telemetry, name, fault)
     for name in ("has_finished", "do_what_is_left"):
         monkeypatch.setattr(f"epochal.companion.ending.{name}", fault)
-    monkeypatch.setattr("epochal.companion.crash_evidence.CrashEvidence.collect", fault)
-    monkeypatch.setattr("epochal.companion.durable.Durable.sync", fault)
+    monkeypatch.setattr("epochal.companion.ending.CrashEvidence.collect", fault)
+    monkeypatch.setattr("epochal.companion.own_journal.Durable.sync", fault)
     # No process has this number, so the watch ends at its first look.
     companion = Companion(companion_config(folder, parent=2**22 + 1))
     companion.run()
@@ -183,8 +182,7 @@ def test_a_source_that_fails_is_absent_and_the_others_are_read(
         sources, calls = host_sources(config), list[str]()
         gpus = MachineGpus(vendors=[])
         for other, source in sources.items():
-            call = fault if other == name else counting(source.sample, other, calls)
-            source.sample = call  # type: ignore[method-assign]
+            sources[other] = fault if other == name else counting(source, other, calls)
         if name == "gpu":
             gpus.gpu_models = gpus.pids = fault  # type: ignore[method-assign]
         journal = OwnJournal(config)

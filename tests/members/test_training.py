@@ -133,7 +133,7 @@ def test_a_source_that_fails_leaves_its_readings_out_of_an_epoch(fault: Callable
     for source in SOURCES:
         guard = Guard()
         sampler = ResourceSampler(guard=guard, source_budget_s=1.0 if fault is hanging else 60.0)
-        getattr(sampler, source).sample = fault
+        getattr(sampler, source).read = fault
         sample = sampler.sample()
         assert (sample.ram_total is None) == (source == "_host")
         sampler.close()
@@ -147,7 +147,7 @@ def test_a_monitor_goes_on_with_a_source_that_hangs(
     ended = threading.Event()
     monitor = epochal.Monitor(2, dir=tmp_path, console=False, companion=False)
     monitor._sampler._budget_s = 1.0
-    monkeypatch.setattr(monitor._sampler._host, "sample", lambda: ended.wait(faults.HANG_S))
+    monkeypatch.setattr(monitor._sampler._host, "read", lambda: ended.wait(faults.HANG_S))
     monitor.log(0, 1.0, {"loss": 1.0})
     monitor.log(1, 1.0, {"loss": 0.5})
     ended.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from epochal.companion.live_file import LiveFile
+from epochal.companion.telemetry_journal import LiveFile
 from epochal.store.local.load import load_run
 from tests.server.live import serving, until
 from tests.store.journals import Journal

@@ -1,15 +1,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.telemetry.gpu import GPU_METRICS, GpuSample
-from epochal.telemetry.host import HOST_METRICS, HostSample
+from epochal.telemetry.gpu import GpuSample
 from epochal.telemetry.interval import Interval
 
 
 def gpu_interval(*samples: GpuSample) -> Interval:
-    interval = Interval(GPU_METRICS)
+    interval = Interval("gpu")
     for sample in samples:
-        interval.add(sample)
+        interval.add(sample.readings())
     return interval
 
 
@@ -24,7 +23,7 @@ def test_a_summary_has_mean_least_and_greatest() -> None:
 
 def test_a_full_reading_is_the_mean_of_what_it_covers() -> None:
     interval = gpu_interval(GpuSample(0, power=600_000, clock=1000))
-    interval.add(GpuSample(0, power=640_000, clock=2000), is_full=True)
+    interval.add(GpuSample(0, power=640_000, clock=2000).readings(), is_full=True)
     summary = interval.summary()
     assert (summary["power"], summary["clock"]) == (640_000, 1500)
     assert summary["min"]["power"] == 600_000
@@ -36,9 +35,9 @@ def test_what_is_steady_is_said_once_and_exactly() -> None:
 
 
 def test_what_nobody_knows_is_left_out_and_does_not_count() -> None:
-    interval = Interval(HOST_METRICS)
-    interval.add(HostSample(None, None, None))
-    interval.add(HostSample(50.0, None, None))
+    interval = Interval("system")
+    interval.add({})
+    interval.add({"cpu_pct": 50.0})
     assert interval.summary() == {"cpu_pct": 50.0, "min": {"cpu_pct": 50}, "max": {"cpu_pct": 50}}
 
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.telemetry.visible import visible_entries
+from epochal.telemetry.nvidia import visible_entries
 
 UUIDS = ["GPU-aaaa-1", "GPU-aaab-2", "GPU-bbbb-3"]
 

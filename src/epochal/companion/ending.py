@@ -9,18 +9,20 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from epochal.companion.sealing import WORTH_SEALING_BYTES, Sealing, part_bytes
+from epochal.companion.config import CompanionConfig
+from epochal.format import format_bytes, format_reached
 from epochal.guard import Guard, describe
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import decode
+from epochal.journal.tail import last_epoch_in, last_step_in
+from epochal.telemetry.cgroup import Cgroup
 
 _END_BYTES = 16 * 1024
 _PAUSE_S = 0.05
-
-
 # Jobs do a little at a time; what takes long they leave to a process or a thread.
 JOB_BUDGET_S = 30.0
 
@@ -80,46 +82,6 @@ def _left(name: str, job: LastJob, guard: Guard, failure: str | None) -> dict[st
     return {"what": what, "command": guard.run(f"job {name}", lambda: job.command) or ""}
 
 
-class SealingJob:
-    """Seals every part of a run that is finished, and waits for those about to be."""
-
-    def __init__(self, folder: RunFolder, attempt: int, sealing: Sealing) -> None:
-        self._folder = folder
-        self._attempt = attempt
-        self._sealing = sealing
-
-    @property
-    def command(self) -> str:
-        """The command that seals a run."""
-        return f"epochal pack {self._folder.path}"
-
-    def go_on(self) -> bool:
-        """Seal what can be; other ranks may take a moment longer to end."""
-        if not self._sealing.is_possible:
-            return False
-        return self._sealing.look() or bool(self._unsealed() - self._sealing.failures.keys())
-
-    def stop(self) -> None:
-        """End the process that seals."""
-        self._sealing.stop()
-
-    def left(self) -> str | None:
-        """The parts that are not sealed."""
-        unsealed = self._unsealed()
-        if not unsealed:
-            return None
-        reasons = [why for stem, why in self._sealing.failures.items() if stem in unsealed]
-        return f"not sealed: {', '.join(sorted(unsealed))}" + "".join(f"; {why}" for why in reasons)
-
-    def _unsealed(self) -> set[str]:
-        return {
-            part.stem
-            for part in self._folder.parts()
-            if part.attempt == self._attempt
-            and part_bytes(self._folder, part) >= WORTH_SEALING_BYTES
-        }
-
-
 def has_finished(folder: RunFolder, writer: str, attempt: int) -> bool:
     """Whether a writer has recorded the end of an attempt; reads only the end of its file."""
     parts = [part for part in folder.parts() if part[:2] == (writer, attempt)]
@@ -141,3 +103,78 @@ def _end_of(path: Path) -> bytes:
             return file.read(_END_BYTES)
     except FileNotFoundError:
         return b""
+
+
+# -- a process that vanished -----------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class CrashEvidence:
+    """Stores the facts that are needed after the end of the process, while it still runs."""
+
+    config: CompanionConfig
+    cgroup: Cgroup
+    oom_kills_before: int | None
+
+    @classmethod
+    def beside(cls, config: CompanionConfig, *, cgroup: Cgroup | None = None) -> CrashEvidence:
+        """Start to watch over a process."""
+        group = Cgroup.of(config.parent) if cgroup is None else cgroup
+        return cls(config, group, group.oom_kills())
+
+    def collect(self, last_seen: Mapping[str, Any]) -> dict[str, Any]:
+        """The facts of a ``vanished`` event; ``last_seen`` are the newest figures of its memory."""
+        step, epoch = reached(self.config.folder, self.config.writer, self.config.attempt)
+        oom_kills = self._oom_kills()
+        facts: dict[str, Any] = {
+            "pid": self.config.parent,
+            "exit": "unknown",
+            "last_step": step,
+            "last_epoch": epoch,
+            "oom_kills": oom_kills,
+            **last_seen,
+        }
+        sentence = _sentence(format_reached(step, epoch), oom_kills=oom_kills, last_seen=last_seen)
+        known = {name: value for name, value in facts.items() if value is not None}
+        return {"sentence": sentence, **known}
+
+    def _oom_kills(self) -> int | None:
+        now = self.cgroup.oom_kills()
+        if now is None or self.oom_kills_before is None:
+            return None
+        return max(0, now - self.oom_kills_before)
+
+
+def reached(folder: RunFolder, writer: str, attempt: int) -> tuple[int | None, int | None]:
+    """The last step a writer logged in an attempt, and the last epoch where it logged no step.
+
+    As far as its unsealed parts tell.
+    """
+    step = _newest(last_step_in, folder, writer, attempt)
+    return step, _newest(last_epoch_in, folder, writer, attempt) if step is None else None
+
+
+def _newest(
+    look: Callable[[Path], int | None], folder: RunFolder, writer: str, attempt: int
+) -> int | None:
+    parts = [part for part in folder.parts() if part[:2] == (writer, attempt)]
+    for part in reversed(parts):
+        try:
+            found = look(folder.part_path(part))
+        except OSError:
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+def _sentence(place: str, *, oom_kills: int | None, last_seen: Mapping[str, Any]) -> str:
+    when = f"after {place}" if place else "before its first step"
+    parts = [f"the training process vanished {when} without a word"]
+    if oom_kills:
+        times = "a process" if oom_kills == 1 else f"{oom_kills} processes"
+        parts.append(f"the kernel has killed {times} of its group for want of memory since")
+    rss = last_seen.get("rss")
+    if isinstance(rss, (int, float)):
+        parts.append(f"it held {format_bytes(rss)} when last seen")
+    return "; ".join(parts) + "."

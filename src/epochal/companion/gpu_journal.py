@@ -6,24 +6,80 @@ the last one. So only full readings become records, and each covers the time of 
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from epochal.companion.cadence import Cadence, is_due, whole_seconds
 from epochal.companion.config import CompanionConfig
-from epochal.companion.live_file import LiveFile
 from epochal.companion.own_journal import OwnJournal
 from epochal.guard import Guard
-from epochal.telemetry.gpu import GPU_METRICS, THROTTLE_WORDS, GpuModel, GpuSample, GpuSource
+from epochal.telemetry.gpu import THROTTLE_WORDS, GpuModel, GpuSample, GpuSource
 from epochal.telemetry.interval import Interval
-from epochal.telemetry.used import UsedGpus
+from epochal.telemetry.machine_gpus import UsedGpus
 
+if TYPE_CHECKING:
+    from epochal.companion.telemetry_journal import LiveFile
+
+RECORD_EVERY_S = 10.0
+LATER_RECORD_EVERY_S = 60.0
+HOST_EVERY_S = 5.0
+_FIRST_DAY_S = 86_400.0
+# The ticks of a second come a moment early or late.
+_LENIENCE_S = 0.5
 NO_CAP = "no cap"
 # A GPU at its power limit is held back in one second and not in the next: that is one change, and
 # it is over when a minute has passed without.
 RELEASE_S = 60.0
-_FREE = ("", "idle")
+_FULL_SPEED = ("", "idle")
+
+
+class Cadence:
+    """Counts from when it was made; ``clock`` counts seconds, ``wall`` gives Unix seconds.
+
+    ``every_s`` is how much time one record stands for; left out, ten seconds, and sixty after the
+    first day.
+    """
+
+    def __init__(
+        self,
+        *,
+        every_s: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.clock = clock
+        self._wall = wall
+        self._every_s = every_s
+        self._started_s = clock()
+
+    def age_s(self) -> float:
+        """How long telemetry has been running."""
+        return self.clock() - self._started_s
+
+    def record_every_s(self) -> float:
+        """The time that one record covers: the setting, else less on the first day."""
+        if self._every_s is not None:
+            return self._every_s
+        return RECORD_EVERY_S if self.age_s() < _FIRST_DAY_S else LATER_RECORD_EVERY_S
+
+    def thorough_every_s(self) -> float:
+        """How often a GPU is read thoroughly: what records are made of, and no rarer."""
+        return min(RECORD_EVERY_S, self.record_every_s())
+
+    def host_every_s(self) -> float:
+        """How often the host is read."""
+        return min(HOST_EVERY_S, self.record_every_s())
+
+    def moment(self) -> float:
+        """Now, in whole Unix seconds: regular times take next to nothing to store."""
+        return float(math.floor(self._wall()))
+
+
+def is_due(elapsed_s: float, every_s: float) -> bool:
+    """Whether something is due that was done so long ago."""
+    return elapsed_s >= every_s - _LENIENCE_S
 
 
 class ThrottleChange(NamedTuple):
@@ -45,7 +101,7 @@ class ThrottleWatch:
         """Take in a reading, None for one without the word; the change it makes, if any."""
         if throttle is None:
             return None
-        word = NO_CAP if throttle in _FREE else throttle
+        word = NO_CAP if throttle in _FULL_SPEED else throttle
         if gravity(word) <= gravity(self._recorded_cap):
             self._worst, self._worst_s = word, now_s
             return self._change(word)
@@ -73,7 +129,6 @@ GPU_EVERY_S = 1.0
 GPU_MEMBER = "source gpu"
 _LEARN_EVERY_S = 10.0
 _LEARN_AGAIN_EVERY_S = 60.0
-_FULL_SPEED = ("", "idle")
 
 
 class GpuJournal:
@@ -168,9 +223,7 @@ class GpuJournal:
             return ()
         found = self._read_gpus(lambda: self._gpus.sample(only=gpus, light=light)) or ()
         for sample in found:
-            self._live.see_gpu(
-                sample.id, {m.name: getattr(sample, m.attribute) for m in GPU_METRICS}
-            )
+            self._live.see_gpu(sample.id, sample.readings())
             self._see_throttle(sample)
         return found
 
@@ -212,7 +265,7 @@ class _GpuInterval:
 
     def __init__(self, *, since_s: float, thorough_every_s: Callable[[], float]) -> None:
         self._thorough_every_s = thorough_every_s
-        self.samples = Interval(GPU_METRICS)
+        self.samples = Interval("gpu")
         self.full_at_s = since_s
         self._since_s = since_s
         self._recorded_cap = ""
@@ -222,7 +275,7 @@ class _GpuInterval:
         """Take in a sample; of a thorough one, its time."""
         if full_at_s is not None:
             self.full_at_s = full_at_s
-        self.samples.add(sample, is_full=full_at_s is not None)
+        self.samples.add(sample.readings(), is_full=full_at_s is not None)
         self._worst = min(self._worst, sample.throttle or "", key=gravity)
 
     @property
@@ -241,4 +294,4 @@ class _GpuInterval:
         """The fields of the record; a new interval begins."""
         elapsed_s, self._since_s = now_s - self._since_s, now_s
         self._recorded_cap, self._worst = self._worst, ""
-        return {"interval_s": whole_seconds(elapsed_s), **self.samples.summary()}
+        return {"interval_s": float(round(elapsed_s)), **self.samples.summary()}

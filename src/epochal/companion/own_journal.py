@@ -1,29 +1,35 @@
-"""A file a companion writes: its telemetry, named after the node, or its findings."""
+"""The files a companion writes, and bringing those of the run to the disk itself."""
 
 from __future__ import annotations
 
 import contextlib
 import math
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-from epochal.companion.cadence import is_due
 from epochal.companion.config import CompanionConfig
 from epochal.journal.header import part_header, read_identity
 from epochal.journal.layout import PartName, RunFolder
-from epochal.journal.line import encode, now
+from epochal.journal.line import decode, encode, now
 from epochal.journal.writer import JournalWriter
 from epochal.records import HEARTBEAT_EVERY_S
 
 HEARTBEAT_LOOK_S = 5.0
+SYNC_EVERY_S = 5.0
+_HEADER_BYTES = 64 * 1024
 # Smaller than a loop's: sealed, a part is a tenth, and telemetry is written for weeks.
 _PART_BYTES = 8 * 1024 * 1024
 
 
 class OwnJournal:
-    """Appends a companion's records; made with the first, and again after ``close``.
+    """A file of telemetry, named after the node, or of findings.
+
+    It is made with the first record, and again after ``close``.
 
     A disk that cannot be written is the training's trouble to report: here records are counted as
     lost by the journal itself. A run that was deleted is not brought back.
@@ -85,7 +91,7 @@ class OwnJournal:
         Readers on other machines cannot see the process. Telemetry says as much every ten seconds
         of the first day, so that heartbeats begin with the second.
         """
-        if is_due(self.idle_s, HEARTBEAT_EVERY_S):
+        if self.idle_s >= HEARTBEAT_EVERY_S - 0.5:  # ticks come a moment early or late
             # Whole seconds take next to nothing to store.
             self.write("heartbeat", {}, at=float(math.floor(time.time())))
 
@@ -108,6 +114,49 @@ class OwnJournal:
         return part_header(
             part, identity=read_identity(self._config.folder), rank=self._config.rank
         )
+
+
+class Durable:
+    """Syncs the parts of a run that were written on this machine and have grown since."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._sizes: dict[PartName, int] = {}
+        self._is_ours: dict[PartName, bool] = {}
+
+    def sync(self) -> int:
+        """Sync new data to the disk; returns the number of parts."""
+        if os.name == "nt":
+            return 0  # only the process that writes may ask for it there
+        synced = 0
+        for part in self._folder.parts():
+            path = self._folder.part_path(part)
+            try:
+                synced += self._sync_part(part, path)
+            except OSError:
+                # Sealed meanwhile, or a disk that fails, which the writer itself reports.
+                self._sizes.pop(part, None)
+        return synced
+
+    def _sync_part(self, part: PartName, path: Path) -> bool:
+        size = path.stat().st_size
+        if self._sizes.get(part) == size:
+            return False
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            if part not in self._is_ours:
+                self._is_ours[part] = _is_of_this_host(os.pread(descriptor, _HEADER_BYTES, 0))
+            if self._is_ours[part]:
+                getattr(os, "fdatasync", os.fsync)(descriptor)
+        finally:
+            os.close(descriptor)
+        self._sizes[part] = size
+        return self._is_ours[part]
+
+
+def _is_of_this_host(beginning: bytes) -> bool:
+    header = decode(beginning.partition(b"\n")[0])
+    return header is not None and header.get("host") == socket.gethostname()
 
 
 def run_title(folder: RunFolder) -> str:

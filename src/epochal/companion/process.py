@@ -21,24 +21,27 @@ from epochal.alarm import interrupting
 from epochal.companion import ending
 from epochal.companion.alerts import Alerts, open_alerts
 from epochal.companion.config import CompanionConfig, parse
-from epochal.companion.cpu_ring import CpuRing
-from epochal.companion.crash_evidence import CrashEvidence
 from epochal.companion.diagnosis import Diagnosis
-from epochal.companion.durable import SYNC_EVERY_S, Durable
+from epochal.companion.ending import CrashEvidence
 from epochal.companion.gpu_journal import GPU_EVERY_S, GPU_MEMBER
-from epochal.companion.own_journal import HEARTBEAT_LOOK_S, OwnJournal, run_title
+from epochal.companion.own_journal import (
+    HEARTBEAT_LOOK_S,
+    SYNC_EVERY_S,
+    Durable,
+    OwnJournal,
+    run_title,
+)
 from epochal.companion.parent import ParentWatch, Waker
 from epochal.companion.relay import Relay
 from epochal.companion.sealing import LOOK_EVERY_S, Sealing
 from epochal.companion.task_loop import TASK_BUDGET_S, TaskLoop
 from epochal.companion.telemetry_journal import Telemetry, own_processes
-from epochal.companion.timeline import GpuHistory, Timeline, recent_use_of
+from epochal.companion.timeline import CpuRing, GpuHistory, Timeline
 from epochal.guard import Fault, Guard
 from epochal.journal.archive_request import ArchiveJob
 from epochal.settings import read_settings
-from epochal.telemetry.machine_gpus import MachineGpus
-from epochal.telemetry.source import SOURCE_BUDGET_S
-from epochal.telemetry.used import UsedGpus
+from epochal.telemetry.gpu import SOURCE_BUDGET_S
+from epochal.telemetry.machine_gpus import MachineGpus, UsedGpus
 
 if TYPE_CHECKING:
     from epochal.companion.control import RemoteControl
@@ -73,7 +76,7 @@ class Companion:
         self._waker = Waker(self._parent.descriptor)
         self._crash_evidence = self.guard.run("evidence", CrashEvidence.beside, config)
         self._durable = Durable(config.folder)
-        self._sealing = Sealing(config.folder)
+        self._sealing = Sealing(config.folder, attempt=config.attempt)
         self.relay = Relay(config.folder, self.journal, guard=self.guard)
         self._alerts = self._open_alerts()
         self._shipping = self._open_shipping()
@@ -207,8 +210,7 @@ class Companion:
         archive = self.guard.run("job archive", ArchiveJob, self._config.folder)
         if how == "vanished" and archive is not None:
             jobs["archive"] = archive
-        folder, attempt = self._config.folder, self._config.attempt
-        jobs["sealing"] = ending.SealingJob(folder, attempt, self._sealing)
+        jobs["sealing"] = self._sealing
         jobs["alerts"] = self._alerts
         if self._shipping is not None:
             jobs["hub"] = self._shipping  # after sealing: segments are smaller than their parts
@@ -316,4 +318,4 @@ def _telemetry_of(
         guard=guard,
         every_s=read_settings().telemetry_every_s,
     )
-    return telemetry, recent_use_of(gpus, lambda: used.ids)
+    return telemetry, lambda since: gpus.recent_use(since, only=used.ids)

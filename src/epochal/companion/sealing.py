@@ -28,14 +28,20 @@ class Sealing:
     """Seals the parts of one run that nobody writes any more, one process at a time.
 
     ``failures`` has the parts that could not be sealed and why; they are not tried again until they
-    have changed.
+    have changed. After the run it is one of the last jobs, for the parts of an attempt.
     """
 
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(self, folder: RunFolder, *, attempt: int) -> None:
         self._folder = folder
+        self._attempt = attempt
         self._process: subprocess.Popen[bytes] | None = None
         self._sizes: dict[PartName, int] = {}
         self.failures: dict[str, str] = {}
+
+    @property
+    def command(self) -> str:
+        """The command that seals a run."""
+        return f"epochal pack {self._folder.path}"
 
     @property
     def is_possible(self) -> bool:
@@ -45,23 +51,21 @@ class Sealing:
         """
         return find_spec("pyarrow") is not None
 
-    def waiting(self) -> list[PartName]:
-        """The parts that should be sealed and are worth another try."""
-        if not self.is_possible:
-            return []
-        return [part for part in sealable_parts(self._folder) if self._is_worth_it(part)]
-
     def look(self) -> bool:
         """Start sealing what waits, unless that is under way; whether it is under way now."""
         if self._process is not None:
             if self._process.poll() is None:
                 return True
             self._collect()
-        parts = self.waiting()
-        if not parts:
+        sizes = {part: part_bytes(self._folder, part) for part in sealable_parts(self._folder)}
+        parts = [
+            part
+            for part, size in sizes.items()
+            if size >= WORTH_SEALING_BYTES and self._sizes.get(part) != size
+        ]
+        if not parts or not self.is_possible:
             return False
-        for part in parts:
-            self._sizes[part] = part_bytes(self._folder, part)
+        self._sizes.update({part: sizes[part] for part in parts})
         self._process = subprocess.Popen(
             [
                 *(sys.executable, "-W", "ignore", "-m", "epochal.companion.sealing"),
@@ -72,6 +76,20 @@ class Sealing:
             stderr=subprocess.DEVNULL,
         )
         return True
+
+    def go_on(self) -> bool:
+        """Seal what can be; other ranks may take a moment longer to end."""
+        if not self.is_possible:
+            return False
+        return self.look() or bool(self._unsealed() - self.failures.keys())
+
+    def left(self) -> str | None:
+        """The parts that are not sealed."""
+        unsealed = self._unsealed()
+        if not unsealed:
+            return None
+        reasons = [why for stem, why in self.failures.items() if stem in unsealed]
+        return f"not sealed: {', '.join(sorted(unsealed))}" + "".join(f"; {why}" for why in reasons)
 
     def stop(self) -> None:
         """Stop a process that is under way; a part is sealed or it is not, never half."""
@@ -90,9 +108,13 @@ class Sealing:
             self.failures.update({str(stem): str(why) for stem, why in failures.items()})
         self._process = None
 
-    def _is_worth_it(self, part: PartName) -> bool:
-        size = part_bytes(self._folder, part)
-        return size >= WORTH_SEALING_BYTES and self._sizes.get(part) != size
+    def _unsealed(self) -> set[str]:
+        return {
+            part.stem
+            for part in self._folder.parts()
+            if part.attempt == self._attempt
+            and part_bytes(self._folder, part) >= WORTH_SEALING_BYTES
+        }
 
 
 def part_bytes(folder: RunFolder, part: PartName) -> int:

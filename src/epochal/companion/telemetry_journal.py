@@ -1,31 +1,36 @@
-"""Samples the machine beside a run and writes what the samples amount to.
+"""Samples the machine beside a run and writes summaries of the samples.
 
-A record is written for ten seconds of it, and for sixty after the first day.
+A record is written for ten seconds of it, and for sixty after the first day. The current readings
+are in a file of their own, for the live page.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
-from epochal.companion.cadence import Cadence, is_due, whole_seconds
 from epochal.companion.config import CompanionConfig
-from epochal.companion.gpu_journal import GpuJournal
-from epochal.companion.live_file import LiveFile
+from epochal.companion.gpu_journal import Cadence, GpuJournal, is_due
 from epochal.companion.own_journal import OwnJournal
 from epochal.guard import Guard
+from epochal.journal.layout import RunFolder
+from epochal.journal.line import encode_json
 from epochal.telemetry.cgroup import Cgroup
-from epochal.telemetry.disk import disk_source
-from epochal.telemetry.gpu import GpuSource
-from epochal.telemetry.host import HostSource, hardware_line
+from epochal.telemetry.gpu import SOURCE_BUDGET_S, GpuSource
+from epochal.telemetry.host import (
+    DiskSource,
+    HostSource,
+    NetworkSource,
+    ProcessSource,
+    hardware_line,
+)
 from epochal.telemetry.interval import Interval
-from epochal.telemetry.network import network_source
-from epochal.telemetry.process import ProcessSource
-from epochal.telemetry.source import SOURCE_BUDGET_S, Source
-from epochal.telemetry.used import UsedGpus
+from epochal.telemetry.machine_gpus import UsedGpus
 
+_BLOCK = 4096
 _MIB = 1024**2
 
 
@@ -64,6 +69,58 @@ def _share(before: tuple[float, float], after: tuple[float, float]) -> float | N
     return round(100 * (after[1] - before[1]) / elapsed_s, 2)
 
 
+class LiveFile:
+    """The newest readings of one node beside one run; ``wall`` gives Unix seconds.
+
+    One write of constant length overwrites the file every second. It is deleted when the run has
+    ended.
+    """
+
+    def __init__(
+        self, folder: RunFolder, *, node: str, rank: int, wall: Callable[[], float]
+    ) -> None:
+        self._path = folder.live / f"{node}.json"
+        self._who = {"node": node, "rank": rank}
+        self._wall = wall
+        self._gpus: dict[int, dict[str, Any]] = {}
+        self._host: dict[str, Any] = {}
+
+    def see_gpu(self, gpu: int, fields: Mapping[str, Any]) -> None:
+        """Store the current reading of a GPU; missing fields keep their last value."""
+        self._gpus.setdefault(gpu, {}).update(self._read_now(fields))
+
+    def see_host(self, fields: Mapping[str, Any]) -> None:
+        """Store the current reading of the machine."""
+        self._host.update(self._read_now(fields))
+
+    def write(self) -> None:
+        """Put everything known into the file; raises ``OSError``."""
+        gpus = [{"id": gpu, **fields} for gpu, fields in sorted(self._gpus.items())]
+        readings = {"t": round(self._wall(), 3), **self._who, "gpus": gpus, "system": self._host}
+        text = encode_json(readings)
+        # A run that was deleted is not brought back.
+        self._path.parent.mkdir(exist_ok=True)
+        file = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            # A text covers all of a longer one: a reader never meets the rest of an older one.
+            size = max(os.fstat(file).st_size, (len(text) // _BLOCK + 1) * _BLOCK)
+            os.write(file, text.ljust(size - 1) + b"\n")
+        finally:
+            os.close(file)
+
+    def close(self) -> None:
+        """Take the file away."""
+        with contextlib.suppress(FileNotFoundError):
+            self._path.unlink()
+        with contextlib.suppress(OSError):  # another node's is still there
+            self._path.parent.rmdir()
+
+    def _read_now(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """The readings and their times; the file itself is written more often."""
+        known = {name: value for name, value in fields.items() if value is not None}
+        return {**known, "t": round(self._wall(), 3)} if known else {}
+
+
 T = TypeVar("T")
 
 # What a vanished process is remembered by.
@@ -73,8 +130,8 @@ _REMEMBERED = ("rss", "children_rss", "ram_used", "ram_total", "disk_free")
 class Telemetry:
     """Everything one companion measures; no method raises for what a sensor does.
 
-    ``own_pids`` gives the run's processes, ``host`` are the sources by name; ``every_s``, ``clock``
-    and ``wall`` are those of ``Cadence``.
+    ``own_pids`` gives the run's processes. ``host`` are functions that read fields of a ``system``
+    record, by name. ``every_s``, ``clock`` and ``wall`` are those of ``Cadence``.
     """
 
     def __init__(
@@ -86,7 +143,7 @@ class Telemetry:
         used: UsedGpus,
         own_pids: Callable[[], Collection[int]],
         guard: Guard | None = None,
-        host: Mapping[str, Source[Any]] | None = None,
+        host: Mapping[str, Callable[[], Mapping[str, Any]]] | None = None,
         source_budget_s: float = SOURCE_BUDGET_S,
         every_s: float | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -109,8 +166,8 @@ class Telemetry:
             cadence=self._cadence,
             live=self._live,
         )
-        sources = host_sources(config) if host is None else host
-        self._host = {name: (one, Interval(one.metrics)) for name, one in sources.items()}
+        self._host = host_sources(config) if host is None else host
+        self._interval = Interval("system")
         self._host_since_s = clock()
         self._cost = OwnCost(clock=clock)
         self._seen: dict[str, Any] = {}
@@ -142,11 +199,12 @@ class Telemetry:
 
     def sample_host(self) -> None:
         """Read the host; write a record if one is due."""
-        for name, (source, interval) in self._host.items():
-            for sample in self._read(name, source.sample) or ():
-                interval.add(sample)
-                self._remember(source, sample)
-                self._live.see_host({m.name: getattr(sample, m.attribute) for m in source.metrics})
+        for name, read in self._host.items():
+            readings = self._read(name, read)
+            if readings:
+                self._interval.add(readings)
+                self._live.see_host(readings)
+                self._seen.update({one: readings[one] for one in _REMEMBERED if one in readings})
         now_s = self._cadence.clock()
         if is_due(now_s - self._host_since_s, self._cadence.record_every_s()):
             self._write_host(now_s)
@@ -154,7 +212,7 @@ class Telemetry:
     def end(self) -> None:
         """Write what has been gathered since the last records, and let the sensors go."""
         self._gpus.end()
-        if any(interval.num_samples for _, interval in self._host.values()):
+        if self._interval.num_samples:
             self._write_host(self._cadence.clock())
         self._journal.event(
             "telemetry",
@@ -162,8 +220,6 @@ class Telemetry:
             epochal_rss=self._read("own cost", self._cost.rss),
             **self._failures(),
         )
-        for name, (source, _) in self._host.items():
-            self._read(name, source.close)
         self._on_live_file(self._live.close)
 
     def _read(self, name: str, call: Callable[[], T]) -> T | None:
@@ -181,33 +237,25 @@ class Telemetry:
         return {"failures": count, **({"last_failure": last} if last else {})}
 
     def _write_host(self, now_s: float) -> None:
-        record: dict[str, Any] = {"interval_s": whole_seconds(now_s - self._host_since_s)}
-        extremes: dict[str, dict[str, float]] = {"min": {}, "max": {}}
-        for _, interval in self._host.values():
-            summary = interval.summary()
-            for name, found in extremes.items():
-                found.update(summary.pop(name, {}))
-            record.update(summary)
-        self._host_since_s = now_s
-        record["epochal_cpu_pct"] = self._cost.pct()
-        record["epochal_rss"] = self._read("own cost", self._cost.rss)
-        known = {name: value for name, value in record.items() if value is not None}
-        both = {name: values for name, values in extremes.items() if values}
-        self._journal.write("system", {**known, **both}, at=self._cadence.moment())
-
-    def _remember(self, source: Source[Any], sample: object) -> None:
-        for metric in source.metrics:
-            if metric.name in _REMEMBERED:
-                self._seen[metric.name] = getattr(sample, metric.attribute)
+        elapsed_s, self._host_since_s = now_s - self._host_since_s, now_s
+        summary = self._interval.summary()
+        extremes = {name: summary.pop(name) for name in ("min", "max") if name in summary}
+        cost = {
+            "epochal_cpu_pct": self._cost.pct(),
+            "epochal_rss": self._read("own cost", self._cost.rss),
+        }
+        known = {name: value for name, value in cost.items() if value is not None}
+        fields = {"interval_s": float(round(elapsed_s)), **summary, **known, **extremes}
+        self._journal.write("system", fields, at=self._cadence.moment())
 
 
-def host_sources(config: CompanionConfig) -> dict[str, Source[Any]]:
-    """The sources of the host, by name."""
+def host_sources(config: CompanionConfig) -> dict[str, Callable[[], Mapping[str, Any]]]:
+    """What reads the host, by name."""
     return {
-        "host": HostSource(cgroup=Cgroup.of(config.parent)),
-        "process": ProcessSource(config.parent, without={os.getpid()}),
-        "disk": disk_source(config.folder.path),
-        "network": network_source(),
+        "host": HostSource(cgroup=Cgroup.of(config.parent)).sample,
+        "process": ProcessSource(config.parent, without={os.getpid()}).sample,
+        "disk": DiskSource(config.folder.path).sample,
+        "network": NetworkSource().sample,
     }
 
 

@@ -6,19 +6,23 @@ afterwards. So a run at its usual speed costs nothing.
 
 from __future__ import annotations
 
+import threading
 import time
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from epochal.companion.cpu_ring import PERIOD_S
-from epochal.companion.idle import Doing, Gap, Sample, cause_of, doing_of, idle_gaps
 from epochal.companion.own_journal import OwnJournal
-from epochal.companion.slow_steps import STEP_KINDS, SlowSteps, Stretch
+from epochal.guard import Guard
 from epochal.journal.alike import AlikeRecords
 from epochal.journal.layout import LOOP
 from epochal.records import Record, finite
+from epochal.series.window import RecentMedian
+
+Sample = tuple[float, float]  # Unix seconds, percent
+# Gives the use of GPUs since a moment, by id: samples in the order of time.
+GpuHistory = Callable[[float], Mapping[int, Sequence[Sample]]]
 
 _SOON_S = 0.005
 _BEFORE_S = 2.0
@@ -31,17 +35,19 @@ _GAP_S = 0.2
 _PAUSE_S = 60.0
 _LONGEST_PAUSE_S = 3600.0
 _MOST_RECORDS = 200
-
-
-# Gives the use of GPUs since a moment, by id: samples in the order of time.
-GpuHistory = Callable[[float], Mapping[int, Sequence[Sample]]]
-
-
-class CpuHistory(Protocol):
-    """Gives how busy the training process was."""
-
-    def between(self, start: float, end: float) -> list[Sample]:
-        """Samples in the order of time, Unix seconds and percent of one core."""
+_START_UP_S = 30.0
+_BOUNDARY_S = 0.5
+_BUSY_PCT = 80.0
+# Overlap below this share of a gap explains nothing.
+_LEAST_SHARE = 0.3
+STEP_KINDS = frozenset({"step", "metrics"})
+# Below this nobody waits; the driver's samples would not show it either.
+_LEAST_S = 1.0
+_TIMES_USUAL = 3.0
+# Before so many steps nothing is usual: compilation, first batches, caches.
+_FIRST_STEPS = 10
+PERIOD_S = 0.1
+_KEPT_S = 40.0
 
 
 class Timeline:
@@ -52,7 +58,7 @@ class Timeline:
         journal: OwnJournal,
         *,
         gpus: GpuHistory,
-        cpu: CpuHistory,
+        cpu: CpuRing,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._journal = journal
@@ -176,15 +182,184 @@ def on_grid(samples: Sequence[Sample], start: float, end: float) -> list[float |
     return found
 
 
-def recent_use_of(source: RecentUse, used: Callable[[], Collection[int]]) -> GpuHistory:
-    """The history of the GPUs that a run uses."""
-    return lambda since: source.recent_use(since, only=used())
+# -- steps that took long --------------------------------------------------------------------------
 
 
-class RecentUse(Protocol):
-    """A GPU source whose driver remembers."""
+class Stretch(NamedTuple):
+    """A step that took long: from the record before it to its own, in Unix seconds."""
 
-    def recent_use(
-        self, since: float, *, only: Collection[int] | None = None
-    ) -> dict[int, list[Sample]]:
-        """Use of each GPU since a moment."""
+    start: float
+    end: float
+    step: int
+    usual_s: float
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.end - self.start
+
+    @property
+    def sentence(self) -> str:
+        """What happened, for people."""
+        return (
+            f"step {self.step} took {self.seconds:.1f} s,"
+            f" {self.seconds / max(self.usual_s, 1e-3):.1f} times the usual"
+        )
+
+
+class SlowSteps:
+    """Follows rank 0's steps; a step logged every k steps counts as k."""
+
+    def __init__(self) -> None:
+        self._usual_s = RecentMedian()
+        self._num_seen = 0
+        self._last: tuple[int, float] | None = None
+
+    def take(self, record: Record) -> Stretch | None:
+        """The slow stretch that a record ends, if it does."""
+        place = _place(record)
+        if place is None or self._last is None:
+            self._last = place or self._last
+            return None
+        (before, since), (step, at) = self._last, place
+        if step == before:
+            return None  # several records of one step
+        self._last = place
+        if step < before or at <= since:
+            return None
+        seconds = at - since
+        a_step_s = seconds / (step - before)
+        usual_s = self._usual_s.median()
+        self._usual_s.push(a_step_s)
+        self._num_seen += 1
+        if usual_s is None or self._num_seen <= _FIRST_STEPS or seconds < _LEAST_S:
+            return None
+        expected_s = usual_s * (step - before)
+        return Stretch(since, at, step, expected_s) if seconds > _TIMES_USUAL * expected_s else None
+
+
+def _place(record: Record) -> tuple[int, float] | None:
+    step: Any = record.get("step")
+    at = finite(record.get("t"))
+    if record.get("log") not in STEP_KINDS or not isinstance(step, int):
+        return None
+    return None if at is None else (step, at)
+
+
+# -- idle devices ----------------------------------------------------------------------------------
+
+
+class Gap(NamedTuple):
+    """A time in which a device did nothing, in Unix seconds."""
+
+    start: float
+    end: float
+
+
+class Doing(NamedTuple):
+    """Something the run did, and when."""
+
+    name: str
+    start: float
+    end: float
+
+
+def idle_gaps(samples: Sequence[Sample], *, below_pct: float, least_s: float) -> list[Gap]:
+    """Where a device's use stayed below a share for long enough; samples in the order of time."""
+    gaps: list[Gap] = []
+    start: float | None = None
+    last: float | None = None
+    for at, percent in samples:
+        if percent < below_pct:
+            start = at if start is None else start
+            last = at
+        else:
+            if start is not None and at - start >= least_s:
+                gaps.append(Gap(start, at))
+            start = None
+    if start is not None and last is not None and last - start >= least_s:
+        gaps.append(Gap(start, last))
+    return gaps
+
+
+def doing_of(record: Record) -> Doing | None:
+    """The activity that a record shows, with its time; None for other records."""
+    at, kind = finite(record.get("t")), record.get("log")
+    if at is None:
+        return None
+    seconds = (finite(record.get("duration_ms")) or 0.0) / 1000.0
+    if kind == "span":
+        start = finite(record.get("start"))
+        return Doing(str(record.get("name")), at - seconds if start is None else start, at)
+    if kind == "eval":
+        return Doing("eval", at - seconds, at)
+    if kind == "epoch":
+        return Doing("epoch boundary", at - _BOUNDARY_S, at + _BOUNDARY_S)
+    if kind == "message" and seconds:
+        return Doing(str(record.get("text")), at - seconds, at)
+    if kind == "event" and str(record.get("name", "")).startswith("checkpoint"):
+        return Doing("save", at - max(seconds, _BOUNDARY_S), at + _BOUNDARY_S)
+    return None
+
+
+def cause_of(
+    gap: Gap, *, doings: Iterable[Doing], cpu: Sequence[Sample], started: float | None
+) -> str:
+    """What most of a gap is explained by: a thing done, the start, the host; else unexplained."""
+    shares: dict[str, float] = {}
+    for doing in doings:
+        overlap = min(gap.end, doing.end) - max(gap.start, doing.start)
+        if overlap > 0:
+            shares[doing.name] = shares.get(doing.name, 0.0) + overlap
+    length = max(gap.end - gap.start, 1e-9)
+    name = max(shares, key=lambda one: shares[one], default="")
+    if shares and shares[name] / length >= _LEAST_SHARE:
+        return name
+    if started is not None and gap.start - started < _START_UP_S:
+        return "start-up"
+    meanwhile = [percent for at, percent in cpu if gap.start <= at <= gap.end]
+    if meanwhile and sum(meanwhile) / len(meanwhile) >= _BUSY_PCT:
+        return "host"
+    return "unexplained"
+
+
+class CpuRing:
+    """A thread that samples one process; percent of one core, the process's own threads together.
+
+    One reading takes some 30 microseconds, so the whole costs less than a thousandth of a core.
+    """
+
+    def __init__(self, pid: int, *, guard: Guard | None = None) -> None:
+        self._pid = pid
+        self._samples: deque[Sample] = deque(maxlen=round(_KEPT_S / PERIOD_S))
+        self._stop = threading.Event()
+        self._thread = threading.Thread(
+            target=(guard or Guard()).wrap("source cpu", self._sample),
+            name="epochal-cpu",
+            daemon=True,
+        )
+
+    def start(self) -> None:
+        """Begin to sample."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; what was sampled stays."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=1.0)
+
+    def between(self, start: float, end: float) -> list[Sample]:
+        """The samples of a time, in Unix seconds."""
+        return [sample for sample in list(self._samples) if start <= sample[0] <= end]
+
+    def _sample(self) -> None:
+        import psutil
+
+        try:
+            process = psutil.Process(self._pid)
+            process.cpu_percent(None)
+            while not self._stop.wait(PERIOD_S):
+                self._samples.append((time.time(), process.cpu_percent(None)))
+        except psutil.Error:
+            return  # the process has ended

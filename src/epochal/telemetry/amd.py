@@ -1,180 +1,199 @@
-"""AMD GPUs through Linux's sysfs: the ones a ROCm program started from here would see.
+"""AMD GPUs through AMD's own package ``amdsmi``, where it is installed.
 
-A GPU's ``id`` is its number in HIP on the whole machine, which ROCR_VISIBLE_DEVICES takes. Reading
-files makes no ROCm context, takes no GPU memory and needs no package. The partitions of a card are
-GPUs of their own, with the card's readings.
+Written from its documentation and source (version 7.0.2); it has not been run on AMD hardware yet.
+A GPU's ``id`` is its number in HIP on the whole machine. The library keeps no history, so a full
+reading gives the mean of the readings since the last one.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any
 
-from epochal.telemetry.amd_device import NAME_LISTS, AmdDevice, hwmon_of
-from epochal.telemetry.amd_kfd import KfdNode, compute_nodes, computing, kfd_files
-from epochal.telemetry.gpu import GPU_METRICS, GpuModel, GpuSample
-from epochal.telemetry.source import Metric, closed_error
-from epochal.telemetry.sysfs import Read, SysfsFiles, read_text
-from epochal.telemetry.visible import rocm_visible
+from epochal.telemetry.gpu import GpuModel, GpuSample, GpuSource
 
-_VENDOR = 0x1002
-# The first byte of a PCI class: displays, and accelerators that have none.
-_CLASSES = (0x03, 0x12)
+_MIB = 1024**2
+_DRIVER = Path("/dev/kfd")
+# AMDSMI_STATUS_NOT_SUPPORTED and AMDSMI_STATUS_NOT_YET_IMPLEMENTED.
+_REFUSALS = (2, 3)
 
 
-class AmdSource:
-    """Samples every visible AMD GPU.
+class AmdSource(GpuSource):
+    """Samples every visible AMD GPU; with ``every``, also those that the environment hides.
 
-    With ``every`` all of the machine's count; otherwise ``environ``, the process's own when left
-    out, says which are visible. ``root`` and ``proc`` stand for /sys and /proc.
+    ``amdsmi`` is the module to use instead of the installed one.
     """
 
-    kind: ClassVar[str] = "gpu"
-    metrics: ClassVar[tuple[Metric, ...]] = GPU_METRICS
-
     def __init__(
-        self,
-        *,
-        every: bool = False,
-        environ: Mapping[str, str] | None = None,
-        root: Path = Path("/sys"),
-        proc: Path = Path("/proc"),
-        read: Read = read_text,
-        name_lists: Iterable[Path] = NAME_LISTS,
+        self, *, every: bool = False, environ: Mapping[str, str] = os.environ, amdsmi: Any = None
     ) -> None:
-        self._every = every
-        self._environ = environ
-        self._root = root
-        self._proc = proc
-        self._read = read
-        self._name_lists = name_lists
-        self._kfd = kfd_files(read)
-        self._drm = SysfsFiles("DRM", read=read)
-        self._devices: list[AmdDevice] | None = None
-        self.why_absent: str | None = None
-        self._closed = False
-
-    @property
-    def failures(self) -> int:
-        """How many files could not be read, or had impossible values."""
-        return sum(one.failures for one in self._readers())
-
-    @property
-    def last_failure(self) -> str | None:
-        """One of those failures in words: the newest of the GPU that failed."""
-        said = [one.last_failure for one in self._readers() if one.last_failure]
-        return said[-1] if said else None
-
-    def probe(self) -> bool:
-        """Return whether a GPU is visible; looked up once, at the first call."""
-        if self._devices is None and not self._closed:
-            present = self._present()
-            self._devices = self._visible(present)
-            if not self._devices:
-                hidden = "no AMD GPU is visible to this process"
-                self.why_absent = hidden if present else "Linux knows no AMD GPU that computes"
-        return bool(self._devices)
-
-    def sample(
-        self, only: Collection[int] | None = None, *, light: bool = False
-    ) -> tuple[GpuSample, ...]:
-        """Read every visible GPU, or those of some ids; use and power are since the last call.
-
-        A ``light`` reading gives the moment's, and adds it to what the next one is the mean of.
-        """
-        if self._closed:
-            raise closed_error(self)
-        if not self.probe():
-            return ()
-        chosen = [one for one in self._devices or () if only is None or one.index in only]
-        return tuple(device.sample(light=light) for device in chosen)
-
-    def recent_use(
-        self, since: float, *, only: Collection[int] | None = None
-    ) -> dict[int, list[tuple[float, float]]]:
-        """Always empty: the driver remembers nothing."""
-        return {}
-
-    def pids(self) -> dict[int, frozenset[int] | None]:
-        """For each visible GPU by ``id``, the processes that compute on it; None if unknown."""
-        if self._closed:
-            raise closed_error(self)
-        if not self.probe():
-            return {}
-        found = computing(self._root, proc=self._proc, files=self._kfd)
-        return {
-            one.index: None
-            if found is None or one.node is None
-            # A GPU that nobody computes on is in no process's folder.
-            else found.get(one.node.gpu_id, frozenset())
-            for one in self._devices or ()
-        }
-
-    def gpu_models(self) -> tuple[GpuModel, ...]:
-        """Describe every visible GPU."""
-        if self._closed:
-            raise closed_error(self)
-        return tuple(one.model() for one in self._devices or ()) if self.probe() else ()
+        super().__init__()
+        self._environ = {} if every else environ
+        self._amdsmi = amdsmi
+        self._is_started = False
 
     def close(self) -> None:
-        """End the source; nothing is open."""
-        self._closed = True
+        """Leave the library."""
+        super().close()
+        if self._is_started:
+            self._is_started = False
+            self._amdsmi.amdsmi_shut_down()
 
-    def _readers(self) -> list[SysfsFiles]:
-        return [self._drm, self._kfd, *(one.files for one in self._devices or ())]
+    def _open(self) -> list[_AmdDevice]:
+        if self._amdsmi is None:
+            if not _DRIVER.exists():
+                self.why_absent = "there is no driver for AMD GPUs"
+                return []
+            try:
+                # Without its library the package prints and fails in its own ways.
+                with contextlib.redirect_stdout(io.StringIO()):
+                    import amdsmi
+            except (ImportError, OSError, LookupError, AttributeError) as error:
+                self.why_absent = f"the package amdsmi cannot be imported: {error}"
+                return []
+            self._amdsmi = amdsmi
+        try:
+            self._amdsmi.amdsmi_init()
+            self._is_started = True
+            handles = self._amdsmi.amdsmi_get_processor_handles()
+        except self._amdsmi.AmdSmiException as error:
+            self.why_absent = f"amdsmi does not start: {error}"
+            return []
+        devices = [_AmdDevice(self._amdsmi, handle, i) for i, handle in enumerate(handles)]
+        devices.sort(key=lambda device: device.index)
+        visible = _visible(devices, self._environ)
+        self.why_absent = None if visible else "no AMD GPU is visible to this process"
+        return visible
 
-    def _present(self) -> list[AmdDevice]:
-        cards = self._cards()
-        nodes = compute_nodes(self._root, files=self._kfd)
-        if nodes is None:
-            # Without KFD's word the ones that can be power-capped, which integrated ones cannot.
-            discrete = [cards[one] for one in sorted(cards) if _has_power_cap(cards[one])]
-            return [self._device(folder, index=i) for i, folder in enumerate(discrete)]
-        return [
-            self._device(cards[node.address], index=i, node=node)
-            for i, node in enumerate(nodes)
-            if node.address in cards
-        ]
 
-    def _visible(self, present: list[AmdDevice]) -> list[AmdDevice]:
-        if self._every:
-            return present
-        environ = os.environ if self._environ is None else self._environ
-        uuids: list[str | None] = [None] * (max((one.index for one in present), default=-1) + 1)
-        by_index = {one.index: one for one in present}
-        for index, one in by_index.items():
-            uuids[index] = one.uuid
-        seen = rocm_visible(environ, uuids=uuids)
-        return [by_index[index] for index in seen if index in by_index]
+class _AmdDevice:
+    """Reads one GPU by its handle; what it does not give is ``None``."""
 
-    def _device(self, folder: Path, *, index: int, node: KfdNode | None = None) -> AmdDevice:
-        return AmdDevice(
-            folder, index=index, node=node, read=self._read, name_lists=self._name_lists
+    def __init__(self, amdsmi: Any, handle: Any, position: int) -> None:
+        self._amdsmi = amdsmi
+        self._handle = handle
+        self.failures = 0
+        self.last_failure: str | None = None
+        self._moments: dict[str, list[float]] = {}
+        self.index = position
+        ids = self._ask("gpu_enumeration_info") or {}
+        self.index = position if _number(ids.get("hip_id")) is None else int(ids["hip_id"])
+        self.uuid: str | None = ids.get("hip_uuid") or None
+        self._asic: dict[str, Any] = self._ask("gpu_asic_info") or {}
+        name = self._asic.get("market_name")
+        self.name = None if name == "N/A" else name
+
+    def sample(self, *, light: bool = False) -> GpuSample:
+        """Read the GPU; a ``light`` reading gives the moment's use and power, not their means."""
+        activity, power = self._ask("gpu_activity") or {}, self._ask("power_info") or {}
+        clock = self._ask("clock_info", self._amdsmi.AmdSmiClkType.GFX) or {}
+        watts = _number(power.get("current_socket_power")) or power.get("average_socket_power")
+        cap_uw = _number((self._ask("power_cap_info") or {}).get("power_cap"))
+        milliwatts = self._mean("power", watts, light=light)
+        total, used, free = self._memory()
+        return GpuSample(
+            id=self.index,
+            name=self.name,
+            uuid=self.uuid,
+            clock=_number(clock.get("clk")),
+            max_clock=_number(clock.get("max_clk")),
+            power=None if milliwatts is None else round(1000 * milliwatts),
+            power_limit=None if cap_uw is None else cap_uw // 1000,
+            temperature=self._temperature("CURRENT"),
+            temp_slowdown=self._temperature("CRITICAL"),
+            gpu_util=self._mean("gpu_util", activity.get("gfx_activity"), light=light),
+            mem_util=self._mean("mem_util", activity.get("umc_activity"), light=light),
+            dram_free=free,
+            dram_used=used,
+            dram_total=total,
         )
 
-    def _cards(self) -> dict[str, Path]:
-        """Each AMD card's folder by its PCI address."""
+    def model(self) -> GpuModel:
+        """Describe the GPU; gfx942 has the capability 9.4."""
+        total, _, free = self._memory()
+        target = re.fullmatch(r"gfx(\d+)(\d)\w", str(self._asic.get("target_graphics_version")))
+        return GpuModel(
+            id=self.index,
+            name=self.name,
+            sm_count=_number(self._asic.get("num_compute_units")),
+            major=int(target[1]) if target else None,
+            minor=int(target[2]) if target else None,
+            memory=total,
+            free=free,
+            uuid=self.uuid,
+        )
+
+    def pids(self) -> frozenset[int] | None:
+        """The processes that compute on the GPU; None if unknown."""
+        processes = self._ask("gpu_process_list")
+        return None if processes is None else frozenset(int(one["pid"]) for one in processes)
+
+    def recent_use(self, since: float) -> list[tuple[float, float]]:
+        """Nothing: the library keeps no history."""
+        return []
+
+    def _memory(self) -> tuple[int | None, int | None, int | None]:
+        """Total, used and free bytes; the library counts in MiB."""
+        vram = self._ask("gpu_vram_usage") or {}
+        total, used = _number(vram.get("vram_total")), _number(vram.get("vram_used"))
+        if total is None or used is None:
+            return None, None, None
+        return total * _MIB, used * _MIB, max(0, total - used) * _MIB
+
+    def _temperature(self, metric: str) -> int | None:
+        # Of the hottest point: data-centre GPUs have no sensor at the edge.
+        sensor = self._amdsmi.AmdSmiTemperatureType.HOTSPOT
+        which = getattr(self._amdsmi.AmdSmiTemperatureMetric, metric)
+        return _number(self._ask("temp_metric", sensor, which))
+
+    def _mean(self, name: str, moment: Any, *, light: bool) -> float | None:
+        value = _number(moment)
+        if value is not None:
+            self._moments.setdefault(name, []).append(value)
+        values = [] if light else self._moments.pop(name, [])
+        return round(sum(values) / len(values), 1) if values else value
+
+    def _ask(self, name: str, *arguments: Any) -> Any:
+        function = getattr(self._amdsmi, f"amdsmi_get_{name}", None)
+        if function is None:
+            return None
         try:
-            entries = sorted((self._root / "class/drm").iterdir())
-        except OSError:
-            return {}
-        # Connectors are named after their card: card0-DP-1.
-        folders = [one / "device" for one in entries if re.fullmatch(r"card[0-9]+", one.name)]
-        return {
-            folder.resolve().name: folder for folder in folders if _is_amd_gpu(folder, self._drm)
-        }
+            return function(self._handle, *arguments)
+        except self._amdsmi.AmdSmiException as error:
+            if getattr(error, "err_code", None) not in _REFUSALS:
+                self.failures += 1
+                self.last_failure = f"GPU {self.index}, {name}: {error}"
+            return None
 
 
-def _is_amd_gpu(device: Path, files: SysfsFiles) -> bool:
-    if files.hexadecimal(device / "vendor") != _VENDOR:
-        return False
-    pci_class = files.hexadecimal(device / "class")
-    return pci_class is not None and pci_class >> 16 in _CLASSES
+def _number(value: Any) -> int | None:
+    """A value that the library gives as a number; "N/A" is None."""
+    return value if isinstance(value, int) else None
 
 
-def _has_power_cap(device: Path) -> bool:
-    hwmon = hwmon_of(device)
-    return hwmon is not None and (hwmon / "power1_cap").exists()
+def _visible(devices: list[_AmdDevice], environ: Mapping[str, str]) -> list[_AmdDevice]:
+    """The GPUs a program sees: ROCR_VISIBLE_DEVICES picks some, HIP's variable picks among those.
+
+    Both lists end at the first entry that names nothing. HIP reads CUDA_VISIBLE_DEVICES where its
+    own variable is not set.
+    """
+    hip = environ.get("HIP_VISIBLE_DEVICES", environ.get("CUDA_VISIBLE_DEVICES"))
+    for variable in (environ.get("ROCR_VISIBLE_DEVICES"), hip):
+        if variable is None:
+            continue
+        chosen: list[_AmdDevice] = []
+        for entry in (one.strip() for one in variable.split(",")):
+            if entry.isdigit():
+                named = devices[int(entry) : int(entry) + 1]
+            else:
+                named = [one for one in devices if entry and (one.uuid or "").startswith(entry)]
+            if len(named) != 1 or named[0] in chosen:
+                break
+            chosen += named
+        devices = chosen
+    return devices

@@ -1,24 +1,23 @@
-"""A GPU of any vendor: its current state and its properties."""
+"""A GPU of any vendor: its current state, its properties, and what every source of them gives."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
-from epochal.records import KINDS
-from epochal.telemetry.source import Metric, Source
+# A reading takes milliseconds, the first of eight GPUs some seconds: one that takes longer hangs.
+SOURCE_BUDGET_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class GpuSample:
-    """One GPU's state; units are in ``GPU_METRICS``, ``None`` is what the GPU does not tell.
+    """One GPU's state, in the units of the ``gpu`` record; ``None`` is what the GPU does not tell.
 
     ``id`` is the number the vendor's tools show. ``throttle`` is one of ``THROTTLE_WORDS``, empty
     at full speed. ``sm_active``, ``tensor_active`` and ``dram_active`` are the shares of time that
     multiprocessors, tensor cores and memory bus worked. ``energy`` counts from the first sample;
-    the ECC errors are counted from when the driver was loaded. Where memory is the machine's,
-    ``dram_used`` is the GPU's part of it and ``dram_total`` all of it.
+    the ECC errors are counted from when the driver was loaded.
     """
 
     id: int
@@ -46,34 +45,15 @@ class GpuSample:
     ecc_corrected: int | None = None
     ecc_uncorrected: int | None = None
 
+    def readings(self) -> dict[str, Any]:
+        """The fields of a ``gpu`` record that were read."""
+        values = {name: getattr(self, name) for name in GPU_METRICS}
+        return {name: value for name, value in values.items() if value is not None}
 
+
+GPU_METRICS = tuple(one.name for one in fields(GpuSample) if one.name not in ("id", "name", "uuid"))
 # Gravest first.
 THROTTLE_WORDS = ("thermal cap", "power cap", "other cap", "", "idle")
-
-_GPU = KINDS["gpu"]
-GPU_METRICS = (
-    Metric("clock", _GPU["clock"]),
-    Metric("max_clock", _GPU["max_clock"], steady=True),
-    Metric("power", _GPU["power"], averaged=True),
-    Metric("power_limit", _GPU["power_limit"], steady=True),
-    Metric("temperature", _GPU["temperature"]),
-    Metric("temp_slowdown", _GPU["temp_slowdown"], steady=True),
-    Metric("gpu_util", _GPU["gpu_util"], averaged=True),
-    Metric("mem_util", _GPU["mem_util"], averaged=True),
-    Metric("dram_free", _GPU["dram_free"]),
-    Metric("dram_used", _GPU["dram_used"]),
-    Metric("dram_total", _GPU["dram_total"], steady=True),
-    Metric("pcie_rx", _GPU["pcie_rx"]),
-    Metric("pcie_tx", _GPU["pcie_tx"]),
-    Metric("fan", _GPU["fan"]),
-    Metric("throttle", _GPU["throttle"]),
-    Metric("sm_active", _GPU["sm_active"]),
-    Metric("tensor_active", _GPU["tensor_active"]),
-    Metric("dram_active", _GPU["dram_active"]),
-    Metric("energy", _GPU["energy"], steady=True),
-    Metric("ecc_corrected", _GPU["ecc_corrected"], steady=True),
-    Metric("ecc_uncorrected", _GPU["ecc_uncorrected"], steady=True),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +62,7 @@ class GpuModel:
 
     ``cuda_driver`` is the newest CUDA version the driver serves, as 1000 * major + 10 * minor.
     ``l2_size`` and ``cuda_runtime`` are known only to a program that runs CUDA. ``sm_count`` counts
-    AMD's compute units and Apple's GPU cores; ``major`` and ``minor`` are what PyTorch calls the
-    device's capability, for AMD the version of its instruction set.
+    AMD's compute units; ``major`` and ``minor`` are what PyTorch calls the device's capability.
     """
 
     id: int
@@ -100,16 +79,43 @@ class GpuModel:
     cuda_runtime: int | None = None
 
 
-class GpuSource(Source[GpuSample], Protocol):
-    """A source of GPU samples that also identifies the GPUs and their processes."""
+class GpuSource:
+    """Some GPUs that can be read again and again; one thread uses it.
+
+    A vendor gives its visible GPUs in ``_open``, and else says in ``why_absent`` why there are
+    none. Each has ``index`` (the ``id`` of its samples), ``failures``, ``last_failure``,
+    ``sample``, ``model``, ``pids`` and ``recent_use``. After ``close()``, a source has no GPUs.
+    """
+
+    def __init__(self) -> None:
+        self.why_absent: str | None = None
+        self._opened: Sequence[Any] | None = None
+        self._is_closed = False
+
+    @property
+    def _devices(self) -> Sequence[Any]:
+        if self._is_closed:
+            return ()
+        if self._opened is None:
+            self._opened = self._open()
+        return self._opened
+
+    def _open(self) -> Sequence[Any]:
+        return ()
 
     @property
     def failures(self) -> int:
         """How many readings failed for another reason than not being offered."""
+        return sum(device.failures for device in self._opened or ())
 
     @property
     def last_failure(self) -> str | None:
         """One of those failures in words."""
+        return next((one.last_failure for one in self._opened or () if one.last_failure), None)
+
+    def probe(self) -> bool:
+        """Return whether a GPU is visible; looked up once, at the first call."""
+        return bool(self._devices)
 
     def sample(
         self, only: Collection[int] | None = None, *, light: bool = False
@@ -118,17 +124,25 @@ class GpuSource(Source[GpuSample], Protocol):
 
         A ``light`` reading is cheap enough for every second, and gives the moment's instead.
         """
+        chosen = [one for one in self._devices if only is None or one.index in only]
+        return tuple(device.sample(light=light) for device in chosen)
 
     def recent_use(
         self, since: float, *, only: Collection[int] | None = None
     ) -> dict[int, list[tuple[float, float]]]:
-        """How busy each GPU was since a moment, as far as its driver remembers.
-
-        By ``id``, Unix seconds and percent in the order of time; empty once closed.
-        """
+        """How busy each GPU was since a moment, by ``id``, as far as its driver remembers."""
+        chosen = [one for one in self._devices if only is None or one.index in only]
+        found = {one.index: one.recent_use(since) for one in chosen}
+        return {gpu: samples for gpu, samples in found.items() if samples}
 
     def pids(self) -> dict[int, frozenset[int] | None]:
         """For each visible GPU by ``id``, the processes that compute on it; None if unknown."""
+        return {one.index: one.pids() for one in self._devices}
 
     def gpu_models(self) -> tuple[GpuModel, ...]:
-        """Describe each visible GPU; empty where there is none."""
+        """Describe each visible GPU."""
+        return tuple(one.model() for one in self._devices)
+
+    def close(self) -> None:
+        """Release the driver; a second call does nothing."""
+        self._is_closed = True

@@ -1,4 +1,8 @@
-"""The machine this process may use: CPU and memory, within what its control group allows."""
+"""The machine this process may use: CPU, memory, disks and network, and the processes of a run.
+
+Each source gives the fields of a ``system`` record by name; what cannot be read is left out. Rates
+and shares cover the time since the previous ``sample()``, so the first has none.
+"""
 
 from __future__ import annotations
 
@@ -8,35 +12,21 @@ import platform
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from epochal.records import KINDS
 from epochal.telemetry.cgroup import Cgroup, CpuQuota, MemoryLimit
 from epochal.telemetry.gpu import GpuModel
-from epochal.telemetry.source import Metric, closed_error
+
+if TYPE_CHECKING:
+    import psutil
+
+Readings = dict[str, float]
 
 _GIB = 1024**3
-
-
-@dataclass(frozen=True, slots=True)
-class HostSample:
-    """CPU in percent of what this process may use, memory in bytes."""
-
-    cpu_pct: float | None = None
-    ram_used: int | None = None
-    ram_total: int | None = None
-
-
-_SYSTEM = KINDS["system"]
-HOST_METRICS = (
-    Metric("cpu_pct", _SYSTEM["cpu_pct"]),
-    Metric("ram_used", _SYSTEM["ram_used"]),
-    Metric("ram_total", _SYSTEM["ram_total"], steady=True),
-)
+_LOOPBACKS = ("lo", "lo0")
 
 
 class _CpuReading(NamedTuple):
@@ -52,40 +42,26 @@ class HostSource:
     replaces it, and the group's usage replaces the machine's.
     """
 
-    kind: ClassVar[str] = "system"
-    metrics: ClassVar[tuple[Metric, ...]] = HOST_METRICS
-
     def __init__(
         self, *, cgroup: Cgroup | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._cgroup = Cgroup() if cgroup is None else cgroup
         self._clock = clock
         self._previous: _CpuReading | None = None
-        self._closed = False
 
-    @property
-    def why_absent(self) -> str | None:
-        """Always ``None``: a program that runs has a host."""
-        return None
-
-    def probe(self) -> bool:
-        """Always true."""
-        return True
-
-    def sample(self) -> tuple[HostSample, ...]:
-        """Read the host; ``cpu_pct`` is that since the last call, at first ``None``."""
-        if self._closed:
-            raise closed_error(self)
+    def sample(self) -> Readings:
+        """``ram_used``, ``ram_total`` and ``cpu_pct``."""
         used, total = _memory(self._cgroup.memory_limit())
-        return (HostSample(self._cpu_pct(), used, total),)
-
-    def close(self) -> None:
-        """End the source; nothing is open."""
-        self._closed = True
+        readings: Readings = {"ram_used": used, "ram_total": total}
+        cpu_pct = self._cpu_pct()
+        return readings if cpu_pct is None else {"cpu_pct": cpu_pct, **readings}
 
     @cached_property
     def _quota(self) -> CpuQuota | None:
-        return _binding_quota(self._cgroup)
+        quota = self._cgroup.cpu_quota()
+        if quota is None or quota.cores >= len(_allowed_cpus()) or quota.used_s() is None:
+            return None
+        return quota
 
     def _cpu_pct(self) -> float | None:
         now = self._read_cpu()
@@ -108,6 +84,180 @@ class HostSource:
         return None if used_s is None else _CpuReading(used_s, self._clock() * self._quota.cores)
 
 
+class DiskSource:
+    """Read and write rates of all disks, and the space of the file system ``folder`` is on.
+
+    The rates are the whole machine's, also in a container: nobody counts them for less.
+    """
+
+    def __init__(
+        self, folder: Path = Path(), *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._folder = folder
+        self._rates = Rates(clock)
+
+    def sample(self) -> Readings:
+        """``disk_read``, ``disk_write``, ``disk_free`` and ``disk_total``."""
+        import psutil
+
+        readings: Readings = {}
+        try:
+            counters = psutil.disk_io_counters()
+        except (OSError, RuntimeError, NotImplementedError):  # psutil's ways to say "not here"
+            counters = None
+        if counters is not None:
+            counts = {"disk_read": counters.read_bytes, "disk_write": counters.write_bytes}
+            readings.update(self._rates.since_last(counts))
+        try:
+            usage = psutil.disk_usage(str(self._folder))
+        except OSError:
+            return readings
+        return {**readings, "disk_free": usage.free, "disk_total": usage.total}
+
+
+class NetworkSource:
+    """What comes in and goes out over every interface of this namespace but the loopback.
+
+    InfiniBand that bypasses the kernel is not counted by it, and so not here.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rates = Rates(clock)
+
+    def sample(self) -> Readings:
+        """``net_rx`` and ``net_tx``."""
+        import psutil
+
+        try:
+            interfaces = psutil.net_io_counters(pernic=True)
+        except OSError:
+            return {}
+        chosen = [counters for name, counters in interfaces.items() if name not in _LOOPBACKS]
+        if not chosen:
+            return {}
+        received = sum(counters.bytes_recv for counters in chosen)
+        sent = sum(counters.bytes_sent for counters in chosen)
+        return self._rates.since_last({"net_rx": received, "net_tx": sent})
+
+
+class Rates:
+    """Remembers some counters and tells how fast each grew since the last look; per second.
+
+    ``clock`` counts seconds. The first look has no rates, nor has a counter that stepped back.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._previous: tuple[float, Mapping[str, int]] | None = None
+
+    def since_last(self, counts: Mapping[str, int]) -> Readings:
+        """The rate of each counter that has one, rounded to whole units."""
+        now_s = self._clock()
+        previous, self._previous = self._previous, (now_s, counts)
+        if previous is None or now_s <= previous[0]:
+            return {}
+        before_s, before = previous
+        return {
+            name: round((count - before[name]) / (now_s - before_s))
+            for name, count in counts.items()
+            if name in before and count >= before[name]
+        }
+
+
+class _Vitals(NamedTuple):
+    identity: tuple[int, float]
+    rss: int
+    cpu_s: float
+    threads: int
+
+
+class ProcessSource:
+    """Reads a process and its descendants, DataLoader workers included.
+
+    A child that ends while it is read is left out, and so are those of ``without``. Once the
+    process itself is gone there are no readings, also if another takes the same number.
+    """
+
+    def __init__(
+        self,
+        pid: int,
+        *,
+        without: Collection[int] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._pid = pid
+        self._without = without
+        self._clock = clock
+        self._process: psutil.Process | None = None
+        self._previous: tuple[float, dict[tuple[int, float], float]] | None = None
+        self._is_gone = False
+
+    def sample(self) -> Readings:
+        """``rss`` and ``threads`` of the process, ``children`` and ``children_rss``.
+
+        ``process_cpu_pct`` is the CPU of the whole tree in percent of one core, as ``top`` counts
+        it. Pages shared between workers count in each.
+        """
+        import psutil
+
+        try:
+            if self._process is None:
+                self._process = psutil.Process(self._pid)
+            process = self._process
+            is_zombie = process.status() == psutil.STATUS_ZOMBIE
+            self._is_gone = self._is_gone or is_zombie or not process.is_running()
+        except psutil.NoSuchProcess:
+            self._is_gone = True
+        if self._is_gone or self._process is None:
+            return {}
+        own = _vitals(self._process)
+        children = _children(self._process, self._without)
+        known = [vitals for vitals in (own, *(children or ())) if vitals is not None]
+        readings: Readings = {} if own is None else {"rss": own.rss, "threads": own.threads}
+        if children is not None:
+            readings["children"] = len(children)
+            readings["children_rss"] = sum(child.rss for child in children)
+        cpu_pct = self._cpu_pct(known)
+        return readings if cpu_pct is None else {**readings, "process_cpu_pct": cpu_pct}
+
+    def _cpu_pct(self, tree: list[_Vitals]) -> float | None:
+        now = self._clock()
+        used = {vitals.identity: vitals.cpu_s for vitals in tree}
+        previous, self._previous = self._previous, (now, used)
+        if previous is None or now <= previous[0]:
+            return None
+        # A child born since then brings all its time; one that ended takes its last bit along.
+        spent = sum(seconds - previous[1].get(who, 0.0) for who, seconds in used.items())
+        return round(100 * max(0.0, spent) / (now - previous[0]), 1)
+
+
+def _children(process: psutil.Process, without: Collection[int]) -> list[_Vitals] | None:
+    import psutil
+
+    try:
+        descendants = process.children(recursive=True)
+    except psutil.Error:
+        return None
+    counted = [child for child in descendants if child.pid not in without]
+    return [vitals for child in counted if (vitals := _vitals(child)) is not None]
+
+
+def _vitals(process: psutil.Process) -> _Vitals | None:
+    import psutil
+
+    try:
+        with process.oneshot():
+            cpu = process.cpu_times()
+            return _Vitals(
+                identity=(process.pid, process.create_time()),
+                rss=process.memory_info().rss,
+                cpu_s=cpu.user + cpu.system,
+                threads=process.num_threads(),
+            )
+    except psutil.Error:
+        return None
+
+
 def hardware_line(*, gpus: Sequence[GpuModel] = (), cgroup: Cgroup | None = None) -> str:
     """What the run may use: ``AMD EPYC 7B13, 2 threads, 24 GB | NVIDIA H200 141 GB``."""
     _, total = _memory((Cgroup() if cgroup is None else cgroup).memory_limit())
@@ -118,18 +268,13 @@ def hardware_line(*, gpus: Sequence[GpuModel] = (), cgroup: Cgroup | None = None
 
 def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     """The processor's name without trade marks and core counts; its architecture if unnamed."""
-    name = _model_name(cpuinfo) or platform.processor() or platform.machine() or "unknown CPU"
+    try:
+        match = re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(), flags=re.MULTILINE)
+    except OSError:
+        match = None
+    name = match[1] if match else platform.processor() or platform.machine() or "unknown CPU"
     name = re.sub(r"\((R|TM|r|tm)\)|\bCPU\b|\d+-Core Processor|@.*", " ", name)
     return " ".join(name.split())
-
-
-def _model_name(cpuinfo: Path) -> str | None:
-    try:
-        text = cpuinfo.read_text()
-    except OSError:
-        return None
-    match = re.search(r"^model name\s*:\s*(.+)$", text, flags=re.MULTILINE)
-    return match.group(1) if match else None
 
 
 def _gpu_words(gpu: GpuModel) -> str:
@@ -152,13 +297,6 @@ def _memory(limit: MemoryLimit | None) -> tuple[int, int]:
         return machine.total - machine.available, machine.total
     used = limit.used_bytes()
     return (machine.total - machine.available if used is None else used), limit.limit_bytes
-
-
-def _binding_quota(cgroup: Cgroup) -> CpuQuota | None:
-    quota = cgroup.cpu_quota()
-    if quota is None or quota.cores >= len(_allowed_cpus()) or quota.used_s() is None:
-        return None
-    return quota
 
 
 def _allowed_cpus() -> frozenset[int]:

@@ -7,23 +7,24 @@ the GPUs that are trained on. Reading NVML makes no CUDA context and takes no GP
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
-from collections.abc import Callable, Collection
-from typing import Any, ClassVar
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
-from epochal.telemetry.gpu import GPU_METRICS, GpuModel, GpuSample
+from epochal.telemetry.gpu import GpuModel, GpuSample, GpuSource
 from epochal.telemetry.nvidia_device import Depth, NvidiaDevice
-from epochal.telemetry.source import Metric, closed_error
-from epochal.telemetry.visible import visible_entries
 
 # Short enough that a 32-bit byte counter wraps at most once, up to 200 GB/s.
 _PCIE_WINDOW_S = 0.02
 # What the binding loads on Linux.
 _LIBRARY = "libnvidia-ml.so.1"
+# Every GPU of a machine: the list ends at the first number that names none.
+EVERY_GPU = ",".join(str(number) for number in range(256))
 
 
-class NvidiaSource:
+class NvidiaSource(GpuSource):
     """Samples every visible NVIDIA GPU.
 
     ``visible`` and ``order`` stand for CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER and are read from
@@ -31,9 +32,6 @@ class NvidiaSource:
     driver's own one-second average and PCIe traffic is ``None``, since measuring either holds the
     caller for milliseconds. ``nvml`` is the binding to use instead of ``pynvml``.
     """
-
-    kind: ClassVar[str] = "gpu"
-    metrics: ClassVar[tuple[Metric, ...]] = GPU_METRICS
 
     def __init__(
         self,
@@ -45,37 +43,26 @@ class NvidiaSource:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        super().__init__()
         self._visible = visible
         self._order = order
         self._quick = quick
         self._nvml = nvml
         self._clock = clock
         self._sleep = sleep
-        self._devices: list[NvidiaDevice] | None = None
         self._unreachable: list[str] = []
-        self.why_absent: str | None = None
         self._started = False
         self._count = 0
-        self._closed = False
 
     @property
     def failures(self) -> int:
         """How many questions failed for another reason than being unsupported."""
-        return len(self._unreachable) + sum(device.failures for device in self._devices or ())
+        return len(self._unreachable) + super().failures
 
     @property
     def last_failure(self) -> str | None:
-        """One of those failures in words: the newest of the GPU that failed."""
-        words = [device.last_failure for device in self._devices or () if device.last_failure]
-        return next(reversed([*self._unreachable, *words]), None)
-
-    def probe(self) -> bool:
-        """Return whether a GPU is visible; looked up once, at the first call."""
-        if self._devices is None and not self._closed:
-            self._devices = self._open()
-            if not self._devices and self.why_absent is None:
-                self.why_absent = self.last_failure or "no NVIDIA GPU is visible to this process"
-        return bool(self._devices)
+        """One of those failures in words."""
+        return super().last_failure or next(reversed(self._unreachable), None)
 
     def sample(
         self, only: Collection[int] | None = None, *, light: bool = False
@@ -85,51 +72,33 @@ class NvidiaSource:
         A ``light`` reading costs a third. Utilisation and power are current values, and the
         interval of the next full reading does not start with it.
         """
-        if self._closed:
-            raise closed_error(self)
-        if not self.probe():
-            return ()
-        assert self._devices is not None
         chosen = [one for one in self._devices if only is None or one.index in only]
         if not self._quick:
-            self._measure_pcie(chosen)
+            # All GPUs are measured over one window; the driver's own figure takes 40 ms for each.
+            counting = [device.count_pcie() for device in chosen]
+            if any(counting):
+                self._sleep(_PCIE_WINDOW_S)
         depth: Depth = "quick" if self._quick else "light" if light else "full"
         return tuple(device.sample(depth) for device in chosen)
 
-    def recent_use(
-        self, since: float, *, only: Collection[int] | None = None
-    ) -> dict[int, list[tuple[float, float]]]:
-        """How busy each GPU was since a moment, as the driver remembers; empty once closed."""
-        if self._closed or not self.probe():
-            return {}
-        chosen = [one for one in self._devices or () if only is None or one.index in only]
-        found = {one.index: one.recent_use(since) for one in chosen}
-        return {gpu: samples for gpu, samples in found.items() if samples}
-
-    def pids(self) -> dict[int, frozenset[int] | None]:
-        """For each visible GPU by ``id``, the processes that compute on it; None if unknown."""
-        if self._closed:
-            raise closed_error(self)
-        return {one.index: one.pids() for one in self._devices or ()} if self.probe() else {}
-
     def gpu_models(self) -> tuple[GpuModel, ...]:
         """Describe every visible GPU."""
-        if self._closed:
-            raise closed_error(self)
         if not self.probe():
             return ()
-        assert self._devices is not None
-        cuda_driver = self._cuda_driver()
+        try:
+            cuda_driver = int(self._nvml.nvmlSystemGetCudaDriverVersion())
+        except self._nvml.NVMLError:
+            cuda_driver = None
         return tuple(device.model(cuda_driver=cuda_driver) for device in self._devices)
 
     def close(self) -> None:
         """Leave NVML."""
         if self._started:
-            for device in self._devices or ():
+            for device in self._devices:
                 device.close()
             self._started = False
             self._nvml.nvmlShutdown()
-        self._closed = True
+        super().close()
 
     def _open(self) -> list[NvidiaDevice]:
         if not self._start():
@@ -140,7 +109,10 @@ class NvidiaSource:
             visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         entries = visible_entries(visible, uuids=[device.uuid for device in devices])
         found = [self._mig_device(e) if isinstance(e, str) else devices[e] for e in entries]
-        return [device for device in found if device is not None]
+        reachable = [device for device in found if device is not None]
+        if not reachable:
+            self.why_absent = self.last_failure or "no NVIDIA GPU is visible to this process"
+        return reachable
 
     def _start(self) -> bool:
         if self._nvml is None:
@@ -195,18 +167,6 @@ class NvidiaSource:
             self._unreachable.append(f"MIG device {mig_id} does not answer: {error}")
             return None
 
-    def _measure_pcie(self, devices: list[NvidiaDevice]) -> None:
-        # All GPUs are measured over one window; the driver's own figure takes 40 ms for each.
-        counting = [device.count_pcie() for device in devices]
-        if any(counting):
-            self._sleep(_PCIE_WINDOW_S)
-
-    def _cuda_driver(self) -> int | None:
-        try:
-            return int(self._nvml.nvmlSystemGetCudaDriverVersion())
-        except self._nvml.NVMLError:
-            return None
-
 
 def _has_library() -> bool:
     """Whether the driver's library is here; without it the binding would take 2 MiB in vain."""
@@ -219,3 +179,37 @@ def _has_library() -> bool:
     except OSError:
         return False
     return True
+
+
+def visible_entries(visible: str | None, *, uuids: Sequence[str | None]) -> list[int | str]:
+    """Resolve a CUDA_VISIBLE_DEVICES text against the machine's GPUs, given in CUDA's order.
+
+    Entries are numbers, UUIDs or their unambiguous beginnings, or MIG ids, by the rules of CUDA's
+    programming guide. Gives indices into ``uuids``, and MIG ids as they are written. ``None`` means
+    every GPU, an empty text means none. The list ends at the first entry that names nothing, and
+    the same GPU twice leaves none.
+    """
+    if visible is None:
+        return list(range(len(uuids)))
+    chosen: list[int | str] = []
+    for entry in visible.split(","):
+        device = _resolve(entry.strip(), uuids=uuids)
+        if device is None:
+            break
+        if device in chosen:
+            return []
+        chosen.append(device)
+    return chosen
+
+
+def _resolve(entry: str, *, uuids: Sequence[str | None]) -> int | str | None:
+    if entry.startswith("MIG-"):
+        return entry
+    if entry.startswith("GPU-"):
+        matches = [i for i, uuid in enumerate(uuids) if uuid is not None and uuid.startswith(entry)]
+        return matches[0] if len(matches) == 1 else None
+    # CUDA reads the leading digits of an entry and ignores what follows them.
+    number = re.match(r"\+?(\d+)", entry)
+    if number is None or int(number.group(1)) >= len(uuids):
+        return None
+    return int(number.group(1))

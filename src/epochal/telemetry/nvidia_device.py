@@ -7,12 +7,11 @@ The driver's own PCIe figure takes 20 ms a direction, all else 0.1-0.4 ms after 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from epochal.telemetry.gpu import GpuModel, GpuSample
-from epochal.telemetry.nvidia_gpm import GpmCounters
 
 # Field of a sample or model: NVML function, then the constants it takes after the handle.
 _QUESTIONS: dict[str, tuple[str, ...]] = {
@@ -87,6 +86,74 @@ class _PcieCount:
     modulus: int
 
 
+# Field of a sample: NVML's metric, in percent.
+_GPM_METRICS: Mapping[str, str] = {
+    "sm_active": "NVML_GPM_METRIC_SM_UTIL",
+    "tensor_active": "NVML_GPM_METRIC_ANY_TENSOR_UTIL",
+    "dram_active": "NVML_GPM_METRIC_DRAM_BW_UTIL",
+}
+
+
+class _GpmCounters:
+    """How busy a GPU's parts are, from the counters Hopper and newer keep (NVML's GPM).
+
+    Utilisation says only that some kernel ran; these say how much of the chip it kept working.
+    Where there are none, every reading is empty.
+    """
+
+    def __init__(self, handle: Any, *, nvml: Any) -> None:
+        self._handle = handle
+        self._nvml = nvml
+        self._samples: list[Any] = []
+        self._has_first = False
+        self._is_absent = False
+
+    def shares(self) -> dict[str, float]:
+        """Percent of the time since the last call that each part worked; at first nothing."""
+        if self._is_absent:
+            return {}
+        try:
+            return self._read()
+        except (self._nvml.NVMLError, AttributeError):  # older bindings know no GPM
+            self._is_absent = True
+        self.close()
+        return {}
+
+    def close(self) -> None:
+        """Give the samples back to NVML."""
+        while self._samples:
+            self._nvml.nvmlGpmSampleFree(self._samples.pop())
+        self._has_first = False
+
+    def _read(self) -> dict[str, float]:
+        if not self._samples:
+            if not self._nvml.nvmlGpmQueryDeviceSupport(self._handle).isSupportedDevice:
+                self._is_absent = True
+                return {}
+            self._samples = [self._nvml.nvmlGpmSampleAlloc() for _ in range(2)]
+        self._samples.reverse()
+        self._nvml.nvmlGpmSampleGet(self._handle, self._samples[1])
+        if not self._has_first:
+            self._has_first = True
+            return {}
+        return self._between(*self._samples)
+
+    def _between(self, before: Any, after: Any) -> dict[str, float]:
+        question = self._nvml.c_nvmlGpmMetricsGet_t()
+        question.version = self._nvml.NVML_GPM_METRICS_GET_VERSION
+        question.numMetrics = len(_GPM_METRICS)
+        question.sample1, question.sample2 = before, after
+        for place, name in enumerate(_GPM_METRICS.values()):
+            question.metrics[place].metricId = getattr(self._nvml, name)
+        answers = self._nvml.nvmlGpmMetricsGet(question).metrics
+        return {
+            field: round(float(answers[place].value), 1)
+            for place, field in enumerate(_GPM_METRICS)
+            if answers[place].nvmlReturn == self._nvml.NVML_SUCCESS
+            and 0 <= answers[place].value <= 100
+        }
+
+
 class NvidiaDevice:
     """Reads one GPU by its NVML handle; remembers unsupported readings and counts errors."""
 
@@ -103,7 +170,7 @@ class NvidiaDevice:
         self._seen_us: dict[str, int] = {}
         self._energy: tuple[float, int] | None = None
         self._first_mj: int | None = None
-        self._gpm = GpmCounters(handle, nvml=nvml)
+        self._gpm = _GpmCounters(handle, nvml=nvml)
         self._pcie: _PcieCount | None = None
 
     @property

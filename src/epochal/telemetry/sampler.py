@@ -7,17 +7,16 @@ become cheap against the time that passed.
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from epochal.guard import Guard
-from epochal.telemetry.gpu import GpuModel, GpuSample, GpuSource
-from epochal.telemetry.host import HostSample, HostSource, hardware_line
+from epochal.telemetry.gpu import SOURCE_BUDGET_S, GpuModel, GpuSample, GpuSource
+from epochal.telemetry.host import HostSource, hardware_line
 from epochal.telemetry.machine_gpus import MachineGpus
-from epochal.telemetry.source import SOURCE_BUDGET_S, Source
-from epochal.telemetry.torch_memory import TorchMemorySample, TorchMemorySource
 
 T = TypeVar("T")
 
@@ -63,6 +62,38 @@ class ResourceSample:
         return " | ".join(part for part in parts if part)
 
 
+class TorchMemory(NamedTuple):
+    """Bytes of one device in PyTorch: in live tensors, reserved from the driver, and physical."""
+
+    device: int
+    active: int
+    reserved: int
+    total: int
+
+
+def torch_memory(modules: Mapping[str, Any] = sys.modules) -> tuple[TorchMemory, ...]:
+    """PyTorch's CUDA allocator in this process: each device that memory was taken on.
+
+    PyTorch is looked at only if the program has imported it and started CUDA itself. Before memory
+    is taken, the current device is read.
+    """
+    # Absent while the import of torch is still under way.
+    cuda = getattr(modules.get("torch"), "cuda", None)
+    if cuda is None or not cuda.is_initialized():
+        return ()
+    used = [i for i in range(cuda.device_count()) if cuda.memory_reserved(i) > 0]
+    return tuple(
+        TorchMemory(
+            device=i,
+            active=int(cuda.memory_allocated(i)),
+            reserved=int(cuda.memory_reserved(i)),
+            # Not mem_get_info, which would make a context on the device.
+            total=int(cuda.get_device_properties(i).total_memory),
+        )
+        for i in used or [cuda.current_device()]
+    )
+
+
 class ResourceSampler:
     """Samples host, GPUs and allocator together; for one thread, never raising, never hanging.
 
@@ -73,19 +104,19 @@ class ResourceSampler:
     def __init__(
         self,
         *,
-        host: Source[HostSample] | None = None,
+        host: Callable[[], Mapping[str, Any]] | None = None,
         gpu: GpuSource | None = None,
-        memory: Source[TorchMemorySample] | None = None,
+        memory: Callable[[], tuple[TorchMemory, ...]] = torch_memory,
         clock: Callable[[], float] = time.perf_counter,
         guard: Guard | None = None,
         source_budget_s: float = SOURCE_BUDGET_S,
     ) -> None:
         self.guard = Guard() if guard is None else guard
         self._budget_s = source_budget_s
-        self._gpu_source: GpuSource = MachineGpus(quick=True) if gpu is None else gpu
-        self._host = _Paced(HostSource() if host is None else host, clock=clock)
-        self._gpu = _Paced(self._gpu_source, clock=clock)
-        self._memory = _Paced(TorchMemorySource() if memory is None else memory, clock=clock)
+        self._gpus: GpuSource = MachineGpus(quick=True) if gpu is None else gpu
+        self._host = _Paced(HostSource().sample if host is None else host, clock=clock)
+        self._gpu = _Paced(self._gpus.sample, clock=clock)
+        self._memory = _Paced(memory, clock=clock)
 
     def prime(self) -> None:
         """Take a first reading, so that the next sample's shares cover the time from here."""
@@ -94,14 +125,12 @@ class ResourceSampler:
 
     def sample(self) -> ResourceSample:
         """Read everything that is there."""
-        host = (self._sample("host", self._host) or (HostSample(),))[0]
+        host = self._sample("host", self._host) or {}
         gpus = self._sample("gpu", self._gpu) or ()
         memory = self._sample("torch memory", self._memory) or ()
         total = _sum(device.total for device in memory)
         return ResourceSample(
-            cpu_pct=host.cpu_pct,
-            ram_used=host.ram_used,
-            ram_total=host.ram_total,
+            **host,
             gpu_pct=_mean(gpu.gpu_util for gpu in gpus),
             vram_active_bytes=_sum(device.active for device in memory),
             vram_allocated_bytes=_sum(device.reserved for device in memory),
@@ -112,7 +141,7 @@ class ResourceSampler:
 
     def gpu_models(self) -> tuple[GpuModel, ...]:
         """Describe the visible GPUs."""
-        return self._read("gpu", self._gpu_source.gpu_models) or ()
+        return self._read("gpu", self._gpus.gpu_models) or ()
 
     def hardware_line(self) -> str:
         """One line on CPU, memory and GPUs; empty if even that cannot be read."""
@@ -120,45 +149,42 @@ class ResourceSampler:
         return self._read("hardware", lambda: hardware_line(gpus=models)) or ""
 
     def close(self) -> None:
-        """Close the sources."""
-        self._read("host", self._host.close)
-        self._read("gpu", self._gpu.close)
-        self._read("torch memory", self._memory.close)
+        """Release the driver of the GPUs."""
+        self._read("gpu", self._gpus.close)
 
-    def _sample(self, name: str, source: _Paced[T]) -> tuple[T, ...]:
-        return source.latest if source.is_fresh else self._read(name, source.sample) or ()
+    def _sample(self, name: str, source: _Paced[T]) -> T | None:
+        return source.latest if source.is_fresh else self._read(name, source.read)
 
     def _read(self, name: str, call: Callable[[], T]) -> T | None:
         return self.guard.bounded(f"source {name}", call, budget_s=self._budget_s)
 
 
 class _Paced(Generic[T]):
-    """A source that repeats its last samples until a new reading is worth its cost."""
+    """Repeats the last reading of a source until a new one is worth its cost."""
 
-    def __init__(self, source: Source[T], *, clock: Callable[[], float]) -> None:
-        self.close = source.close
-        self._source = source
+    def __init__(self, read: Callable[[], T], *, clock: Callable[[], float]) -> None:
+        self._read = read
         self._clock = clock
-        self.latest: tuple[T, ...] = ()
+        self.latest: T | None = None
         self._due_s: float | None = None
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the last samples are to be repeated."""
+        """Whether the last reading is to be repeated."""
         return self._due_s is not None and self._clock() < self._due_s
 
-    def sample(self) -> tuple[T, ...]:
+    def read(self) -> T:
         """Read the source again."""
         began_s = self._clock()
-        self.latest = ()
+        self.latest = None
         try:
-            self.latest = self._source.sample()
+            self.latest = self._read()
+            return self.latest
         finally:
             ended_s = self._clock()
             # The first reading also loads libraries; what it took says nothing about the next.
             cost_s = 0.0 if self._due_s is None else ended_s - began_s
             self._due_s = ended_s + cost_s / _MAX_SHARE
-        return self.latest
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
