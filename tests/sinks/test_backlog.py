@@ -1,11 +1,14 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.journal.layout import RunFolder
-from epochal.sinks.backlog import Backlog, Item
+from epochal.records import Position
+from epochal.sinks.backlog import Backlog, Item, Stream, is_sent
+from epochal.sinks.sink import Entry
 from tests.sinks.journal_files import metrics, run_folder, seal, write
 
 
@@ -138,30 +141,68 @@ def test_batch_is_the_same_when_taken_again_after_growth(
     backlog.close()
 
 
-def test_records_of_one_shape_come_as_columns(folder: RunFolder) -> None:
-    name = write(folder, *(metrics(step, loss=step / 2) for step in range(200)))
-    for _ in range(2):
-        backlog = Backlog(folder, {})
-        pieces = backlog.take_pieces(limit=150)
-        assert [len(piece) for piece in pieces] == [1, 149]
-        assert backlog.places["loop"] == (1, 0, 150)
-        (rest,) = backlog.take_pieces(limit=150)
-        assert rest.first.ordinal == 150
-        assert [record["step"] for _, record in rest.items()] == list(range(149, 200))
-        backlog.close()
-        if folder.part_path(name).exists():
-            seal(folder, name)
+# -- entries ----------------------------------------------------------------------
 
 
-def test_columns_end_where_another_writer_comes_in_between(folder: RunFolder) -> None:
-    write(folder, *(metrics(step, loss=step / 2) for step in range(200)))
-    write(folder, {"log": "gpu", "t": 120.5, "step": 900}, writer="telemetry-a")
-    pieces = Backlog(folder, {}).take_pieces(limit=1000)
-    assert [len(piece) for piece in pieces if len(piece) > 1] == [120, 79]
+def place(stream: Stream, record: dict[str, Any], *, writer: str = "loop") -> Entry | None:
+    return stream.entry(Position(writer, 1, 0, 1), {"t": 1.0, **record})
 
 
-def test_columns_end_where_a_batch_that_is_sent_again_ended(folder: RunFolder) -> None:
-    write(folder, *(metrics(step, loss=step / 2) for step in range(200)))
-    until = {"loop": (1, 0, 90)}
-    items = Backlog(folder, {"loop": (1, 0, 70)}).take(limit=1000, until=until)
-    assert [position.ordinal for position, _ in items] == list(range(70, 90))
+def placed_step(stream: Stream, record: dict[str, Any], *, writer: str = "loop") -> int:
+    entry = place(stream, record, writer=writer)
+    assert entry is not None
+    return entry.step
+
+
+def test_other_ranks_are_not_sent_and_telemetry_is() -> None:
+    assert not is_sent("rank-0003")
+    assert is_sent("loop")
+    assert is_sent("telemetry-node-2")
+    assert is_sent("child-77")
+
+
+def test_record_without_a_step_stands_at_the_last_one() -> None:
+    stream = Stream()
+    assert placed_step(stream, {"log": "gpu", "id": 0}) == 0
+    placed_step(stream, {"log": "step", "step": 5})
+    assert placed_step(stream, {"log": "gpu", "id": 0}, writer="telemetry-a") == 5
+
+
+def test_a_reading_with_a_step_does_not_move_the_training() -> None:
+    stream = Stream()
+    placed_step(stream, {"log": "step", "step": 5})
+    assert placed_step(stream, {"log": "gpu", "id": 0, "step": 9}) == 9
+    assert placed_step(stream, {"log": "message", "text": ""}) == 5
+
+
+def test_epochs_stand_at_their_number() -> None:
+    stream = Stream()
+    assert placed_step(stream, {"log": "epoch", "epoch": 3}) == 3
+    assert placed_step(stream, {"log": "system"}, writer="telemetry-a") == 3
+
+
+def test_telemetry_of_another_node_carries_its_name() -> None:
+    stream = Stream()
+    assert place(stream, {"log": "run", "rank": 8}, writer="telemetry-node-b") is None
+    entry = place(stream, {"log": "gpu", "id": 0}, writer="telemetry-node-b")
+    assert entry is not None
+    assert entry.node == "node-b"
+
+
+def test_status_is_the_last_attempts() -> None:
+    stream = Stream()
+    place(stream, {"log": "finish", "status": "failed"})
+    assert place(stream, {"log": "finish", "status": "finished"}, writer="telemetry-a") is None
+    assert stream.plain()["status"] == "failed"
+    stream.entry(Position("loop", 2, 0, 0), {"log": "run", "t": 1.0})
+    assert stream.plain()["status"] is None
+
+
+def test_memory_is_gone_on_from() -> None:
+    stream = Stream()
+    place(stream, {"log": "run", "rank": 8}, writer="telemetry-b")
+    place(stream, {"log": "step", "step": 5})
+    later = Stream(stream.plain())
+    entry = place(later, {"log": "gpu", "id": 0}, writer="telemetry-b")
+    assert entry is not None
+    assert (entry.step, entry.node) == (5, "b")

@@ -17,14 +17,9 @@ import numpy as np
 from epochal.imports.record_frames import find_frames
 from epochal.journal.layout import RunFolder
 from epochal.run.run import Run
-from epochal.sinks.forward import Forwarder
-from epochal.sinks.ledger import Ledger
-from epochal.sinks.members.tensorboard import TensorBoardOptions, TensorBoardSink
 from epochal.sinks.reporting import options_from
-from epochal.sinks.sink import Sink
 from epochal.sinks.worker import Forwarding
 from tests.conftest import StartRun
-from tests.sinks.journal_files import metrics, run_folder, write
 from tests.sinks.member import Member
 from tests.sinks.trackers import ask, python_with
 
@@ -288,39 +283,3 @@ _EVERY_SESSION = {
     "startIndex": 0,
     "sliceSize": 10,
 }
-
-
-def test_columns_give_the_same_bytes_as_records(tmp_path: Path) -> None:
-    folder = run_folder(tmp_path / "run")
-    steps = [*range(300), 2**31, -5, 2**62]
-    loop = [metrics(step, t=n / 2, loss=n / 3, big=1e300) for n, step in enumerate(steps)]
-    whole = [
-        {"log": "metrics", "t": 400.0 + n, "step": n, "m": {"n": n, "ok": n % 2 == 0, "x": "a"}}
-        for n in range(100)
-    ]
-    evals = [{"log": "eval", "t": 500.0, "step": n, "loss": 1.0} for n in range(100)]
-    odd = metrics(7, t=600.0, loss=float("nan"))
-    write(folder, *loop, {"log": "define", "t": 399.0, "name": "n"}, *whole, *evals, odd, *loop)
-    machine = [{"log": "system", "t": 90.0 + n, "step": n, "cpu": n / 7} for n in range(90)]
-    write(folder, *machine, writer="telemetry-b", rank=8)
-    write(folder, *(metrics(n, t=50.0, x=1.0) for n in range(90)), writer="telemetry-c")
-    written = []
-    for number, sink in enumerate((TensorBoardSink(), _ByRecord())):
-        options = TensorBoardOptions(tensorboard_dir=str(tmp_path / f"{number}"))
-        make = dict.fromkeys(["tensorboard"], sink).__getitem__
-        forwarder = Forwarder(folder, sink.name, options, ledger=Ledger(folder), make=make)
-        forwarder.open()
-        while forwarder.forward():
-            pass
-        forwarder.close()
-        (file,) = (tmp_path / f"{number}").rglob("events*")
-        written.append(file.read_bytes())
-        (folder.path / "sinks.json").unlink()
-    assert written[0] == written[1]
-    assert written[0].count(b"Loss/train") >= 606
-
-
-class _ByRecord(TensorBoardSink):
-    """Takes every record by itself."""
-
-    write_columns = Sink.write_columns

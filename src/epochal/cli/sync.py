@@ -12,11 +12,10 @@ from epochal.cli.command import add_json, add_run, own_folder_of
 from epochal.cli.output import say, say_json
 from epochal.errors import UsageError
 from epochal.journal.layout import RunFolder
-from epochal.sinks.backlog import Backlog
+from epochal.sinks.backlog import Backlog, is_sent
 from epochal.sinks.ledger import Ledger, SinkProgress
 from epochal.sinks.reporting import KnownSinks, Reporting, options_from
 from epochal.sinks.skipped import sentences
-from epochal.sinks.stream import is_sent
 from epochal.sinks.worker import Forwarding, Worker
 
 _TRIES = 3

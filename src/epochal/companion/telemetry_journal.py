@@ -251,12 +251,13 @@ class Telemetry:
 
 def host_sources(config: CompanionConfig) -> dict[str, Callable[[], Mapping[str, Any]]]:
     """What reads the host, by name."""
-    return {
+    sources: dict[str, Callable[[], Mapping[str, Any]]] = {
         "host": HostSource(cgroup=Cgroup.of(config.parent)).sample,
         "process": ProcessSource(config.parent, without={os.getpid()}).sample,
         "disk": DiskSource(config.folder.path).sample,
         "network": NetworkSource().sample,
     }
+    return sources
 
 
 def own_processes(config: CompanionConfig) -> frozenset[int]:

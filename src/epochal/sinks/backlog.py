@@ -1,24 +1,23 @@
-"""Reads the records of a run that a sink has not sent yet.
+"""Reads the records of a run that a sink has not sent yet, and turns them into its entries.
 
 Nothing waits in memory for a slow sink. Only its position is stored, one for each writer. When the
 sink is ready, the records from there on are read from journal parts or from segments. A position
-is ``(attempt, part, ordinal)`` of the next record.
+is ``(attempt, part, ordinal)`` of the next record. Only rank 0's training is sent, and the
+telemetry of every node: the same rule for every sink.
 """
 
 from __future__ import annotations
 
 import heapq
-from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 
-from epochal.journal.columnar import ColumnarDecoder, OrdinalRecord
-from epochal.journal.layout import PartName, RunFolder
-from epochal.journal.line_columns import Lines
+from epochal.journal.layout import LOOP, PartName, RunFolder, rank_of_writer
 from epochal.journal.reader import PartReader
 from epochal.journal.regular_file import regular_only
-from epochal.records import Position, Record, moment_of
+from epochal.records import Position, Record, axis_of, moment_of
 from epochal.segments.read import Segment
+from epochal.sinks.sink import Entry
 
 Place = tuple[int, int, int]
 RecordIndex = dict[str, Place]
@@ -26,6 +25,7 @@ Item = tuple[Position, Record]
 
 _START: Place = (0, 0, 0)
 _COUNTED_BYTES = 1024 * 1024
+_TELEMETRY = "telemetry-"
 
 
 class Backlog:
@@ -50,34 +50,35 @@ class Backlog:
 
     def take(self, *, limit: int, until: Mapping[str, Place] | None = None) -> list[Item]:
         """The next records, at most ``limit``; with ``until`` none at or after those places."""
-        items: list[Item] = []
-        for piece in self.take_pieces(limit=limit, until=until):
-            items += piece.items()
-        return items
-
-    def take_pieces(self, *, limit: int, until: Mapping[str, Place] | None = None) -> list[Piece]:
-        """The same, with records of one shape that follow one another as columns."""
-        self._look()
-        taken: list[Piece] = []
+        ahead: dict[str, list[PartName]] = {}
+        for name in self._parts_ahead():
+            ahead.setdefault(name.writer, []).append(name)
+        for writer, parts in ahead.items():
+            if writer not in self._writers:
+                place = self.places.get(writer, _START)
+                self._writers[writer] = _WriterBacklog(self._folder, place)
+            self._writers[writer].parts = parts
+        taken: list[Item] = []
         waiting: list[tuple[float, str]] = []
+        ends = {} if until is None else {writer: until.get(writer, _START) for writer in ahead}
         for writer, backlog in self._writers.items():
-            self._queue(waiting, backlog, writer, until)
-        while waiting and limit:
+            _queue(waiting, backlog, writer, ends.get(writer))
+        while waiting and len(taken) < limit:
             _, writer = heapq.heappop(waiting)
             backlog = self._writers[writer]
-            piece = backlog.pop(limit, waiting[0] if waiting else None)
-            taken.append(piece)
-            limit -= len(piece)
+            taken.append(backlog.pop())
             self.places[writer] = backlog.place
-            self._queue(waiting, backlog, writer, until)
+            _queue(waiting, backlog, writer, ends.get(writer))
         return taken
 
     def count(self) -> int:
         """How many records there are from here on."""
-        return sum(
-            _num_records(self._folder, name) - self._first_ordinal(name)
-            for name in self._parts_ahead()
-        )
+        total = 0
+        for name in self._parts_ahead():
+            attempt, part, ordinal = self.places.get(name.writer, _START)
+            is_begun = (name.attempt, name.part) == (attempt, part)
+            total += _num_records(self._folder, name) - (ordinal if is_begun else 0)
+        return total
 
     def close(self) -> None:
         """Close the files that are open."""
@@ -85,130 +86,56 @@ class Backlog:
             backlog.close()
         self._writers.clear()
 
-    @staticmethod
-    def _queue(
-        waiting: list[tuple[float, str]],
-        backlog: _WriterBacklog,
-        writer: str,
-        until: Mapping[str, Place] | None,
-    ) -> None:
-        moment = backlog.peek(None if until is None else until.get(writer, _START))
-        if moment is not None:
-            heapq.heappush(waiting, (moment, writer))
-
-    def _look(self) -> None:
-        ahead: dict[str, list[PartName]] = {}
-        for name in self._parts_ahead():
-            ahead.setdefault(name.writer, []).append(name)
-        for writer, parts in ahead.items():
-            if writer not in self._writers:
-                place = self.places.get(writer, _START)
-                self._writers[writer] = _WriterBacklog(self._folder, writer, place)
-            self._writers[writer].parts = parts
-
     def _parts_ahead(self) -> list[PartName]:
+        """The parts there are in either form that are not yet behind."""
+        unsealed = self._folder.parts()  # first: a part goes from here to there, never back
         return [
             name
-            for name in _every_part(self._folder)
+            for name in sorted({*unsealed, *self._folder.sealed_parts()})
             if self._wants(name.writer)
             and (name.attempt, name.part) >= self.places.get(name.writer, _START)[:2]
         ]
 
-    def _first_ordinal(self, name: PartName) -> int:
-        attempt, part, ordinal = self.places.get(name.writer, _START)
-        return ordinal if (name.attempt, name.part) == (attempt, part) else 0
 
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Records of one part that follow one another: columns of one shape, or one record."""
-
-    first: Position
-    content: Lines | Record
-
-    def __len__(self) -> int:
-        return len(self.content.ordinals) if isinstance(self.content, Lines) else 1
-
-    def items(self) -> list[Item]:
-        """The records, each with its position."""
-        if not isinstance(self.content, Lines):
-            return [(self.first, self.content)]
-        name = self.first[:3]
-        return [
-            (Position(*name, ordinal), record)
-            for ordinal, record in zip(self.content.ordinals, self.content.records(), strict=True)
-        ]
-
-    def times(self) -> Sequence[float]:
-        """When each was written; 0 where it does not say."""
-        if not isinstance(self.content, Lines):
-            return (moment_of(self.content),)
-        column = self.content.column("t")
-        return column if isinstance(column, array) else [0.0] * len(self)
-
-    def split(self, row: int) -> tuple[Piece, Piece | None]:
-        """The first records, and the others."""
-        if not isinstance(self.content, Lines) or row >= len(self):
-            return self, None
-        rest = self.first._replace(ordinal=self.first.ordinal + row)
-        return (
-            Piece(self.first, self.content.between(0, row)),
-            Piece(rest, self.content.between(row, len(self))),
-        )
+def _queue(
+    waiting: list[tuple[float, str]], backlog: _WriterBacklog, writer: str, until: Place | None
+) -> None:
+    """Put a writer in line by the time of its next record, if it has one before ``until``."""
+    head = backlog.peek()
+    if head is not None and (until is None or head[0][1:] < until):
+        heapq.heappush(waiting, (moment_of(head[1]), writer))
 
 
 class _WriterBacklog:
     """One writer's records, part after part; ``parts`` are those not yet behind."""
 
-    def __init__(self, folder: RunFolder, writer: str, place: Place) -> None:
+    def __init__(self, folder: RunFolder, place: Place) -> None:
         self._folder = folder
-        self._writer = writer
         self.place = place
         self.parts: Sequence[PartName] = ()
         self._cursor: _Cursor | None = None
-        self._head: Piece | None = None
-        self._until: Place | None = None
+        self._head: Item | None = None
 
-    def peek(self, until: Place | None) -> float | None:
-        """When the next record was written; None where there is none before ``until``."""
-        self._until = until
+    def peek(self) -> Item | None:
+        """The next record; None where there is none yet."""
         if self._head is None:
             self._head = self._next()
-        if self._head is None or (until is not None and self._head.first[1:] >= until):
-            return None
-        return self._head.times()[0]
+        return self._head
 
-    def pop(self, limit: int, other: tuple[float, str] | None) -> Piece:
-        """The record that ``peek`` showed, and those behind it in the same columns.
-
-        At most ``limit``, and none that comes after the next record of another writer.
-        """
+    def pop(self) -> Item:
+        """The record that ``peek`` showed."""
         assert self._head is not None
-        attempt, part, first = self._head.first[1:]
-        count = min(limit, len(self._head))
-        if self._until is not None and self._until[:2] == (attempt, part):
-            count = min(count, self._until[2] - first)
-        if other is not None and count > 1:
-            count = self._num_before(other, count)
-        head, self._head = self._head.split(count)
-        self.place = (attempt, part, first + len(head))
+        head, self._head = self._head, None
+        _, attempt, part, ordinal = head[0]
+        self.place = (attempt, part, ordinal + 1)
         return head
-
-    def _num_before(self, other: tuple[float, str], count: int) -> int:
-        """How many of the first records come before another writer's; the first of them does."""
-        assert self._head is not None
-        times = self._head.times()[1:count]
-        if (max(times), self._writer) < other:
-            return count
-        later = (row for row, t in enumerate(times, 1) if (t, self._writer) > other)
-        return next(later, count)
 
     def close(self) -> None:
         if self._cursor is not None:
             self._cursor.close()
             self._cursor = None
 
-    def _next(self) -> Piece | None:
+    def _next(self) -> Item | None:
         # A writer that has begun a part never writes to an earlier one again.
         for name in self.parts:
             here = (name.attempt, name.part)
@@ -218,9 +145,9 @@ class _WriterBacklog:
                 first = self.place[2] if here == self.place[:2] else 0
                 self.close()
                 self._cursor = _Cursor(self._folder, name, first)
-            piece = self._cursor.next() if self._cursor.name == name else None
-            if piece is not None:
-                return piece
+            item = self._cursor.next() if self._cursor.name == name else None
+            if item is not None:
+                return item
         return None
 
 
@@ -232,42 +159,34 @@ class _Cursor:
         self._folder = folder
         self._ordinal = first
         self._reader = PartReader(folder.part_path(name), name)
-        self._decoder = ColumnarDecoder()
-        self._pieces: Iterator[Lines | OrdinalRecord] | None = None
+        self._items: Iterator[Item] | None = None
 
-    def next(self) -> Piece | None:
-        if self._pieces is None:
-            self._pieces = self._read_on()
-        for piece in self._pieces:
-            if isinstance(piece, OrdinalRecord):
-                if piece.ordinal >= self._ordinal:
-                    self._ordinal = piece.ordinal + 1
-                    return Piece(Position(*self.name, piece.ordinal), piece.record)
-                continue
-            # The place to go on from may lie inside of the columns.
-            behind, size = max(0, self._ordinal - piece.ordinals[0]), len(piece.ordinals)
-            if behind < size:
-                self._ordinal = piece.ordinals[-1] + 1
-                rest = piece.between(behind, size) if behind else piece
-                return Piece(Position(*self.name, rest.ordinals[0]), rest)
-        self._pieces = None
+    def next(self) -> Item | None:
+        if self._items is None:
+            self._items = self._read_on()
+        for position, record in self._items:
+            if position.ordinal >= self._ordinal:
+                self._ordinal = position.ordinal + 1
+                return position, record
+        self._items = None
         return None
 
     def close(self) -> None:
-        self._pieces = None  # the end of a generator closes its file
+        self._items = None  # the end of a generator closes its file
 
-    def _read_on(self) -> Iterator[Lines | OrdinalRecord]:
+    def _read_on(self) -> Iterator[Item]:
         try:
             size = self._folder.part_path(self.name).stat().st_size
             if size < self._reader.offset:
                 self._reader.recover()
                 self._ordinal = min(self._ordinal, self._reader.ordinal)
             if size > self._reader.offset:
-                yield from self._reader.read_columns(self._decoder)
+                yield from self._reader.read()
         except FileNotFoundError:
             # Sealed since the parts were listed.
             with Segment(self._folder.sealed_path(self.name)) as segment:
-                yield from segment.lines(first=self._ordinal)
+                for ordinal, record in segment.records(first=self._ordinal):
+                    yield Position(*self.name, ordinal), record
 
 
 def _num_records(folder: RunFolder, name: PartName) -> int:
@@ -280,7 +199,65 @@ def _num_records(folder: RunFolder, name: PartName) -> int:
             return segment.num_records
 
 
-def _every_part(folder: RunFolder) -> list[PartName]:
-    """Every part there is in either form; one that is being sealed meanwhile is not missed."""
-    unsealed = folder.parts()  # first: a part goes from here to there, never back
-    return sorted({*unsealed, *folder.sealed_parts()})
+def is_sent(writer: str) -> bool:
+    """Whether a writer's records go to sinks at all."""
+    return not rank_of_writer(writer)
+
+
+class Stream:
+    """Gives each record its step and node, in order; ``plain()`` is the state to continue from."""
+
+    def __init__(self, memory: Mapping[str, Any] | None = None) -> None:
+        remembered = memory or {}
+        self._step: int | None = remembered.get("step")
+        self._epoch: int | None = remembered.get("epoch")
+        # Writers whose telemetry is of another node than rank 0's.
+        self._remote_writers: list[str] = list(remembered.get("away", ()))
+        self.status: str | None = remembered.get("status")
+
+    def plain(self) -> dict[str, Any]:
+        """The state, as JSON values."""
+        return {
+            "step": self._step,
+            "epoch": self._epoch,
+            "away": self._remote_writers,
+            "status": self.status,
+        }
+
+    def entry(self, position: Position, record: Record) -> Entry | None:
+        """The record with its step and node; None for one that is not sent."""
+        writer = position.writer
+        if record["log"] == "run" and not self._begins(position, record):
+            return None
+        if record["log"] == "finish":
+            if writer != LOOP:
+                return None
+            self.status = str(record.get("status"))
+        return Entry(position, record, self._step_of(writer, record), self._node_of(writer))
+
+    def _begins(self, position: Position, record: Record) -> bool:
+        """Take in the first record of a part; True for the one that begins an attempt."""
+        if position.writer.startswith(_TELEMETRY):
+            is_remote = bool(record.get("rank"))
+            if is_remote and position.writer not in self._remote_writers:
+                self._remote_writers.append(position.writer)
+            return False
+        if position.writer != LOOP or position.part:
+            return False
+        self.status = None
+        return True
+
+    def _step_of(self, writer: str, record: Record) -> int:
+        axis, step, epoch = axis_of(record), record.get("step"), record.get("epoch")
+        if axis == "epoch" and isinstance(epoch, int):
+            self._epoch = epoch
+            return epoch
+        if isinstance(step, int):
+            if axis == "step" and writer == LOOP:
+                self._step = step
+            return step
+        reached = self._epoch if self._step is None else self._step
+        return 0 if reached is None else reached
+
+    def _node_of(self, writer: str) -> str | None:
+        return writer.removeprefix(_TELEMETRY) if writer in self._remote_writers else None

@@ -10,21 +10,19 @@ from epochal.errors import EpochalError, FormatError
 from epochal.guard import attempt, describe
 from epochal.journal.layout import RunFolder, read_json
 from epochal.sinks import skipped
-from epochal.sinks.backlog import Backlog
+from epochal.sinks.backlog import Backlog, Stream, is_sent
 from epochal.sinks.ledger import HEARTBEAT_S, Ledger, Phase, SinkProgress
 from epochal.sinks.registry import make_sink
 from epochal.sinks.sink import (
     BOOKKEEPING,
     NUMBERS,
     Entry,
-    EntryColumns,
     NotHeldError,
     Sink,
     SinkContext,
     SinkOptions,
     is_held,
 )
-from epochal.sinks.stream import Stream, is_sent
 
 BATCH_RECORDS = 2000
 # How often a batch is sent of which the target accepts nothing, before its records are skipped.
@@ -89,8 +87,8 @@ class Forwarder:
         """Send one batch; the number of records it moved on by, 0 when there is nothing new."""
         assert self._sink is not None
         repeated = self.progress.sending
-        pieces = self._backlog.take_pieces(limit=self._batch_records, until=repeated)
-        count = sum(map(len, pieces))
+        items = self._backlog.take(limit=self._batch_records, until=repeated)
+        count = len(items)
         if not count:
             self._rest()
             return 0
@@ -98,9 +96,10 @@ class Forwarder:
         if repeated is None:
             self._save(sending=after, phase="sending")
         handed_over = _HandedOver(self._sink, self._context, self.progress)
-        for piece in pieces:
-            for item in self._stream.pieces(piece):
-                handed_over.add(item)
+        for position, record in items:
+            entry = self._stream.entry(position, record)
+            if entry is not None:
+                handed_over.add(entry)
         handed_over.check()
         self._save(
             sent=after,
@@ -192,20 +191,6 @@ class _HandedOver:
         self._errors: list[Exception] = []
         self._has_numbers = False
 
-    def add(self, item: Entry | EntryColumns) -> None:
-        """Hand over a record or columns; raises an error that may pass."""
-        if isinstance(item, Entry):
-            self._add_record(item)
-        elif (
-            item.kind in NUMBERS
-            and is_held(self._sink.holds, item.kind)
-            and self._sink.write_columns(item)
-        ):
-            self._num_taken += 1
-        else:
-            for entry in item.entries():
-                self._add_record(entry)
-
     def check(self) -> None:
         """Raise if the target took nothing: then the target may be at fault, not the records.
 
@@ -215,7 +200,8 @@ class _HandedOver:
         if self._errors and not self._num_taken and not may_be_skipped:
             raise self._errors[0]
 
-    def _add_record(self, entry: Entry) -> None:
+    def add(self, entry: Entry) -> None:
+        """Hand over a record; raises an error that may pass."""
         if not is_held(self._sink.holds, entry.content):
             self._skip(entry, "not held")
             return

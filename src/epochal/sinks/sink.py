@@ -23,20 +23,17 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from epochal.errors import EpochalError
 from epochal.journal.layout import RunFolder
-from epochal.journal.line_columns import Lines, LineShape
-from epochal.records import KINDS, Position, Record, finite, moment_of, scalars_of
+from epochal.records import KINDS, Position, Record, finite, moment_of
 
-_NUMBERS = (int, float, bool)
 # The kinds of which trackers get the numbers, as entries of ``Sink.holds``.
 NUMBERS = tuple(
     kind.name
@@ -111,77 +108,6 @@ class Entry:
         return moment_of(self.record)
 
 
-@dataclass(frozen=True, slots=True)
-class EntryColumns:
-    """Entries of one shape that follow one another, as columns; ``first`` is where they begin.
-
-    Each record has a step of its own.
-    """
-
-    first: Position
-    lines: Lines
-    node: str | None = None
-
-    @property
-    def kind(self) -> str:
-        """The kind of the records."""
-        return self.lines.shape.kind
-
-    @property
-    def steps(self) -> Sequence[int]:
-        """The step of each."""
-        steps = self.lines.column("step")
-        assert steps is not None
-        return cast(Sequence[int], steps)
-
-    @property
-    def times(self) -> Sequence[float]:
-        """When each was logged, in Unix seconds."""
-        times = self.lines.column("t")
-        return times if isinstance(times, array) else [0.0] * len(self.lines.ordinals)
-
-    def scalars(self) -> dict[str, Sequence[float]]:
-        """The numbers of each series, as ``scalars_of`` names them."""
-        columns = self.lines.columns
-        return {name: columns[place] for name, place in series_places(self.lines.shape).items()}
-
-    def entries(self) -> list[Entry]:
-        """The records one by one."""
-        name = self.first[:3]
-        return [
-            Entry(Position(*name, ordinal), record, step, self.node)
-            for ordinal, record, step in zip(
-                self.lines.ordinals, self.lines.records(), self.steps, strict=True
-            )
-        ]
-
-
-@lru_cache(256)
-def series_places(shape: LineShape) -> dict[str, int]:
-    """The series of records of a shape, each with the number of its column."""
-    # A record whose numbers say where they stand.
-    columns = [array("q", [place]) for place in range(len(shape.types))]
-    kept = [
-        column if kind in _NUMBERS else [None]
-        for column, kind in zip(columns, shape.types, strict=True)
-    ]
-    types = tuple(int if kind in _NUMBERS else type(None) for kind in shape.types)
-    (record,) = Lines(shape._replace(types=types), array("q", [0]), kept).records()
-    return {name: int(place) for name, place in scalars_of(record)}
-
-
-def have_columns(shape: LineShape) -> bool:
-    """Whether the shape says which series the records have, and each has a step of its own."""
-    kind = KINDS.get(shape.kind)
-    if kind is not None and (kind.by_id or kind.axis not in ("step", "time")):
-        return False
-    paths = shape.paths()
-    if ("step",) not in paths or any(path[0] == "nonfinite" for path in paths):
-        return False
-    times = shape.types[paths.index(("t",))] if ("t",) in paths else float
-    return shape.types[paths.index(("step",))] is int and times in (int, float)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkContext:
     """What a sink is opened with; ``identity`` is the run's ``run.json``."""
@@ -237,10 +163,6 @@ class Sink(ABC):
     @abstractmethod
     def write(self, entry: Entry) -> None:
         """Send a record, or collect it for ``flush``; raises if the target rejects it."""
-
-    def write_columns(self, columns: EntryColumns) -> bool:
-        """Take records that are columns; False to get them one by one."""
-        return False
 
     def may_pass(self, error: Exception) -> bool:
         """Whether the same record may be accepted later: the network or the disk failed."""

@@ -56,7 +56,7 @@ class Worker:
         self._failures = 0
         self._is_to_finish = threading.Event()
         self._is_to_stop = threading.Event()
-        self._wake_event = threading.Event()
+        self._is_ending = threading.Event()
         self._thread = threading.Thread(
             target=self._run, name=f"epochal-sink-{self.name}", daemon=True
         )
@@ -80,19 +80,15 @@ class Worker:
         """Begin."""
         self._thread.start()
 
-    def wake(self) -> None:
-        """Look for new records now."""
-        self._wake_event.set()
-
     def finish(self) -> None:
         """No more records will come: send the rest, close, and end."""
         self._is_to_finish.set()
-        self._wake_event.set()
+        self._is_ending.set()
 
     def stop(self) -> None:
         """End after the batch that is being sent; nothing is closed."""
         self._is_to_stop.set()
-        self._wake_event.set()
+        self._is_ending.set()
 
     def join(self, timeout_s: float | None = None) -> bool:
         """Wait for the end; False when it did not come in time."""
@@ -128,7 +124,7 @@ class Worker:
         if is_last_look:
             self._forwarder.close()
             return True
-        self._wait(self._look_every_s)
+        self._is_ending.wait(self._look_every_s)
         return False
 
     def _let_go(self, error: Exception) -> bool:
@@ -148,11 +144,6 @@ class Worker:
         sink = self._forwarder.abandon(error, is_final=is_final)
         if sink is not None:
             sink.close(None)
-
-    def _wait(self, seconds: float) -> None:
-        self._wake_event.wait(seconds)
-        if not (self._is_to_finish.is_set() or self._is_to_stop.is_set()):
-            self._wake_event.clear()
 
 
 class Forwarding:
@@ -194,11 +185,6 @@ class Forwarding:
         """Count a sink that has not come back for too long; call now and then."""
         for worker in self.workers:
             worker.note_hang()
-
-    def wake(self) -> None:
-        """There are new records, or there may be."""
-        for worker in self.workers:
-            worker.wake()
 
     def finish(self) -> None:
         """The run has ended: let each sink send the rest and close; returns at once."""

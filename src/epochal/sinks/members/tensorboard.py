@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING, Any
 from epochal.imports.media import TABLE
 from epochal.records import scalars_of
 from epochal.sinks import summaries
-from epochal.sinks.sink import (
-    NUMBERS,
-    Entry,
-    EntryColumns,
-    NotHeldError,
-    Sink,
-    SinkContext,
-    SinkOptions,
-    option,
-)
+from epochal.sinks.sink import NUMBERS, Entry, NotHeldError, Sink, SinkContext, SinkOptions, option
 from epochal.sinks.tags import RoleTags, histogram_tag, text_tag
 from epochal.values import flat_items
 
@@ -72,8 +63,7 @@ class TensorBoardSink(Sink):
         self._headlines: dict[str, None] = {}
         self._has_experiment = False
         self._last_t = 0.0
-        # What was collected since the last flush: records of the file, and events after them.
-        self._framed: list[bytes] = []
+        # What was collected since the last flush.
         self._events: list[bytes] = []
 
     def open(self, context: SinkContext) -> bool:
@@ -112,35 +102,11 @@ class TensorBoardSink(Sink):
         if self._tags.has_both_losses and entry.kind in ("eval", "epoch"):
             self._events += self._experiment()
 
-    def write_columns(self, columns: EntryColumns) -> bool:
-        """The same; the numbers of columns become bytes together."""
-        from epochal.sinks.event_file import framed_scalars  # it needs NumPy
-
-        if columns.kind in _BY_RECORD:
-            return False
-        found = {_at(columns.node, name): c for name, c in columns.scalars().items()}
-        tags = self._tags_of(found, kind=columns.kind)
-        if found and not self._has_session:
-            self._events += self._session_start(columns.times[0])
-        if found:
-            self._frame()
-            numbers = list(found.values())
-            self._framed.append(framed_scalars(tags, columns.times, columns.steps, numbers))
-        self._last_t = max(self._last_t, *columns.times)
-        return True
-
-    def _frame(self) -> None:
-        from epochal.sinks.event_file import framed  # it needs NumPy
-
-        self._framed.append(framed(self._events))
-        self._events = []
-
     def flush(self) -> dict[str, Any]:
         """Append what was collected; the file, its length, and what the tags were settled to."""
         assert self._file is not None
-        self._frame()
-        records, self._framed = self._framed, []
-        self._file.append_framed(b"".join(records))
+        events, self._events = self._events, []
+        self._file.append(events)
         return self._state()
 
     def _state(self) -> dict[str, Any]:
@@ -189,7 +155,8 @@ class TensorBoardSink(Sink):
         return [summaries.summary_event(self._last_t, 0, [value])]
 
     def _scalars(self, entry: Entry) -> list[bytes]:
-        found = {_at(entry.node, name): value for name, value in scalars_of(entry.record)}
+        prefix = "" if entry.node is None else f"{entry.node}/"
+        found = {f"{prefix}{name}": value for name, value in scalars_of(entry.record)}
         tags = self._tags_of(found, kind=entry.kind)
         values = [summaries.scalar_value(*pair) for pair in zip(tags, found.values(), strict=True)]
         return [summaries.summary_event(entry.t, entry.step, values)] if values else []
@@ -252,14 +219,6 @@ _WRITERS: Mapping[str, Callable[[TensorBoardSink, Entry], list[bytes]]] = {
     "define": TensorBoardSink._define,
     "resume": TensorBoardSink._resume,
 }
-
-
-# Kinds that are more than their numbers.
-_BY_RECORD = frozenset({*_WRITERS, "eval", "epoch"})
-
-
-def _at(node: str | None, name: str) -> str:
-    return name if node is None else f"{node}/{name}"
 
 
 def _folder_of(context: SinkContext) -> Path:
