@@ -1,9 +1,11 @@
 """What W&B is given, read from the file that it writes while offline."""
 
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
 
+from epochal.sinks.members.wandb import pie_svg
 from tests.conftest import StartRun
 from tests.sinks.every_kind import CONFIG, log_every_kind
 from tests.sinks.member import Member
@@ -181,3 +183,15 @@ def test_a_chart_arrives_and_blocks_nothing(tmp_path: Path) -> None:
     shown = [name for row in rows for name in row if name in ("before", "after") or ending in name]
     media = ["chart_table", "chart", "sound", "page"]
     assert shown == ["before", *(f"{name}{ending}" for name in media), "after"]
+
+
+def test_the_pie_has_a_slice_and_a_line_for_each_segment() -> None:
+    def shapes(svg: str) -> list[str]:
+        return [element.tag.rpartition("}")[2] for element in ElementTree.fromstring(svg).iter()]
+
+    svg = pie_svg("<memory>", {"a & b": 3 << 20, "optimizer": 6 << 20, "none": 0})
+    assert shapes(svg).count("path") == 2
+    assert svg.index("optimizer") < svg.index("a &amp; b")
+    assert "none" not in svg
+    assert "circle" in shapes(pie_svg("memory", {"weights": 1}))
+    assert "path" not in shapes(pie_svg("memory", {}))

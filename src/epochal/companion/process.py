@@ -44,8 +44,7 @@ from epochal.telemetry.gpu import SOURCE_BUDGET_S
 from epochal.telemetry.machine_gpus import MachineGpus, UsedGpus
 
 if TYPE_CHECKING:
-    from epochal.companion.control import RemoteControl
-    from epochal.companion.shipping import HubShipping
+    from epochal.companion.hub import HubShipping, RemoteControl
 
 _LOOK_EVERY_S = 1.0
 _LESS_URGENT = 5
@@ -246,14 +245,14 @@ class Companion:
         if not ships or read_settings().hub is None:
             return None
         # HTTP and TLS take memory that most runs have no use for.
-        from epochal.companion.shipping import open_shipping
+        from epochal.companion.hub import open_shipping
 
         return self.guard.run("hub", open_shipping, self._config, self.journal, self.guard)
 
     def _open_control(self) -> RemoteControl | None:
         if read_settings().hub is None:
             return None
-        from epochal.companion.control import open_control
+        from epochal.companion.hub import open_control
 
         return self.guard.run("control", open_control, self._config, self.journal, self.guard)
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from epochal.errors import UsageError
-from epochal.integrations.framework import callback, require
-from epochal.integrations.training_run import TrainingRun
+from epochal.integrations.framework import TrainingRun, callback, require
 from epochal.run.run import Run
 
 require("keras", "epochal.integrations.keras", tested="3.")

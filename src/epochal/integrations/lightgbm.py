@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from epochal.integrations.framework import callback, require
-from epochal.integrations.training_run import TrainingRun
+from epochal.integrations.framework import TrainingRun, callback, require
 from epochal.run.run import Run
 from epochal.values import plain_json
 

@@ -127,11 +127,11 @@ class EpochalLogger(Logger):  # type: ignore[misc]
         """Draw the model, if the logger was made with ``log_graph=True``."""
         if not self._draws_graph:
             return
-        from epochal.integrations.traced_model import draw
+        from epochal.integrations.run_writer import draw_model
 
         if input_array is None:
             input_array = getattr(model, "example_input_array", None)
-        _, fault = attempt(draw, self._open(), model, input_array, verbose=False, strict=True)
+        _, fault = attempt(draw_model, self._open(), model, input_array, verbose=False, strict=True)
         if fault is not None:
             recorder_of(self._open()).console.notice(
                 f"the model is not drawn: {describe(fault).partition(chr(10))[0]}"

@@ -15,8 +15,7 @@ import numpy as np
 
 from epochal.imports.copying import Copied, copy_run
 from epochal.imports.foreign import Batch, Identity, Points, empty_points, stable_id
-from epochal.integrations.framework import callback, require
-from epochal.integrations.training_run import TrainingRun
+from epochal.integrations.framework import TrainingRun, callback, require
 from epochal.records import Record
 from epochal.run.run import Run, recorder_of
 from epochal.settings import read_settings

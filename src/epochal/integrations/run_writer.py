@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
+import warnings
 import weakref
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -282,3 +284,82 @@ class SharedRuns:
 
 
 SHARED_RUNS = SharedRuns()
+
+
+def checked_hparams(hparams: Any, metrics: Any, domains: Any) -> dict[str, Any]:
+    """The hyperparameters as plain values; raises TypeError or ValueError as torch does."""
+    if type(hparams) is not dict or type(metrics) is not dict:
+        raise TypeError("hparam_dict and metric_dict should be dictionary.")
+    if not isinstance(domains or {}, dict):
+        raise TypeError("hparam_domain_discrete should be a dictionary.")
+    for name, values in (domains or {}).items():
+        kind = type(hparams.get(name))
+        is_known = name in hparams and isinstance(values, list)
+        if not is_known or not all(isinstance(value, kind) for value in values):
+            raise TypeError(
+                f"hparam_domain_discrete[{name}] should be a list of values of the type of"
+                f" hparam_dict[{name}]."
+            )
+    return {name: _plain_hparam(name, value) for name, value in hparams.items()}
+
+
+def write_hparams(
+    run: Run,
+    hparams: Mapping[str, Any],
+    metrics: Mapping[str, Any],
+    domains: Mapping[str, Any] | None,
+    step: int,
+) -> None:
+    """Add hyperparameters to a run's configuration, and the metrics that they led to."""
+    run.config.update(hparams)
+    if domains:
+        run.event("hparams-domains", domains=plain_json(domains))
+    if metrics:
+        run.log(metrics, step)
+
+
+def hparams_folder(folder: Path, run_name: str | None) -> Path:
+    """Where another set of hyperparameters is recorded.
+
+    TensorBoard puts it into a folder within the writer's. Readers of runs do not look into runs, so
+    a folder of ours lies beside the writer's; a ``run_name`` that leads elsewhere is followed.
+    """
+    inner = Path(os.path.normpath(folder / (run_name or str(time.time()))))
+    if inner == folder or folder not in inner.parents:
+        return inner
+    return folder.with_name(f"{folder.name}_{'_'.join(inner.relative_to(folder).parts)}")
+
+
+def _plain_hparam(name: str, value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if element_count(value) == 1 and hasattr(value, "item"):
+        return value.item()
+    raise ValueError(
+        f"hyperparameter {name!r} should be one of int, float, str, bool, or torch.Tensor, not"
+        f" {type(value).__name__}."
+    )
+
+
+def draw_model(run: Run, model: Any, inputs: Any, *, verbose: bool, strict: bool) -> None:
+    """Record the picture of a model; raises RuntimeError when its inputs do not fit.
+
+    A model without inputs is drawn by its structure.
+    """
+    from epochal.monitor import log_picture
+    from epochal.torch import picture_of
+
+    if inputs is not None:
+        import torch
+
+        was_training = model.training
+        model.eval()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                traced = torch.jit.trace(model, inputs, strict=strict)  # type: ignore[no-untyped-call]
+        finally:
+            model.train(was_training)
+        if verbose:
+            sys.stdout.write(f"{traced.graph}\n")
+    log_picture(run, model, picture_of(model, inputs))

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from epochal.integrations.framework import callback, require
+from epochal.integrations.framework import TrainingRun, callback, require
 from epochal.integrations.tensorboard_values import figure_pixels, image_pixels
-from epochal.integrations.training_run import TrainingRun
 from epochal.run.run import Run, recorder_of
 
 require("stable_baselines3", "epochal.integrations.stable_baselines3", tested="2.")

@@ -22,8 +22,15 @@ from typing import Any
 from epochal.errors import MissingPackageError, RunFinishedError
 from epochal.imports.media import TABLE
 from epochal.integrations.file_writer import FileWriter, also_to_event_files, torch_writer
-from epochal.integrations.hparams import checked_hparams, hparams_folder, write_hparams
-from epochal.integrations.run_writer import RunWriter, name_of, one_number
+from epochal.integrations.run_writer import (
+    RunWriter,
+    checked_hparams,
+    draw_model,
+    hparams_folder,
+    name_of,
+    one_number,
+    write_hparams,
+)
 from epochal.run.start import init_in
 from epochal.settings import read_settings
 
@@ -345,9 +352,7 @@ class SummaryWriter:
         use_strict_trace: bool = True,
     ) -> None:
         """Draw a model; raises RuntimeError when it cannot be traced with these inputs."""
-        from epochal.integrations.traced_model import draw
-
-        draw(self._to.run, model, input_to_model, verbose=verbose, strict=use_strict_trace)
+        draw_model(self._to.run, model, input_to_model, verbose=verbose, strict=use_strict_trace)
 
     @also_to_event_files
     def add_embedding(
@@ -360,9 +365,9 @@ class SummaryWriter:
         metadata_header: Any = None,
     ) -> None:
         """Keep points with their labels and pictures as the files that the projector takes."""
-        from epochal.integrations import embedding
+        from epochal.integrations.tensorboard_values import projector_files
 
-        files = embedding.files(mat, metadata, label_img, metadata_header)
+        files = projector_files(mat, metadata, label_img, metadata_header)
         step = 0 if global_step is None else int(global_step)
         for name, (data, media_type) in files.items():
             self._to.keep(

@@ -9,8 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from epochal.integrations.framework import callback, require
-from epochal.integrations.training_run import TrainingRun
+from epochal.integrations.framework import TrainingRun, callback, require
 from epochal.run.run import Run
 
 require("xgboost", "epochal.integrations.xgboost", tested="3.")

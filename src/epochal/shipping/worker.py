@@ -44,6 +44,8 @@ class ShippingWorker:
         guard: Guard | None = None,
         shipper_type: type[Shipper] = Shipper,
     ) -> None:
+        self.folder = folder
+        self.url = client.url
         self._guard = Guard() if guard is None else guard
         self._client = client
         self._on_error = on_error

@@ -1,6 +1,7 @@
-"""Obeys what people ask of a training on the hub; off unless ``EPOCHAL_CONTROL`` is set.
+"""What a companion does with a hub: ships the run while it is recorded, and obeys requests.
 
-The companion asks the hub: no port is open here. Each request is recorded in the run before it is
+Nothing of the training waits for it. Requests are obeyed only if ``EPOCHAL_CONTROL`` is set. The
+companion asks the hub: no port is open here. Each request is recorded in the run before it is
 carried out, with the signals that ``epochal stop`` sends, and its outcome afterwards.
 """
 
@@ -27,12 +28,15 @@ from epochal.journal.process_action import (
 from epochal.settings import read_settings
 from epochal.shipping.client import HubClient, HubError
 from epochal.shipping.credentials import hub_token
+from epochal.shipping.node import NodeShipper
 from epochal.shipping.protocol import (
     CONTROL_ACTIONS,
     CONTROL_EXPIRES_S,
     ControlOutcome,
     ControlRequest,
 )
+from epochal.shipping.shipper import Shipper
+from epochal.shipping.worker import ShippingWorker
 
 ASK_EVERY_S = 1.0
 _LONGEST_PAUSE_S = 10.0
@@ -180,3 +184,44 @@ def open_control(
     except (EpochalError, OSError):
         return None  # the shipping says why
     return RemoteControl(config, journal, client, guard)
+
+
+class HubShipping(ShippingWorker):
+    """The shipping of one run, from its start to its last job."""
+
+    @property
+    def command(self) -> str:
+        """The command that sends the rest."""
+        return f"epochal push {self.folder.path} --to {self.url}"
+
+    def go_on(self) -> bool:
+        """No more will be written: whether something is still to be sent."""
+        if not self._finishing.is_set():
+            self.finish()
+        return self.is_busy
+
+    def left(self) -> str | None:
+        """What the hub does not have, and why."""
+        if self.is_complete:
+            return None
+        return f"not everything was sent to the hub: {self.error or 'it takes longer'}"
+
+
+def open_shipping(config: CompanionConfig, journal: OwnJournal, guard: Guard) -> HubShipping | None:
+    """The shipping that the settings ask for; None without a hub."""
+    settings = read_settings()
+    if settings.hub is None:
+        return None
+    try:
+        client = HubClient(settings.hub, hub_token(settings))
+    except (EpochalError, OSError) as error:
+        journal.event("hub-failed", reason=str(error))
+        return None
+    return HubShipping(
+        config.folder,
+        client,
+        bytes_per_s=settings.hub_bytes_per_s,
+        on_error=lambda sentence: journal.event("hub-failed", reason=sentence),
+        guard=guard,
+        shipper_type=NodeShipper if config.is_aside else Shipper,
+    )
