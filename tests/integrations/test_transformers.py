@@ -298,17 +298,6 @@ def test_two_ranks_write_one_run_are_killed_and_go_on(runs: Path, tmp_path: Path
     assert {rank for metric in run.metrics() for rank in metric.ranks} == {0}
 
 
-def test_a_missing_package_gives_one_sentence_with_the_pip_line() -> None:
-    script = (
-        "import sys; sys.modules['transformers'] = None\nimport epochal.integrations.transformers\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
-    last = done.stderr.strip().splitlines()[-1]
-    assert last.endswith("needs the package 'transformers': pip install transformers.")
-
-
 def test_a_fault_of_the_callback_changes_no_training(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
