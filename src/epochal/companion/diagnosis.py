@@ -32,11 +32,6 @@ _RECORDS_A_LOOK = 5000
 # How much of a core catching up may take.
 _LOOK_FOR_S = 0.2
 
-OnFinding = Callable[[Finding], object]
-OnFinish = Callable[[Record], object]
-OnAlert = Callable[[Record], object]
-OnRecords = Callable[[str, Records], object]  # a writer and what it wrote
-
 
 class Diagnosis:
     """The findings of one attempt, from its first record to its last."""
@@ -45,10 +40,10 @@ class Diagnosis:
         self,
         config: CompanionConfig,
         *,
-        on_finding: OnFinding = lambda _finding: None,
-        on_finish: OnFinish = lambda _record: None,
-        on_alert: OnAlert = lambda _record: None,
-        on_records: OnRecords = lambda _writer, _records: None,
+        on_finding: Callable[[Finding], object] = lambda _finding: None,
+        on_finish: Callable[[Record], object] = lambda _record: None,
+        on_alert: Callable[[Record], object] = lambda _record: None,
+        on_records: Callable[[str, Records], object] = lambda _writer, _records: None,
         clock: Callable[[], float] = time.time,
         guard: Guard | None = None,
         budget_s: float = RULE_BUDGET_S,
