@@ -244,20 +244,19 @@ class Telemetry:
             "epochal_cpu_pct": self._cost.pct(),
             "epochal_rss": self._read("own cost", self._cost.rss),
         }
-        known = {name: value for name, value in cost.items() if value is not None}
-        fields = {"interval_s": float(round(elapsed_s)), **summary, **known, **extremes}
-        self._journal.write("system", fields, at=self._cadence.moment())
+        fields: dict[str, Any] = {"interval_s": float(round(elapsed_s)), **summary}
+        fields.update({name: value for name, value in cost.items() if value is not None})
+        self._journal.write("system", {**fields, **extremes}, at=self._cadence.moment())
 
 
 def host_sources(config: CompanionConfig) -> dict[str, Callable[[], Mapping[str, Any]]]:
     """What reads the host, by name."""
-    sources: dict[str, Callable[[], Mapping[str, Any]]] = {
+    return {
         "host": HostSource(cgroup=Cgroup.of(config.parent)).sample,
         "process": ProcessSource(config.parent, without={os.getpid()}).sample,
         "disk": DiskSource(config.folder.path).sample,
         "network": NetworkSource().sample,
     }
-    return sources
 
 
 def own_processes(config: CompanionConfig) -> frozenset[int]:
