@@ -147,8 +147,8 @@ def test_the_parameter_that_matters_is_the_same_everywhere(
     share = between / ((order - order.mean()) ** 2).sum()
     assert found.parameters[0].share == pytest.approx(share, rel=1e-9)
     answer = server.ask("/api/importance", metric=METRIC).json
-    assert [row["key"] for row in answer["rows"]] == keys
-    assert answer["rows"][0]["share"] == pytest.approx(share, rel=1e-9)
+    assert [row["key"] for row in answer["parameters"]] == keys
+    assert answer["parameters"][0]["share"] == pytest.approx(share, rel=1e-9)
     assert answer["sentence"] == found.sentence
     data: dict[str, Any] = json.loads(command(root, capsys, "--importance", METRIC, "--json"))
     assert data["parameters"][0]["share"] == pytest.approx(share, rel=1e-9)

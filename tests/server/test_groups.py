@@ -30,7 +30,7 @@ def test_a_table_has_means_members_and_a_verdict(server: Server) -> None:
     assert [row["mean"] for row in table["rows"]] == pytest.approx([0.91, 0.71])
     assert (table["best"], table["goal"], len(table["rows"][0]["members"])) == (0, "max", 3)
     (difference,) = table["differences"]
-    assert (difference["winner"], difference["paired"], difference["units"]) == (0, True, 3)
+    assert (difference["winner"], difference["is_paired"], difference["units"]) == (0, True, 3)
     assert table["verdict"].startswith("lr=0.001 is best: acc 0.9100")
 
 

@@ -25,7 +25,7 @@ def test_two_runs_are_explained(server: Server) -> None:
     first = found["differences"][0]
     assert (first["area"], first["key"], first["left"], first["right"]) == (
         *("config", "lr"),
-        *("0.1", "0.001"),
+        *(0.1, 0.001),
     )
     assert found["left"]["runs"] == ["id-bad"]
 

@@ -294,7 +294,7 @@ export interface Knots {
   at: number[];
 }
 
-/** The data of an archive, in its element `epochal-archive`. `made` is when it was saved. `runs` has `config` and the summaries of the headline roles. `responses` are those of the endpoints of a run, by run id and endpoint name. `series` are series bodies along steps, in base64, plain or compressed with gzip; `axes` converts steps to other axes. `blobs` are `data:` URLs by run id and file. `sweep` has `GroupTables` by choice of keys under `groups`, and an `ImportanceTable` by metric under `importance`. */
+/** The data of an archive, in its element `epochal-archive`. `made` is when it was saved. `runs` has `config` and the summaries of the headline roles. `responses` are those of the endpoints of a run, by run id and endpoint name. `series` are series bodies along steps, in base64, plain or compressed with gzip; `axes` converts steps to other axes. `blobs` are `data:` URLs by run id and file. `sweep` has `GroupTables` by choice of keys under `groups`, and an `Importance` by metric under `importance`. */
 export interface ArchiveBody {
   wire: number;
   made: number;
@@ -367,18 +367,13 @@ export interface GroupTable {
   rows: GroupRow[];
   best: number | null;
   verdict: string;
-  differences: GroupDifference[];
+  differences: Difference[];
   unfinished: Unfinished;
 }
 
-/** What one group came to; numbers are null where too few members count. */
+/** One group of a table: the numbers over the members that count, and all members. */
 export interface GroupRow {
-  label: string;
-  values: unknown[];
   n: number;
-  nonfinite: number;
-  unfinished: number;
-  missing: number;
   mean: number | null;
   median: number | null;
   std: number | null;
@@ -389,19 +384,25 @@ export interface GroupRow {
   max: number | null;
   q25: number | null;
   q75: number | null;
-  members: GroupMember[];
+  label: string;
+  values: unknown[];
+  nonfinite: number;
+  unfinished: number;
+  missing: number;
+  members: MemberValue[];
 }
 
-/** The value of one run; only values of counted runs are in the numbers of its group. */
-export interface GroupMember {
+/** What a member came to; `at` is the step of its last point. */
+export interface MemberValue {
   run: string;
   name: string;
   value: number | null;
+  at: number | null;
   standing: "counted" | "missing" | "nonfinite" | "unfinished";
 }
 
-/** The best group (`left`) minus another, as places in `rows`, with a 95 % interval. Interval and `p` are corrected for the groups between the two. `winner` is null where the other group is not shown to be worse. */
-export interface GroupDifference {
+/** The best group (`left`) minus another (`right`), by their places in the list of groups. `low` and `high` are the ends of the 95 % interval; nan for a group that is far noisier than the others. `p` is two-sided; nan where no group has two units. Both are corrected for the groups that lie between the two. `units` are of the pairs, or of the smaller group. `winner` is `left` where the other group is shown to be worse, else None. */
+export interface Difference {
   left: number;
   right: number;
   difference: number;
@@ -409,7 +410,7 @@ export interface GroupDifference {
   high: number | null;
   p: number | null;
   units: number;
-  paired: boolean;
+  is_paired: boolean;
   winner: number | null;
 }
 
@@ -450,12 +451,12 @@ export interface GroupCurve {
   nonfinite: number[];
   ended: number[];
   columns: Record<string, (number | null)[]>;
-  dropouts: GroupDropOut[];
+  dropouts: DropOut[];
   runs: string[];
 }
 
-/** Where a member leaves the numbers of its group: its end, or where it turned nan. */
-export interface GroupDropOut {
+/** Where a member leaves the numbers of its group: its last point, or where it turned nan. */
+export interface DropOut {
   run: string;
   name: string;
   at: number;
@@ -463,55 +464,58 @@ export interface GroupDropOut {
   state: StateName;
 }
 
-/** Which keys matter for a metric, the most important first. `forest_score` is the out-of-bag R² of the forest; `has_forest`: one can be requested. */
-export interface ImportanceTable {
+/** Which keys matter for a metric, the most important first. `num_runs` have a place in the order, `nonfinite` of them as the worst; `missing` have no value of the metric. `forest_score` is the out-of-bag R² of the forest, None without a forest. `has_forest`: a forest can be requested. */
+export interface Importance {
   metric: string;
   goal: "max" | "min" | null;
-  runs: number;
+  num_runs: number;
   nonfinite: number;
   missing: number;
   unfinished: Unfinished;
-  sentence: string;
-  rows: ImportanceRow[];
-  pair: ImportancePair | null;
+  parameters: Parameter[];
+  interaction: Interaction | null;
   forest_score: number | null;
+  sentence: string;
   has_forest: boolean;
 }
 
-/** One key of the config: `score` is the share of the order of the runs that it explains. */
-export interface ImportanceRow {
+/** One key of the config; `share` and `spearman` are nan where they cannot be computed. `share` (η²) is the part of the order of the runs that the levels explain. The table is sorted by `score`: the share without what as many levels explain by chance, or the square of `spearman` if that is larger. `p` tests the key beside the other keys, after Holm's correction over all keys. `best` is the level with the best places in the order. `same_as` are keys that always change together with this one. */
+export interface Parameter {
   key: string;
-  same_as: string[];
-  numeric: boolean;
+  is_numeric: boolean;
   score: number | null;
   share: number | null;
   spearman: number | null;
   p: number | null;
-  forest: number | null;
   verdict: "little effect" | "matters" | "no effect seen" | "too few runs";
+  levels: Level[];
   best: string | null;
-  levels: ImportanceLevel[];
+  same_as: string[];
+  forest: number | null;
 }
 
-/** Runs with one value of a key, or in a range of values. */
-export interface ImportanceLevel {
-  label: string;
-  value: unknown;
-  runs: number;
+/** Runs with one value of a key, or with values in a range, and the numbers over them. */
+export interface Level {
   n: number;
-  nonfinite: number;
   mean: number | null;
   median: number | null;
   std: number | null;
+  se: number | null;
   low: number | null;
   high: number | null;
   min: number | null;
   max: number | null;
+  q25: number | null;
+  q75: number | null;
+  label: string;
+  value: unknown;
+  num_runs: number;
+  nonfinite: number;
 }
 
-/** The mean of the metric for each pair of levels, row by row; null where there is no run. */
-export interface ImportancePair {
-  keys: string[];
+/** The mean of the metric for each pair of levels, row by row; nan where there is no run. */
+export interface Interaction {
+  keys: [string, string];
   rows: string[];
   columns: string[];
   mean: ((number | null)[])[];
@@ -519,27 +523,28 @@ export interface ImportancePair {
   nonfinite: number[][];
 }
 
-/** The differences between a run and another one, causes before symptoms, best first. `gap` is the left value minus the right one, `noise` the least gap that counts. `equal` areas do not differ, `unknown` ones are not recorded on both sides. `unfinished` are the unfinished runs of the group. */
-export interface WhyTable {
+/** The answer: the gap, where the curves part, and the differences, best explanation first. Causes stand before symptoms. `gap` is the left value minus the right one, `noise` the least gap that counts. `worse` is None where the goal is not known or the values are equal. `equal` areas do not differ, `unknown` ones are not recorded by both sides. `unfinished` are the unfinished runs of the group that the run is compared with. */
+export interface Why {
   metric: string;
   goal: "max" | "min" | null;
   x: string;
-  left: WhySide;
-  right: WhySide;
+  left: Side;
+  right: Side;
   gap: number | null;
   noise: number;
   worse: "left" | "right" | null;
   parted_at: number | null;
+  repeats: RepeatSpread | null;
   verdict: "explained" | "noise" | "same" | "several" | "unexplained" | "weak";
   sentence: string;
-  differences: WhyDifference[];
-  equal: string[];
-  unknown: string[];
+  differences: RunDifference[];
+  equal: ("code" | "command" | "config" | "data" | "findings" | "hardware" | "packages" | "progress" | "schedule" | "throughput")[];
+  unknown: ("code" | "command" | "config" | "data" | "findings" | "hardware" | "packages" | "progress" | "schedule" | "throughput")[];
   unfinished: Unfinished;
 }
 
-/** A run, or a group by its median; `value` is null for nan and infinities. It is the mean of the last `points` points up to `at`. */
-export interface WhySide {
+/** One side: a run, or a group; `value` is where the metric ends, for a group the median. It is the mean of the last `points` points up to `at`. */
+export interface Side {
   name: string;
   runs: string[];
   value: number | null;
@@ -547,12 +552,19 @@ export interface WhySide {
   points: number;
 }
 
-/** Something that the first run has otherwise; `others` counts members of a group. `left` and `right` are texts for people. `score` is from 0 to 1. */
-export interface WhyDifference {
-  area: string;
+/** How much repeats differ: the usual deviation, from so many runs of so many configs. */
+export interface RepeatSpread {
+  std: number;
+  num_runs: number;
+  num_configs: number;
+}
+
+/** Something that the first run has otherwise: both values, a score, and the reason for it. A cause can change training; a symptom shows what happened. `others` says how many of a group differ from the run (`5 of 6`), and is empty for a single run. */
+export interface RunDifference {
+  area: "code" | "command" | "config" | "data" | "findings" | "hardware" | "packages" | "progress" | "schedule" | "throughput";
   key: string;
-  left: string;
-  right: string;
+  left: unknown;
+  right: unknown;
   score: number;
   reason: string;
   kind: "cause" | "symptom";

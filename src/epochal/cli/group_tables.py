@@ -26,13 +26,7 @@ from epochal.store.groups import (
     default_metrics,
     level_text,
 )
-from epochal.store.importance import (
-    Importance,
-    Interaction,
-    importance,
-    importance_data,
-    level_rows,
-)
+from epochal.store.importance import Importance, Interaction, importance, level_rows
 from epochal.store.run_groups import RunGroups, groups_of, series_rows, value_row
 from epochal.store.store import RunView
 
@@ -233,7 +227,7 @@ def _print_importance(args: argparse.Namespace, runs: Sequence[RunView]) -> None
     if args.csv:
         _print_csv([row for one in found.parameters for row in level_rows(found, one)], [found])
     elif args.json:
-        say_json(importance_data(found))
+        say_json(found)
     else:
         say("\n\n".join(_importance_blocks(found)))
 
@@ -280,11 +274,12 @@ def _importance_blocks(found: Importance) -> list[str]:
 
 def _heat_map(metric: str, one: Interaction) -> str:
     """The means of two keys as a table; the number of runs where it is not the usual one."""
-    usual = int(np.median(one.n[one.n > 0])) if (one.n > 0).any() else 0
+    counts = [n for row in one.n for n in row if n > 0]
+    usual = int(np.median(counts)) if counts else 0
     header = (f"{one.keys[0]} \\ {one.keys[1]}", *one.columns)
     rows = [
-        (label, *(_cell(mean, n, usual) for mean, n in zip(means, counts, strict=True)))
-        for label, means, counts in zip(one.rows, one.mean.tolist(), one.n.tolist(), strict=True)
+        (label, *(_cell(mean, n, usual) for mean, n in zip(means, row, strict=True)))
+        for label, means, row in zip(one.rows, one.mean, one.n, strict=True)
     ]
     right = tuple(range(1, len(header)))
     text = table(header, rows, width=terminal_columns(), shrink=(0, *right), right=right)

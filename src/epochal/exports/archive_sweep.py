@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from epochal.server.group_rows import importance_row, tables_row
 from epochal.store.groups import (
     Group,
     Member,
@@ -23,6 +22,7 @@ from epochal.store.groups import (
     values_of_groups,
 )
 from epochal.store.importance import importance_of
+from epochal.store.run_groups import group_tables
 from epochal.store.store import RunView
 from epochal.values import flat_items
 
@@ -56,14 +56,14 @@ def pack_sweep(
     for metric in metrics:
         inside: list[MemberRead] = [one[metric] for _, one in read]
         (values,) = values_of_groups([everything], [inside], metric)
-        ranking = importance_row(importance_of(values))
+        ranking = importance_of(values)
         packed["importance"][metric] = ranking
         left -= len(msgspec.json.encode(ranking))
     for choice, keys in _choices(members).items():
         grouping = group_members(members, **keys)
         if len(grouping.groups) > _MOST_GROUPS:
             continue
-        table = tables_row(grouping, read, metrics)
+        table = group_tables(grouping, read, metrics)
         left -= len(msgspec.json.encode(table))
         if left < 0:
             break

@@ -10,7 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Annotated
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -18,6 +20,8 @@ from epochal.series.distributions import t_quantile
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
+# A float that may be nan or infinite; JSON has null for those.
+Number = Annotated[float, msgspec.Meta(extra_json_schema={"type": ["number", "null"]})]
 
 CONFIDENCE = 0.95
 _VALUES_AT_ONCE = 1 << 22
@@ -73,6 +77,28 @@ class Aggregate:
     def row(self, index: int) -> dict[str, float | int]:
         """The numbers at one position."""
         return {each.name: getattr(self, each.name)[index].item() for each in fields(self)}
+
+
+class Numbers(msgspec.Struct, frozen=True, kw_only=True):
+    """Numbers over ``n`` members at one position; nan (null in JSON) where too few count."""
+
+    n: int
+    mean: Number
+    median: Number
+    std: Number
+    se: Number
+    low: Number
+    high: Number
+    min: Number
+    max: Number
+    q25: Number
+    q75: Number
+
+
+def numbers_at(found: Aggregate, index: int) -> dict[str, float | int]:
+    """The fields of ``Numbers`` at one position."""
+    row = found.row(index)
+    return {name: row[name] for name in Numbers.__struct_fields__}
 
 
 STATISTICS = tuple(each.name for each in fields(Aggregate) if each.name != "at")

@@ -6,6 +6,7 @@ The routes of the server, the contents of an archive, ``web/src/wire.ts`` and th
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
@@ -22,7 +23,6 @@ from epochal.server import (
     downloads,
     entries,
     epochs,
-    group_rows,
     groups,
     handlers,
     marks,
@@ -31,7 +31,6 @@ from epochal.server import (
     run_metrics,
     series,
     stream,
-    why,
     wire,
 )
 from epochal.server.entries import EntrySource, entries_handler
@@ -46,20 +45,28 @@ RunQuery = Callable[[RunView], msgspec.Struct]
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """One endpoint: ``response`` is its wire type, or a phrase for a body that is not JSON.
+    """One endpoint: ``response`` is its type, or a phrase for a body that is not JSON.
 
+    A type whose module takes long to load is named as ``module:Type``.
     ``name`` is an identifier, because TypeScript has it as a name too. ``archive`` is what an
     archive holds of each run: the result of a query, the entries of a source, or nothing.
     """
 
     name: str
     path: str
-    response: type[msgspec.Struct] | str
+    response: type | str
     handler: Handler
     summary: str
     params: tuple[Param[Any], ...] = ()
     method: Literal["GET", "PATCH", "POST"] = "GET"
     archive: RunQuery | EntrySource | None = None
+
+    @property
+    def response_type(self) -> type | None:
+        """The type of a JSON body; None for another body."""
+        if isinstance(self.response, str):
+            return pkgutil.resolve_name(self.response) if ":" in self.response else None
+        return self.response
 
     def __post_init__(self) -> None:
         for name in (self.name, *(param.name for param in self.params)):
@@ -155,7 +162,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "groups",
         "/api/groups",
-        group_rows.GroupTables,
+        "epochal.store.run_groups:GroupTables",
         groups.groups,
         "what groups of runs came to, and whether the best is shown to be better",
         (
@@ -166,7 +173,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "group_curves",
         "/api/group_curves",
-        group_rows.GroupCurves,
+        groups.GroupCurves,
         groups.group_curves,
         "a metric of groups of runs along an axis",
         (
@@ -178,7 +185,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "importance",
         "/api/importance",
-        group_rows.ImportanceTable,
+        "epochal.store.importance:Importance",
         groups.importance,
         "which keys of the config a metric depends on",
         (
@@ -189,10 +196,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "why",
         "/api/why",
-        why.WhyTable,
-        why.why,
+        "epochal.store.why:Why",
+        groups.why,
         "what explains that a run is worse than another one, or than a group",
-        (why.RUNS, why.METRIC, why.AGAINST, groups.UNFINISHED),
+        (groups.WHY_RUNS, groups.WHY_METRIC, groups.AGAINST, groups.UNFINISHED),
     ),
     Endpoint(
         "events",

@@ -1,7 +1,7 @@
-"""``/api/groups``, ``/api/group_curves`` and ``/api/importance``: numbers of many runs at once.
+"""Endpoints that compare many runs: groups, their curves, important keys, and why a run is worse.
 
-The numbers are those of ``epochal.store.groups``, ``difference`` and ``importance``. Runs are read
-some at a time, so that a slow one delays no other request, and put together afterwards.
+The answers are those of the store: ``run_groups``, ``groups``, ``importance`` and ``explain``. Runs
+are read some at a time, so that a slow one delays no other request, and compared afterwards.
 """
 
 from __future__ import annotations
@@ -9,23 +9,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from epochal.errors import EpochalError, RunNotFoundError, UsageError
-from epochal.series.aggregate import STATISTICS
+from epochal.errors import EpochalError, MetricNotFoundError, RunNotFoundError, UsageError
+from epochal.series.aggregate import STATISTICS, Number
+from epochal.series.goals import possible_range
 from epochal.series.series import Series
 from epochal.series.smooth import parse_smoothing
-from epochal.server.group_rows import (
-    GroupCurves,
-    GroupTables,
-    ImportanceTable,
-    curves_row,
-    importance_row,
-    tables_row,
-)
 from epochal.server.params import (
     bool_param,
     choice_param,
@@ -37,10 +31,14 @@ from epochal.server.params import (
 )
 from epochal.server.responses import json_response
 from epochal.server.state import ServerState, server_state
+from epochal.store.answers import Metric
 from epochal.store.groups import (
     CHOICES,
     Choice,
+    DropOut,
     Group,
+    Grouping,
+    GroupSeries,
     Member,
     MemberRead,
     common_axis,
@@ -52,6 +50,12 @@ from epochal.store.groups import (
     values_of_groups,
 )
 from epochal.store.store import RunView
+from epochal.store.unfinished import ALL_FINISHED, Unfinished, peers_of
+
+# What computes the answers is loaded when it is asked for: a server starts sooner without it.
+if TYPE_CHECKING:
+    from epochal.store.explain import Project
+    from epochal.store.run_facts import RunFacts
 
 T = TypeVar("T")
 
@@ -79,6 +83,47 @@ AT = float_param("at")
 PAIR = str_params("pair", most=2, note="two keys")
 FOREST = bool_param("forest", note="1: also a forest")
 UNFINISHED = bool_param("unfinished", note="1: include unfinished runs")
+WHY_RUNS = required_param("run", most=2)
+WHY_METRIC = str_param("metric", note="default: the evaluation loss, else the loss")
+AGAINST = str_param("against", note="a query; with one run. Default: its group or project")
+
+
+class GroupCurve(msgspec.Struct, frozen=True):
+    """One group along an axis, as long as half of its members remain: columns of equal length.
+
+    ``n`` of ``members`` have a finite value at each position, ``nonfinite`` have nan or infinity,
+    ``ended`` ended before; ``missing`` never logged the metric. ``columns`` has the requested
+    numbers by name, null where too few members have a value. Unfinished runs that are left out are
+    no members.
+    """
+
+    label: str
+    values: tuple[Any, ...]
+    members: int
+    missing: int
+    at: list[float]
+    n: list[int]
+    nonfinite: list[int]
+    ended: list[int]
+    columns: dict[str, list[Number]]
+    dropouts: tuple[DropOut, ...]
+    runs: list[str]
+
+
+class GroupCurves(msgspec.Struct, frozen=True):
+    """One metric of groups of runs; ``lowest`` and ``highest`` bound what the metric can be.
+
+    ``groups`` counts all groups; beyond 100 only the largest have curves.
+    """
+
+    metric: str
+    x: str
+    keys: tuple[str, ...]
+    groups: int
+    lowest: float | None
+    highest: float | None
+    curves: list[GroupCurve]
+    unfinished: Unfinished
 
 
 async def group_curves(request: Request) -> Response:
@@ -108,7 +153,7 @@ async def group_curves(request: Request) -> Response:
             hi=hi,
             is_log=is_log,
         )
-        return curves_row(metric, x, grouping, found, columns)
+        return _curves(metric, x, grouping, found, columns)
 
     async with reader.turns.turn():
         read = await _read(request, lambda run: read_series(run, metric, asked_x, smoothing))
@@ -118,13 +163,15 @@ async def group_curves(request: Request) -> Response:
 
 async def groups(request: Request) -> Response:
     """``/api/groups``: what groups of runs came to, and whether the best is shown to be better."""
+    from epochal.store.run_groups import GroupTables, group_tables
+
     metrics, value, at = METRICS(request), VALUE(request) or "last", AT(request)
     keys, unfinished = _keys(request), UNFINISHED(request) or at is not None
     read = await _read_values(request, metrics, value, at)
 
     def put_together() -> GroupTables:
         grouping = group_members([member for member, _ in read], **keys)
-        return tables_row(grouping, read, metrics, unfinished=unfinished)
+        return group_tables(grouping, read, metrics, unfinished=unfinished)
 
     reader = server_state(request).reader
     return await json_response(request, await reader.call(put_together))
@@ -132,21 +179,82 @@ async def groups(request: Request) -> Response:
 
 async def importance(request: Request) -> Response:
     """``/api/importance``: which keys of the config a metric depends on."""
-    from epochal.store.importance import importance_of
+    from epochal.store.importance import Importance, importance_of
 
     (metric,) = METRIC(request)
     value, at, pair, forest = VALUE(request) or "last", AT(request), PAIR(request), FOREST(request)
     unfinished = UNFINISHED(request) or at is not None
     read = await _read_values(request, [metric], value, at)
 
-    def put_together() -> ImportanceTable:
+    def put_together() -> Importance:
         everything = Group((), (), tuple(member for member, _ in read))
         inside = [one[metric] for _, one in read]
         (values,) = values_of_groups([everything], [inside], metric, unfinished=unfinished)
-        return importance_row(importance_of(values, pair=pair or None, forest=forest))
+        return importance_of(values, pair=pair or None, forest=forest)
 
     reader = server_state(request).reader
     return await json_response(request, await reader.call(put_together))
+
+
+async def why(request: Request) -> Response:
+    """``/api/why``: two runs, or one against a query or its group."""
+    from epochal.store.explain import MOST_MEMBERS, MOST_TO_LEARN_FROM, MOST_WITH_FINDINGS, explain
+    from epochal.store.run_facts import common_metric, read_facts
+
+    ids, metric, against = WHY_RUNS(request), WHY_METRIC(request), AGAINST(request)
+    if len(ids) == 2 and against is not None:
+        raise UsageError("against= takes one run=.")
+    reader = server_state(request).reader
+
+    def around() -> tuple[list[str], Unfinished, list[str]]:
+        """The ids of the other runs, the unfinished ones, and the ids of runs to learn from."""
+        reader.catalog.refresh()
+        rows = [one.outline() for one in reader.catalog.runs()]
+        own = next((one for one in rows if one.id == ids[0]), None)
+        project = [one.id for one in rows if own is not None and one.project == own.project]
+        others, left = [one for one in ids[1:] if one != ids[0]], ALL_FINISHED
+        if len(ids) == 1 and own is not None:
+            if against is not None:
+                rows = [one.outline() for one in reader.catalog.runs(against)]
+            is_query, include = against is not None, UNFINISHED(request)
+            others, left = peers_of(own, rows, is_query=is_query, unfinished=include)
+        return others, left, project[:MOST_TO_LEARN_FROM]
+
+    others, unfinished, project = await reader.query(around)
+    compared = [ids[0], *others[:MOST_MEMBERS]]
+    if len(compared) < 2:
+        raise UsageError("there is no other run to compare with.")
+    metrics = [await reader.query_run(one, _metrics) for one in compared]
+    name = common_metric(metrics, metric)
+
+    async def read(place: int, run_id: str) -> RunFacts:
+        few = place <= MOST_WITH_FINDINGS
+        return await reader.query_run(run_id, lambda run: read_facts(run, name, with_findings=few))
+
+    facts = await asyncio.gather(*(read(*one) for one in enumerate(compared)))
+    learnt = await _learn(request, project, name)
+    found = await reader.call(lambda: explain(facts[0], facts[1:], learnt, unfinished))
+    return await json_response(request, found)
+
+
+def _metrics(run: RunView) -> list[Metric]:
+    return list(run.metrics())
+
+
+async def _learn(request: Request, project: Sequence[str], metric: str) -> Project:
+    from epochal.store.explain import Project, learn
+
+    read = await read_runs(request, project, lambda run: read_value(run, metric, "last", None))
+
+    def put_together() -> Project:
+        everything = Group((), (), tuple(member for member, _ in read))
+        try:
+            (values,) = values_of_groups([everything], [[one for _, one in read]], metric)
+        except MetricNotFoundError:
+            return Project()
+        return learn(values)
+
+    return await server_state(request).reader.call(put_together)
 
 
 async def _read_values(
@@ -212,6 +320,40 @@ async def read_runs(
 
     found = await reader.query_runs(ids, read_one)
     return [one for one in found if one is not None and not isinstance(one, EpochalError)]
+
+
+def _curves(
+    metric: str, x: str, grouping: Grouping, found: Sequence[GroupSeries], columns: Sequence[str]
+) -> GroupCurves:
+    least = [one.numbers.min[one.numbers.n > 0] for one in found]
+    most = [one.numbers.max[one.numbers.n > 0] for one in found]
+    lowest, highest = possible_range(
+        metric,
+        min((float(values.min()) for values in least if values.size), default=None),
+        max((float(values.max()) for values in most if values.size), default=None),
+    )
+    curves = [_curve(one, columns) for one in found if len(one.numbers)]
+    unfinished = found[0].unfinished if found else ALL_FINISHED
+    return GroupCurves(
+        metric, x, grouping.keys, len(grouping.groups), lowest, highest, curves, unfinished
+    )
+
+
+def _curve(one: GroupSeries, columns: Sequence[str]) -> GroupCurve:
+    numbers = one.numbers
+    return GroupCurve(
+        label=one.group.label,
+        values=one.group.values,
+        members=len(one.group.members),
+        missing=one.missing,
+        at=numbers.at.tolist(),
+        n=numbers.n.tolist(),
+        nonfinite=numbers.nonfinite.tolist(),
+        ended=numbers.ended.tolist(),
+        columns={name: getattr(numbers, name).tolist() for name in columns},
+        dropouts=one.dropouts,
+        runs=[member.run.id for member in one.group.members],
+    )
 
 
 def _largest(groups: Sequence[Group]) -> list[Group]:

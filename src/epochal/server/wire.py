@@ -394,7 +394,7 @@ class ArchiveBody(msgspec.Struct, frozen=True):
     ``responses`` are those of the endpoints of a run, by run id and endpoint name. ``series`` are
     series bodies along steps, in base64, plain or compressed with gzip; ``axes`` converts steps to
     other axes. ``blobs`` are ``data:`` URLs by run id and file. ``sweep`` has ``GroupTables`` by
-    choice of keys under ``groups``, and an ``ImportanceTable`` by metric under ``importance``.
+    choice of keys under ``groups``, and an ``Importance`` by metric under ``importance``.
     """
 
     wire: int

@@ -17,10 +17,11 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from epochal.format import format_number
-from epochal.series.aggregate import CONFIDENCE
+from epochal.series.aggregate import CONFIDENCE, Number
 from epochal.series.distributions import f_above, range_above, range_quantile
 from epochal.store.groups import Grouping, GroupValue, best_index, comparable, level
 
@@ -35,8 +36,7 @@ _CLEARLY_NOISIER = 0.001
 _Units = Mapping[Hashable, Mapping[Hashable, float]]
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(msgspec.Struct, frozen=True):
     """The best group (``left``) minus another (``right``), by their places in the list of groups.
 
     ``low`` and ``high`` are the ends of the 95 % interval; nan for a group that is far noisier than
@@ -48,9 +48,9 @@ class Difference:
     left: int
     right: int
     difference: float
-    low: float
-    high: float
-    p: float
+    low: Number
+    high: Number
+    p: Number
     units: int
     is_paired: bool
     winner: int | None

@@ -17,6 +17,7 @@ import numpy as np
 from epochal.errors import FormatError, MetricNotFoundError, UsageError
 from epochal.series.aggregate import (
     Aggregate,
+    Number,
     Points,
     aggregate,
     aggregate_values,
@@ -120,7 +121,7 @@ class MemberValue(msgspec.Struct, frozen=True):
 
     run: str
     name: str
-    value: float | None
+    value: Number | None
     at: float | None
     standing: Standing
 

@@ -12,16 +12,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
+from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
 from epochal.errors import UsageError
-from epochal.series.aggregate import Aggregate, aggregate_values
+from epochal.series.aggregate import Number, Numbers, aggregate_values, numbers_at
 from epochal.series.effects import NO_EFFECT, Codes, holm, partial_effect, rank_correlation, ranks
 from epochal.series.trend import Goal
 from epochal.store.groups import (
@@ -49,26 +50,19 @@ _SIGNIFICANT = 0.05
 _LEAST_SHARE = 0.01
 _NUM_TREES = 300
 
-_PLAIN_FIELDS = (
-    *("key", "same_as", "is_numeric", "score", "share", "spearman", "p"),
-    *("verdict", "best", "forest"),
-)
 Verdict = Literal["matters", "little effect", "no effect seen", "too few runs"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Level:
-    """Runs with one value of a key, or with values in a range; ``numbers`` are at one position."""
+class Level(Numbers, frozen=True, kw_only=True):
+    """Runs with one value of a key, or with values in a range, and the numbers over them."""
 
     label: str
     value: Any
     num_runs: int
     nonfinite: int
-    numbers: Aggregate
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Parameter:
+class Parameter(msgspec.Struct, frozen=True):
     """One key of the config; ``share`` and ``spearman`` are nan where they cannot be computed.
 
     ``share`` (η²) is the part of the order of the runs that the levels explain. The table is sorted
@@ -80,35 +74,34 @@ class Parameter:
 
     key: str
     is_numeric: bool
-    score: float
-    share: float
-    spearman: float
-    p: float
+    score: Number
+    share: Number
+    spearman: Number
+    p: Number
     verdict: Verdict
     levels: tuple[Level, ...]
     best: str | None
-    same_as: tuple[str, ...] = ()
-    forest: float | None = None
+    same_as: tuple[str, ...]
+    forest: float | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Interaction:
-    """The mean of the metric for each pair of levels of two keys; nan where there is no run."""
+class Interaction(msgspec.Struct, frozen=True):
+    """The mean of the metric for each pair of levels, row by row; nan where there is no run."""
 
     keys: tuple[str, str]
     rows: tuple[str, ...]
     columns: tuple[str, ...]
-    mean: NDArray[np.float64]
-    n: NDArray[np.int64]
-    nonfinite: NDArray[np.int64]
+    mean: list[list[Number]]
+    n: list[list[int]]
+    nonfinite: list[list[int]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Importance:
+class Importance(msgspec.Struct, frozen=True):
     """Which keys matter for a metric, the most important first.
 
     ``num_runs`` have a place in the order, ``nonfinite`` of them as the worst; ``missing`` have no
     value of the metric. ``forest_score`` is the out-of-bag R² of the forest, None without a forest.
+    ``has_forest``: a forest can be requested.
     """
 
     metric: str
@@ -121,6 +114,7 @@ class Importance:
     interaction: Interaction | None
     forest_score: float | None
     sentence: str
+    has_forest: bool
 
 
 def importance(
@@ -184,6 +178,7 @@ def importance_of(
         interaction=None if chosen is None else _interaction(chosen, members, outcome),
         forest_score=score,
         sentence=_sentence(values.metric, judged, len(members)),
+        has_forest=has_forest(),
     )
 
 
@@ -194,57 +189,13 @@ def has_forest() -> bool:
 
 def level_rows(found: Importance, one: Parameter) -> list[dict[str, Any]]:
     """A table of the levels of a key."""
-    return [
-        {
-            "metric": found.metric,
-            "key": one.key,
-            "score": one.score,
-            "level": each.label,
-            "num_runs": each.num_runs,
-            "nonfinite": each.nonfinite,
-            **{
-                name: value
-                for name, value in each.numbers.row(0).items()
-                if name not in ("at", "ended", "nonfinite")
-            },
-        }
-        for each in one.levels
-    ]
-
-
-def importance_data(found: Importance) -> dict[str, Any]:
-    """Everything as plain data."""
-    table = found.interaction
-    return {
-        "metric": found.metric,
-        "goal": found.goal,
-        "num_runs": found.num_runs,
-        "nonfinite": found.nonfinite,
-        "missing": found.missing,
-        "unfinished": found.unfinished,
-        "sentence": found.sentence,
-        "forest_score": found.forest_score,
-        "parameters": [
-            {
-                **{name: getattr(one, name) for name in _PLAIN_FIELDS},
-                "levels": [
-                    {"value": each.value, **row}
-                    for each, row in zip(one.levels, level_rows(found, one), strict=True)
-                ],
-            }
-            for one in found.parameters
-        ],
-        "interaction": None
-        if table is None
-        else {
-            "keys": table.keys,
-            "rows": table.rows,
-            "columns": table.columns,
-            "mean": table.mean.tolist(),
-            "n": table.n.tolist(),
-            "nonfinite": table.nonfinite.tolist(),
-        },
-    }
+    fixed = {"metric": found.metric, "key": one.key, "score": one.score}
+    rows = []
+    for each in one.levels:
+        row = asdict(each)
+        del row["value"]
+        rows.append({**fixed, "level": row.pop("label"), **row})
+    return rows
 
 
 def _number(value: float | None) -> float:
@@ -354,12 +305,20 @@ def _parameter(
         verdict="no effect seen",
         levels=levels,
         best=_best(labels, own, order, goal),
+        same_as=(),
+        forest=None,
     )
 
 
 def _level(label: str, value: Any, outcome: NDArray[np.float64]) -> Level:
     finite = outcome[np.isfinite(outcome)]
-    return Level(label, value, outcome.size, outcome.size - finite.size, aggregate_values(finite))
+    return Level(
+        label=label,
+        value=value,
+        num_runs=outcome.size,
+        nonfinite=outcome.size - finite.size,
+        **numbers_at(aggregate_values(finite), 0),  # type: ignore[arg-type]
+    )
 
 
 def _best(
@@ -412,7 +371,8 @@ def _interaction(
         if finite.size:
             mean[place] = finite.mean()
     first, second = (tuple(label for label, _ in one) for one in (row_labels, column_labels))
-    return Interaction((pair[0].key, pair[1].key), first, second, mean, n, nonfinite)
+    keys = (pair[0].key, pair[1].key)
+    return Interaction(keys, first, second, mean.tolist(), n.tolist(), nonfinite.tolist())
 
 
 def _sentence(metric: str, found: Sequence[Parameter], num_runs: int) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from epochal.errors import MetricNotFoundError
-from epochal.series.aggregate import STATISTICS
+from epochal.series.aggregate import STATISTICS, Numbers, numbers_at
 from epochal.series.series import X, data_frame
 from epochal.series.smooth import parse_smoothing
+from epochal.series.trend import Goal
 from epochal.store.difference import Difference, differences, verdict
 from epochal.store.groups import (
     UNCOUNTED,
@@ -19,14 +21,60 @@ from epochal.store.groups import (
     Grouping,
     GroupSeries,
     GroupValue,
+    Member,
+    MemberRead,
+    MemberValue,
+    best_index,
     common_axis,
     group_members,
     group_values,
     members_of,
     read_series,
     series_of_groups,
+    values_of_groups,
 )
 from epochal.store.store import RunView
+from epochal.store.unfinished import Unfinished
+
+
+class GroupRow(Numbers, frozen=True, kw_only=True):
+    """One group of a table: the numbers over the members that count, and all members."""
+
+    label: str
+    values: tuple[Any, ...]
+    nonfinite: int
+    unfinished: int
+    missing: int
+    members: tuple[MemberValue, ...]
+
+
+class GroupTable(msgspec.Struct, frozen=True):
+    """One metric of groups of runs; ``best`` is the place of the group with the best mean.
+
+    ``differences`` are those of the best group, the nearest first.
+    """
+
+    metric: str
+    goal: Goal | None
+    rows: list[GroupRow]
+    best: int | None
+    verdict: str
+    differences: list[Difference]
+    unfinished: Unfinished
+
+
+class GroupTables(msgspec.Struct, frozen=True):
+    """Groups of runs by ``keys``; ``repeats`` are the keys that repeat an experiment (seeds).
+
+    ``varying`` are the keys that differ between the runs. ``absent`` are metrics that no run has.
+    """
+
+    keys: tuple[str, ...]
+    varying: tuple[str, ...]
+    repeats: tuple[str, ...]
+    runs: int
+    tables: list[GroupTable]
+    absent: list[str]
 
 
 class RunGroups:
@@ -123,6 +171,49 @@ def groups_of(
     """Group runs by keys of their configs, or by every key that differs but some."""
     grouping = group_members(members_of(runs), by=by, all_but=by_all_but)
     return RunGroups(grouping, unfinished=unfinished)
+
+
+def group_tables(
+    grouping: Grouping,
+    read: Sequence[tuple[Member, Mapping[str, MemberRead]]],
+    metrics: Sequence[str],
+    *,
+    unfinished: bool = False,
+) -> GroupTables:
+    """The tables of some metrics, from what was read of each run."""
+    by_run = {member.run.id: values for member, values in read}
+    tables, absent = [], []
+    for metric in metrics:
+        inside = [
+            [by_run[member.run.id][metric] for member in group.members] for group in grouping.groups
+        ]
+        try:
+            values = values_of_groups(grouping.groups, inside, metric, unfinished=unfinished)
+        except MetricNotFoundError:
+            absent.append(metric)
+        else:
+            tables.append(group_table(grouping, values))
+    keys = (grouping.keys, grouping.varying, grouping.repeats)
+    return GroupTables(*keys, len(read), tables, absent)
+
+
+def group_table(grouping: Grouping, values: Sequence[GroupValue]) -> GroupTable:
+    """What the groups came to, and whether the best one is shown to be better."""
+    found = differences(grouping, values)
+    rows = [
+        GroupRow(
+            label=one.group.label,
+            values=one.group.values,
+            members=one.members,
+            **{name: one.count(name) for name in UNCOUNTED},
+            **numbers_at(one.numbers, 0),  # type: ignore[arg-type]
+        )
+        for one in values
+    ]
+    first, said = values[0], verdict(grouping, values, found)
+    return GroupTable(
+        first.metric, first.goal, rows, best_index(values), said, found, first.unfinished
+    )
 
 
 def series_rows(one: GroupSeries) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from epochal.format import format_number
+from epochal.series.aggregate import Number
 from epochal.series.distributions import t_quantile
 from epochal.series.trend import Goal
 from epochal.store.comparison import MISSING
@@ -71,7 +72,7 @@ class Side:
 
     name: str
     runs: tuple[str, ...]
-    value: float
+    value: Number
     at: float
     points: int
 
@@ -91,7 +92,7 @@ class Why:
     x: str
     left: Side
     right: Side
-    gap: float
+    gap: Number
     noise: float
     worse: Literal["left", "right"] | None
     parted_at: float | None

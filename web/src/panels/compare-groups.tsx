@@ -126,7 +126,7 @@ function DifferenceTable({ table }: { readonly table: GroupTable }): JSX.Element
               <td>{formatNumber(one.difference)}</td>
               <td>{one.low === null || one.high === null ? "" : `${formatNumber(one.low)} to ${formatNumber(one.high)}`}</td>
               <td>{one.p === null ? "" : one.p < 1e-4 ? "< 0.0001" : one.p.toPrecision(2)}</td>
-              <td>{one.units}{one.paired ? " pairs" : ""}</td>
+              <td>{one.units}{one.is_paired ? " pairs" : ""}</td>
               <td class="groups-words">{one.winner === null ? "may be as good" : "worse"}</td>
             </tr>
           ))}

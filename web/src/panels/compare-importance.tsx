@@ -7,7 +7,7 @@ import type { HeatmapOptions } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
 import { readingText, sweepRuns, useSweep } from "../state/sweep.ts";
 import { Mount } from "../ui/mount.tsx";
-import type { ImportanceLevel, ImportancePair, ImportanceRow, ImportanceTable } from "../wire.ts";
+import type { Importance, Interaction, Level, Parameter } from "../wire.ts";
 import { MetricSelect, useMetric } from "./compare-groups.tsx";
 import { Section } from "./parts/section.tsx";
 import { UnfinishedNote } from "./parts/unfinished.tsx";
@@ -43,14 +43,14 @@ export function ImportanceView({ page }: { readonly page: Page }): JSX.Element {
 
 interface RankingProps {
   readonly page: Page;
-  readonly found: ImportanceTable;
+  readonly found: Importance;
   readonly isWaiting: boolean;
   readonly onPair: (keys: readonly string[]) => void;
 }
 
 function Ranking({ page, found, isWaiting, onPair }: RankingProps): JSX.Element {
   const chosenKey = page.view.text("importance-key");
-  const chosen = found.rows.find(({ key }) => key === chosenKey.value) ?? found.rows[0];
+  const chosen = found.parameters.find(({ key }) => key === chosenKey.value) ?? found.parameters[0];
   return (
     <div class="groups-view" aria-busy={isWaiting}>
       <p class="groups-verdict" role="status">{found.sentence}</p>
@@ -61,9 +61,9 @@ function Ranking({ page, found, isWaiting, onPair }: RankingProps): JSX.Element 
           </Section>
           <div class="matters-pictures">
             <Section title={`${found.metric} by ${chosen.key}`} note="mean, 95 % interval, smallest to largest"><Levels row={chosen} /></Section>
-            {found.pair !== null && (
-              <Section title={`${found.pair.keys[0]} and ${found.pair.keys[1]} together`} note="mean" tools={page.source.sweep.curves !== null && <PairSelect found={found} pair={found.pair} onPair={onPair} />}>
-                <PairMap metric={found.metric} pair={found.pair} />
+            {found.interaction !== null && (
+              <Section title={`${found.interaction.keys[0]} and ${found.interaction.keys[1]} together`} note="mean" tools={page.source.sweep.curves !== null && <PairSelect found={found} pair={found.interaction} onPair={onPair} />}>
+                <PairMap metric={found.metric} pair={found.interaction} />
               </Section>
             )}
           </div>
@@ -73,11 +73,11 @@ function Ranking({ page, found, isWaiting, onPair }: RankingProps): JSX.Element 
   );
 }
 
-function runsText({ runs, nonfinite, missing }: ImportanceTable): string {
+function runsText({ num_runs: runs, nonfinite, missing }: Importance): string {
   return [formatNumberOf(runs, "run"), ...(nonfinite > 0 ? [`${nonfinite} ended as nan and count as the worst`] : []), ...(missing > 0 ? [`${missing} without a value left out`] : [])].join("; ");
 }
 
-function RankTable({ found, chosen, onChoose }: { readonly found: ImportanceTable; readonly chosen: string; readonly onChoose: (key: string) => void }): JSX.Element {
+function RankTable({ found, chosen, onChoose }: { readonly found: Importance; readonly chosen: string; readonly onChoose: (key: string) => void }): JSX.Element {
   const hasForest = found.forest_score !== null;
   return (
     <div class="groups-scroll" tabIndex={0}>
@@ -89,7 +89,7 @@ function RankTable({ found, chosen, onChoose }: { readonly found: ImportanceTabl
           </tr>
         </thead>
         <tbody>
-          {found.rows.map((row) => (
+          {found.parameters.map((row) => (
             <tr key={row.key} class={`matters-row${row.key === chosen ? " is-chosen" : ""}`} onClick={() => onChoose(row.key)}>
               <th scope="row"><button type="button" class="matters-key" aria-pressed={row.key === chosen}>{[row.key, ...row.same_as].join(" = ")}</button></th>
               <td><Share value={row.score} /></td>
@@ -111,9 +111,9 @@ function Share({ value }: { readonly value: number | null }): JSX.Element {
   return <span class="matters-bar"><i style={{ width: `${Math.max(0, Math.min(1, value)) * 100}px` }} /><span>{Math.round(value * 100)}&nbsp;%</span></span>;
 }
 
-function PairSelect({ found, pair, onPair }: { readonly found: ImportanceTable; readonly pair: ImportancePair; readonly onPair: (keys: readonly string[]) => void }): JSX.Element {
+function PairSelect({ found, pair, onPair }: { readonly found: Importance; readonly pair: Interaction; readonly onPair: (keys: readonly string[]) => void }): JSX.Element {
   const [first, second] = [pair.keys[0]!, pair.keys[1]!];
-  const options = found.rows.map(({ key }) => key);
+  const options = found.parameters.map(({ key }) => key);
   return (
     <>
       <select class="select" aria-label="Rows" value={first} onChange={(event) => onPair([event.currentTarget.value, event.currentTarget.value === second ? first : second])}>
@@ -132,7 +132,7 @@ const NAME_WIDTH = 110;
 const VALUE_WIDTH = 140;
 
 /** A line for each level: the mean, its interval, and the whole range. */
-function Levels({ row }: { readonly row: ImportanceRow }): JSX.Element {
+function Levels({ row }: { readonly row: Parameter }): JSX.Element {
   const scale = levelScale(row.levels);
   const beyond = (value: number): number => (value > scale.high ? 1 : value < scale.low ? -1 : 0);
   const place = (value: number): number => NAME_WIDTH + scale.share(value) * (WIDTH - NAME_WIDTH - VALUE_WIDTH);
@@ -162,12 +162,12 @@ function Mean({ x, y, beyond }: { readonly x: number; readonly y: number; readon
   return <path class="levels-mean" d={`M${x - 4 * beyond} ${y - 5}L${x + 4 * beyond} ${y}L${x - 4 * beyond} ${y + 5}Z`} />;
 }
 
-function levelText({ mean, n, runs }: ImportanceLevel): string {
+function levelText({ mean, n, num_runs: runs }: Level): string {
   return `${mean === null ? "nan" : formatNumber(mean)} · ${n === runs ? n : `${n} of ${runs}`}`;
 }
 
 /** Where values lie between 0 and 1; one level that diverged does not squeeze the others: it goes to the edge. */
-export function levelScale(levels: readonly ImportanceLevel[]): { readonly low: number; readonly high: number; share(value: number): number } {
+export function levelScale(levels: readonly Level[]): { readonly low: number; readonly high: number; share(value: number): number } {
   const middles = levels.map(({ median }) => median).filter((value) => value !== null).sort((one, other) => one - other);
   const typical = levels.filter(({ median, max, min }) => median !== null && max !== null && min !== null && isTypical(max, middles) && isTypical(min, middles));
   const shown = typical.length > 0 ? typical : levels;
@@ -183,7 +183,7 @@ function isTypical(value: number, middles: readonly number[]): boolean {
 }
 
 /** The heat map of a pair; cells that are far from the others do not hide the differences between those. */
-export function pairOptions(metric: string, { rows, columns, keys, mean, n, nonfinite }: ImportancePair): HeatmapOptions {
+export function pairOptions(metric: string, { rows, columns, keys, mean, n, nonfinite }: Interaction): HeatmapOptions {
   const [counts, bad] = [n.flat(), nonfinite.flat()];
   // Runs that all ended as nan are not the same as no runs at all.
   const values = Float64Array.from(mean.flat(), (value, index) => value ?? (bad[index]! > 0 ? NaN : -Infinity));
@@ -206,7 +206,7 @@ export function pairOptions(metric: string, { rows, columns, keys, mean, n, nonf
   };
 }
 
-function PairMap({ metric, pair }: { readonly metric: string; readonly pair: ImportancePair }): JSX.Element {
+function PairMap({ metric, pair }: { readonly metric: string; readonly pair: Interaction }): JSX.Element {
   const options = pairOptions(metric, pair);
   return <div class="section-body"><Mount height={Math.max(140, pair.rows.length * 30 + 60)} create={(root) => createHeatmap(root, options)} update={(chart) => chart.update(options)} /></div>;
 }

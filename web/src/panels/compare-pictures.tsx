@@ -12,7 +12,7 @@ import { download } from "../ui/download.ts";
 import { Empty } from "../ui/empty.tsx";
 import { Menu } from "../ui/menu.tsx";
 import { Mount } from "../ui/mount.tsx";
-import type { ImportanceRow, ImportanceTable, RunRow } from "../wire.ts";
+import type { Importance, Parameter, RunRow } from "../wire.ts";
 import { brushQuery } from "./compare-brushes.ts";
 import type { Brushes } from "./compare-brushes.ts";
 import { compareValues, differingKeys } from "./compare-columns.ts";
@@ -31,7 +31,7 @@ const HEIGHT = 440;
 export interface Subject {
   readonly metric: string;
   readonly goal: "min" | "max" | null;
-  readonly ranking: ImportanceTable | null;
+  readonly ranking: Importance | null;
   readonly isWaiting: boolean;
 }
 
@@ -44,9 +44,9 @@ export function useSubject(page: Page, metric: string, statistic: Statistic): Su
 }
 
 /** The keys to draw at first: those that matter most, the most important last; without a ranking those that differ. */
-export function firstKeys(ranking: ImportanceTable | null, keys: readonly string[], rows: readonly RunRow[]): readonly string[] {
+export function firstKeys(ranking: Importance | null, keys: readonly string[], rows: readonly RunRow[]): readonly string[] {
   const isSeed = (key: string): boolean => /seed$/i.test(key);
-  const ranked = (ranking?.rows ?? []).filter(({ key, verdict }) => !isSeed(key) || verdict === "matters").map(({ key }) => key);
+  const ranked = (ranking?.parameters ?? []).filter(({ key, verdict }) => !isSeed(key) || verdict === "matters").map(({ key }) => key);
   const chosen = ranked.length > 0 ? ranked : differingKeys(keys, rows).filter((key) => !isSeed(key));
   return chosen.slice(0, FIRST_AXES).reverse();
 }
@@ -131,13 +131,13 @@ export function bestFirst(rows: readonly RunRow[], metric: Column, goal: Subject
   return rows.toSorted((one, other) => compareValues(valueOf(one), valueOf(other), goal === "max"));
 }
 
-function noteOf(ranking: ImportanceTable | null, column: Column): { readonly note?: string } {
+function noteOf(ranking: Importance | null, column: Column): { readonly note?: string } {
   const row = rankOf(ranking, column);
   return row?.score == null ? {} : { note: row.verdict === "matters" ? `explains ${Math.round(row.score * 100)} %` : row.verdict };
 }
 
-function rankOf(ranking: ImportanceTable | null, { kind, id }: Column): ImportanceRow | undefined {
-  return kind === "config" ? ranking?.rows.find(({ key, same_as: others }) => [key, ...others].includes(id.slice(7))) : undefined;
+function rankOf(ranking: Importance | null, { kind, id }: Column): Parameter | undefined {
+  return kind === "config" ? ranking?.parameters.find(({ key, same_as: others }) => [key, ...others].includes(id.slice(7))) : undefined;
 }
 
 interface BrushBarProps extends Pick<ParallelProps, "page" | "rows" | "kept" | "brushes" | "statistic" | "numTail"> {
@@ -214,14 +214,14 @@ export function ScatterView({ page, rows, groups, x, y, color, subject, isRanked
           <ColumnSelect label="Colour" groups={[OWN_COLORS, ...groups]} value={color?.id ?? ""} onChange={set("scatter-color")} />
         </div>
         <Mount height={HEIGHT} create={(root) => (chart.current = createScatter(root, options))} update={(made) => made.update(options)} />
-        {row !== undefined && <p class="card-note">Bars: mean and 95 % interval of each value{row.numeric && row.levels.some(({ label }) => label.includes(" – ")) ? ", in ranges of equally many runs" : ""}. η²: the part of the order of the runs that {row.key} explains.</p>}
+        {row !== undefined && <p class="card-note">Bars: mean and 95 % interval of each value{row.is_numeric && row.levels.some(({ label }) => label.includes(" – ")) ? ", in ranges of equally many runs" : ""}. η²: the part of the order of the runs that {row.key} explains.</p>}
       </div>
     </Section>
   );
 }
 
 /** How strong the relation is: by ranks, and by levels, which sees a best value in the middle too. */
-export function statisticsText(row: ImportanceRow | undefined, correlation: number | null): string {
+export function statisticsText(row: Parameter | undefined, correlation: number | null): string {
   const rho = row === undefined ? correlation : row.spearman;
   return [
     ...(row?.share == null ? [] : [`η² = ${row.share.toFixed(2)}${row.verdict === "matters" ? "" : ` (${row.verdict})`}`]),

@@ -6,8 +6,8 @@ import { formatNumber, formatWhole, slotCss } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
 import { useSweep } from "../state/sweep.ts";
 import { Empty } from "../ui/empty.tsx";
-import type { RunRow, WhyDifference, WhySide, WhyTable } from "../wire.ts";
-import { MetricSelect, useMetric } from "./compare-groups.tsx";
+import type { RunDifference, RunRow, Side, Why } from "../wire.ts";
+import { MetricSelect, useMetric, valueText } from "./compare-groups.tsx";
 import { Section } from "./parts/section.tsx";
 import { UnfinishedNote } from "./parts/unfinished.tsx";
 import "./compare-why.css";
@@ -16,7 +16,7 @@ import "./compare-why.css";
 const MOST_CHOICES = 500;
 /** Differences below this explain nothing and are folded. */
 const LEAST_SCORE = 0.1;
-const VERDICTS: Readonly<Record<WhyTable["verdict"], string>> = {
+const VERDICTS: Readonly<Record<Why["verdict"], string>> = {
   same: "no gap", noise: "noise", explained: "explained", several: "several causes", weak: "weakly explained", unexplained: "not explained",
 };
 const TITLES = { cause: "What can explain it", symptom: "What shows it" } as const;
@@ -76,7 +76,7 @@ function RunSelect({ title, label, value, choices, onChange }: RunSelectProps): 
   );
 }
 
-function Answer({ page, found, isWaiting }: { readonly page: Page; readonly found: WhyTable; readonly isWaiting: boolean }): JSX.Element {
+function Answer({ page, found, isWaiting }: { readonly page: Page; readonly found: Why; readonly isWaiting: boolean }): JSX.Element {
   const kinds = (["cause", "symptom"] as const).map((kind) => ({ kind, rows: found.differences.filter((one) => one.kind === kind) }));
   return (
     <div class="groups-view" aria-busy={isWaiting}>
@@ -94,7 +94,7 @@ function Answer({ page, found, isWaiting }: { readonly page: Page; readonly foun
   );
 }
 
-function SideCard({ page, side, found, isWorse }: { readonly page: Page; readonly side: WhySide; readonly found: WhyTable; readonly isWorse: boolean }): JSX.Element {
+function SideCard({ page, side, found, isWorse }: { readonly page: Page; readonly side: Side; readonly found: Why; readonly isWorse: boolean }): JSX.Element {
   const id = side.runs.length === 1 ? side.runs[0]! : null;
   return (
     <div class="card why-side">
@@ -106,11 +106,11 @@ function SideCard({ page, side, found, isWorse }: { readonly page: Page; readonl
 }
 
 /** What the value of a side is: the mean of its last points, or the last one. */
-export function endText({ points, at }: WhySide, x: string): string {
+export function endText({ points, at }: Side, x: string): string {
   return `${points > 1 ? `, the mean of the last ${formatWhole(points)} points up to` : " at"} ${x} ${formatWhole(at)}`;
 }
 
-function Differences({ found, rows }: { readonly found: WhyTable; readonly rows: readonly WhyDifference[] }): JSX.Element {
+function Differences({ found, rows }: { readonly found: Why; readonly rows: readonly RunDifference[] }): JSX.Element {
   const shown = rows.filter(({ score }) => score >= LEAST_SCORE);
   const rest = rows.filter(({ score }) => score < LEAST_SCORE);
   return (
@@ -126,7 +126,7 @@ function Differences({ found, rows }: { readonly found: WhyTable; readonly rows:
   );
 }
 
-function DifferenceTable({ found, rows }: { readonly found: WhyTable; readonly rows: readonly WhyDifference[] }): JSX.Element {
+function DifferenceTable({ found, rows }: { readonly found: Why; readonly rows: readonly RunDifference[] }): JSX.Element {
   return (
     <table class="groups-table why-table">
       <thead><tr><th scope="col">score</th><th scope="col">difference</th><th scope="col">{found.left.name}</th><th scope="col">{found.right.name}</th><th scope="col">why this score</th></tr></thead>
@@ -135,8 +135,8 @@ function DifferenceTable({ found, rows }: { readonly found: WhyTable; readonly r
           <tr key={`${one.area} ${one.key}`}>
             <td><span class="matters-bar"><i style={{ width: `${one.score * 70}px` }} /><span>{one.score.toFixed(2)}</span></span></td>
             <th scope="row"><span class="matters-quiet">{one.area}</span> {one.key}</th>
-            <td class={textClass(one.left)}>{one.left}</td>
-            <td class={textClass(one.right)}>{one.right}{one.others !== "" && <span class="matters-quiet"> ({one.others})</span>}</td>
+            <td class={textClass(one.left)}>{valueText(one.left)}</td>
+            <td class={textClass(one.right)}>{valueText(one.right)}{one.others !== "" && <span class="matters-quiet"> ({one.others})</span>}</td>
             <td class="groups-words">{one.reason}</td>
           </tr>
         ))}
@@ -145,12 +145,12 @@ function DifferenceTable({ found, rows }: { readonly found: WhyTable; readonly r
   );
 }
 
-function textClass(text: string): string {
-  return text.length > 24 ? "why-text is-long" : "why-text";
+function textClass(value: unknown): string {
+  return valueText(value).length > 24 ? "why-text is-long" : "why-text";
 }
 
 /** What was compared without a difference, and what could not be. */
-export function restText({ equal, unknown, noise }: WhyTable): string {
+export function restText({ equal, unknown, noise }: Why): string {
   return [
     ...(noise > 0 ? [`A gap up to ${formatNumber(noise)} is noise.`] : []),
     ...(equal.length > 0 ? [`Equal: ${equal.join(", ")}.`] : []),

@@ -10,7 +10,7 @@ import { lowerBound } from "../chart/series.ts";
 import { parseSmoothing, smooth, smoothingText } from "../chart/smooth.ts";
 import { smoothSlices, withinSlices } from "../chart/smooth-slices.ts";
 import { ENTRY_KINDS, WIRE_VERSION } from "../wire.ts";
-import type { ArchiveBody, EntryKind, EntryList, EntryRow, GroupTables, ImportanceTable, Knots, MetricList, MetricRow, RunParams, RunResponses, RunRow, SeriesHead, XKind } from "../wire.ts";
+import type { ArchiveBody, EntryKind, EntryList, EntryRow, GroupTables, Importance, Knots, MetricList, MetricRow, RunParams, RunResponses, RunRow, SeriesHead, XKind } from "../wire.ts";
 import { groupName } from "../state/group-keys.ts";
 import { groupOf } from "../state/metrics.ts";
 import { compileFilter } from "../ui/filter.ts";
@@ -65,7 +65,7 @@ export function createArchiveSource(body: ArchiveBody): Source {
 
 /** Tables that were computed when the file was saved: of all its runs and of last values. */
 function sweepOf(body: ArchiveBody): SweepSource {
-  const { groups = {}, importance = {} } = body.sweep as { groups?: Record<string, GroupTables>; importance?: Record<string, ImportanceTable> };
+  const { groups = {}, importance = {} } = body.sweep as { groups?: Record<string, GroupTables>; importance?: Record<string, Importance> };
   const check = ({ query = "", value = "last", unfinished = false }: { readonly query?: string; readonly value?: string; readonly unfinished?: boolean }): void => {
     if (query.includes("(")) throw new SourceError("This file has numbers of all its runs: clear the filter.", 0);
     if (value !== "last") throw new SourceError("This file has numbers of last values only.", 0);

@@ -2,7 +2,7 @@
 
 import type { SmoothState } from "../chart/smooth.ts";
 import { PATHS } from "../wire.ts";
-import type { ControlRequest, GroupCurves, GroupTables, ImportanceTable, Labels, LabelsChange, LabelsChanged, Problem, ProjectList, RunEndpoint, RunList, RunResponses, RunsRemoved, RunsRestored, TrashList, WhyTable } from "../wire.ts";
+import type { ControlRequest, GroupCurves, GroupTables, Importance, Labels, LabelsChange, LabelsChanged, Problem, ProjectList, RunEndpoint, RunList, RunResponses, RunsRemoved, RunsRestored, TrashList, Why } from "../wire.ts";
 import { decodeSeries } from "./decode.ts";
 import { createSharedStream } from "./shared-stream.ts";
 import { SourceError } from "./source.ts";
@@ -24,8 +24,8 @@ export function createLiveSource(): Source {
     sweep: {
       curves: async (request) => (await json(`${PATHS.group_curves}?${queryOf({ ...request })}`)) as GroupCurves,
       groups: async (request) => (await json(`${PATHS.groups}?${queryOf({ ...request })}`)) as GroupTables,
-      importance: async (request) => (await json(`${PATHS.importance}?${queryOf({ ...request })}`)) as ImportanceTable,
-      why: async (request) => (await json(`${PATHS.why}?${queryOf({ ...request })}`)) as WhyTable,
+      importance: async (request) => (await json(`${PATHS.importance}?${queryOf({ ...request })}`)) as Importance,
+      why: async (request) => (await json(`${PATHS.why}?${queryOf({ ...request })}`)) as Why,
     },
     blobUrl: (run, file) => pathOf("blob", run).replace("{file}", encodeURIComponent(file)),
     blobText: async (run, file) => (await ask(pathOf("blob", run).replace("{file}", encodeURIComponent(file)))).text(),

@@ -9,7 +9,7 @@ import type { SeriesData } from "../chart/index.ts";
 import type { SliceColumns } from "../chart/smooth-slices.ts";
 import type { SmoothState } from "../chart/smooth.ts";
 import type {
-  AxisName, ChosenRuns, ControlRequest, EntryRow, GroupCurves, GroupTables, ImportanceTable, Labels, LabelsChanged, ManyLabelsChange, ProjectList, RunsRemoved, RunsRestored, TrashList, LabelsChange, LiveEvent, Missing, Points, ResetEvent, RunEndpoint, RunList, RunParams, RunResponses, RunRow, RunsEvent, SeriesHead, WhyTable,
+  AxisName, ChosenRuns, ControlRequest, EntryRow, GroupCurves, GroupTables, Importance, Labels, LabelsChanged, ManyLabelsChange, ProjectList, RunsRemoved, RunsRestored, TrashList, LabelsChange, LiveEvent, Missing, Points, ResetEvent, RunEndpoint, RunList, RunParams, RunResponses, RunRow, RunsEvent, SeriesHead, Why,
 } from "../wire.ts";
 
 export interface RunsRequest {
@@ -113,9 +113,9 @@ export interface SweepSource {
   /** Null where charts draw groups from the series that they have. */
   readonly curves: ((request: CurvesRequest) => Promise<GroupCurves>) | null;
   groups(request: TablesRequest): Promise<GroupTables>;
-  importance(request: ImportanceRequest): Promise<ImportanceTable>;
+  importance(request: ImportanceRequest): Promise<Importance>;
   /** Null where nothing can be asked about two runs. */
-  readonly why: ((request: WhyRequest) => Promise<WhyTable>) | null;
+  readonly why: ((request: WhyRequest) => Promise<Why>) | null;
 }
 
 export interface SeriesPart {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import { chosenPair, endText, restText } from "../../src/panels/compare-why.tsx";
-import type { RunRow, WhySide, WhyTable } from "../../src/wire.ts";
+import type { RunRow, Side, Why } from "../../src/wire.ts";
 
 const ROWS = ["a", "b", "c"].map((id) => ({ id }) as RunRow);
 
@@ -19,11 +19,11 @@ test("a single run is compared with its group", () => {
 });
 
 test("a mean of the last points is called so", () => {
-  expect(endText({ points: 150, at: 2999 } as WhySide, "step")).toBe(", the mean of the last 150 points up to step 2,999");
-  expect(endText({ points: 1, at: 99 } as WhySide, "step")).toBe(" at step 99");
+  expect(endText({ points: 150, at: 2999 } as Side, "step")).toBe(", the mean of the last 150 points up to step 2,999");
+  expect(endText({ points: 1, at: 99 } as Side, "step")).toBe(" at step 99");
 });
 
 test("what is equal and what is not recorded is said", () => {
-  const found = { equal: ["code"], unknown: ["data"], noise: 0.5 } as unknown as WhyTable;
+  const found = { equal: ["code"], unknown: ["data"], noise: 0.5 } as unknown as Why;
   expect(restText(found)).toBe("A gap up to 0.5000 is noise. Equal: code. Not recorded on both sides: data.");
 });

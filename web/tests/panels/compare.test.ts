@@ -7,7 +7,7 @@ import type { Column } from "../../src/panels/compare-columns.ts";
 import { bestFirst, firstKeys, statisticsText } from "../../src/panels/compare-pictures.tsx";
 import { countedRows } from "../../src/panels/parts/unfinished.tsx";
 import { configRows } from "../../src/panels/config-diff.tsx";
-import type { ImportanceRow, ImportanceTable, RunRow, Summary } from "../../src/wire.ts";
+import type { Importance, Parameter, RunRow, Summary } from "../../src/wire.ts";
 
 function row(id: string, config: Record<string, unknown>): RunRow {
   return {
@@ -93,7 +93,7 @@ test("runs that have not finished are left out and named, unless they are includ
 
 test("the first axes are the keys that matter, the most important beside the metric; never the seed, the status or the duration", () => {
   const rank = (key: string, verdict: string): unknown => ({ key, same_as: [], verdict });
-  const ranking = { rows: [rank("lr", "matters"), rank("wd", "matters"), rank("seed", "no effect seen"), rank("opt", "no effect seen")] } as unknown as ImportanceTable;
+  const ranking = { parameters: [rank("lr", "matters"), rank("wd", "matters"), rank("seed", "no effect seen"), rank("opt", "no effect seen")] } as unknown as Importance;
   expect(firstKeys(ranking, ["seed", "lr"], ROWS)).toEqual(["opt", "wd", "lr"]);
   expect(firstKeys(null, ["only", "lr", "seed"], ROWS)).toEqual(["only", "lr"]);
 });
@@ -109,7 +109,7 @@ test("what is kept on axes is kept in rows, and said as a query", () => {
 });
 
 test("a relation is told by levels and by ranks", () => {
-  const row = { share: 0.7234, spearman: -0.013, verdict: "matters" } as ImportanceRow;
+  const row = { share: 0.7234, spearman: -0.013, verdict: "matters" } as Parameter;
   expect(statisticsText(row, 0.5)).toBe("η² = 0.72 · Spearman ρ = −0.01");
   expect(statisticsText(undefined, 0.5)).toBe("Spearman ρ = 0.50");
   expect(statisticsText(undefined, null)).toBe("");

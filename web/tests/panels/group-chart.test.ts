@@ -4,7 +4,7 @@ import { countTitle, valueText } from "../../src/panels/compare-groups.tsx";
 import { levelScale, pairOptions } from "../../src/panels/compare-importance.tsx";
 import { columnsOf, curvesTable, dropoutMarks, groupLines } from "../../src/panels/parts/group-chart.tsx";
 import { groupKeys } from "../../src/state/sweep.ts";
-import type { GroupCurve, GroupCurves, ImportanceLevel } from "../../src/wire.ts";
+import type { GroupCurve, GroupCurves, Level } from "../../src/wire.ts";
 
 const CURVE: GroupCurve = {
   label: "lr=0.001", values: [0.001], members: 3, missing: 0, at: [0, 1, 2], n: [3, 3, 1], nonfinite: [0, 0, 1], ended: [0, 0, 1],
@@ -53,7 +53,7 @@ test("a count says why members do not count", () => {
   expect([valueText(null), valueText(1e-4), valueText(true)]).toEqual(["none", "0.0001", "true"]);
 });
 
-const level = (mean: number): ImportanceLevel => ({ label: String(mean), value: mean, runs: 2, n: 2, nonfinite: 0, mean, median: mean, std: 0, low: mean, high: mean, min: mean - 0.1, max: mean + 0.1 });
+const level = (mean: number): Level => ({ label: String(mean), value: mean, num_runs: 2, n: 2, nonfinite: 0, mean, median: mean, std: 0, se: 0, q25: mean, q75: mean, low: mean, high: mean, min: mean - 0.1, max: mean + 0.1 });
 
 test("one level that diverged does not squeeze the others", () => {
   const place = levelScale([level(1), level(2), level(3), level(4), level(2000)]);
@@ -65,7 +65,7 @@ test("one level that diverged does not squeeze the others", () => {
 });
 
 test("a heat map has the pair's means, and tells how many runs they are of", () => {
-  const pair = { keys: ["lr", "wd"], rows: ["1", "2"], columns: ["0", "1"], mean: [[1, 2], [null, 3]], n: [[4, 4], [0, 3]], nonfinite: [[0, 0], [2, 1]] };
+  const pair = { keys: ["lr", "wd"] as [string, string], rows: ["1", "2"], columns: ["0", "1"], mean: [[1, 2], [null, 3]], n: [[4, 4], [0, 3]], nonfinite: [[0, 0], [2, 1]] };
   const options = pairOptions("loss", pair);
   expect([...options.values]).toEqual([1, 2, NaN, 3]);
   expect(options.rowNote!(1, 1)).toBe("3 runs, and 1 that ended as nan");
@@ -73,7 +73,7 @@ test("a heat map has the pair's means, and tells how many runs they are of", () 
 });
 
 test("cells without runs are empty, and cells of the same mean tell their own numbers of runs", () => {
-  const pair = { keys: ["lr", "wd"], rows: ["1", "2"], columns: ["0", "1"], mean: [[2, 2], [null, null]], n: [[4, 1], [0, 0]], nonfinite: [[0, 0], [0, 3]] };
+  const pair = { keys: ["lr", "wd"] as [string, string], rows: ["1", "2"], columns: ["0", "1"], mean: [[2, 2], [null, null]], n: [[4, 1], [0, 0]], nonfinite: [[0, 0], [0, 3]] };
   const options = pairOptions("loss", pair);
   expect([...options.values]).toEqual([2, 2, -Infinity, NaN]);
   expect([0, 1].map((column) => options.rowNote!(0, column))).toEqual(["4 runs", "1 run"]);

@@ -1,14 +1,14 @@
 import { expect, test } from "vitest";
 
 import { createArchiveSource } from "../../src/source/archive.ts";
-import type { ArchiveBody, GroupTable, GroupTables, ImportanceTable, MetricRow, RunParams } from "../../src/wire.ts";
+import type { ArchiveBody, GroupTable, GroupTables, Importance, MetricRow, RunParams } from "../../src/wire.ts";
 import { WIRE_VERSION } from "../../src/wire.ts";
 
 const TABLE = { metric: "loss", rows: [] } as unknown as GroupTable;
 const TABLES = { keys: ["lr"], varying: ["lr"], repeats: [], runs: 2, tables: [TABLE], absent: [] } satisfies GroupTables;
 const BODY: ArchiveBody = {
   wire: WIRE_VERSION, made: 0, runs: { rows: [], total: 0, offset: 0, pending: 0, groups: null }, axes: {}, responses: {}, blobs: {}, series: [],
-  sweep: { groups: { lr: TABLES, "-seed": { ...TABLES, keys: ["lr", "wd"] } }, importance: { loss: { metric: "loss", has_forest: true } as ImportanceTable } },
+  sweep: { groups: { lr: TABLES, "-seed": { ...TABLES, keys: ["lr", "wd"] } }, importance: { loss: { metric: "loss", has_forest: true } as Importance } },
 };
 const { sweep } = createArchiveSource(BODY);
 
