@@ -15,7 +15,6 @@ import type { Shortcut } from "../src/ui/shortcuts.tsx";
 import { Slider } from "../src/ui/slider.tsx";
 import { Splitter } from "../src/ui/splitter.tsx";
 import { Tabs } from "../src/ui/tabs.tsx";
-import { Tip } from "../src/ui/tip.tsx";
 import { createToasts, ToastList } from "../src/ui/toast.tsx";
 import { VirtualList } from "../src/ui/virtual-list.tsx";
 import { Card } from "./card.tsx";
@@ -40,18 +39,11 @@ export function Controls(): JSX.Element {
 
 function Runs(): JSX.Element {
   const [query, setQuery] = useState("");
-  const [isRegex, setRegex] = useState(true);
-  const shown = useMemo(() => {
-    const filter = compileFilter(query, isRegex);
-    return NAMES.filter((name) => filter.matches(name));
-  }, [query, isRegex]);
+  const shown = useMemo(() => NAMES.filter(compileFilter(query)), [query]);
   const slots = useMemo(() => assignSlots(NAMES.slice(0, 36)), []);
   return (
-    <Card title="1000 runs" note="virtual list, regex">
-      <SearchBox label="Filter runs" query={query} isRegex={isRegex} count={`${shown.length}`} onChange={(text, regex) => {
-        setQuery(text);
-        setRegex(regex);
-      }} />
+    <Card title="1000 runs" note="virtual list, filter">
+      <SearchBox label="Filter runs" query={query} count={`${shown.length}`} onChange={setQuery} />
       <div class="runs">
         <VirtualList label="Runs" count={shown.length} rowHeight={26} keyOf={(index) => shown[index]!} row={(index) => (
           <div class="run"><i class="chart-swatch is-square" style={{ "--swatch": slotCss(slots.get(shown[index]!) ?? index) }} /><span>{shown[index]}</span><b>{(2.7 + (index % 37) / 60).toFixed(4)}</b></div>
@@ -87,7 +79,7 @@ function Buttons(): JSX.Element {
           <button type="button" class="button is-primary" onClick={() => toasts.show("View copied to the clipboard", "good")}>Toast</button>
           <button type="button" class="button" onClick={() => setOpen("dialog")}>Dialog</button>
           <button type="button" class="button" onClick={() => setOpen("sheet")}>Shortcuts</button>
-          <Tip text="Before clipping, over all parameters"><button type="button" class="button is-quiet">norm</button></Tip>
+          <button type="button" class="button is-quiet">norm</button>
           <Menu label="Group by" items={[
             { label: "config.lr", isOn: true, hint: "3 values", run: () => undefined },
             { label: "config.seed", isOn: false, hint: "5 values", run: () => undefined },

@@ -8,7 +8,7 @@ import {
   createStacked, createStackedBar, formatBytes, formatNumber, percentilesOf,
 } from "../src/chart/index.ts";
 import type { Brush, Chart, ParallelItem, ParallelOptions, Range, Widget } from "../src/chart/index.ts";
-import { keptIds } from "../src/chart/parallel.ts";
+import { isKept } from "../src/chart/parallel.ts";
 import { Mount } from "../src/ui/mount.tsx";
 import { Card, queue } from "./card.tsx";
 import { distributions, lossCurve, normal, seeded, workerLanes } from "./data.ts";
@@ -166,7 +166,7 @@ function Compare(): JSX.Element {
   };
   return (
     <div class="grid is-wide">
-      <Card title="Parallel coordinates" note={`${keptIds(items, brushes).length} kept`}>
+      <Card title="Parallel coordinates" note={`${items.filter((item) => isKept(item, brushes)).length} kept`}>
         <Drawn create={createParallel} height={300} options={options} />
       </Card>
       <Card title="Scatter">

@@ -571,7 +571,7 @@ export interface RunDifference {
   others: string;
 }
 
-/** A window of the metrics of a run that were asked for; `total` counts all of those. `find` ignores case: all words occur in a name, or the pattern matches. Names without parts are in the section `metrics`. */
+/** A window of the metrics of a run that were asked for; `total` counts all of those. `find` ignores case: all words occur in a name, where `*` stands for any characters, or the pattern matches. Names without parts are in the section `metrics`. */
 export interface MetricList {
   metrics: MetricRow[];
   total: number;

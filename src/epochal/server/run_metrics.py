@@ -34,8 +34,8 @@ LIMIT = int_param("limit", default=_DEFAULT_LIMIT, most=MOST_METRICS, note="200,
 class MetricList(msgspec.Struct, frozen=True):
     """A window of the metrics of a run that were asked for; ``total`` counts all of those.
 
-    ``find`` ignores case: all words occur in a name, or the pattern matches. Names without parts
-    are in the section ``metrics``.
+    ``find`` ignores case: all words occur in a name, where ``*`` stands for any characters, or the
+    pattern matches. Names without parts are in the section ``metrics``.
     """
 
     metrics: list[wire.MetricRow]
@@ -73,11 +73,11 @@ def rows_of(run: RunView, metrics: Iterable[Metric]) -> list[wire.MetricRow]:
 def _filter(
     names: Sequence[str], find: str, section: str | None, *, is_pattern: bool
 ) -> Callable[[str], bool]:
-    exact, words = frozenset(names), find.lower().split()
+    exact, words = frozenset(names), [word.split("*") for word in find.lower().split()]
     try:
         pattern = compile_pattern(f"(?i){find}") if is_pattern and find else None
     except PatternError as error:
-        raise UsageError(f"find={find[:100]!r}: {error}") from error
+        raise UsageError(f"the pattern {find[:100]!r} is not valid: {error}.") from error
 
     def is_wanted(name: str) -> bool:
         if exact and name not in exact:
@@ -87,6 +87,16 @@ def _filter(
         if pattern is not None:
             return pattern.is_in(name)
         lower = name.lower() if words and not is_pattern else ""
-        return is_pattern or all(word in lower for word in words)
+        return is_pattern or all(_occur_in_order(parts, lower) for parts in words)
 
     return is_wanted
+
+
+def _occur_in_order(parts: Sequence[str], text: str) -> bool:
+    at = 0
+    for part in parts:
+        found = text.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True

@@ -1,8 +1,7 @@
 r"""Regular expressions from outside, matched in time linear in the text.
 
 RE2 matches without going back, so no pattern takes for ever. A pattern has only syntax that means
-the same everywhere. ``web/src/ui/pattern.ts`` has the same rules for texts that only the page has,
-and ``spec/patterns.json`` tests both.
+the same everywhere; ``spec/patterns.json`` has examples.
 
     . [a-z] [^a-z] \d \w \s \D \W \S    one character; ASCII for the classes
     \t \n \r \f \v \x41                 one character

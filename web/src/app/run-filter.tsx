@@ -1,4 +1,4 @@
-/** The filter of the run list: words, a regular expression, or a query with completed field names. */
+/** The filter of the run list: words, a regular expression that the server matches, or a query with completed field names. */
 
 import type { JSX } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
@@ -26,14 +26,14 @@ export function RunFilter({ page }: { readonly page: Page }): JSX.Element {
   return (
     <div class={`runs-filter${isQuery ? " is-query" : ""}`} id="run-filter">
       {isQuery ? <QueryBox page={page} count={count} isFocused={isChosen} /> : (
-        <SearchBox label="Filter runs" query={view.filter.value} isRegex={view.filterMode.value === "regex"} count={count}
+        <SearchBox label="Filter runs" query={view.filter.value} isRegex={canQuery ? view.filterMode.value === "regex" : undefined} problem={runs.filterProblem.value?.split("\n")[0] ?? null} count={count}
           onChange={(query, isRegex) => {
             view.filter.value = query;
             view.filterMode.value = isRegex ? "regex" : "words";
           }} />
       )}
       <button type="button" class="button is-quiet runs-query" aria-pressed={isQuery} disabled={!canQuery && !isQuery}
-        title={canQuery ? 'Query, such as: config.lr < 3e-4 and status == "running"' : "Queries need the server; an archive supports words and regular expressions."}
+        title={canQuery ? 'Query, such as: config.lr < 3e-4 and status == "running"' : "Queries need the server; in an archive, filter by words and *."}
         onClick={() => {
           setChosen(true);
           view.filterMode.value = isQuery ? "words" : "query";

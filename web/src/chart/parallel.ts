@@ -150,12 +150,8 @@ export function createParallel(root: HTMLElement, options: ParallelOptions): Cha
   });
 }
 
-/** Ids of the items that pass through every brush. */
-export function keptIds(items: readonly ParallelItem[], brushes: ReadonlyMap<number, Brush>): string[] {
-  return items.filter((item) => isKept(item, brushes)).map(({ id }) => id);
-}
-
-function isKept({ values }: ParallelItem, brushes: ReadonlyMap<number, Brush>): boolean {
+/** Whether an item passes through every brush. */
+export function isKept({ values }: ParallelItem, brushes: ReadonlyMap<number, Brush>): boolean {
   for (const [index, brush] of brushes) if (!passes(brush, values[index] ?? null)) return false;
   return true;
 }

@@ -1,8 +1,7 @@
 /** Every metric of every selected run, along steps, epochs, tokens or time. */
 
-import { computed } from "@preact/signals";
 import type { JSX } from "preact";
-import { useMemo, useRef } from "preact/hooks";
+import { useRef } from "preact/hooks";
 
 import { formatWhole, slotSample } from "../chart/index.ts";
 import { configText } from "../state/config.ts";
@@ -13,7 +12,6 @@ import { CHART_COLUMNS, CHART_SIZES } from "../state/view.ts";
 import type { ChartColumns } from "../state/view.ts";
 import { Dialog } from "../ui/dialog.tsx";
 import { Empty } from "../ui/empty.tsx";
-import { compileFilter } from "../ui/filter.ts";
 import { Menu } from "../ui/menu.tsx";
 import { SearchBox } from "../ui/search-box.tsx";
 import { Segmented } from "../ui/segmented.tsx";
@@ -26,24 +24,23 @@ import { ChartGrid, ChartSections } from "./parts/chart-sections.tsx";
 import { CHART_MARKS, hiddenMarks, MetricChart } from "./parts/metric-chart.tsx";
 import type { ChartMark } from "./parts/metric-chart.tsx";
 import { NoMetrics } from "./parts/no-metrics.tsx";
+import { useMetricFilter } from "./parts/metric-filter.ts";
 import { numMetrics, useWideMetrics } from "./parts/wide-metrics.ts";
 
 function Charts({ page }: PanelProps): JSX.Element {
   const { view, metrics, runs } = page;
-  const fitting = useMemo(() => computed(() => {
-    const filter = compileFilter(view.metrics.value, view.metricsAreRegex.value);
-    return metrics.value.filter(({ name }) => filter.matches(name));
-  }), [page]);
+  const { matches, problem } = useMetricFilter(page);
+  const fitting = metrics.value.filter(({ name }) => matches(name));
   const pinned = view.pinned.value.map((name) => metrics.value.find((metric) => metric.name === name)).filter((metric) => metric !== undefined);
   const isFiltered = view.metrics.value !== "";
   const wide = useWideMetrics(page);
   const total = Math.max(metrics.value.length, wide?.total ?? 0);
-  const numFitting = isFiltered ? Math.max(fitting.value.length, wide?.numFound ?? 0) : total;
+  const numFitting = isFiltered ? Math.max(fitting.length, wide?.numFound ?? 0) : total;
   return (
     <div class="charts">
       <div class="toolbar">
         <div class="toolbar-search" id="metric-search">
-          <SearchBox label="Filter charts" query={view.metrics.value} isRegex={view.metricsAreRegex.value} count={`${numFitting.toLocaleString("en")} of ${total.toLocaleString("en")}`}
+          <SearchBox label="Filter charts" query={view.metrics.value} isRegex={page.source.supportsQueries ? view.metricsAreRegex.value : undefined} problem={problem} count={`${numFitting.toLocaleString("en")} of ${total.toLocaleString("en")}`}
             onChange={(query, isRegex) => {
               view.metrics.value = query;
               view.metricsAreRegex.value = isRegex;
@@ -60,8 +57,8 @@ function Charts({ page }: PanelProps): JSX.Element {
         <LayoutChoice page={page} />
       </div>
       <ColorKeys page={page} />
-      {wide !== null && <p class="card-note" role="status">{fitting.value.length < numFitting
-        ? `${fitting.value.length.toLocaleString("en")} of ${numFitting.toLocaleString("en")} metrics are listed. ${isFiltered ? "Add words to the filter to find others." : "Filter charts by name to find others, or have more of a section listed."}`
+      {wide !== null && <p class="card-note" role="status">{fitting.length < numFitting
+        ? `${fitting.length.toLocaleString("en")} of ${numFitting.toLocaleString("en")} metrics are listed. ${isFiltered ? "Add words to the filter to find others." : "Filter charts by name to find others, or have more of a section listed."}`
         : `All ${numFitting.toLocaleString("en")} are listed.`}</p>}
       {pinned.length > 0 && !isFiltered && (
         <section class="group" aria-label="favourites">
@@ -69,8 +66,8 @@ function Charts({ page }: PanelProps): JSX.Element {
           <ChartGrid page={page} metrics={pinned} />
         </section>
       )}
-      <ChartSections page={page} sections={sectionsOf(fitting.value, view.sections.value)} isFiltered={isFiltered} total={fitting.value.length} wide={wide} />
-      {fitting.value.length === 0 && <NoCharts page={page} isFiltered={isFiltered} numRuns={runs.drawn.value.length} />}
+      <ChartSections page={page} sections={sectionsOf(fitting, view.sections.value)} isFiltered={isFiltered} total={fitting.length} wide={wide} />
+      {fitting.length === 0 && <NoCharts page={page} isFiltered={isFiltered} numRuns={runs.drawn.value.length} />}
       <FullChart page={page} />
     </div>
   );

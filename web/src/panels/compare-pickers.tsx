@@ -22,17 +22,17 @@ const MOST_SHOWN = 400;
 export function ColumnDialog(props: { readonly groups: readonly ColumnGroup[]; readonly chosen: readonly string[]; readonly onChange: (ids: readonly string[]) => void }): JSX.Element {
   const { groups, chosen, onChange } = props;
   const [isOpen, setOpen] = useState(false);
-  const [{ query, isRegex }, setSearch] = useState({ query: "", isRegex: false });
-  const filter = compileFilter(query, isRegex);
+  const [query, setQuery] = useState("");
+  const matches = compileFilter(query);
   const all = groups.flatMap(({ choices }) => choices);
   const titles = new Map(all.map(({ id, title }) => [id, title]));
-  const fitting = all.filter(({ title }) => filter.matches(title)).map(({ id }) => id);
+  const fitting = all.filter(({ title }) => matches(title)).map(({ id }) => id);
   const shownGroups = query === "" ? [{ title: "Chosen", choices: chosen.map((id) => ({ id, title: titles.get(id) ?? id.slice(id.indexOf(":") + 1) })) }, ...withoutChosen(groups, chosen)] : groups;
   return (
     <>
       <button type="button" class="button" onClick={() => setOpen(true)}>Columns {chosen.length}</button>
       <Dialog title="Columns" isOpen={isOpen} onClose={() => setOpen(false)}>
-        <SearchBox label="Find a column" query={query} isRegex={isRegex} onChange={(text, asRegex) => setSearch({ query: text, isRegex: asRegex })} />
+        <SearchBox label="Find a column" query={query} onChange={setQuery} />
         {query !== "" && (
           <div class="columns-tools">
             <span class="card-note">{fitting.length} match</span>
@@ -43,7 +43,7 @@ export function ColumnDialog(props: { readonly groups: readonly ColumnGroup[]; r
         <div class="columns">
           {query !== "" && fitting.length === 0 && <p class="card-note">No column matches.</p>}
           {shownGroups.map(({ title, choices }) => {
-            const matching = choices.filter((choice) => filter.matches(choice.title));
+            const matching = choices.filter((choice) => matches(choice.title));
             const fits = matching.slice(0, MOST_SHOWN);
             return fits.length === 0 ? null : (
               <fieldset key={title}>

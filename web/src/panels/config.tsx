@@ -33,7 +33,7 @@ function ConfigOf({ page, run }: { readonly page: Page; readonly run: RunRow }):
         <Segmented label="What to show" value={mode.value} onChange={(value) => (mode.value = value)} choices={[
           { value: "one", label: "This run" }, { value: "diff", label: "Differences" }, { value: "all", label: "Side by side" },
         ]} />
-        <SearchBox label="Find a key or value" query={search.query} isRegex={search.isRegex} onChange={search.onChange} />
+        <SearchBox label="Find a key or value" query={search.query} onChange={search.onChange} />
       </div>
       {mode.value === "one"
         ? <OneConfig page={page} run={run} matches={search.matches} />

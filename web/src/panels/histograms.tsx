@@ -53,7 +53,7 @@ function HistogramsOf({ page, run }: { readonly page: Page; readonly run: RunRow
         <RunPicker page={page} />
         <Segmented label="Drawn as" value={kind.value === "bands" ? "bands" : "ridge"} onChange={(value) => (kind.value = value)}
           choices={[{ value: "ridge", label: "Ridges" }, { value: "bands", label: "Percentiles" }]} />
-        {names.length > 4 && <SearchBox label="Filter histograms" query={search.query} isRegex={search.isRegex} count={`${shown.length} of ${names.length}`} onChange={search.onChange} />}
+        {names.length > 4 && <SearchBox label="Filter histograms" query={search.query} count={`${shown.length} of ${names.length}`} onChange={search.onChange} />}
       </div>
       {problem !== null && <p role="status">{problem}</p>}
       <div class="pane-grid">

@@ -62,7 +62,7 @@ function LogOf({ page, run }: { readonly page: Page; readonly run: RunRow }): JS
           <option value="warning">Warnings and errors</option>
           <option value="error">Errors</option>
         </select>
-        <SearchBox label="Find in the log" query={search.query} isRegex={search.isRegex} count={search.query === "" ? "" : String(shown.length)} onChange={search.onChange} />
+        <SearchBox label="Find in the log" query={search.query} count={search.query === "" ? "" : String(shown.length)} onChange={search.onChange} />
         <span class="pane-bar-end">
           <button type="button" class="button" disabled={shown.length === 0} onClick={() => download(`${run.name}.log`, shown.map(plainLine).reverse().join("\n") + "\n")}>Save</button>
         </span>

@@ -98,9 +98,9 @@ function allMetrics({ run, run_metrics: all }: Partial<RunResponses>): readonly 
 }
 
 /** What the server chooses of the metrics of a run. */
-function chooseMetrics(metrics: readonly MetricRow[], { name = [], find = "", pattern = false, section, offset = 0, limit = 200 }: RunParams["run_metrics"] = {}): MetricList {
-  const filter = compileFilter(find, pattern);
-  const found = metrics.filter((one) => (name.length === 0 || name.includes(one.name)) && (section === undefined || groupOf(one.name) === section) && filter.matches(one.name));
+function chooseMetrics(metrics: readonly MetricRow[], { name = [], find = "", section, offset = 0, limit = 200 }: RunParams["run_metrics"] = {}): MetricList {
+  const matches = compileFilter(find);
+  const found = metrics.filter((one) => (name.length === 0 || name.includes(one.name)) && (section === undefined || groupOf(one.name) === section) && matches(one.name));
   return { metrics: found.slice(offset, offset + limit), total: found.length, offset };
 }
 

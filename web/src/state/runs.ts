@@ -220,8 +220,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
   const asked = computed(() => {
     const text = view.filter.value.trim();
     if (view.filterMode.value === "query") return text;
-    const isPattern = view.filterMode.value === "regex" && text !== "" && compileFilter(text, true).error === null;
-    return isPattern && source.supportsQueries ? patternQuery(text) : "";
+    return view.filterMode.value === "regex" && text !== "" && source.supportsQueries ? patternQuery(text) : "";
   });
   const showsHidden = view.text("hidden");
   const columnQuery = signal("");
@@ -250,10 +249,8 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
   const filtered = computed(() => {
     const { ids } = queried.value;
     const isAsked = asked.value !== "" || view.filterMode.value === "query";
-    const isRegex = view.filterMode.value === "regex";
-    const filter = compileFilter(isAsked ? "" : view.filter.value.trim(), isRegex);
-    const matches = (row: RunRow): boolean => (isRegex ? searchTextsOf(row).some(filter.matches) : filter.matches(searchTextsOf(row).join(" ")));
-    return ofProject.value.filter((row) => (isAsked ? ids === null || ids.has(row.id) : matches(row)));
+    const matches = compileFilter(view.filter.value);
+    return ofProject.value.filter((row) => (isAsked ? ids === null || ids.has(row.id) : matches(searchTextsOf(row).join(" "))));
   });
   const fitting = computed(() => {
     if (!isWhole.value) return pages.ids.value.map((id) => (id === undefined ? undefined : rows.value.get(id))).filter((row) => row !== undefined);
@@ -268,8 +265,8 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
   });
   const numHidden = computed(() => (isWhole.value ? filtered.value.filter(({ hidden }) => hidden).length : 0));
   const filterProblem = computed(() => {
-    if (!isWhole.value) return asked.value === "" ? null : pages.problem.value;
-    return asked.value === "" ? compileFilter(view.filter.value.trim(), view.filterMode.value === "regex").error : queried.value.problem;
+    if (asked.value === "") return null;
+    return isWhole.value ? queried.value.problem : pages.problem.value;
   });
   const isSettled = computed(() => (isWhole.value ? queried.value.query === asked.value : pages.total.value !== null));
   const numUnread = computed(() => (isWhole.value ? queried.value.pending : pages.pending.value));

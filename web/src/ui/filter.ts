@@ -1,27 +1,20 @@
-/** What a search box means: plain words that all must occur, or a regular expression. Case counts for neither. */
+/** What a search box means: words that all must occur, in any case; `*` stands for any characters. The server matches regular expressions. */
 
-import { compilePattern, PatternError } from "./pattern.ts";
-
-export interface Filter {
-  matches(text: string): boolean;
-  /** What is wrong with the expression; then everything matches. */
-  readonly error: string | null;
+export function compileFilter(query: string): (text: string) => boolean {
+  const words = query.toLowerCase().split(/\s+/).map((word) => word.split("*"));
+  return (text) => {
+    const lower = text.toLowerCase();
+    return words.every((parts) => occurInOrder(parts, lower));
+  };
 }
 
-const EVERYTHING: Filter = { matches: () => true, error: null };
-
-export function compileFilter(query: string, isRegex: boolean): Filter {
-  if (query.trim() === "") return EVERYTHING;
-  if (!isRegex) {
-    const words = query.toLowerCase().split(/\s+/).filter((word) => word !== "");
-    return { matches: (text) => words.every((word) => text.toLowerCase().includes(word)), error: null };
-  }
-  try {
-    return { matches: remembered(withAnyCase(query)), error: null };
-  } catch (error) {
-    if (!(error instanceof PatternError)) throw error;
-    return { ...EVERYTHING, error: `${error.message}.` };
-  }
+function occurInOrder(parts: readonly string[], text: string): boolean {
+  let at = 0;
+  return parts.every((part) => {
+    const found = text.indexOf(part, at);
+    at = found + part.length;
+    return found >= 0;
+  });
 }
 
 /** The query that asks the server for the runs in which a regular expression is found, in the texts of the search box or in one field. */
@@ -34,10 +27,10 @@ export function quoted(text: string): string {
   return `"${text.replace(/[\\"]/g, "\\$&")}"`;
 }
 
-/** The query that asks the server for the runs in which all words occur; empty without any. */
+/** The query that asks the server for the runs in which all words occur, as in a search box; empty without any. */
 export function wordsQuery(text: string): string {
   const words = text.split(/\s+/).filter((word) => word !== "");
-  return words.map((word) => patternQuery(plainPattern(word))).join(" and ");
+  return words.map((word) => patternQuery(word.split("*").map(plainPattern).join(".*"))).join(" and ");
 }
 
 /** The regular expression that finds a text as it stands. */
@@ -51,24 +44,4 @@ function escaped(character: string): string {
 
 function withAnyCase(pattern: string): string {
   return pattern.startsWith("(?i)") ? pattern : `(?i)${pattern}`;
-}
-
-/** A box is drawn often, and its pattern and its texts are mostly those of the last time. */
-const MOST_REMEMBERED = 20_000;
-let last: { readonly pattern: string; readonly matches: (text: string) => boolean } | null = null;
-
-function remembered(pattern: string): (text: string) => boolean {
-  if (last?.pattern === pattern) return last.matches;
-  const isFound = compilePattern(pattern);
-  const known = new Map<string, boolean>();
-  const matches = (text: string): boolean => {
-    const before = known.get(text);
-    if (before !== undefined) return before;
-    if (known.size >= MOST_REMEMBERED) known.clear();
-    const answer = isFound(text);
-    known.set(text, answer);
-    return answer;
-  };
-  last = { pattern, matches };
-  return matches;
 }

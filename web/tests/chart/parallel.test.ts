@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { brushBetween, brushesText, parseBrushes, passes } from "../../src/chart/brush.ts";
 import type { Brush } from "../../src/chart/brush.ts";
 import { hasNames, NUM_SHADES, shadeOf } from "../../src/chart/color-bar.ts";
-import { drawingOrder, keptIds, parallelLayout, valueText } from "../../src/chart/parallel.ts";
+import { drawingOrder, isKept, parallelLayout, valueText } from "../../src/chart/parallel.ts";
 import { rampColor } from "../../src/chart/ramp.ts";
 import { rankCorrelation, scatterLayout } from "../../src/chart/scatter.ts";
 import type { ScatterOptions } from "../../src/chart/scatter.ts";
@@ -61,9 +61,10 @@ test("items pass where all brushes keep them", () => {
   const values: AxisValue[][] = [[0.1, "adam"], [0.2, "sgd"], [null, "adam"], ["nan", "adam"]];
   const items = values.map((of, index) => ({ id: `${index}`, label: "", slot: 0, values: of }));
   const range: Brush = { range: [0.1, 0.3], names: [] };
-  expect(keptIds(items, new Map([[0, range]]))).toEqual(["0", "1"]);
-  expect(keptIds(items, new Map([[0, range], [1, { range: null, names: ["adam"] }]]))).toEqual(["0"]);
-  expect(keptIds(items, new Map([[0, { range: null, names: [null, "nan"] }]]))).toEqual(["2", "3"]);
+  const kept = (brushes: Parameters<typeof isKept>[1]): string[] => items.filter((item) => isKept(item, brushes)).map(({ id }) => id);
+  expect(kept(new Map([[0, range]]))).toEqual(["0", "1"]);
+  expect(kept(new Map([[0, range], [1, { range: null, names: ["adam"] }]]))).toEqual(["0"]);
+  expect(kept(new Map([[0, { range: null, names: [null, "nan"] }]]))).toEqual(["2", "3"]);
   expect(passes({ range: null, names: ["3e-4"] }, 3e-4)).toBe(true);
 });
 

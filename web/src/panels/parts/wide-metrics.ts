@@ -6,7 +6,6 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { groupOf } from "../../state/metrics.ts";
 import type { Page } from "../../state/page.ts";
 import { isWide } from "../../state/run-details.ts";
-import { compileFilter } from "../../ui/filter.ts";
 import type { RunDetail } from "../../wire.ts";
 
 export interface WideMetrics {
@@ -23,7 +22,7 @@ export interface WideMetrics {
 const AT_ONCE = 200;
 const OF_SECTION = 1000;
 /** People stop typing before they read. */
-const TYPING_MS = 250;
+export const TYPING_MS = 250;
 /** More wide runs than this are not asked at once. */
 const MOST_ASKED = 8;
 
@@ -47,10 +46,10 @@ export function useWideMetrics(page: Page): WideMetrics | null {
     const totals = await Promise.all(ids.map((id) => details.find(id, wanted).catch(() => 0)));
     return Math.max(0, ...totals);
   };
-  const text = view.metrics.value, isRegex = view.metricsAreRegex.value;
+  const text = view.metrics.value, isRegex = view.metricsAreRegex.value && page.source.supportsQueries;
   useEffect(() => {
     setNumFound(null);
-    if (ids.length === 0 || text.trim() === "" || compileFilter(text, isRegex).error !== null) return;
+    if (ids.length === 0 || text.trim() === "") return;
     let isWanted = true;
     const timer = setTimeout(() => void find({ find: text, pattern: isRegex, limit: AT_ONCE }).then((total) => isWanted && setNumFound(total)), TYPING_MS);
     return () => {
