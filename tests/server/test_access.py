@@ -323,7 +323,7 @@ def test_a_fault_of_ours_is_not_told(
     def fail(*args: object, **kwargs: object) -> None:
         raise ZeroDivisionError("secret detail")
 
-    monkeypatch.setattr(rows, "labels_row", fail)
+    monkeypatch.setattr(rows, "chosen_metrics", fail)
     Journal(tmp_path).metrics(1, loss=1.0)
     answer = server.ask("/api/runs/id-x")
     assert answer.status == 500

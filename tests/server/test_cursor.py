@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from epochal.errors import UsageError
 from epochal.records import Position
-from epochal.server.cursor import format_cursors, is_within, parse_cursors
+from epochal.server.updates import format_cursors, is_within, parse_cursors
 
 WRITERS = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,20}", fullmatch=True)
 NUMBERS = st.integers(0, 10**9 - 1)

@@ -60,7 +60,7 @@ def test_an_error_of_ours_is_not_said_to_be_an_unreadable_run(
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/our/own/mistake")
 
     Journal(tmp_path).metrics(1, loss=1.0)
-    monkeypatch.setattr(rows, "labels_row", fail)
+    monkeypatch.setattr(rows, "chosen_metrics", fail)
     answers = [server.ask("/api/runs/id-x") for _ in range(3)]
     assert [answer.status for answer in answers] == [500] * 3
     assert b"internal error" in answers[0].body

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from epochal.server import broadcaster, listener, updates
+from epochal.server import broadcaster, updates
 from epochal.store.answers import Cursor
 from epochal.store.store import RunView
 from tests.server.live import Event, Server, serving, until, until_added
@@ -261,7 +261,7 @@ def test_a_resumed_run_means_starting_anew(tmp_path: Path, server: Server) -> No
 def test_a_client_that_does_not_read_is_told_to_start_anew(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener, "MAX_WAITING_BYTES", 1000)
+    monkeypatch.setattr(broadcaster, "MAX_WAITING_BYTES", 1000)
     journal = Journal(tmp_path).metrics(1, loss=1.0)
     with server.listen(run="id-x") as events:
         until(events, "ready")

@@ -9,7 +9,35 @@ export type Nonfinite = "nan" | "inf" | "-inf";
 export type MarkKind = "restart" | "epoch" | "checkpoint" | "phase" | "throttle";
 export type StateName = "waiting" | "running" | "finished" | "failed" | "interrupted" | "terminated" | "crashed" | "silent" | "unreadable";
 
-/** The state of a run; `text` is for people, `since` the time of the newest record. */
+/** The run that a fork continues, and after which step. `path` leads from the fork's folder to the parent's. `is_kept`: the fork has a copy of the history. `is_gone`: it has none, and the parent is no longer there. */
+export interface Fork {
+  id: string;
+  name: string;
+  project: string;
+  step: number;
+  path: string;
+  is_kept: boolean;
+  is_gone: boolean;
+}
+
+/** What people change later; None keeps what the run recorded. */
+export interface Labels {
+  name: string | null;
+  tags: string[] | null;
+  notes: string | null;
+  hidden: boolean;
+}
+
+/** The newest readings of one machine; `t` is when they were written, in Unix seconds. `gpus` and `system` have the fields of `gpu` and `system` records, and a `t` of their own: when they were measured. Readings that are too old are left out. */
+export interface Machine {
+  node: string;
+  rank: number;
+  t: number;
+  gpus: (Record<string, number | string>)[];
+  system: Record<string, number | string>;
+}
+
+/** The status of a run at the moment of the query. `text` is what people read ("silent 12 min"). `reason` is what the run recorded about its end. `since` is the time of its newest record, in Unix seconds. */
 export interface Status {
   state: StateName;
   text: string;
@@ -31,15 +59,6 @@ export interface Summary {
   mean: number | null;
   best: number | null;
   best_x: number | null;
-}
-
-/** The run that a fork continues after a step; `gone`: its history cannot be shown. */
-export interface Fork {
-  id: string;
-  name: string;
-  project: string;
-  step: number;
-  gone: boolean;
 }
 
 /** A run in one row of a list. `config` is null unless it was requested. `summary` has the requested metrics that exist, by the requested name (`role:loss` stays `role:loss`). `errors` and `warnings` count findings of the newest attempt that still hold, null where no rules ran; `nonfinite`: the last loss is nan or infinite. `ends_at` is when a running run is expected to end, in Unix seconds; null while that cannot be known. `partial`: only identity and the newest records were read so far; `records`, `errors` and `warnings` are not known, and a summary has its last value alone. The rest follows. `host` and `phase` say where a live run runs and what its training is doing; null of others. `unfinished` says how far a run is that has not finished (`running, 5 % of its steps`). */
@@ -114,14 +133,6 @@ export interface MetricRow {
   role: string | null;
   x: string | null;
   summary: Summary | null;
-}
-
-/** Editable labels; null means that the recorded value is used. */
-export interface Labels {
-  name: string | null;
-  tags: string[] | null;
-  notes: string | null;
-  hidden: boolean;
 }
 
 /** One run without its points and entries. `facts` is the content of run.json, `hardware` the fields of each `gpu-model` record, `sol` those of the last `sol` record, `roles` the metric name of each role, `summary` what the program set itself. `metrics` are at most 2,000 of `num_metrics`: where some are left out, `sections` counts all by the first part of their names, and `/api/runs/{id}/metrics` finds the others. `position` is the end of the run's records at this response. */
@@ -249,19 +260,10 @@ export interface RecordsEvent {
   partial: boolean;
 }
 
-/** One machine of a run at `t`: fields of `gpu` and `system` records, as last known. */
-export interface LiveMachine {
-  node: string;
-  rank: number;
-  t: number;
-  gpus: (Record<string, number | string>)[];
-  system: Record<string, number | string>;
-}
-
 /** `live`: a subscribed run's machines, once a second; none when readings have ended. */
 export interface LiveEvent {
   run: string;
-  machines: LiveMachine[];
+  machines: Machine[];
 }
 
 /** `status`: a subscribed run's row has changed. */
@@ -303,7 +305,7 @@ export interface ArchiveBody {
   responses: Record<string, Record<string, unknown>>;
   blobs: Record<string, Record<string, string>>;
   series: string[];
-  sweep?: Record<string, unknown>;
+  sweep: Record<string, unknown>;
 }
 
 /** The body of every error response. */
@@ -571,7 +573,7 @@ export interface RunDifference {
   others: string;
 }
 
-/** A window of the metrics of a run that were asked for; `total` counts all of those. `find` ignores case: all words occur in a name, where `*` stands for any characters, or the pattern matches. Names without parts are in the section `metrics`. */
+/** A window of the metrics of a run that were asked for; `total` counts all of those. `find` ignores case: all words occur in a name, where `*` stands for some characters, or the pattern matches. Names without parts are in the section `metrics`. */
 export interface MetricList {
   metrics: MetricRow[];
   total: number;

@@ -11,25 +11,25 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Literal, cast
 
 import msgspec
 
 from epochal.errors import EpochalError
 from epochal.guard import Guard
-from epochal.server.cursor import Cursors, format_cursors
 from epochal.server.list_changes import ListChanges
-from epochal.server.listener import Listener, encode_event
 from epochal.server.pool import ThreadPool
 from epochal.server.reader import Reader, RunBusyError, reading_failure
 from epochal.server.rows import run_row
 from epochal.server.updates import (
+    Cursors,
     MachineUpdates,
     RunUpdates,
     UpdateFilter,
     WriterRanks,
+    format_cursors,
     read_updates,
 )
 from epochal.server.wire import (
@@ -38,6 +38,7 @@ from epochal.server.wire import (
     ReadyEvent,
     RecordsEvent,
     ResetEvent,
+    ResetReason,
     RunRow,
     StatusEvent,
 )
@@ -49,6 +50,8 @@ POLL_S = 0.25
 HEARTBEAT_S = 15.0
 RETRY_MS = 1000
 MAX_STREAMS = 2000
+# A client with more bytes waiting reads too slowly: it is told to fetch everything again.
+MAX_WAITING_BYTES = 4 * 1024 * 1024
 STATUS_EVERY_S = 1.0
 # Rows of subscribed runs are made in at most so much of the time.
 _ROWS_SHARE = 0.1
@@ -60,7 +63,49 @@ _LOCK_TIMEOUT_S = 0.02
 _RETRY_S = 0.05
 _STOP_TIMEOUT_S = 0.5
 
-Reason = Literal["behind", "unknown", "resumed", "gone"]
+
+class Listener:
+    """One client's queue of encoded events; its size is bounded."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[bytes] = deque()
+        self._size = 0
+        self._wake = asyncio.Event()
+        self.closed = False
+
+    def put(self, batch: bytes, position: str) -> None:
+        """Queue a batch; a client that reads too slowly gets a reset event instead."""
+        if self._size + len(batch) > MAX_WAITING_BYTES:
+            self._waiting.clear()
+            self._size = 0
+            batch = encode_event("reset", ResetEvent(None, "behind"), position=position)
+        self._waiting.append(batch)
+        self._size += len(batch)
+        self._wake.set()
+
+    def close(self) -> None:
+        """End the stream after the batches already taken."""
+        self.closed = True
+        self._wake.set()
+
+    async def next_batch(self) -> bytes:
+        """Wait for batches and return them joined; empty when the stream ends."""
+        await self._wake.wait()
+        self._wake.clear()
+        taken = b"".join(self._waiting)
+        self._waiting.clear()
+        self._size = 0
+        return b"" if self.closed else taken
+
+
+def encode_event(
+    name: str, data: msgspec.Struct, *, position: str | None = None, retry_ms: int | None = None
+) -> bytes:
+    """Encode one event; JSON has no raw newlines, so its data is one line."""
+    head = "" if retry_ms is None else f"retry: {retry_ms}\n"
+    if position is not None:
+        head += f"id: {position}\n"
+    return f"{head}event: {name}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
 
 
 class Subscription(msgspec.Struct, frozen=True):
@@ -205,34 +250,22 @@ class Broadcaster:
         with self._locked(subscription.runs) as locked:
             if len(locked) < len(subscription.runs):
                 raise RunBusyError
-            self._subscribe_locked(listener, subscription, since, locked)
-
-    def _subscribe_locked(
-        self,
-        listener: Listener,
-        subscription: Subscription,
-        since: Cursors | None,
-        locked: Mapping[str, RunView | None],
-    ) -> None:
-        channel = self._channels.get(subscription)
-        if channel is None:
-            channel = _Channel(subscription, {})
-            for run_id, run in locked.items():
-                if run is not None:
-                    channel.cursors[run_id] = run.end()
-        else:
-            # Existing listeners catch up first, so that later batches fit all of them.
-            self._send(channel, self._channel_updates(channel, locked))
-        events = self._catch_up(channel, since, locked)
-        position = format_cursors(channel.cursors)
-        event = ReadyEvent(WIRE_VERSION, __version__, position)
-        ready = encode_event("ready", event, position=position, retry_ms=RETRY_MS)
-        rows = self._rows_of(locked.values())
-        channel.rows.update({run_id: row for run_id, (row, _) in rows.items()})
-        self._channels[subscription] = channel
-        channel.listeners.append(listener)
-        batch = (*events, ready, *(event for _, event in rows.values()))
-        self._schedule_delivery([listener], b"".join(batch), position)
+            channel = self._channels.get(subscription)
+            if channel is None:
+                ends = {run_id: run.end() for run_id, run in locked.items() if run is not None}
+                channel = _Channel(subscription, ends)
+            else:
+                # Existing listeners catch up first, so that later batches fit all of them.
+                self._send(channel, self._channel_updates(channel, locked))
+            events = self._catch_up(channel, since, locked)
+            position = format_cursors(channel.cursors)
+            ready = ReadyEvent(WIRE_VERSION, __version__, position)
+            events.append(encode_event("ready", ready, position=position, retry_ms=RETRY_MS))
+            rows = self._rows_of(locked.values())
+            channel.rows.update({run_id: row for run_id, (row, _) in rows.items()})
+            self._channels[subscription] = channel
+            channel.listeners.append(listener)
+            self._deliver([listener], [*events, *(event for _, event in rows.values())], position)
 
     def _catch_up(
         self, channel: _Channel, since: Cursors | None, locked: Mapping[str, RunView | None]
@@ -279,10 +312,19 @@ class Broadcaster:
             events = self._channel_updates(channel, locked, known)
             if channel.subscription.live:
                 events += [live[run] for run in channel.subscription.runs if run in live]
-            self._send(channel, [*events, *_heartbeats(channel, is_due=heartbeat_due)])
+            if heartbeat_due:  # carries the position, which also advances past filtered records
+                beat, position = HeartbeatEvent(time.time()), format_cursors(channel.cursors)
+                events.append(encode_event("heartbeat", beat, position=position))
+            self._send(channel, events)
         rows = self._due_rows(locked)
         for channel in self._channels.values():
-            self._send(channel, list(_status_events(channel, rows)))
+            changed = {
+                run_id: row
+                for run_id, (row, _) in rows.items()
+                if run_id in channel.subscription.runs and channel.rows.get(run_id) != row
+            }
+            channel.rows.update(changed)
+            self._send(channel, [rows[run_id][1] for run_id in changed])
 
     def _due_rows(self, locked: Mapping[str, RunView | None]) -> dict[str, tuple[RunRow, bytes]]:
         """The rows of all runs now and then, between that those of runs with new records.
@@ -365,22 +407,17 @@ class Broadcaster:
             updates = known.get(key)
             if updates is None:
                 with self._guard.member("event stream"):
-                    updates = self._read_updates(run, run_id, since)
-            if updates is None:  # retried at the next poll
+                    try:
+                        updates = read_updates(run, run_id, since, self._ranks)
+                    except OSError as error:
+                        if reading_failure(run, error) is None:
+                            raise
+            if updates is None:  # its files cannot be read now; retried at the next poll
                 continue
             known[key] = updates
             channel.cursors[run_id] = updates.end
             events += _events(run_id, updates, channel.subscription.update_filter, channel.cursors)
         return events
-
-    def _read_updates(self, run: RunView, run_id: str, since: Cursor) -> RunUpdates | None:
-        """A run's updates; None where its files cannot be read."""
-        try:
-            return read_updates(run, run_id, since, self._ranks)
-        except OSError as error:
-            if reading_failure(run, error) is None:
-                raise
-            return None
 
     def _send_all(self, events: Sequence[bytes]) -> None:
         for channel in self._channels.values():
@@ -388,41 +425,26 @@ class Broadcaster:
 
     def _send(self, channel: _Channel, events: Sequence[bytes]) -> None:
         if events:
-            self._schedule_delivery(
-                list(channel.listeners), b"".join(events), format_cursors(channel.cursors)
-            )
+            self._deliver(list(channel.listeners), events, format_cursors(channel.cursors))
 
-    def _schedule_delivery(
-        self, listeners: Sequence[Listener], batch: bytes, position: str
+    def _deliver(
+        self, listeners: Sequence[Listener], events: Sequence[bytes], position: str
     ) -> None:
+        batch = b"".join(events)
+
+        def put() -> None:
+            for listener in listeners:
+                listener.put(batch, position)
+
         assert self._loop is not None
-        self._loop.call_soon_threadsafe(_deliver, listeners, batch, position)
-
-
-def _deliver(listeners: Sequence[Listener], batch: bytes, position: str) -> None:
-    for listener in listeners:
-        listener.put(batch, position)
-
-
-def _status_events(channel: _Channel, rows: Mapping[str, tuple[RunRow, bytes]]) -> Iterable[bytes]:
-    for run_id, (row, event) in rows.items():
-        if run_id in channel.subscription.runs and channel.rows.get(run_id) != row:
-            channel.rows[run_id] = row
-            yield event
-
-
-def _heartbeats(channel: _Channel, *, is_due: bool) -> Iterable[bytes]:
-    """A heartbeat carries the position, which also advances past filtered records."""
-    if is_due:
-        position = format_cursors(channel.cursors)
-        yield encode_event("heartbeat", HeartbeatEvent(time.time()), position=position)
+        self._loop.call_soon_threadsafe(put)
 
 
 def _events(
     run_id: str, updates: RunUpdates, update_filter: UpdateFilter, cursors: Cursors
 ) -> list[bytes]:
     if updates.reset is not None:
-        return [_reset(run_id, cast(Reason, updates.reset), cursors)]
+        return [_reset(run_id, updates.reset, cursors)]
     points, entries, is_partial = updates.filtered(update_filter)
     if not (points or entries or is_partial):
         return []
@@ -430,5 +452,5 @@ def _events(
     return [encode_event("records", event, position=format_cursors(cursors))]
 
 
-def _reset(run_id: str, reason: Reason, cursors: Cursors) -> bytes:
+def _reset(run_id: str, reason: ResetReason, cursors: Cursors) -> bytes:
     return encode_event("reset", ResetEvent(run_id, reason), position=format_cursors(cursors))

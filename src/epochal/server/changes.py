@@ -17,10 +17,8 @@ from starlette.responses import Response
 
 from epochal.errors import EpochalError, FormatError, RunNotFoundError, UsageError
 from epochal.journal.line import MAX_DEPTH, nests_too_deeply
-from epochal.server import wire
 from epochal.server.reader import Catalog
 from epochal.server.responses import error_response, json_response, run_id_of
-from epochal.server.rows import labels_row
 from epochal.server.state import server_state
 from epochal.store import answers
 from epochal.store.answers import Labels, LabelsEdit
@@ -80,7 +78,7 @@ class LabelsBefore(msgspec.Struct, frozen=True):
     """A run that was changed, and the labels that it had: what an undo needs."""
 
     id: str
-    labels: wire.Labels
+    labels: Labels
 
 
 class LabelsChanged(msgspec.Struct, frozen=True):
@@ -136,12 +134,12 @@ async def change_labels(request: Request) -> Response:
     if isinstance(change, Response):
         return change
 
-    def query(view: RunView) -> wire.Labels | OSError | ChangedMeanwhileError:
+    def query(view: RunView) -> Labels | OSError | ChangedMeanwhileError:
         try:
             view.relabel(_edit(view, change))
         except (OSError, ChangedMeanwhileError) as error:
             return error
-        return labels_row(view.labels)
+        return view.labels
 
     stored = await server_state(request).reader.query_run(run_id_of(request), query)
     if isinstance(stored, ChangedMeanwhileError):
@@ -273,10 +271,10 @@ def _trash_row(run: answers.TrashedRun) -> TrashedRun:
     return TrashedRun(key_of(run), run.id, run.name, run.project, run.deleted)
 
 
-def _shown_labels(view: RunView) -> wire.Labels:
+def _shown_labels(view: RunView) -> Labels:
     """The labels as lists show them: tags and note are the recorded ones where nobody set any."""
     info = view.outline()
-    return wire.Labels(view.labels.name, list(info.tags), info.notes, info.hidden)
+    return Labels(view.labels.name, info.tags, info.notes, info.hidden)
 
 
 def _edit(view: RunView, change: LabelsChange) -> LabelsEdit:

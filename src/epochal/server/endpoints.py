@@ -37,6 +37,7 @@ from epochal.server.entries import EntrySource, entries_handler
 from epochal.server.params import Param
 from epochal.server.responses import run_response
 from epochal.server.rows import run_detail
+from epochal.store.answers import Labels
 from epochal.store.projects import ProjectList
 from epochal.store.store import RunView
 
@@ -234,7 +235,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "labels",
         "/api/runs/{run_id}/labels",
-        wire.Labels,
+        Labels,
         changes.change_labels,
         "changes labels; body `LabelsChange`, `application/json`, at most 64 KiB",
         method="PATCH",

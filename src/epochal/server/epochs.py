@@ -6,8 +6,7 @@ Each epoch is an object of ``epoch`` (from 1), ``total``, ``duration`` and ``eta
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -15,16 +14,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from epochal.records import finite
+from epochal.server.broadcaster import Subscription
 from epochal.server.downloads import run_or_current
 from epochal.server.responses import error_response, json_response
 from epochal.server.state import server_state
-from epochal.server.stream import EventStream
+from epochal.server.stream import open_stream
+from epochal.server.updates import UpdateFilter
 from epochal.store.progress import epochs_with_eta
 from epochal.store.store import RunView
 
-POLL_S = 0.5
-HEARTBEAT_POLLS = 30
-MAX_STREAMS = 64
 _ENDED = ("finished", "failed", "interrupted", "terminated", "crashed")
 _RESOURCES = {
     "cpu_pct": "cpu",
@@ -56,39 +54,35 @@ async def history(request: Request) -> Response:
 
 
 async def events(request: Request) -> Response:
-    """``/events``: ``epoch`` for each epoch, past ones first, then ``complete``."""
+    """``/events``: ``epoch`` for each epoch, past ones first, then ``complete``.
+
+    It is a view of ``/api/events``: whatever is sent of the run there, new epochs are sent here.
+    """
     reader = server_state(request).reader
     run_id = await run_or_current(request)
-    await reader.query_run(
-        run_id, lambda run: None
-    )  # a missing run is a 404 before the stream starts
     last = request.headers.get("last-event-id", "0")
     if not (last.isascii() and last.isdigit() and len(last) < 10):
         return error_response(400, "Last-Event-ID must be the number of an epoch.")
-    last_epoch = int(last)
+    sent, is_complete = int(last), False
 
     def query(run: RunView) -> tuple[list[dict[str, Any]], str]:
         return epochs_of(run), run.info.status.state
 
-    async def batches() -> AsyncIterator[bytes]:
-        sent, polls = last_epoch, 0
-        yield b"retry: 1000\n\n"
-        while True:
-            epochs, state = await reader.query_run(run_id, query)
-            new = [epoch for epoch in epochs if epoch["epoch"] > sent]
-            if new:
-                yield b"".join(_event("epoch", epoch, epoch["epoch"]) for epoch in new)
-                sent = new[-1]["epoch"]
-            if state in _ENDED:
-                yield _event("complete", {"epochs": len(epochs), "status": state}, sent)
-                # Ending the stream would make the browser come back and hear it all again.
-                await asyncio.Event().wait()
-            polls += 1
-            if polls % HEARTBEAT_POLLS == 0:
-                yield b": alive\n\n"
-            await asyncio.sleep(POLL_S)
+    async def view(_batch: bytes) -> bytes:
+        nonlocal sent, is_complete
+        if is_complete:  # an ended stream would make the browser come back and hear it all again
+            return b": alive\n\n"
+        epochs, state = await reader.query_run(run_id, query)
+        told = [_event("epoch", epoch, epoch["epoch"]) for epoch in epochs if epoch["epoch"] > sent]
+        sent = max([sent, *(epoch["epoch"] for epoch in epochs)])
+        is_complete = state in _ENDED
+        if is_complete:
+            told.append(_event("complete", {"epochs": len(epochs), "status": state}, sent))
+        return b"".join(told) or b": alive\n\n"
 
-    return EventStream(batches())
+    await reader.query_run(run_id, lambda run: None)  # a missing run is a 404 before the stream
+    subscription = Subscription((run_id,), UpdateFilter(kinds=("epoch",)))
+    return await open_stream(request, subscription, view=view)
 
 
 def epochs_of(run: RunView) -> list[dict[str, Any]]:

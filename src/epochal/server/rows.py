@@ -11,8 +11,8 @@ from typing import Any
 from epochal.errors import FormatError, UsageError
 from epochal.records import ROLES
 from epochal.server import wire
-from epochal.server.cursor import format_cursors
-from epochal.store.answers import Labels, Metric, RunInfo
+from epochal.server.updates import format_cursors
+from epochal.store.answers import Metric, RunInfo
 from epochal.store.metrics import section_of
 from epochal.store.progress import expected_end
 from epochal.store.store import RunView
@@ -44,7 +44,7 @@ def run_row(
         id=info.id,
         name=info.name,
         project=info.project,
-        status=_status(info),
+        status=info.status,
         created=finite(info.created),
         updated=finite(info.updated),
         attempts=info.attempts,
@@ -60,7 +60,7 @@ def run_row(
         group=info.group,
         job_type=info.job_type,
         owner=info.owner,
-        fork=_fork(info),
+        fork=info.fork,
         hidden=info.hidden,
         problem=info.problem,
         errors=info.open_errors,
@@ -127,7 +127,7 @@ def run_detail(
         config=dict(run.config),
         summary=dict(run.info.summary),
         facts=dict(run.facts),
-        labels=labels_row(run.labels),
+        labels=run.labels,
         metrics=[metric_row(run, metric, with_summary=with_summaries) for metric in listed],
         num_metrics=len(metrics),
         sections={}
@@ -138,16 +138,6 @@ def run_detail(
         sol=_newest(run, "sol"),
         exports=list(exports),
         position=format_cursors({row.id: run.end()}),
-    )
-
-
-def labels_row(labels: Labels) -> wire.Labels:
-    """Labels as a wire type."""
-    return wire.Labels(
-        name=labels.name,
-        tags=None if labels.tags is None else list(labels.tags),
-        notes=labels.notes,
-        hidden=labels.hidden,
     )
 
 
@@ -185,18 +175,6 @@ def _expected_end(run: RunView, info: RunInfo) -> float | None:
         return expected_end(run, info)
     except FormatError:  # reported in the run's own row; the rest of the list is fine
         return None
-
-
-def _fork(info: RunInfo) -> wire.Fork | None:
-    fork = info.fork
-    if fork is None:
-        return None
-    return wire.Fork(fork.id, fork.name, fork.project, fork.step, fork.is_gone)
-
-
-def _status(info: RunInfo) -> wire.Status:
-    status = info.status
-    return wire.Status(status.state, status.text, status.reason, finite(status.since))
 
 
 def metric_row(run: RunView, metric: Metric, *, with_summary: bool) -> wire.MetricRow:

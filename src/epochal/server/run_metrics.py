@@ -34,7 +34,7 @@ LIMIT = int_param("limit", default=_DEFAULT_LIMIT, most=MOST_METRICS, note="200,
 class MetricList(msgspec.Struct, frozen=True):
     """A window of the metrics of a run that were asked for; ``total`` counts all of those.
 
-    ``find`` ignores case: all words occur in a name, where ``*`` stands for any characters, or the
+    ``find`` ignores case: all words occur in a name, where ``*`` stands for some characters, or the
     pattern matches. Names without parts are in the section ``metrics``.
     """
 

@@ -20,7 +20,6 @@ from epochal.errors import EpochalError, FormatError, MetricNotFoundError, Usage
 from epochal.series.series import X_KINDS, Series
 from epochal.series.smooth import Smoothing, parse_smoothing
 from epochal.server import wire
-from epochal.server.cursor import format_cursors
 from epochal.server.params import (
     bool_param,
     choice_param,
@@ -32,6 +31,7 @@ from epochal.server.params import (
 )
 from epochal.server.responses import body_response, etag_of, matches_etag
 from epochal.server.state import server_state
+from epochal.server.updates import format_cursors
 from epochal.store.store import RunView
 
 MAGIC = b"EPS1"

@@ -1,9 +1,9 @@
-"""``/api/events``: one client's stream of server-sent events."""
+"""Event streams: ``/api/events``, and the response that every stream of the server is."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,13 +11,17 @@ from starlette.types import Receive, Scope, Send
 
 from epochal.errors import UsageError
 from epochal.server.access import has_access
-from epochal.server.broadcaster import MAX_STREAMS, Subscription
-from epochal.server.cursor import Cursors, parse_cursors
-from epochal.server.listener import encode_event
+from epochal.server.broadcaster import (
+    MAX_STREAMS,
+    Broadcaster,
+    Listener,
+    Subscription,
+    encode_event,
+)
 from epochal.server.params import Param, bool_param, ranks_param, str_params
 from epochal.server.responses import error_response
 from epochal.server.state import server_state
-from epochal.server.updates import UpdateFilter
+from epochal.server.updates import Cursors, UpdateFilter, parse_cursors
 from epochal.server.wire import ResetEvent
 
 RUNS = str_params("run", most=256)
@@ -39,19 +43,19 @@ _HEADERS = {
 _CHECK_ACCESS_S = 1.0
 
 
-class EventStream(Response):
-    """A response that ends when the client disconnects, the batches end or the access ends."""
+# Turns a batch of events into what a client is sent; nothing is sent of an empty result.
+View = Callable[[bytes], Awaitable[bytes]]
 
-    def __init__(
-        self,
-        batches: AsyncIterator[bytes],
-        *,
-        on_close: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
+
+class EventStream(Response):
+    """A response that ends when the client disconnects, the server stops or the access ends."""
+
+    def __init__(self, broadcaster: Broadcaster, listener: Listener, view: View | None) -> None:
         super().__init__(headers=_HEADERS)
         del self.headers["content-length"]
-        self._batches = batches
-        self._on_close = on_close
+        self._broadcaster = broadcaster
+        self._listener = listener
+        self._view = view
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send batch after batch."""
@@ -67,26 +71,24 @@ class EventStream(Response):
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-            if self._on_close is not None:
-                await self._on_close()
+            await self._broadcaster.unsubscribe(self._listener)
         if disconnected.cancelled():
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send(self, scope: Scope, send: Send) -> None:
         if scope["method"] == "HEAD":
             return
-        async for batch in self._batches:
+        while batch := await self._listener.next_batch():
             if not has_access(scope):
                 return
-            await send({"type": "http.response.body", "body": batch, "more_body": True})
+            if self._view is not None:
+                batch = await self._view(batch)
+            if batch:
+                await send({"type": "http.response.body", "body": batch, "more_body": True})
 
 
 async def events(request: Request) -> Response:
     """Updates of the list and of the subscribed runs, from a position on."""
-    broadcaster = server_state(request).broadcaster
-    if broadcaster.num_streams >= MAX_STREAMS:
-        sentence = f"{MAX_STREAMS} event streams are already open."
-        return error_response(503, sentence, headers={"retry-after": "10"})
     subscription = Subscription(
         runs=RUNS(request),
         update_filter=UpdateFilter(
@@ -94,29 +96,33 @@ async def events(request: Request) -> Response:
         ),
         live=LIVE(request),
     )
-    since, is_known = _since(request)
-    listener = await broadcaster.subscribe(subscription, since)
-    if not is_known:
-        listener.put(encode_event("reset", ResetEvent(None, "unknown")), "")
-
-    async def batches() -> AsyncIterator[bytes]:
-        while batch := await listener.next_batch():
-            yield batch
-
-    async def on_close() -> None:
-        await broadcaster.unsubscribe(listener)
-
-    return EventStream(batches(), on_close=on_close)
-
-
-def _since(request: Request) -> tuple[Cursors | None, bool]:
-    """The client's position, None without one; False beside it for one that is invalid."""
     given = [*SINCE(request), request.headers.get("last-event-id", "")]
-    given = [one for one in given if one]
+    texts = [text for text in given if text]
+    first = b""
     try:
-        return (parse_cursors(given) if given else None), True
+        since = parse_cursors(texts) if texts else None
     except UsageError:
-        return None, False
+        since, first = None, encode_event("reset", ResetEvent(None, "unknown"))
+    return await open_stream(request, subscription, since=since, first=first)
+
+
+async def open_stream(
+    request: Request,
+    subscription: Subscription,
+    *,
+    since: Cursors | None = None,
+    first: bytes = b"",
+    view: View | None = None,
+) -> Response:
+    """A stream of a subscription; ``first`` is sent to this client alone."""
+    broadcaster = server_state(request).broadcaster
+    if broadcaster.num_streams >= MAX_STREAMS:
+        sentence = f"{MAX_STREAMS} event streams are already open."
+        return error_response(503, sentence, headers={"retry-after": "10"})
+    listener = await broadcaster.subscribe(subscription, since)
+    if first:
+        listener.put(first, "")
+    return EventStream(broadcaster, listener, view)
 
 
 async def _access_ended(scope: Scope) -> None:

@@ -1,14 +1,22 @@
-"""New data of a run since a position: points by series, entries, and machine readings."""
+"""Positions in runs, and what was recorded since one: points by series, entries, readings.
+
+A position as text is the id of a server-sent event and stands in URLs:
+``<run>:<writer>.<attempt>.<part>.<ordinal>,…;<run>:…`` with the run's id percent-encoded. It names
+the last record read of each writer, so it stays valid on another server and after a restart.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
 
 import msgspec
 
+from epochal.errors import UsageError
 from epochal.journal.layout import rank_of_writer
 from epochal.records import (
     DENSE_KINDS,
@@ -19,12 +27,15 @@ from epochal.records import (
     axis_of,
     stored_numbers_of,
 )
-from epochal.server.cursor import format_position, is_within
-from epochal.server.wire import AxisName, EntryRow, LiveEvent, LiveMachine, Nonfinite, Points
-from epochal.store.answers import Cursor, Entry, Machine
+from epochal.server.wire import AxisName, EntryRow, LiveEvent, Nonfinite, Points, ResetReason
+from epochal.store.answers import Cursor, Entry
 from epochal.store.store import RunView
 from epochal.values import nonfinite_word
 
+Cursors = Mapping[str, Cursor]
+
+MAX_CHARACTERS = 32_768
+_POSITION = re.compile(r"([a-z0-9][a-z0-9_-]*)\.(-?\d{1,9})\.(\d{1,9})\.(\d{1,18})")
 # A client further behind than this fetches the history again.
 MAX_RECORDS = 20_000
 MAX_NUMBERS = 2_000_000
@@ -34,6 +45,51 @@ MAX_SERIES = 2000
 # Kinds of numbers only, and the header of each file: never entries.
 _NO_ENTRIES = DENSE_KINDS | {"run"}
 _CHILD = "child-"
+
+
+def format_cursors(cursors: Cursors) -> str:
+    """Format the position of each run."""
+    return ";".join(
+        f"{quote(run, safe='')}:{','.join(format_position(p) for p in cursor.values())}"
+        for run, cursor in cursors.items()
+    )
+
+
+def format_position(position: Position) -> str:
+    """Format one position."""
+    return f"{position.writer}.{position.attempt}.{position.part}.{position.ordinal}"
+
+
+def parse_cursors(texts: Iterable[str]) -> dict[str, Cursor]:
+    """Parse cursors; later texts replace earlier ones. Raises ``UsageError``."""
+    cursors: dict[str, Cursor] = {}
+    for text in texts:
+        if len(text) > MAX_CHARACTERS:
+            raise UsageError(f"since= has more than {MAX_CHARACTERS} characters.")
+        for one in filter(None, text.split(";")):
+            run, colon, positions = one.partition(":")
+            if not run or not colon:
+                raise UsageError(f"since={one!r} is not a position: it has no run.")
+            cursors[unquote(run)] = _parse_positions(positions)
+    return cursors
+
+
+def _parse_positions(text: str) -> dict[str, Position]:
+    cursor: dict[str, Position] = {}
+    for one in filter(None, text.split(",")):
+        match = _POSITION.fullmatch(one)
+        if match is None:
+            raise UsageError(f"since={one!r} is not a position: use writer.attempt.part.ordinal.")
+        writer, attempt, part, ordinal = match.groups()
+        cursor[writer] = Position(writer, int(attempt), int(part), int(ordinal))
+    return cursor
+
+
+def is_within(cursor: Cursor, end: Cursor) -> bool:
+    """Whether every position of a cursor is at or before the end."""
+    return all(
+        writer in end and position[1:] <= end[writer][1:] for writer, position in cursor.items()
+    )
 
 
 class _Key(NamedTuple):
@@ -82,7 +138,7 @@ class RunUpdates(msgspec.Struct):
     end: Cursor
     columns: dict[_Key, _Column] = {}
     entries: list[EntryRow] = []
-    reset: str | None = None
+    reset: ResetReason | None = None
     wide: list[tuple[int, Record]] = []
 
     def filtered(self, update_filter: UpdateFilter) -> tuple[list[Points], list[EntryRow], bool]:
@@ -145,19 +201,9 @@ class MachineUpdates:
             machines = () if run is None else run.machines()
             sent[run_id] = tuple(machine.t for machine in machines)
             if sent[run_id] != self._sent.get(run_id, ()):
-                events[run_id] = LiveEvent(run_id, [_machine_row(one) for one in machines])
+                events[run_id] = LiveEvent(run_id, list(machines))
         self._sent = sent
         return events
-
-
-def _machine_row(machine: Machine) -> LiveMachine:
-    return LiveMachine(
-        node=machine.node,
-        rank=machine.rank,
-        t=machine.t,
-        gpus=[dict(gpu) for gpu in machine.gpus],
-        system=dict(machine.system),
-    )
 
 
 def read_updates(run: RunView, run_id: str, since: Cursor, ranks: WriterRanks) -> RunUpdates:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from epochal.store.answers import State as StateName
+from epochal.store.answers import Fork, Labels, Machine, Status
 
 WIRE_VERSION = 2
 SERIES_MEDIA_TYPE = "application/vnd.epochal.series"
@@ -21,15 +21,7 @@ XKind = Literal["step", "epoch", "tokens", "wall", "relative"]
 AxisName = Literal["step", "epoch", "time"]
 Nonfinite = Literal["nan", "inf", "-inf"]
 MarkKind = Literal["restart", "epoch", "checkpoint", "phase", "throttle"]
-
-
-class Status(msgspec.Struct, frozen=True):
-    """The state of a run; ``text`` is for people, ``since`` the time of the newest record."""
-
-    state: StateName
-    text: str
-    reason: str | None
-    since: float | None
+ResetReason = Literal["behind", "unknown", "resumed", "gone"]
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -47,16 +39,6 @@ class Summary(msgspec.Struct, frozen=True):
     mean: float | None
     best: float | None
     best_x: float | None
-
-
-class Fork(msgspec.Struct, frozen=True):
-    """The run that a fork continues after a step; ``gone``: its history cannot be shown."""
-
-    id: str
-    name: str
-    project: str
-    step: int
-    gone: bool
 
 
 class RunRow(msgspec.Struct, frozen=True):
@@ -156,15 +138,6 @@ class MetricRow(msgspec.Struct, frozen=True):
     role: str | None
     x: str | None
     summary: Summary | None
-
-
-class Labels(msgspec.Struct, frozen=True):
-    """Editable labels; null means that the recorded value is used."""
-
-    name: str | None
-    tags: list[str] | None
-    notes: str | None
-    hidden: bool
 
 
 class RunDetail(msgspec.Struct, frozen=True):
@@ -335,21 +308,11 @@ class RecordsEvent(msgspec.Struct, frozen=True):
     partial: bool
 
 
-class LiveMachine(msgspec.Struct, frozen=True):
-    """One machine of a run at ``t``: fields of ``gpu`` and ``system`` records, as last known."""
-
-    node: str
-    rank: int
-    t: float
-    gpus: list[dict[str, float | str]]
-    system: dict[str, float | str]
-
-
 class LiveEvent(msgspec.Struct, frozen=True):
     """``live``: a subscribed run's machines, once a second; none when readings have ended."""
 
     run: str
-    machines: list[LiveMachine]
+    machines: list[Machine]
 
 
 class StatusEvent(msgspec.Struct, frozen=True):
@@ -371,7 +334,7 @@ class ResetEvent(msgspec.Struct, frozen=True):
     """``reset``: the client fetches ``run`` (every run, when null) again."""
 
     run: str | None
-    reason: Literal["behind", "unknown", "resumed", "gone"]
+    reason: ResetReason
 
 
 class HeartbeatEvent(msgspec.Struct, frozen=True):

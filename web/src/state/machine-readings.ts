@@ -4,11 +4,11 @@ import { computed, effect, signal } from "@preact/signals";
 import type { ReadonlySignal } from "@preact/signals";
 
 import type { Update } from "../source/source.ts";
-import type { LiveMachine } from "../wire.ts";
+import type { Machine } from "../wire.ts";
 
 export interface Readings {
   /** By rank; none when nobody reads them now. */
-  of(run: string): readonly LiveMachine[];
+  of(run: string): readonly Machine[];
   /** Whether any are on screen. */
   readonly isWanted: ReadonlySignal<boolean>;
   /** Whoever shows readings says so; returns the function that ends it. */
@@ -20,18 +20,18 @@ export interface Readings {
 const FRESH_MS = 5000;
 
 export function createReadings(isPaused: ReadonlySignal<boolean>): Readings {
-  const known = signal<ReadonlyMap<string, readonly LiveMachine[]>>(new Map());
+  const known = signal<ReadonlyMap<string, readonly Machine[]>>(new Map());
   const numWatching = signal(0);
   const isVisible = signal(!document.hidden);
   document.addEventListener("visibilitychange", () => (isVisible.value = !document.hidden));
 
-  const keep = (run: string, machines: readonly LiveMachine[]): void => {
+  const keep = (run: string, machines: readonly Machine[]): void => {
     const next = new Map(known.peek());
     if (machines.length > 0) next.set(run, machines);
     else next.delete(run);
     known.value = next;
   };
-  const forgetLater = (run: string, machines: readonly LiveMachine[]): void => {
+  const forgetLater = (run: string, machines: readonly Machine[]): void => {
     setTimeout(() => {
       if (known.peek().get(run) === machines && !isPaused.peek()) keep(run, []);
     }, FRESH_MS);
@@ -54,4 +54,4 @@ export function createReadings(isPaused: ReadonlySignal<boolean>): Readings {
   };
 }
 
-const NONE: readonly LiveMachine[] = [];
+const NONE: readonly Machine[] = [];

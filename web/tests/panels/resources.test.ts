@@ -2,13 +2,13 @@ import { expect, test } from "vitest";
 
 import { formatWallClock } from "../../src/chart/index.ts";
 import { barsOf, liveNow } from "../../src/panels/parts/resources.tsx";
-import type { LiveMachine } from "../../src/wire.ts";
+import type { Machine } from "../../src/wire.ts";
 
 const NOW = 1_800_000_000;
 const OPTIONS = { now: NOW, mostGpus: 8 };
 const GPU = { id: 0, gpu_util: 93, dram_used: 3 * 2 ** 30, power: 310_000, throttle: "power cap" };
 
-function machine(fields: Partial<LiveMachine> = {}): LiveMachine {
+function machine(fields: Partial<Machine> = {}): Machine {
   return { node: "here", rank: 0, t: NOW - 1, gpus: [GPU], system: { cpu_pct: 12.4 }, ...fields };
 }
 

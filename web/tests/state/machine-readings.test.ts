@@ -3,15 +3,15 @@ import { beforeEach, expect, test, vi } from "vitest";
 
 import type { Update } from "../../src/source/source.ts";
 import { createReadings } from "../../src/state/machine-readings.ts";
-import type { LiveMachine } from "../../src/wire.ts";
+import type { Machine } from "../../src/wire.ts";
 
 const page = Object.assign(new EventTarget(), { hidden: false });
 
-function machine(t: number): LiveMachine {
+function machine(t: number): Machine {
   return { node: "here", rank: 0, t, gpus: [], system: { cpu_pct: 5 } };
 }
 
-function told(...machines: LiveMachine[]): Update {
+function told(...machines: Machine[]): Update {
   return { type: "live", run: "a", machines };
 }
 

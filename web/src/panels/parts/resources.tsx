@@ -9,7 +9,7 @@ import { useSeriesQueries } from "../../state/queries.ts";
 import { endOf, lastOf } from "../../state/append-points.ts";
 import type { Page } from "../../state/page.ts";
 import { Mount } from "../../ui/mount.tsx";
-import type { AxisName, LiveMachine, RunDetail } from "../../wire.ts";
+import type { AxisName, Machine, RunDetail } from "../../wire.ts";
 import { gpuIds } from "../system-measures.ts";
 
 export type Latest = (name: string) => number | null;
@@ -55,7 +55,7 @@ export function useNow(page: Page, detail: RunDetail, mostGpus = Infinity): Now 
   };
 }
 
-export function liveNow(live: readonly LiveMachine[], recorded: Latest, { now, mostGpus }: { readonly now: number; readonly mostGpus: number }): Now {
+export function liveNow(live: readonly Machine[], recorded: Latest, { now, mostGpus }: { readonly now: number; readonly mostGpus: number }): Now {
   return {
     machines: live.map((machine) => ({
       title: live.length > 1 ? `${machine.node}, rank ${machine.rank}` : "",
@@ -68,7 +68,7 @@ export function liveNow(live: readonly LiveMachine[], recorded: Latest, { now, m
 }
 
 /** What was read of a machine; limits that it did not tell are those that were recorded. */
-function latestOf({ gpus, system }: LiveMachine, recorded: Latest): Latest {
+function latestOf({ gpus, system }: Machine, recorded: Latest): Latest {
   return (name) => {
     const [head, id, field] = name.split("/");
     const value = head === "gpu" ? gpus.find((gpu) => String(gpu["id"]) === id)?.[field!] : system[id!];
