@@ -178,14 +178,6 @@ def test_a_client_that_hangs_up_in_a_change_is_no_fault(
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_a_small_answer_comes_in_one_piece(server: Server) -> None:
-    for _ in range(5):
-        with connect(server, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n") as client:
-            head, _, body = client.recv(65536).partition(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 200")
-            assert body.endswith(b"}")
-
-
 @pytest.mark.parametrize("method", [b"HEAD", b"GET"])
 def test_an_answer_without_a_body_comes_whole(server: Server, method: bytes) -> None:
     asks = method + b" /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"

@@ -16,7 +16,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple, cast
+from typing import ClassVar, NamedTuple
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -39,38 +39,6 @@ _MOST_AHEAD = 16
 
 class _TooManyAheadError(Exception):
     """A client does not wait for answers; the parser turns this into an answer of 400."""
-
-
-class _JoinedWrites:
-    """What answers are written to: the head goes out with what follows it at once.
-
-    Two small writes would be two calls of the system, and two packets that the client reads.
-    """
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport = transport
-        self._loop = loop
-        self._head = b""
-        self.is_closing = transport.is_closing
-
-    def write(self, data: bytes) -> None:
-        """Write; a head waits until the event loop goes on."""
-        if self._head:
-            data, self._head = self._head + data, b""
-        elif data.startswith(b"HTTP/1.1 ") and data.endswith(b"\r\n\r\n"):
-            self._head = data
-            self._loop.call_soon(self._flush)
-            return
-        self._transport.write(data)
-
-    def close(self) -> None:
-        """Close after what was written."""
-        self._flush()
-        self._transport.close()
-
-    def _flush(self) -> None:
-        if self._head:
-            self.write(b"")
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -120,7 +88,6 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Answer; a client that asks for another protocol gets this one, and a connection each."""
         super().on_headers_complete()
-        self.cycle.transport = cast(asyncio.Transport, _JoinedWrites(self.transport, self.loop))
         if self.parser.should_upgrade():
             self.cycle.keep_alive = False  # the parser reads nothing after such a request
 
