@@ -79,15 +79,23 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 def run_endpoint(
-    name: str, response: type[msgspec.Struct], query: RunQuery, summary: str
+    name: str,
+    response: type[msgspec.Struct],
+    query: RunQuery,
+    summary: str,
+    *,
+    handler: Handler | None = None,
 ) -> Endpoint:
-    """An endpoint without parameters that returns the result of a query; archives have it too."""
+    """An endpoint without parameters that returns the result of a query; archives have it too.
+
+    A ``handler`` of its own returns the same result, for example with the help of a cache.
+    """
 
     async def run_query(request: Request) -> Response:
         return await run_response(request, query)
 
     path = f"/api/runs/{{run_id}}/{name}"
-    return Endpoint(name, path, response, run_query, summary, archive=query)
+    return Endpoint(name, path, response, handler or run_query, summary, archive=query)
 
 
 def entries_endpoint(name: str, source: EntrySource, summary: str) -> Endpoint:
@@ -294,6 +302,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         wire.MarkList,
         marks.run_marks,
         "restarts, epochs, checkpoints, phases and throttled GPUs",
+        handler=marks.marks,
     ),
     Endpoint(
         "records",

@@ -13,6 +13,7 @@ from epochal.guard import Fault, Guard
 from epochal.page.loader import Page
 from epochal.server.broadcaster import Broadcaster
 from epochal.server.reader import Reader
+from epochal.server.state_changes import StateChangeCache
 from epochal.shipping.offering import PartCounts
 from epochal.store.store import RunView, Store
 
@@ -48,6 +49,7 @@ class ServerState(msgspec.Struct, frozen=True):
     controls: Controls
     folders: str = ""
     exports: Mapping[str, ExportFormat] = {}
+    state_changes: StateChangeCache = msgspec.field(default_factory=StateChangeCache)
     part_counts: PartCounts = msgspec.field(default_factory=PartCounts)
 
     @property
