@@ -142,7 +142,7 @@ def has_drawn(page: Page) -> None:
 
     def is_still() -> bool:
         before = look()
-        page.wait_for_timeout(2 * TRY_MS)
+        page.wait_for_timeout(TRY_MS)
         return waiting.count() == 0 and look() == before
 
     until(page, is_still)

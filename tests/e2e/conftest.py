@@ -47,7 +47,9 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
 
     def note_console(message: Any) -> None:
         # A server that was stopped on purpose breaks connections off, and half a query is wrong.
-        is_meant = "net::ERR_" in message.text or "?query=" in message.location["url"]
+        parts = ("?query=", "pattern=1")
+        is_meant = "net::ERR_" in message.text
+        is_meant = is_meant or any(part in message.location["url"] for part in parts)
         # A page that a run keeps is shown in a frame where its scripts cannot run.
         is_meant = is_meant or message.text.startswith("Blocked script execution")
         if message.type == "error" and not is_meant:

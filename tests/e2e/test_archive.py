@@ -16,7 +16,7 @@ from epochal.page.loader import load_page
 from tests.conftest import StartRun
 from tests.doubles.archives import write_archive
 from tests.doubles.every_kind import write_every_kind
-from tests.e2e.browsing import PHONE, OpenPage, download, until, wait_for_lines
+from tests.e2e.browsing import NEXT_FRAME, PHONE, OpenPage, download, until, wait_for_lines
 from tests.e2e.test_panels import PANELS, width_beyond
 from tests.store.journals import Journal
 
@@ -185,7 +185,7 @@ def walk(page: Page, address: str) -> None:
         for way in ways if panel in ("compare", "log", "config", "text", "histograms") else [""]:
             page.goto(f"{address}#panel={panel}{way}")
             page.locator(".panel > *").first.wait_for()
-            page.wait_for_timeout(150)
+            page.evaluate(NEXT_FRAME)
             page.mouse.move(700, 300)
     # The page has one script, and a saved one its data.
     assert page.locator("script").count() <= 2

@@ -26,7 +26,7 @@ export function RunFilter({ page }: { readonly page: Page }): JSX.Element {
   return (
     <div class={`runs-filter${isQuery ? " is-query" : ""}`} id="run-filter">
       {isQuery ? <QueryBox page={page} count={count} isFocused={isChosen} /> : (
-        <SearchBox label="Filter runs" query={view.filter.value} isRegex={canQuery ? view.filterMode.value === "regex" : undefined} problem={runs.filterProblem.value?.split("\n")[0] ?? null} count={count}
+        <SearchBox label="Filter runs" query={view.filter.value} isRegex={canQuery ? view.filterMode.value === "regex" : undefined} problem={runs.filterProblem.value?.split("\n")[0]!.replace(/:$/, ".") ?? null} count={count}
           onChange={(query, isRegex) => {
             view.filter.value = query;
             view.filterMode.value = isRegex ? "regex" : "words";
