@@ -440,7 +440,7 @@ def _median_at(parameter: Parameter, value: Any) -> float | None:
     found = [one for one in parameter.levels if is_same(one.value, value)]
     if not found and parameter.is_numeric and isinstance(value, (int, float)):
         found = [min(parameter.levels, key=lambda one: abs(float(one.value) - float(value)))]
-    median = float(found[0].numbers.median[0]) if found else math.nan
+    median = found[0].median if found else math.nan
     return None if math.isnan(median) else median
 
 

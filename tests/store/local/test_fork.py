@@ -83,7 +83,7 @@ def test_lineage_is_in_run_json_and_in_every_view(
     }
     row = run_row(load_run(child))
     assert row.fork is not None
-    assert (row.fork.id, row.fork.step, row.fork.gone) == (own["id"], 4, False)
+    assert (row.fork.id, row.fork.step, row.fork.is_gone) == (own["id"], 4, False)
     root = child.parent.parent
     assert main(["--dir", str(root), "show", "child"]) == 0
     assert "forked from   tests/parent after step 4" in capsys.readouterr().out
