@@ -30,7 +30,7 @@ class Table:
         # A contender that failed half-way keeps its figures and gets its reason below.
         partly = [name for name, cells in self.rows.items() if cells[0] is not None]
         reasons = [f"\n\n{name}: {self.remarks[name]}" for name in partly if self.remarks.get(name)]
-        return f"### {self.title}\n\n{_aligned(lines)}{''.join(reasons)}"
+        return f"### {self.title}\n\n{aligned(lines)}{''.join(reasons)}"
 
     def _cells(self, name: str) -> list[str]:
         first, *rest = self.rows[name]
@@ -120,14 +120,14 @@ def holds_markdown(holds: Sequence[Hold]) -> str:
         ]
         for hold in holds
     ]
-    return _aligned(lines)
+    return aligned(lines)
 
 
 def _with_unit(value: float | None, unit: str) -> str:
     return number(value) + (f" {unit}" if unit and value is not None else "")
 
 
-def _aligned(lines: list[list[str]]) -> str:
+def aligned(lines: list[list[str]]) -> str:
     width = len(lines[0])
     filled = [line + [""] * (width - len(line)) for line in lines]
     # A remark stands in the first column of figures and must not stretch it.
