@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from epochal import Monitor
 from epochal.journal.process import process_identity
 from tests.conftest import StartRun
 from tests.e2e.browsing import OpenPage, Serve, drawn_lines, until, wait_for_lines, wait_for_points
@@ -212,6 +213,21 @@ def test_the_header_says_how_a_run_ended(
     until(page, lambda: page.get_by_role("progressbar").get_attribute("aria-valuenow") == "10")
     run.finish()
     page.locator(".top-status", has_text="finished").wait_for()
+
+
+def test_the_header_has_name_epoch_and_times(
+    tmp_path: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    monitor = Monitor(10, name="by-epoch", dir=tmp_path)
+    for epoch in range(2):
+        monitor.log(epoch, 60.0, {"encoder.loss": 1.0, "encoder.norm": 2.0, "decoder.loss": 3.0})
+    page = open_page(serve(tmp_path).url + "#panel=charts")
+    page.locator(".top-run", has_text="by-epoch").wait_for()
+    page.locator(".progress-text", has_text="epoch 2 of 10 · 20").wait_for()
+    page.locator(".progress-time", has_text="ETA").wait_for()
+    for title in ("encoder", "decoder"):  # names with dots are sections of charts
+        page.get_by_role("button", name=re.compile(rf"^{title}\b")).first.wait_for()
+    monitor.finish()
 
 
 def test_the_header_says_the_phase_of_a_run_that_lives(
