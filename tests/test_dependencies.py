@@ -40,14 +40,6 @@ def test_a_training_node_needs_two_packages_that_need_none() -> None:
     assert f"2 packages, {MOST_NODE_MB} MB" in PAGE
 
 
-def test_what_is_written_by_hand_is_where_the_page_says() -> None:
-    table = PAGE.partition("## Written by hand")[2].partition("\n\n**")[0]
-    files = re.findall(r"`([\w/*]+(?:\.py|/))`", table)
-    assert len(files) > 20
-    source = ROOT / "src" / "epochal"
-    assert [file for file in files if not list(source.glob(file.rstrip("/")))] == []
-
-
 def _python_packages() -> set[str]:
     project = PROJECT["project"]
     asked = [
