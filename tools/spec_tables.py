@@ -39,25 +39,21 @@ def filled(text: str) -> str:
 
 
 def kinds() -> Iterator[str]:
-    yield from _rows("kind", "axis", "since", "meaning")
+    yield from _rows("kind", "axis", "meaning")
     for kind in KINDS.values():
         axis = "–" if kind.axis == "none" else kind.axis
-        yield _row(f"`{kind.name}`", axis, str(kind.since), kind.meaning)
+        yield _row(f"`{kind.name}`", axis, kind.meaning)
 
 
 def fields() -> Iterator[str]:
-    yield from _rows("field", "type", "unit", "series", "meaning")
+    yield from _rows("field", "type and unit", "series, and meaning")
     for kind in KINDS.values():
         for path, field in _paths(kind.fields):
-            yield _row(
-                f"`{kind.name}.{path}`",
-                field.type,
-                field.unit,
-                _series(kind, field),
-                _meaning(field),
-            )
+            unit = f", {field.unit}" if field.unit else ""
+            meaning = ": ".join(text for text in (_series(kind, field), _meaning(field)) if text)
+            yield _row(f"`{kind.name}.{path}`", field.type + unit, meaning)
         for start, instead in kind.families.items():
-            yield _row(f"`{kind.name}.{start}<x>`", "number", "", f"`{instead}<x>`", "")
+            yield _row(f"`{kind.name}.{start}<x>`", "number", f"`{instead}<x>`")
 
 
 def events() -> Iterator[str]:
