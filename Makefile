@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 .PHONY: help demo test test-fast test-hub test-frameworks check check-web format bench web docs clean FORCE
 
 help:
-	@echo "make demo        a small training, live in the browser (about 20 s); ARGS=--open opens it"
+	@echo "make demo        a small training, live in the browser (half a minute); ARGS=--open opens it"
 	@echo "make test        every test"
 	@echo "make test-fast   the tests that are quick; aim: a minute on two cores"
 	@echo "make test-hub    stores and hubs over chdb and two ClickHouse servers, which it fetches"
