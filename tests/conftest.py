@@ -44,7 +44,7 @@ if (
 # A test elsewhere that takes more than a second on a quiet machine is marked `slow` itself.
 _SLOW = (
     *("companion", "conformance", "crash", "e2e", "examples", "integrations", "recipes"),
-    *("torch", "tutorials"),
+    *("reference", "torch", "tutorials"),
     *("health/test_any_records.py", "health/test_consequences.py", "health/test_rate_jump.py"),
     *("health/test_real_models.py", "health/test_rate_limiter.py", "health/test_speeds.py"),
     "members/test_rules.py",
