@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.reference.gather import ANSWERS, PID, RUNS, dump, gather
-from tests.reference.replay import write_findings
+from tests.reference.replay import findings_of, journals, write_findings
 
 CREATED = 1_760_000_000.0
 # Later than any clock that reads it: its process on another machine counts as running.
@@ -69,7 +69,7 @@ def main() -> int:
         for name, answer in found.items():
             (ANSWERS / f"{name}.json").write_text(dump(answer), encoding="utf-8")
     if asked.findings:
-        write_findings()
+        write_findings({name: findings_of(name) for name in journals()})
     return 0
 
 
@@ -229,7 +229,7 @@ def write_resumed(root: Path) -> None:
     later = [{**one, "t": one["t"] + 300.0} for one in second]
     resume = {"log": "resume", "t": 390.0, "attempt": 2, "step": 50}
     checkpoint = {"log": "event", "t": 100.2, "name": "checkpoint", "step": 49, "path": "ckpt/49"}
-    parts = {
+    parts: dict[str, Sequence[Record]] = {
         "loop.0001.0000": first[:40],
         "loop.0001.0001": [*first[40:], checkpoint],
         "loop.0002.0000": [resume, *later, finish(545.0, 119)],
@@ -391,7 +391,8 @@ def write_endings(root: Path) -> None:
     sentence = "the training process vanished after step 29: killed by SIGKILL"
     beat = {"log": "heartbeat", "t": 30.0, "pid": PID}
     companion = [beat, {**gone, "sentence": sentence, "exit": "SIGKILL"}, finish(70.1, 29)]
-    parts = {"loop.0001.0000": falling(range(30), rng), "telemetry-node.0001.0000": companion}
+    parts: dict[str, Sequence[Record]] = {"loop.0001.0000": falling(range(30), rng)}
+    parts["telemetry-node.0001.0000"] = companion
     write_run(root, "endings", "vanished", parts, totals={"steps": 100})
     failure = {"log": "event", "t": 21.0, "name": "exception", "type": "RuntimeError"}
     failure |= {"text": "CUDA out of memory", "traceback": "Traceback: …"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +45,10 @@ def findings_of(name: str) -> list[list[Any]]:
     return sorted(found, key=json.dumps)
 
 
-def write_findings() -> None:
-    """Write today's findings of every journal, a line for each finding."""
+def write_findings(found: Mapping[str, list[list[Any]]]) -> None:
+    """Write the findings of every journal by name, a line for each finding."""
     lines = []
-    for name in journals():
-        found = ",\n".join(f"  {json.dumps(one)}" for one in findings_of(name))
-        lines.append(f"{json.dumps(name)}: [\n{found}\n ]" if found else f"{json.dumps(name)}: []")
+    for name, findings in sorted(found.items()):
+        text = ",\n".join(f"  {json.dumps(one)}" for one in findings)
+        lines.append(f"{json.dumps(name)}: [\n{text}\n ]" if text else f"{json.dumps(name)}: []")
     FINDINGS.write_text("{\n " + ",\n ".join(lines) + "\n}\n", encoding="utf-8")
