@@ -224,12 +224,11 @@ if __name__ == "__main__":
     options = {"devices": 2, "strategy": "ddp_spawn", "max_epochs": 1}
     trainer = own.trainer(logger, **options)
     trainer.fit(own.Line(), own.data())
-    trainer.test(own.Line(), own.data())
     print("version", logger.version)
 """
 
 
-@pytest.mark.timeout(900)  # five processes load torch and Lightning: minutes on a busy machine
+@pytest.mark.timeout(900)  # three processes load torch and Lightning: minutes on a busy machine
 def test_two_spawned_ranks_write_one_run(runs: Path) -> None:
     Path("train.py").write_text(_SPAWN)
     root = str(Path(__file__).parents[2])
@@ -244,7 +243,6 @@ def test_two_spawned_ranks_write_one_run(runs: Path) -> None:
     (folder,) = run_folders(runs)
     assert f"version {folder.name}" in done.stdout
     assert list(points(folder, "train/loss")) == [0, 1]
-    assert len(points(folder, "test/loss")) == 1
     assert epochal.load(folder).info.status.state == "finished"
 
 

@@ -239,14 +239,13 @@ class Telemetry:
     def _write_host(self, now_s: float) -> None:
         elapsed_s, self._host_since_s = now_s - self._host_since_s, now_s
         summary = self._interval.summary()
-        extremes = {name: summary.pop(name) for name in ("min", "max") if name in summary}
         cost = {
             "epochal_cpu_pct": self._cost.pct(),
             "epochal_rss": self._read("own cost", self._cost.rss),
         }
         fields: dict[str, Any] = {"interval_s": float(round(elapsed_s)), **summary}
         fields.update({name: value for name, value in cost.items() if value is not None})
-        self._journal.write("system", {**fields, **extremes}, at=self._cadence.moment())
+        self._journal.write("system", fields, at=self._cadence.moment())
 
 
 def host_sources(config: CompanionConfig) -> dict[str, Callable[[], Mapping[str, Any]]]:
