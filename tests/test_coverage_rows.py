@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
 from pathlib import Path
 
 import pytest
 
 from epochal.cli.main import main
-from epochal.console.printer import Console
 from epochal.journal.layout import RunFolder
 from epochal.records import Position
 from epochal.sinks.members.json_log import JsonLogOptions, JsonLogSink
@@ -26,17 +23,6 @@ def test_the_time_left_follows_the_tokens(
     for step in range(2):
         run.log_step(step, None, 1000, 1000.0, 1.0, 2.0, 1e-3)
     assert re.search(r"step +1 \[  0\.1%\].* \| eta \d\dh\d\dm \|", capsys.readouterr().err)
-
-
-def test_an_alert_rings_the_bell_of_a_terminal_only(tmp_path: Path) -> None:
-    reader, writer = pty.openpty()
-    with os.fdopen(writer, "w") as terminal:
-        Console(terminal).ring()
-        assert os.read(reader, 10) == b"\a"
-    os.close(reader)
-    with (tmp_path / "file").open("w+") as file:
-        Console(file).ring()
-    assert (tmp_path / "file").read_text() == ""
 
 
 def test_the_lines_of_a_run_have_its_configuration_steps_and_gpus(
@@ -70,15 +56,3 @@ def test_a_single_tracker_may_be_named_with_its_options(start_run: StartRun) -> 
     run = start_run(report_to="aim", **options)
     kept = json.loads((run.dir / "sinks.json").read_text())
     assert (kept["report_to"], kept["options"]) == (["aim"], options)
-
-
-def test_tags_of_a_graph_are_named_and_their_values_returned() -> None:
-    import torch
-
-    from epochal import FlowBuilder
-
-    graph = FlowBuilder.start(torch.nn.Identity()).tag("first").tag("second").build()
-    graph(torch.tensor([2.0]))
-    assert {"first", "second"} <= set(graph.tag_names())
-    graph.collect("second")
-    assert (graph.tagged("second").tolist(), graph.collected("second")) == ([2.0], [2.0])

@@ -179,7 +179,7 @@ def keep_others(root: Path) -> None:
 
 def write_every_kind(root: Path) -> None:
     """Every kind of record, two ranks, two attempts; some parts are sealed."""
-    from epochal.recipes.demo.every_kind.write import write_every_kind as write
+    from tests.doubles.every_kind import write_every_kind as write
 
     with tempfile.TemporaryDirectory() as place:
         made = write(place, seed=0, ended=CREATED)

@@ -238,7 +238,7 @@ class Telemetry:
 
     def _write_host(self, now_s: float) -> None:
         elapsed_s, self._host_since_s = now_s - self._host_since_s, now_s
-        summary = self._interval.summary()
+        summary: Mapping[str, Any] = self._interval.summary()
         cost = {
             "epochal_cpu_pct": self._cost.pct(),
             "epochal_rss": self._read("own cost", self._cost.rss),
