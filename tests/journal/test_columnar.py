@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from epochal.journal import columnar
 from epochal.journal import line as line_module
-from epochal.journal.columnar import ColumnarDecoder, Decoded, OrdinalRecord
+from epochal.journal.columnar import ColumnarDecoder, Decoded
 from epochal.journal.layout import PartName
 from epochal.journal.line import encode_json
 from epochal.journal.reader import PartReader
@@ -59,29 +59,13 @@ def assert_as_read(text: bytes, decoder: ColumnarDecoder | None = None) -> Decod
     assert in_order(decoded) == dict(enumerate(records, start=5))
     assert decoded.num_records == len(records)
     assert sum(line.record is None for line in decoded.lines) == damaged
-    assert [encode_json(record) for record in flattened(decoded, first=5)] == records
     return decoded
-
-
-def flattened(decoded: Decoded, *, first: int) -> list[Record]:
-    """The records of all pieces, which have to follow one another without a gap."""
-    records: list[Record] = []
-    for piece in decoded.in_file_order():
-        if isinstance(piece, OrdinalRecord):
-            found = [piece]
-        else:
-            found = list(map(OrdinalRecord, piece.ordinals, piece.records()))
-        for ordinal, record in found:
-            assert ordinal == first + len(records)
-            records.append(record)
-    return records
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Columns for a few lines already, and several slices of them."""
     monkeypatch.setattr(columnar, "_WORTH_A_DECODER", 2)
-    monkeypatch.setattr(columnar, "_WORTH_COLUMNS", 2)
     monkeypatch.setattr(columnar, "_SLICE_BYTES", 400)
 
 

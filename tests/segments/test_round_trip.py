@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from epochal.journal import columnar
-from epochal.journal.columnar import OrdinalRecord
-from epochal.journal.line import decode, encode, encode_json
-from epochal.journal.line_columns import Lines
+from epochal.journal.line import decode, encode
 from epochal.records import KINDS, Record, axis_of, scalars_of
 from epochal.segments import plan, read, rebuild, table
 from epochal.segments.read import Segment
@@ -96,28 +93,9 @@ def test_records_that_become_columns_at_once_come_back(
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(columnar, "_WORTH_A_DECODER", 2)
         patch.setattr(columnar, "_SLICE_BYTES", 500)
-        patch.setattr(rebuild, "_WORTH_COLUMNS", 1)
         run_folder = finished_part(Path(folder), *records * 4)
         with Segment(copied(run_folder, Path(folder) / "cache").path) as segment:
             assert texts(segment.records()) == journal_texts(run_folder)
-            assert texts(flattened(segment.lines())) == journal_texts(run_folder)
-
-
-def flattened(pieces: Iterable[Lines | OrdinalRecord]) -> Iterator[tuple[int, Record]]:
-    for piece in pieces:
-        if isinstance(piece, OrdinalRecord):
-            yield piece
-        else:
-            yield from zip(piece.ordinals, piece.records(), strict=True)
-
-
-def test_records_of_one_shape_in_a_row_come_as_columns(tmp_path: Path) -> None:
-    records = [metrics(step, loss=step / 3, count=step, is_good=True) for step in range(50)]
-    with sealed(tmp_path, *records[:25], {**metrics(25), "m": {"x": 1.0}}, *records) as segment:
-        pieces = list(segment.lines(first=3))
-    columns = [piece for piece in pieces if isinstance(piece, Lines)]
-    assert [len(piece.ordinals) for piece in columns] == [23, 50]
-    assert texts(flattened(columns[:1])) == [encode_json(record) for record in records[2:25]]
 
 
 _NUMBER = st.floats() | st.integers(-(2**53), 2**53) | st.booleans()
@@ -197,12 +175,10 @@ def test_records_of_many_row_groups_come_back(
             series = {name: whole.series(name) for name in names}
         patch.setattr(table, "_OWN_GROUP_ROWS", 2)
         patch.setattr(table, "_GROUP_ROWS", 3)
-        patch.setattr(rebuild, "_WORTH_COLUMNS", 1)
         with Segment(copied(run_folder, Path(folder) / "many").path) as segment:
             written = journal_texts(run_folder)
             assert texts(segment.records()) == written
             assert texts(segment.records(first=3)) == written[3:]
-            assert texts(flattened(segment.lines(first=2))) == written[2:]
             assert (segment.names(), segment.extents()) == (names, extents)
             for name, points in series.items():
                 found = segment.series(name)

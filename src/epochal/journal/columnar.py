@@ -16,7 +16,6 @@ import itertools
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import itemgetter
 from typing import Any, NamedTuple, Union
 
 import msgspec
@@ -53,9 +52,6 @@ _WORTH_A_DECODER = 64
 _MAX_FIELDS = 2000
 _MAX_PAUSE = 8
 
-# So many records in a row are handed out as columns, fewer as records.
-_WORTH_COLUMNS = 4
-
 # A shape, and a column of values for each of its types.
 ShapedColumns = tuple[LineShape, list[tuple[Any, ...]]]
 
@@ -72,13 +68,6 @@ class Line(NamedTuple):
     end: int
     record: Record | None
     is_whole: bool
-
-
-class OrdinalRecord(NamedTuple):
-    """A record and its place among those of its part."""
-
-    ordinal: int
-    record: Record
 
 
 class Decoded(NamedTuple):
@@ -99,28 +88,6 @@ class Decoded(NamedTuple):
                 found.append((start, end))
             start = end
         return found
-
-    def in_file_order(self) -> list[Lines | OrdinalRecord]:
-        """All records: those of one shape that follow one another as columns, others by themselves.
-
-        The ordinals of the columns have no gap.
-        """
-        found: list[tuple[int, Lines | OrdinalRecord]] = [
-            (line.ordinal, OrdinalRecord(line.ordinal, line.record))
-            for line in self.lines
-            if line.record is not None
-        ]
-        for group in self.groups:
-            records: list[Record] | None = None
-            for start, end in group.spans():
-                if end - start >= _WORTH_COLUMNS:
-                    found.append((group.ordinals[start], group.between(start, end)))
-                    continue
-                records = group.records() if records is None else records
-                for row in range(start, end):
-                    ordinal = group.ordinals[row]
-                    found.append((ordinal, OrdinalRecord(ordinal, records[row])))
-        return [piece for _, piece in sorted(found, key=itemgetter(0))]
 
     def first_record(self) -> Record | None:
         """The first of all records."""

@@ -72,21 +72,6 @@ class Lines(NamedTuple):
                 cells.append(_objects(members, [next(columns) for _ in members], size))
         return _objects(names, cells, size)
 
-    def between(self, start: int, end: int) -> Lines:
-        """The records of some rows."""
-        return Lines(self.shape, self.ordinals[start:end], [c[start:end] for c in self.columns])
-
-    def spans(self) -> Iterator[tuple[int, int]]:
-        """The rows whose ordinals follow one another: where each such span begins and ends."""
-        ordinals, size, start = self.ordinals, len(self.ordinals), 0
-        if ordinals[-1] - ordinals[0] + 1 == size:
-            yield 0, size
-            return
-        for row in range(1, size + 1):
-            if row == size or ordinals[row] != ordinals[row - 1] + 1:
-                yield start, row
-                start = row
-
     def column(self, *path: str) -> Column | None:
         """The values of a field; None where the records have no such field."""
         paths = self.shape.paths()

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from epochal.errors import FormatError
 from epochal.journal.alike import AlikeDecoder, Records
@@ -20,10 +20,6 @@ from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import decode, decode_json
 from epochal.journal.regular_file import regular_only
 from epochal.records import FORMAT_VERSION, Position, Record
-
-if TYPE_CHECKING:
-    from epochal.journal.columnar import ColumnarDecoder, OrdinalRecord
-    from epochal.journal.line_columns import Lines
 
 # The event that tells of a part that became shorter while a companion read it.
 JOURNAL_SHORTENED = "journal-shortened"
@@ -76,17 +72,6 @@ class PartReader:
                 self.offset += len(text)
                 self.ordinal += len(alike)
                 yield alike
-
-    def read_columns(self, decoder: ColumnarDecoder) -> Iterator[Lines | OrdinalRecord]:
-        """The same: records of one shape that follow one another come as columns."""
-        for text in self._texts(_BLOCK_BYTES):
-            decoded = decoder.decode(text, first=self.ordinal)
-            if self.ordinal == 0 and (first := decoded.first_record()) is not None:
-                check_version(first, self.path)
-            self.offset += len(text)
-            self.ordinal += decoded.num_records
-            self.damaged += sum(line.record is None for line in decoded.lines)
-            yield from decoded.in_file_order()
 
     def recover(self) -> str:
         """Go on behind the records that are left of a part that became shorter.

@@ -18,8 +18,6 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from epochal.errors import FormatError
-from epochal.journal.columnar import OrdinalRecord
-from epochal.journal.line_columns import Lines
 from epochal.records import Axis, Record, axis_of
 from epochal.segments import columns as c
 from epochal.segments.contents import SeriesSources, Source, decode_contents
@@ -388,11 +386,6 @@ class Segment:
         """Every record from an ordinal on, as it was written, with its ordinal."""
         for rebuilder, start, end in self._stretches(range(len(self._contents.groups)), first):
             yield from rebuilder.records(first=start, end=end)
-
-    def lines(self, *, first: int = 0) -> Iterator[Lines | OrdinalRecord]:
-        """The same; many records of one shape in a row come as columns."""
-        for rebuilder, start, end in self._stretches(range(len(self._contents.groups)), first):
-            yield from rebuilder.lines(first=start, end=end)
 
     def entries(self, *kinds: str, name: str | None = None) -> Iterator[tuple[int, Record]]:
         """The records of some kinds, in file order; of one ``name`` when given."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
@@ -10,9 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from epochal.journal.columnar import OrdinalRecord
 from epochal.journal.line import decode_json
-from epochal.journal.line_columns import Lines, LineShape
 from epochal.records import Record
 from epochal.segments import columns as c
 from epochal.segments.contents import Contents
@@ -22,16 +19,12 @@ from epochal.segments.shape import (
     LongPoint,
     Path,
     Shape,
-    as_line_column,
     as_lists,
-    line_shape,
     put_together,
 )
 
 # Records are made a window at a time: as objects they take ten times the memory of the columns.
 _WINDOW = 8192
-# From so many records of one shape in a row on, columns are handed out.
-_WORTH_COLUMNS = 16
 _ABS_MAX = "abs_max/"
 _FEW_ROWS = 64
 _DTYPES = {
@@ -65,7 +58,6 @@ class Rebuilder:
         self._ordinals = self._plain(c.ORDINAL)
         self._shapes = self._plain(c.SHAPE, absent=-1)
         self._long = long
-        self._line_shapes: dict[int, LineShape | None] = {}
 
     def records(
         self,
@@ -82,22 +74,6 @@ class Rebuilder:
         for window in self._windows(self._between(first, end, kinds) if rows is None else rows):
             yield from zip(self._ordinals[window].tolist(), self._made(window), strict=True)
 
-    def lines(self, *, first: int = 0, end: int | None = None) -> Iterator[Lines | OrdinalRecord]:
-        """The records between two ordinals; many of one shape in a row come as columns."""
-        for window in self._windows(self._between(first, end, None)):
-            changes = np.flatnonzero(np.diff(self._shapes[window])) + 1
-            if changes.size * _WORTH_COLUMNS > window.size:
-                yield from self._alone(window)
-                continue
-            for rows in np.split(window, changes):
-                number = int(self._shapes[rows[0]])
-                shape = self._line_shape(number) if rows.size >= _WORTH_COLUMNS else None
-                if shape is None:
-                    yield from self._alone(rows)
-                else:
-                    ordinals = array("q", self._ordinals[rows].astype(np.int64).tobytes())
-                    yield Lines(shape, ordinals, self._line_columns(number, rows))
-
     def _between(self, first: int, end: int | None, kinds: Set[str] | None) -> NDArray[np.int64]:
         chosen = self._ordinals >= first
         if end is not None:
@@ -113,26 +89,6 @@ class Rebuilder:
         order = rows[np.argsort(self._ordinals[rows], kind="stable")]
         for start in range(0, order.size, _WINDOW):
             yield order[start : start + _WINDOW]
-
-    def _alone(self, rows: NDArray[np.int64]) -> Iterator[OrdinalRecord]:
-        return map(OrdinalRecord, self._ordinals[rows].tolist(), self._made(rows))
-
-    def _line_shape(self, number: int) -> LineShape | None:
-        if number not in self._line_shapes:
-            shape = None if number < 0 else line_shape(self._contents.shapes[number])
-            self._line_shapes[number] = shape
-        return self._line_shapes[number]
-
-    def _line_columns(self, number: int, rows: NDArray[np.int64]) -> list[Any]:
-        """The columns as the journal's decoder makes them of the lines."""
-        cells = iter(self.cells(number, rows))
-        columns: list[Any] = []
-        for code in self._contents.shapes[number].codes:
-            if code in VALUED:
-                columns.append(as_line_column(code, next(cells)))
-            elif code == "z":
-                columns.append([None] * rows.size)
-        return columns
 
     def rows_of(self, number: int | None) -> NDArray[np.int64]:
         """The rows of one shape, or of the records that are documents, in file order."""

@@ -31,7 +31,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from epochal.journal.line_columns import LineShape
 from epochal.records import Record
 from epochal.values import nonfinite_word
 
@@ -50,15 +49,6 @@ NUMPY_TYPES: Mapping[str, Any] = {
     **dict.fromkeys("fx", np.float64),
     "b": np.bool_,
 }
-# Letters that are one type in journal lines.
-_LINE_TYPES: Mapping[str, type] = {
-    **dict.fromkeys("tf", float),
-    **dict.fromkeys("Tsil", int),
-    "b": bool,
-    "u": str,
-    "z": type(None),
-}
-_IN_LINES = frozenset("o)") | frozenset(_LINE_TYPES)
 # Letters of the types that say all; int and list depend on the value.
 _CODES: Mapping[type, str] = {float: "f", bool: "b", str: "u", type(None): "z"}
 _FLOATS = {float}
@@ -316,38 +306,6 @@ def _milliseconds(code: str, column: array[Any]) -> array[int] | None:
     if not np.array_equal(milliseconds / 1000 if code == "t" else milliseconds // 1000, seconds):
         return None
     return array("q", milliseconds.tobytes())
-
-
-def line_shape(shape: Shape) -> LineShape | None:
-    """The shape of the lines that records of a shape were; None where they have other values."""
-    if shape.codes[:1] != "k" or not _IN_LINES.issuperset(shape.codes[1:]):
-        return None
-    keys: list[tuple[str, tuple[str, ...] | None]] = []
-    members: list[str] | None = None
-    for name, code in zip(shape.names[1:], shape.codes[1:], strict=True):
-        if code == "o":
-            outer, members = name, []
-        elif code == ")":
-            keys.append((outer, tuple(members or ())))
-            members = None
-        elif members is None:
-            keys.append((name, None))
-        else:
-            members.append(name)
-    types = tuple(_LINE_TYPES[code] for code in shape.codes if code in _LINE_TYPES)
-    return LineShape(shape.kind, tuple(keys), types)
-
-
-def as_line_column(code: str, values: NDArray[Any] | list[Any]) -> Any:
-    """The values of a letter of ``line_shape``, as the journal's decoder has them."""
-    if isinstance(values, list):
-        return values
-    if code == "b":
-        return bytearray(values.tobytes())
-    if code == "t":
-        return array("d", (values / 1000).tobytes())
-    values = values // 1000 if code == "T" else values
-    return array("d" if code == "f" else "q", values.tobytes())
 
 
 def as_lists(columns: Iterable[NDArray[Any] | list[Any]]) -> list[list[Any]]:

@@ -134,14 +134,6 @@ def parse_field(text: str) -> Field:
     return tokens[0].value
 
 
-def column_of_character(query: str, column: int, index: int) -> int:
-    """The column of a character of the text whose opening quote stands at a column."""
-    place = column + 1
-    for _ in range(index):
-        place = _unescaped(query, place, query[column]) + 1
-    return place
-
-
 def fail(sentence: str, text: str, column: int) -> NoReturn:
     """Raise ``UsageError`` with a mark under a column of the query."""
     shown = "".join(" " if c in "\t\n\r" else c for c in text)

@@ -287,8 +287,7 @@ class _Compiler:
         try:
             pattern = compile_pattern(right.value)
         except PatternError as error:
-            column = q.column_of_character(self._text, right.column, error.at)
-            q.fail(str(error), self._text, column)
+            q.fail(str(error), self._text, right.column)
         wanted = node.operator == "~"
         if pattern.literal is not None and str(node.left) == "text":
             return _contains(pattern.literal, wanted)
