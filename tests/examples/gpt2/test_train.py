@@ -285,7 +285,9 @@ def test_instructions_are_learned_from_the_weights_of_another_run(
 
 
 @needs_gloo
-def test_two_ranks_killed_and_resumed_are_the_same_to_the_last_bit(tmp_path: Path) -> None:
+def test_two_ranks_killed_and_resumed_are_the_same_to_the_last_bit(
+    whole: Path, tmp_path: Path
+) -> None:
     with start(tmp_path, run_name="whole", ranks=2) as process:
         shown, _ = process.communicate(timeout=240)
     assert process.returncode == 0, shown
@@ -296,7 +298,7 @@ def test_two_ranks_killed_and_resumed_are_the_same_to_the_last_bit(tmp_path: Pat
         shown, _ = process.communicate(timeout=240)
     assert process.returncode == 0, shown
     expected = losses(tmp_path, "whole")
-    assert len(expected) == 20
+    assert expected == pytest.approx(losses(whole, "run"), rel=1e-3)  # one rank, more passes
     assert losses(tmp_path, "run") == expected
     assert losses(tmp_path, "run", writer="rank-0001") == expected
     words = ["--resume", "latest", "--run_name", "run", "--dir", str(tmp_path / "runs")]

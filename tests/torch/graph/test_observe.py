@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from epochal import FlowBuilder, Graph
-from epochal.errors import MetricNotFoundError
+from epochal.errors import MetricNotFoundError, UsageError
 from epochal.journal.reader import read_journal
 from epochal.monitor import HasLatestMetrics
 from epochal.run.run import recorder_of
@@ -140,6 +140,17 @@ def test_collect_needs_a_forward(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EPOCHAL_STRICT", "1")
     with pytest.raises(ValueError, match="needs a forward"):
         network().collect("score")
+
+
+def test_the_output_of_a_tag_is_that_of_the_last_forward() -> None:
+    encoder = nn.Linear(4, 8)
+    graph = FlowBuilder.start(encoder).tag("encoder").through(nn.Linear(8, 1)).build()
+    assert graph.tagged("encoder") is None
+    for inputs in (X, -X):
+        graph(inputs)
+    assert torch.equal(graph.tagged("encoder"), encoder(-X))
+    with pytest.raises(UsageError, match="No node is tagged 'encodr'"):
+        graph.tagged("encodr")
 
 
 def test_collect_of_many_values_records_their_mean() -> None:
