@@ -22,7 +22,7 @@ def test_the_time_left_follows_the_tokens(
     run = start_run(console=True, total_tokens=3600 * 1000, line_every_s=0)
     for step in range(2):
         run.log_step(step, None, 1000, 1000.0, 1.0, 2.0, 1e-3)
-    assert re.search(r"step +1 \[  0\.1%\].* \| eta \d\dh\d\dm \|", capsys.readouterr().err)
+    assert re.search(r"step +1 \[  0\.1%\].* \| eta \d+[sdh]\w* \|", capsys.readouterr().err)
 
 
 def test_the_lines_of_a_run_have_its_configuration_steps_and_gpus(
