@@ -30,7 +30,7 @@ HERE = Path(__file__).parent
 RUNS = HERE / "runs.tar.xz"
 ANSWERS = HERE / "answers"
 # Formats that no other part of the project is about to change.
-EXPORTS = ("csv", "jsonl", "json", "plain")
+EXPORTS = ("csv", "jsonl")
 
 EVERY = "/api/runs/id-every-kind"
 GOLDEN = "/api/runs/0123456789ab"
@@ -165,8 +165,6 @@ REQUESTS: Mapping[str, str] = {
     "infos-run": "/api/infos?run=id-four-ranks",
     "export-csv": "/api/runs/id-numbers/export?format=csv",
     "export-jsonl": "/api/runs/id-sealed-numbers/export?format=jsonl",
-    "export-json": "/api/runs/0123456789ab/export?format=json",
-    "export-plain": "/api/runs/0123456789ab/export?format=plain",
     "export-unknown": "/api/runs/id-numbers/export?format=none",
     "no-run": "/api/runs/none",
     "no-series": "/api/series?name=loss",
