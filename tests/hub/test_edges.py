@@ -14,7 +14,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -198,12 +197,14 @@ def test_a_laptop_that_slept_for_a_week_goes_on_where_it_was(
 
 
 TRAINING = """
-import sys, time
+import sys
 import epochal
 run = epochal.init("p", "asleep", dir=sys.argv[1], console=False, companion=True)
-for step in range(40):
+for step in range(20):
     run.log({"loss": float(step)}, step=step)
-    time.sleep(0.1)
+sys.stdin.readline()  # here it is suspended
+for step in range(20, 40):
+    run.log({"loss": float(step)}, step=step)
 run.finish()
 """
 
@@ -215,6 +216,8 @@ def test_a_training_and_its_companion_that_were_asleep_go_on(
     training = subprocess.Popen(
         [sys.executable, "-c", TRAINING, str(tmp_path / "runs")],
         env={**environ, "EPOCHAL_GRACE": "60"},
+        stdin=subprocess.PIPE,
+        text=True,
     )
     there = hub.root / "p" / "asleep" / "journal"
     wait_until(lambda: there.is_dir() and any(there.iterdir()))
@@ -223,11 +226,11 @@ def test_a_training_and_its_companion_that_were_asleep_go_on(
     for one in asleep:
         one.suspend()
     hub.kill()  # what they were connected to is gone when they wake
-    time.sleep(2.0)
     hub.start()
     for one in asleep:
         one.resume()
-    assert training.wait(120) == 0
+    training.communicate("\n", timeout=120)
+    assert training.returncode == 0
 
     def steps() -> int:
         try:

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -27,15 +26,19 @@ def rank(number: int, world_size: int = 2) -> dict[str, str]:
     }
 
 
+def read_lines(process: subprocess.Popen[str], number: int) -> None:
+    assert process.stdout is not None
+    for _ in range(number):
+        process.stdout.readline()
+
+
 @pytest.mark.parametrize("first", [0, 1])
 def test_two_ranks_write_into_one_run_whoever_starts_first(tmp_path: Path, first: int) -> None:
-    source = LOG + "; input()"
+    source = f"print('starting', flush=True); {LOG}; input()"
     early = start_script(tmp_path, source, **rank(first))
-    time.sleep(0.3)
+    read_lines(early, 2 if first == 0 else 1)  # rank 1 waits for rank 0
     late = start_script(tmp_path, source, **rank(1 - first))
-    for process in (early, late):
-        assert process.stdout is not None
-        process.stdout.readline()
+    read_lines(late, 2)
     for process in (early, late):
         assert process.communicate("\n", timeout=120)[1] == ""
     folder = RunFolder(run_folder(tmp_path))

@@ -125,11 +125,11 @@ def test_a_length_that_was_given_stays(tmp_path: Path) -> None:
 
 
 _ON_A_TERMINAL = """
-import sys, time
+import time
 import epochal
 for i in epochal.track(range(3), "outer"):
-    for j in epochal.track(range(3), "inner"):
-        time.sleep(0.3)
+    for j in epochal.track(range(2), "inner"):
+        time.sleep(0.3 if i == 0 else 0.0)  # bars wait for 0.25 s until they are drawn again
 """
 
 
