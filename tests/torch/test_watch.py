@@ -358,14 +358,24 @@ def test_layers_frozen_on_purpose_are_no_finding(start_run: StartRun) -> None:
     assert "frozen-layer" not in findings(run)
 
 
-def test_a_pause_between_the_step_and_its_log_is_no_fault_of_the_clock(start_run: StartRun) -> None:
+def test_a_pause_between_the_step_and_its_log_is_no_fault_of_the_clock(
+    start_run: StartRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ns = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now_ns)
+    monkeypatch.setattr("epochal.run.run._time_ns", lambda: now_ns)
     run, model = start_run(), small_model()
     watch(model, run, every=1, histograms=False)
     for _ in range(2):
         train(model, 1)
-        time.sleep(1.2)
+        now_ns += 1_200_000_000
         run.log({"loss": 1.0})
     run.finish()
+    watched, logged = (
+        [record["t"] for record in records(run, "metrics") if ("loss" in record["m"]) is is_logged]
+        for is_logged in (False, True)
+    )
+    assert [round(b - a, 1) for a, b in zip(watched, logged, strict=True)] == [1.2, 1.2]
     assert findings(run) == []
 
 
