@@ -27,36 +27,39 @@ if TYPE_CHECKING:
     from epochal.run.track import track
     from epochal.series.lost_time import LostTime, explain_phases
     from epochal.series.trend import Trend, TrendGroup
-    from epochal.torch.checkpoint import Checkpoints, Retention, TrainingState
-    from epochal.torch.data import watch_data
+    from epochal.torch.checkpoint.checkpoints import Checkpoints
+    from epochal.torch.checkpoint.manifest import Retention
+    from epochal.torch.checkpoint.training_state import TrainingState
+    from epochal.torch.data.watch import watch_data
     from epochal.torch.early_stopping import EarlyStopping
     from epochal.torch.flops import speed_of_light
-    from epochal.torch.graph import FlowBuilder, Graph
+    from epochal.torch.graph.builder import FlowBuilder
+    from epochal.torch.graph.graph import Graph
     from epochal.torch.memory import watch_memory
-    from epochal.torch.moe import watch_moe
+    from epochal.torch.moe.watch import watch_moe
     from epochal.torch.watching import watch
     from epochal.training_log import TrainingRunLogger
     from epochal.version import __version__
 
 # Where each name is defined. `tests/test_surface.py` holds the same list: a new name is a decision.
 _HOMES = {
-    "Checkpoints": "epochal.torch.checkpoint",
+    "Checkpoints": "epochal.torch.checkpoint.checkpoints",
     "EarlyStopping": "epochal.torch.early_stopping",
     "EpochMetrics": "epochal.monitor",
     "EpochRecord": "epochal.monitor",
     "EpochalError": "epochal.errors",
-    "FlowBuilder": "epochal.torch.graph",
-    "Graph": "epochal.torch.graph",
+    "FlowBuilder": "epochal.torch.graph.builder",
+    "Graph": "epochal.torch.graph.graph",
     "LostTime": "epochal.series.lost_time",
     "Monitor": "epochal.monitor",
     "RankMetrics": "epochal.monitor",
-    "Retention": "epochal.torch.checkpoint",
+    "Retention": "epochal.torch.checkpoint.manifest",
     "Run": "epochal.run.run",
     "RunFinishedError": "epochal.errors",
     "RunNotFoundError": "epochal.errors",
     "SummaryWriter": "epochal.integrations.summary_writer",
     "TrainingRunLogger": "epochal.training_log",
-    "TrainingState": "epochal.torch.checkpoint",
+    "TrainingState": "epochal.torch.checkpoint.training_state",
     "Trend": "epochal.series.trend",
     "TrendGroup": "epochal.series.trend",
     "UsageError": "epochal.errors",
@@ -71,9 +74,9 @@ _HOMES = {
     "speed_of_light": "epochal.torch.flops",
     "track": "epochal.run.track",
     "watch": "epochal.torch.watching",
-    "watch_data": "epochal.torch.data",
+    "watch_data": "epochal.torch.data.watch",
     "watch_memory": "epochal.torch.memory",
-    "watch_moe": "epochal.torch.moe",
+    "watch_moe": "epochal.torch.moe.watch",
 }
 # Packages with public names of their own, so that `epochal.torch.set_lr` needs one import only.
 _PACKAGES = ("console", "health", "torch")

@@ -45,7 +45,7 @@ for step in range(10**9):
 """
 SAVES = """
 import torch
-from epochal.torch import Checkpoints, TrainingState
+from epochal import Checkpoints, TrainingState
 torch.set_num_threads(1)
 run = start(companion=True)
 with Checkpoints(run, TrainingState(torch.nn.Linear(1, 1))) as checkpoints:

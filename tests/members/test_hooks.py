@@ -16,9 +16,10 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import epochal
+from epochal import watch_data, watch_memory, watch_moe
 from epochal.integrations.logging import EpochalHandler
 from epochal.run.run import Run, recorder_of
-from epochal.torch import profile_module, watch_data, watch_memory, watch_moe
+from epochal.torch import profile_module
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
 from tests.members.faults import raising

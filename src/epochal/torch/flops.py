@@ -25,8 +25,6 @@ from epochal.errors import UsageError
 from epochal.torch.graph.profile import tensors_in
 from epochal.torch.structure import unwrapped
 
-__all__ = ["SpeedOfLight", "flops_per_token", "speed_of_light"]
-
 DTYPES = ("fp32", "tf32", "bf16", "fp16", "fp8", "fp4")
 _LONG_NAMES = {
     "bfloat16": "bf16",

@@ -23,18 +23,6 @@ if TYPE_CHECKING:
 
     from epochal.torch.optimizer import TorchSchedule
 
-__all__ = [
-    "CosineScheduler",
-    "CyclicLR",
-    "ExponentialLR",
-    "MultiStepLR",
-    "OneCycleLR",
-    "PlateauScheduler",
-    "Scheduler",
-    "StepDecay",
-    "WarmupScheduler",
-]
-
 _ONE_CYCLE_FLOOR = 25.0
 _OBSERVED = ("rate", "best", "num_bad", "num_cooling")
 

@@ -139,7 +139,7 @@ def test_exported_it_gives_the_same() -> None:
 
 def test_the_structural_hash_is_the_same_in_another_process() -> None:
     code = (
-        "from torch import nn\nfrom epochal.torch import FlowBuilder\n"
+        "from torch import nn\nfrom epochal import FlowBuilder\n"
         "print(FlowBuilder.start(nn.Linear(4, 8)).tag('a').also(nn.Linear(8, 8)).build()"
         ".structural_hash())"
     )
