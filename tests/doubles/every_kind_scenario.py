@@ -325,7 +325,6 @@ def loading_records(at: float, step: int, *, seed: int) -> tuple[Record, Record]
         "sampler": "DistributedSampler",
         "dataset": "Shards-1",
         "workers": 4,
-        "worker_samples": [_BATCHES * _BATCH // 4] * 4,
     }
     other = np.concatenate([np.arange(4), np.arange(1000, 1124)])
     evaluation = {
@@ -355,11 +354,9 @@ def _record(
         "name": name,
         "step": step,
         "epoch": epoch,
-        "first_batch": 0,
         "batches": _BATCHES,
         "samples": _BATCHES * _BATCH,
         "read_batches": _BATCHES,
-        "hashed": _BATCHES * _BATCH,
         "indices": indices,
         "index_bits": 0,
         # The same sample has the same hash in both splits.

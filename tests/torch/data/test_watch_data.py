@@ -78,14 +78,13 @@ def test_a_loader_gives_the_same_batches_and_says_which_samples(
     (record,) = data_records(run.dir)
     assert record["name"] == "train"
     assert record["indices"] == list(range(32))
-    assert record["samples"] == record["hashed"] == record["dataset_samples"] == 32
+    assert record["samples"] == record["dataset_samples"] == 32
     assert len(set(record["hashes"])) == 32
     assert record["hash_indices"] == list(range(32))
     assert record["labels"] == {"0": 8, "1": 8, "2": 8, "3": 8}
     assert record["sampler"] == "SequentialSampler"
     assert record["ended"] is True
     assert record["complete"] is True
-    assert record.get("worker_samples") == (None if workers == 0 else [16, 16])
 
 
 def test_every_pass_is_an_epoch_with_persistent_workers(start_run: StartRun) -> None:
@@ -256,7 +255,7 @@ def test_many_short_epochs_stay_small(start_run: StartRun) -> None:
     run.finish()
     records = data_records(run.dir)
     assert sum(len(str(record)) for record in records) < 150_000
-    assert records[-1].get("skipped_epochs", 0) > 0 or len(records) < 300
+    assert len(records) < 300
 
 
 def test_a_loop_that_leaves_early_ends_an_incomplete_epoch(start_run: StartRun) -> None:
@@ -305,7 +304,8 @@ def test_tensors_on_a_device_are_skipped_and_that_is_said_once(
     assert len(list(epochal.watch_data(batches))) == 3
     run.finish()
     (record,) = data_records(run.dir)
-    assert (record["on_device"], record["hashed"]) == (3, 0)
+    assert record["on_device"] == 3
+    assert "hashes" not in record
     out, err = capsys.readouterr()
     assert (out + err).count("skips tensors that are on a device") == 1
 

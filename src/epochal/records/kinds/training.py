@@ -252,11 +252,9 @@ DATA = Kind(
         Field("dataset_samples", "count"),
         Field("sampler", "text", meaning="its class"),
         Field("workers", "count", meaning="processes that load"),
-        Field("first_batch", "count", meaning="of the epoch, from 0"),
         Field("batches", "count"),
         Field("samples", "count"),
         Field("read_batches", "count", meaning="batches whose content was read"),
-        Field("hashed", "count", meaning="samples whose content was hashed"),
         Field("indices", "list", meaning="indices of samples in the dataset, in their order"),
         Field("index_bits", "count", meaning="zero bits at the end of the hash of each index"),
         Field("hashes", "list", meaning="hashes of the content of samples, in their order"),
@@ -268,7 +266,6 @@ DATA = Kind(
             meaning="batches and samples of the epoch so far, and a digest of their order",
         ),
         Field("labels", "object", meaning="label to number of samples"),
-        Field("labels_left_out", "flag", meaning="there were more labels than these"),
         Field("labelled_batches", "count", meaning="batches of 8 samples or more with labels"),
         Field("one_class_batches", "count", meaning="those of them with one label only"),
         Field(
@@ -325,11 +322,9 @@ DATA = Kind(
                 Field("up_to", "object", meaning="power of two to number of sequences"),
             ),
         ),
-        Field("worker_samples", "list", meaning="samples of each worker"),
         Field("on_device", "count", meaning="batches with tensors on a device, which are not read"),
         Field("ended", "flag", meaning="the epoch ended with this record"),
         Field("complete", "flag", meaning="the loader was exhausted"),
-        Field("skipped_epochs", "count", meaning="epochs without a record, to save space"),
         Field(
             "earlier", "list", meaning="samples of the epoch that the attempt before did not finish"
         ),

@@ -182,7 +182,6 @@ class LoaderWatch:
         self._bytes, self._filled_at = _MOST_BYTES, time.monotonic()
         self._interval_s, self._written_at = _FIRST_S, time.monotonic()
         self._earlier: Record = attempt(previous_attempt_fields, run, name)[0] or {}
-        self._skipped = 0
         self._has_said_device = False
         run.on_finish(self.end)
 
@@ -221,7 +220,6 @@ class LoaderWatch:
         self._bytes = min(_MOST_BYTES, self._bytes + _BYTES_A_SECOND * (at - self._filled_at))
         self._filled_at = at
         if self._bytes < _RECORD_BYTES:
-            self._skipped += ended
             return False
         # A quarter of what may be written: the next epoch may end soon.
         room = int((self._bytes - _RECORD_BYTES) / 4 / _IDENTITY_BYTES)
@@ -233,11 +231,9 @@ class LoaderWatch:
         self._earlier = {}
         if ended:
             record |= {"ended": True, "complete": complete}
-        if self._skipped:
-            record["skipped_epochs"] = self._skipped
         self.run.write(record, silent=True)
         self._bytes -= len(encode(record))
-        self._written_at, self._skipped = at, 0
+        self._written_at = at
         self._interval_s = min(2 * self._interval_s, _LATEST_S)
         return True
 
@@ -287,7 +283,7 @@ class EpochWatch:
             if self._of.is_due() and self._of.write(
                 self._epoch, self._window, ended=False, complete=False
             ):
-                self._window.begin(self._batches)
+                self._window.begin()
 
     def _count(self) -> None:
         pending, self._pending = self._pending, []

@@ -92,19 +92,17 @@ class Window:
     def __init__(self, indices: Sampled, hashes: Sampled, pairs: PairFigures) -> None:
         self._indices, self._hashes, self._pairs = indices, hashes, pairs
         self._samples_before = self.samples = 0
-        self.begin(0)
+        self.begin()
 
-    def begin(self, batch: int) -> None:
-        """Begin again at a batch of the epoch."""
-        self.first_batch = batch
+    def begin(self) -> None:
+        """Begin again, after a record was written."""
         self._samples_before += self.samples
         self.batches = self.samples = 0
         self._indices.clear()
         self._hashes.clear()
         self.orders: list[list[int]] = []
-        self._read_batches = self._hashed = self._on_device = 0
+        self._read_batches = self._on_device = 0
         self._labels: Counter[int] = Counter()
-        self._has_many_labels = False
         self._labelled = self._of_one_class = 0
         self._nonfinite: list[int] = []
         self._constant: list[int] = []
@@ -113,7 +111,6 @@ class Window:
         self._lengths: Counter[int] = Counter()
         self._length_sum = self._longest = self._padded = self._positions = 0
         self._shortest: int | None = None
-        self._workers: Counter[int] = Counter()
 
     def add(self, facts: BatchFacts | None, indices: np.ndarray[Any, Any] | None) -> None:
         """Take in one batch: what was read of it, and the indices of its samples if known."""
@@ -139,13 +136,9 @@ class Window:
 
         mask = (1 << self._hashes.bits) - 1
         for place, one in enumerate(facts.hashes or ()):
-            if one is not None:
-                self._hashed += 1
-                if not one & mask:
-                    self._hashes.add(one, one, identity(place))
+            if one is not None and not one & mask:
+                self._hashes.add(one, one, identity(place))
         self._on_device += facts.is_on_device
-        if facts.worker is not None:
-            self._workers[facts.worker] += facts.samples
         for number, (kept, places) in enumerate(
             ((self._nonfinite, facts.nonfinite), (self._constant, facts.constant))
         ):
@@ -171,7 +164,6 @@ class Window:
         self._labels.update(facts.labels)
         if len(self._labels) > _MOST_LABELS:
             self._labels = Counter(dict(self._labels.most_common(_MOST_LABELS)))
-            self._has_many_labels = True
 
     def _add_lengths(self, facts: BatchFacts) -> None:
         lengths = facts.lengths or [0]
@@ -186,11 +178,9 @@ class Window:
     def fields(self, most_identities: int) -> Record:
         """What a record says of these batches, with at most so many identities of each sort."""
         record: Record = {
-            "first_batch": self.first_batch,
             "batches": self.batches,
             "samples": self.samples,
             "read_batches": self._read_batches,
-            "hashed": self._hashed,
         }
         for name, sampled in (("index", self._indices), ("hash", self._hashes)):
             # What one crowded record leaves out, the next one may have room for.
@@ -209,8 +199,6 @@ class Window:
             record["labels"] = {str(label): n for label, n in sorted(self._labels.items())}
             record["labelled_batches"] = self._labelled
             record["one_class_batches"] = self._of_one_class
-            if self._has_many_labels:
-                record["labels_left_out"] = True
         for name, count, places in (
             ("nonfinite", self._wrong[0], self._nonfinite),
             ("constant", self._wrong[1], self._constant),
@@ -234,8 +222,6 @@ class Window:
                 "max": self._longest,
                 "up_to": {str(edge): n for edge, n in sorted(self._lengths.items())},
             }
-        if self._workers:
-            record["worker_samples"] = [n for _, n in sorted(self._workers.items())]
         if self._on_device:
             record["on_device"] = self._on_device
         return record | self._pairs.fields()
