@@ -14,7 +14,6 @@ from epochal import FlowBuilder, Monitor
 from epochal.journal.archive_request import request_archive, write_requested_archives
 from epochal.journal.reader import read_journal
 from epochal.run.run import recorder_of
-from epochal.torch import profile_module
 
 
 @pytest.fixture
@@ -82,14 +81,6 @@ def test_a_model_that_was_never_run_is_drawn_without_times(monitor: Monitor) -> 
     assert monitor.run.finished
 
 
-def test_a_module_profile_without_a_pass_is_drawn_without_times(monitor: Monitor) -> None:
-    with profile_module(nn.Sequential(nn.Linear(4, 8), nn.ReLU())) as profile:
-        pass
-    monitor.finish_with(profile)
-    assert graphs(monitor)[0]["name"] == "Sequential"
-    assert monitor.run.finished
-
-
 def test_a_picture_that_fails_does_not_keep_the_run_open(monitor: Monitor) -> None:
     not_a_model: Any = "model"
     with pytest.raises(ValueError, match=r"must be a torch\.nn\.Module, got str"):
@@ -98,16 +89,8 @@ def test_a_picture_that_fails_does_not_keep_the_run_open(monitor: Monitor) -> No
 
 
 def test_a_plain_module_is_not_taken_for_a_profile(monitor: Monitor) -> None:
-    with pytest.raises(TypeError, match=r"got Linear: time it with `with profile_module\(model\)"):
+    with pytest.raises(TypeError, match=r"got Linear: use watch"):
         monitor.watch_profiled(nn.Linear(2, 2))
-
-
-def test_a_profiled_module_ends_with_its_heat_map(monitor: Monitor) -> None:
-    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU())
-    with profile_module(model) as profile:
-        model(torch.ones(2, 4)).sum().backward()
-    monitor.watch_profiled(profile)
-    assert graphs(monitor)[0]["name"] == "Sequential"
 
 
 def test_the_archive_asked_for_is_there_after_finish(monitor: Monitor, tmp_path: Path) -> None:

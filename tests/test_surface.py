@@ -38,7 +38,7 @@ SpeedOfLight StepDecay WarmupScheduler clip_grad_norm clip_grad_value cuda_activ
 cuda_allocated_bytes cuda_empty_cache cuda_graph_capture cuda_manual_seed_all
 cuda_peak_active_bytes cuda_peak_reserved_bytes cuda_reset_peak_stats flops_per_token freeze
 is_frozen kaiming_normal kaiming_uniform load_checkpoint load_checkpoint_file manual_seed
-memory_segments moe_stats normal orthogonal picture_of profile_module save_checkpoint
+memory_segments moe_stats normal orthogonal picture_of save_checkpoint
 seed_everything set_data set_lr snapshot_cpu structural_hash trunc_normal unfreeze uniform
 uniform_bias xavier_normal xavier_uniform
 """.split()

@@ -178,24 +178,16 @@ class Monitor:
 
         log_picture(self.run, model, picture_of(model, example_inputs))
 
-    def watch_profiled(self, model: Any, example_inputs: Any = None) -> None:
-        """Record the picture coloured by time; the model must be one that is being profiled.
-
-        That is a ``Graph`` after ``enable_profiling()``, or what ``profile_module`` gave back.
-        """
+    def watch_profiled(self, model: Any) -> None:
+        """Record the picture of a ``Graph`` coloured by time, after ``enable_profiling()``."""
         from epochal.torch.graph.graph import Graph
-        from epochal.torch.graph.profile import ModuleProfile
         from epochal.torch.structure import unwrapped
 
-        if isinstance(model, ModuleProfile):
-            log_picture(self.run, model.module, model.picture(example_inputs))
-            return
         graph = unwrapped(model)
         if not isinstance(graph, Graph):
             raise ValueTypeError(
-                f"model must be a Graph after enable_profiling(), or what profile_module(model) "
-                f"returned, got {type(graph).__name__}: time it with `with profile_module(model) "
-                "as profile:` and pass the profile, or draw it without times with watch()."
+                f"model must be a Graph after enable_profiling(), got {type(graph).__name__}: "
+                "use watch() to draw it without times."
             )
         log_picture(self.run, graph, graph.picture(profiled=True))
 
@@ -205,15 +197,13 @@ class Monitor:
         The picture is coloured by time if passes of the model were timed, also when profiling was
         switched off since.
         """
-        from epochal.torch.graph.profile import ModuleProfile
         from epochal.torch.structure import unwrapped
 
         try:
             if getattr(unwrapped(model), "has_profile", False):
-                self.watch_profiled(model, example_inputs)
+                self.watch_profiled(model)
             else:
-                plain = model.module if isinstance(model, ModuleProfile) else model
-                self.watch(plain, example_inputs)
+                self.watch(model, example_inputs)
         finally:
             self.finish()
 

@@ -19,7 +19,7 @@ import epochal
 from epochal import watch_data, watch_memory, watch_moe
 from epochal.integrations.logging import EpochalHandler
 from epochal.run.run import Run, recorder_of
-from epochal.torch import profile_module
+from epochal.torch.graph.profile import Profiler
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
 from tests.members.faults import raising
@@ -55,7 +55,7 @@ def _data(of: Training) -> None:
 
 
 def _profile(of: Training) -> None:
-    profile_module(of.model)
+    Profiler(of.model, dict(of.model.named_children())).install()
 
 
 def _nothing(of: Training) -> None:

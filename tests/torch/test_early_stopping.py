@@ -1,29 +1,10 @@
 import math
-import random
-from collections.abc import Callable
 
 import pytest
 import torch
 
 from epochal.errors import UsageError, ValueTypeError
 from epochal.torch.early_stopping import EarlyStopping
-
-Curve = Callable[[int, random.Random], float]
-
-HEALTHY: dict[str, Curve] = {
-    "a smooth power law": lambda step, _: 2 + 5 * (step + 10) ** -0.3,
-    "a noisy power law": lambda step, rng: 2 + 5 * (step + 10) ** -0.3 + rng.gauss(0, 0.05),
-    "a small scale": lambda step, rng: 1e-6 * (1 + (step + 10) ** -0.3 + rng.gauss(0, 0.01)),
-    "a steady descent": lambda step, _: 10 * 0.9997**step,
-    "noise that hides the descent": lambda step, rng: 3 - step * 1e-5 + rng.gauss(0, 0.5),
-}
-
-
-@pytest.mark.parametrize("curve", HEALTHY.values(), ids=HEALTHY.keys())
-def test_a_loss_that_still_falls_never_stops(curve: Curve) -> None:
-    rng, stopping = random.Random(0), EarlyStopping()
-    for step in range(8000):
-        assert stopping.observe(step, curve(step, rng)) is None
 
 
 def test_evaluations_that_gain_a_little_each_never_stop() -> None:
@@ -45,51 +26,6 @@ def test_an_accuracy_grows() -> None:
     assert [stopping.observe_eval(i, v) for i, v in enumerate((0.5, 0.6, 0.7))] == [None] * 3
     stopping.observe_eval(3, 0.701)
     assert stopping.observe_eval(4, math.nan) is not None
-
-
-def test_a_loss_that_stands_still_stops() -> None:
-    rng, stopping = random.Random(1), EarlyStopping(plateau_steps=0)
-    reasons = [stopping.observe(step, 2.0 + rng.gauss(0, 0.01)) for step in range(4000)]
-    assert "the loss gained" in (reasons[-1] or "")
-
-
-def test_a_long_plateau_stops() -> None:
-    rng, stopping = random.Random(2), EarlyStopping(gain_after=0, plateau_steps=500)
-    for step in range(3000):
-        stopping.observe(step, 5 * 0.99 ** min(step, 300) + rng.gauss(0, 0.001))
-    assert (stopping.reason or "").startswith("the loss stands still since step")
-
-
-def test_a_loss_that_rises_for_long_stops() -> None:
-    stopping = EarlyStopping()
-    for step in range(1500):
-        stopping.observe(step, 4 * 0.99**step if step < 300 else 0.2 * 1.01 ** (step - 300))
-    assert (stopping.reason or "").startswith("the loss has risen since step")
-
-
-@pytest.mark.parametrize("noise", [0.0, 0.005, 0.05])
-@pytest.mark.parametrize("slope", [0.0002, 0.002, 0.01])
-def test_a_loss_that_climbs_steadily_stops_in_time(noise: float, slope: float) -> None:
-    rng, stopping = random.Random(1), EarlyStopping()
-    for step in range(2500):
-        fall, climb = 2 + 8 * (step + 10) ** -0.4, 2.5 + (step - 1000) * slope
-        stopping.observe(step, (fall if step < 1000 else climb) * (1 + noise * rng.gauss(0, 1)))
-    assert "has risen since step 1" in (stopping.reason or "")
-
-
-def test_a_loss_that_jumped_and_stays_up_stops() -> None:
-    rng, stopping = random.Random(4), EarlyStopping()
-    for step in range(1400):
-        level = 2 + 8 * (step + 10) ** -0.4 if step < 1000 else 6.0
-        stopping.observe(step, level * (1 + 0.02 * rng.gauss(0, 1)))
-    assert "has risen since step 10" in (stopping.reason or "")
-
-
-def test_a_loss_that_falls_again_from_a_jump_never_stops() -> None:
-    rng, stopping = random.Random(3), EarlyStopping()
-    for step in range(6000):
-        loss = 2 + 4 * (step % 1500 + 10) ** -0.3
-        assert stopping.observe(step, loss * (1 + 0.02 * rng.gauss(0, 1))) is None
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -118,7 +54,7 @@ def test_what_was_seen_survives_a_resume() -> None:
     assert after.observe_eval(2, 3.0) is not None
 
 
-@pytest.mark.parametrize("wrong", [{"patience": -1}, {"goal": "up"}, {"gain_share": 1.0}])
+@pytest.mark.parametrize("wrong", [{"patience": -1}, {"goal": "up"}, {"min_delta": -1.0}])
 def test_what_makes_no_sense_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         EarlyStopping(**wrong)  # type: ignore[arg-type]

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from epochal.torch.freezing import *
     from epochal.torch.graph.builder import *
     from epochal.torch.graph.picture import *
-    from epochal.torch.graph.profile import *
     from epochal.torch.init import *
     from epochal.torch.memory import *
     from epochal.torch.moe.stats import *
@@ -40,7 +39,6 @@ _NAMES = {
     "freezing": "freeze is_frozen unfreeze",
     "graph.builder": "MergeOp",
     "graph.picture": "picture_of",
-    "graph.profile": "profile_module",
     "init": (
         "kaiming_normal kaiming_uniform normal orthogonal set_data trunc_normal uniform "
         "uniform_bias xavier_normal xavier_uniform"

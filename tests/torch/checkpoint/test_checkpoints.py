@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -92,32 +91,6 @@ def test_a_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert second.steps(7) == expected[3:]
 
 
-def test_saves_in_the_background_are_whole_when_the_block_ends(tmp_path: Path) -> None:
-    expected = Training().steps(8)
-    training = Training()
-    with Checkpoints(tmp_path, training.state(), every=2, background=True) as checkpoints:
-        for step in range(6):
-            training.step()
-            checkpoints.step(step, metric=float(step))
-    assert names(tmp_path) == ["best", "latest", "step-0", "step-1", "step-3", "step-5"]
-    other = Training(seed=4)
-    with Checkpoints(tmp_path, other.state()) as checkpoints:
-        checkpoints.restore()
-    assert other.steps(2) == expected[6:]
-
-
-def test_a_failed_save_in_the_background_is_told(tmp_path: Path) -> None:
-    folder = tmp_path / "checkpoints"
-    state = TrainingState(nn.Linear(1, 1))
-    checkpoints = Checkpoints(folder, state, background=True)
-    checkpoints.save(1)
-    checkpoints.list()
-    (folder / "step-2").write_text("in the way")
-    checkpoints.save(2)
-    with pytest.raises(OSError, match="step-2"):
-        checkpoints.close()
-
-
 def test_a_folder_of_another_training_is_refused(tmp_path: Path) -> None:
     state = TrainingState(nn.Linear(1, 1))
     with Checkpoints(tmp_path, state) as checkpoints:
@@ -150,8 +123,9 @@ def test_a_run_has_its_checkpoints_in_its_folder_and_records_them(
     with Checkpoints(again, state) as checkpoints:
         restored = checkpoints.restore()
     assert restored is not None
-    assert (restored.run_id, restored.attempt) == (run.id, 1)
-    assert (restored.external, restored.config) == ({"wandb": "abc"}, {"lr": 0.1})
+    assert (restored.manifest.run_id, restored.manifest.attempt) == (run.id, 1)
+    assert restored.manifest.external == {"wandb": "abc"}
+    assert restored.manifest.config == {"lr": 0.1}
     assert [str(drift) for drift in restored.drift] == ["lr: 0.1 → 0.2", "new: (absent) → 2"]
 
 
@@ -228,7 +202,7 @@ def test_a_signal_saves_at_the_end_of_its_step_and_no_step_is_lost(
     with Checkpoints(tmp_path, training.state()) as checkpoints:
         restored = checkpoints.restore()
     assert restored is not None
-    assert restored.kind == "emergency"
+    assert restored.manifest.kind == "emergency"
     assert restored.next_step == 8
     assert training.steps(12) == expected[8:]
 
@@ -238,65 +212,12 @@ def test_a_signal_after_the_last_step_is_not_swallowed(tmp_path: Path) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="signals of Unix")
-def test_inside_a_step_the_one_before_is_saved_as_it_was(tmp_path: Path) -> None:
-    place = Place(7)
-    state = TrainingState(nn.Linear(1, 1), data=place)
-    with Checkpoints(tmp_path, state) as checkpoints:
-        assert checkpoints.check_signals(4, as_it_was=place.at(7)) is None
-        place.position = 9
-        os.kill(os.getpid(), signal.SIGUSR1)
-        saved = checkpoints.check_signals(4, as_it_was=place.at(7))
-        assert saved == tmp_path / "step-4"
-        assert place.position == 9
-        checkpoints.restore()
-    assert place.position == 7
-    assert list_manifests(tmp_path)[0].kind == "emergency"
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="signals of Unix")
-def test_what_is_to_be_said_is_said_before_the_end_and_only_then(tmp_path: Path) -> None:
-    said: list[list[int]] = []
-    with Checkpoints(tmp_path, TrainingState(nn.Linear(1, 1))) as checkpoints:
-
-        def say() -> None:
-            said.append([manifest.step for manifest in checkpoints.list()])
-
-        os.kill(os.getpid(), signal.SIGUSR1)
-        checkpoints.check_signals(4, before_end=say)
-        assert said == []
-        os.kill(os.getpid(), signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt):
-            checkpoints.check_signals(5, metric=0.5, before_end=say)
-    assert said == [[4, 5]]
-    assert list_manifests(tmp_path)[1].metric == 0.5
-
-
 def test_a_metric_that_comes_after_the_save_is_saved_with_it(tmp_path: Path) -> None:
     with Checkpoints(tmp_path, TrainingState(nn.Linear(1, 1))) as checkpoints:
         checkpoints.save(1, metric=0.5)
         checkpoints.save(4)
         assert checkpoints.step(4, metric=0.75) == tmp_path / "step-4"
     assert [m.metric for m in list_manifests(tmp_path)] == [0.5, 0.75]
-
-
-@dataclass
-class Place:
-    """Where a training is in its data."""
-
-    position: int
-
-    @contextmanager
-    def at(self, position: int) -> Iterator[None]:
-        present, self.position = self.position, position
-        yield
-        self.position = present
-
-    def state_dict(self) -> dict[str, int]:
-        return {"position": self.position}
-
-    def load_state_dict(self, state_dict: dict[str, int], /) -> None:
-        self.position = state_dict["position"]
 
 
 @contextmanager

@@ -54,8 +54,7 @@ def test_a_snapshot_waits_for_nothing_and_is_of_its_moment(tmp_path: Path) -> No
     assert same(values(other), before)
 
 
-@pytest.mark.parametrize("background", [False, True])
-def test_a_training_on_a_gpu_resumes(tmp_path: Path, background: bool) -> None:
+def test_a_training_on_a_gpu_resumes(tmp_path: Path) -> None:
     def make(seed: int) -> tuple[nn.Module, torch.optim.Optimizer]:
         torch.manual_seed(seed)
         model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 1)).cuda()
@@ -75,7 +74,7 @@ def test_a_training_on_a_gpu_resumes(tmp_path: Path, background: bool) -> None:
     model, optimizer = make(0)
     train(model, optimizer, 3)
     state = TrainingState(model, optimizer=optimizer)
-    with Checkpoints(tmp_path, state, background=background) as checkpoints:
+    with Checkpoints(tmp_path, state) as checkpoints:
         checkpoints.save(2)
         train(model, optimizer, 2)
     other, other_optimizer = make(1)

@@ -144,8 +144,9 @@ def test_best_names_the_best_and_latest_the_latest(tmp_path: Path) -> None:
     assert pointed(tmp_path, "latest") == "step-4"
     assert pointed(tmp_path, "best") == "step-1"
     restored = restore(tmp_path, state)
-    assert restored.best is not None
-    assert (restored.best.step, restored.best.metric) == (1, 1.0)
+    best = restored.manifest.best
+    assert best is not None
+    assert (best.step, best.metric) == (1, 1.0)
     assert restore(tmp_path, state, "best").step == 1
     assert restore(tmp_path, state, 3).metric == 2.0
     assert restore(tmp_path, state, "step-0").step == 0

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from epochal import FlowBuilder, Graph
-from epochal.torch import profile_module
 from epochal.torch.graph.profile import format_time
 
 
@@ -25,7 +24,6 @@ def network() -> Graph:
 
 
 X = torch.randn(16, 4, generator=torch.Generator().manual_seed(1))
-PLAIN = nn.Sequential(nn.Linear(4, 8), nn.Sequential(nn.ReLU(), nn.Linear(8, 1)))
 
 
 def hooks_of(module: nn.Module) -> int:
@@ -83,48 +81,6 @@ def test_the_heat_map_shows_the_times() -> None:
     assert "fastest to slowest node" in text
     assert "median of 1 on cpu" in text
     assert "#e74c3c" in text.split("<style>")[0] + text.split("</style>")[1]
-
-
-@pytest.mark.parametrize(
-    ("module", "depth", "parts"),
-    [
-        (PLAIN, None, ["0", "1.0", "1.1"]),
-        (PLAIN, 1, ["0", "1"]),
-        (nn.Linear(4, 2), None, ["linear"]),
-    ],
-)
-def test_a_plain_module_is_timed_part_by_part(
-    module: nn.Module, depth: int | None, parts: list[str]
-) -> None:
-    with profile_module(module, depth=depth) as timed:
-        module(X)
-    assert hooks_of(module) == 0
-    assert list(timed.profile().nodes) == parts
-    assert "fastest to slowest node" in timed.picture().svg()
-
-
-def test_a_shared_module_is_timed_under_its_first_name() -> None:
-    class Twice(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first = nn.Linear(4, 4)
-            self.second = self.first
-
-        def forward(self, x: Tensor) -> Tensor:
-            twice: Tensor = self.second(self.first(x))
-            return twice
-
-    model = Twice()
-    with profile_module(model) as timed:
-        model(X)
-    assert list(timed.profile().nodes) == ["first"]
-
-
-def test_wrong_arguments_are_named() -> None:
-    with pytest.raises(ValueError, match="got int"):
-        profile_module(3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="at least 1, got 0"):
-        profile_module(PLAIN, depth=0)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ import os
 import shutil
 import time
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -24,12 +23,11 @@ from epochal.errors import UsageError, ValueTypeError
 from epochal.journal.process_action import announce_saves, end_saves
 from epochal.redact import Redactor
 from epochal.run.run import Run, recorder_of
-from epochal.torch.checkpoint.emergency import SIGNALS, SignalWatch, is_end
+from epochal.torch.checkpoint.emergency import SIGNALS, SignalWatch
 from epochal.torch.checkpoint.file import Content, write_checkpoint
 from epochal.torch.checkpoint.manifest import (
     FOLDER,
     MODEL,
-    Best,
     Drift,
     FileFacts,
     Kind,
@@ -53,42 +51,35 @@ from epochal.torch.checkpoint.manifest import (
 )
 from epochal.torch.checkpoint.model_file import Load, LoadReport, chosen_hash, content_of
 from epochal.torch.checkpoint.training_state import TrainingState, packed, read_state
-from epochal.torch.host_copy import HostCopy, copied_to_host
 from epochal.torch.rank_agreement import Ranks
-from epochal.torch.worker import CpuWorker
 from epochal.values import plain_json
 
 SHARED = "shared.safetensors"
-# What is written into each file, and its tensors apart from the training where those are copied.
-_Files = dict[str, tuple[Content, HostCopy | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a training goes on from. Go on with `next_step`: `step` is done.
+    """The checkpoint that a training resumes from. Continue with `next_step`: `step` is done.
 
     `left` names what the checkpoint held and this training has no place for; `drift` is how the
     configuration differs from the saved one.
     """
 
     path: Path
-    step: int
-    epoch: float | None
-    kind: Kind
-    metric: float | None
-    best: Best | None
-    run_id: str | None
-    attempt: int | None
-    config: Mapping[str, Any]
-    external: Mapping[str, str]
+    manifest: Manifest
     report: LoadReport
     left: tuple[str, ...]
     drift: tuple[Drift, ...]
 
     @property
+    def step(self) -> int:
+        """The last step that is in the checkpoint."""
+        return self.manifest.step
+
+    @property
     def next_step(self) -> int:
         """The first step that is not in the checkpoint."""
-        return self.step + 1
+        return self.manifest.step + 1
 
 
 class Checkpoints:
@@ -105,9 +96,8 @@ class Checkpoints:
                 checkpoints.step(step)
 
     `every` saves after each that many steps, counted from 1. `config` is the run's unless given,
-    `external` keeps ids of the run elsewhere. With `background` tensors are copied and a thread
-    writes them (one rank only). A folder with checkpoints of another training is refused unless
-    one of them was restored or `overwrite` is set.
+    `external` keeps ids of the run elsewhere. A folder with checkpoints of another training is
+    refused unless one of them was restored or `overwrite` is set.
     """
 
     def __init__(
@@ -122,7 +112,6 @@ class Checkpoints:
         config: Mapping[str, Any] | None = None,
         external: Mapping[str, str] | None = None,
         signals: Sequence[str] = SIGNALS,
-        background: bool = False,
         overwrite: bool = False,
     ) -> None:
         if every is not None and every < 1:
@@ -148,9 +137,6 @@ class Checkpoints:
         self._knows_best = False
         self._saved_step: int | None = None
         self._ranks = Ranks.present(on_cpu=True)
-        if background and self._ranks.world_size > 1:
-            raise UsageError("background must be False in a training of several ranks.")
-        self._worker = CpuWorker(max_queued=1) if background else None
         if self._ranks.rank == 0:
             sweep(self.folder)
         self._signals = SignalWatch(signals)
@@ -196,21 +182,7 @@ class Checkpoints:
         if folder == self.folder:
             self._is_ours, self._knows_best = True, False
             self._saved_step = manifest.step
-        return Restored(
-            path=path,
-            step=manifest.step,
-            epoch=manifest.epoch,
-            kind=manifest.kind,
-            metric=manifest.metric,
-            best=manifest.best,
-            run_id=manifest.run_id,
-            attempt=manifest.attempt,
-            config=manifest.config,
-            external=manifest.external,
-            report=report,
-            left=tuple(left),
-            drift=drift,
-        )
+        return Restored(path, manifest, report, tuple(left), drift)
 
     def step(
         self, step: int, *, epoch: float | None = None, metric: float | None = None
@@ -230,38 +202,7 @@ class Checkpoints:
             kind: Kind = "emergency" if urgency else "rolling"
             saved = self.save(step, kind=kind, epoch=epoch, metric=metric)
         if urgency:
-            self._drain()
             self._signals.pass_on(urgency)
-        return saved
-
-    def check_signals(
-        self,
-        step: int,
-        *,
-        epoch: float | None = None,
-        metric: float | None = None,
-        as_it_was: AbstractContextManager[object] | None = None,
-        before_end: Callable[[], object] | None = None,
-    ) -> Path | None:
-        """Inside a long step or evaluation: if a signal came, save as it was after the last step.
-
-        `step` is that last one, below 0 for none, with its `metric` if it has one; weights and
-        optimizer are still as it left them. `as_it_was` is entered for the save, to put back what
-        has moved since, such as the place in the data. Then the signal is passed on as by `step`,
-        after `before_end` was called where it asks for the end. Ranks ask each other, so every rank
-        must call it as often.
-        """
-        (urgency,) = self._ranks.highest(self._signals.urgency)
-        if not urgency:
-            return None
-        saved = None
-        if step >= 0 and step != self._saved_step:
-            with as_it_was or nullcontext():
-                saved = self.save(step, kind="emergency", epoch=epoch, metric=metric)
-        self._drain()
-        if before_end is not None and is_end(urgency):
-            before_end()
-        self._signals.pass_on(urgency)
         return saved
 
     def save(
@@ -299,13 +240,10 @@ class Checkpoints:
             hash=chosen_hash(self._state.model, "auto"),
             torch=str(torch.__version__),
         )
-        files: _Files = {}
+        files: dict[str, Content] = {}
         self._ranks.together(lambda: files.update(self._take()))
         temporary = self._ranks.on_first(lambda: prepare(final))
-        if self._worker is None:
-            self._write(files, temporary, final, manifest)
-        else:
-            self._worker.submit(self._write, files, temporary, final, manifest)
+        self._write(files, temporary, final, manifest)
         self._saved_step = step
         return final
 
@@ -322,21 +260,14 @@ class Checkpoints:
 
     def list(self) -> list[Manifest]:
         """Return every checkpoint there is, by step."""
-        self._drain()
         return list_manifests(self.folder)
 
     def close(self) -> None:
-        """Wait for saves in the background and give the signals back; one that waits is passed on.
-
-        Calling it again does nothing.
-        """
-        try:
-            self._drain()
-        finally:
-            if self._is_announced and self._run is not None:
-                self._is_announced = False
-                end_saves(self._run.dir)
-            self._signals.release()
+        """Give the signals back; one that waits is passed on. Calling it again does nothing."""
+        if self._is_announced and self._run is not None:
+            self._is_announced = False
+            end_saves(self._run.dir)
+        self._signals.release()
         if urgency := self._signals.urgency:
             self._signals.pass_on(urgency)
 
@@ -346,23 +277,20 @@ class Checkpoints:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _take(self) -> _Files:
+    def _take(self) -> dict[str, Content]:
         """The files that this rank writes; what all ranks have in common is for rank 0."""
         contents = {rank_file(self._ranks.rank): packed(self._state.own_state(), name="rank")}
         if self._ranks.rank == 0:
             contents[MODEL] = content_of(self._state.model)
             contents[SHARED] = packed(self._state.shared_state(), name="state")
-        is_copied = self._worker is not None
-        return {
-            name: (content, copied_to_host(content.stored()) if is_copied else None)
-            for name, content in contents.items()
-        }
+        return contents
 
-    def _write(self, files: _Files, temporary: Path, final: Path, manifest: Manifest) -> None:
+    def _write(
+        self, files: dict[str, Content], temporary: Path, final: Path, manifest: Manifest
+    ) -> None:
         def write_own() -> dict[str, FileFacts]:
-            for name, (content, copy) in files.items():
-                tensors = content.tensors if copy is None else copy.ready()
-                write_checkpoint(temporary / name, replace(content, tensors=tensors))
+            for name, content in files.items():
+                write_checkpoint(temporary / name, content)
             return {name: facts_of(temporary / name) for name in files}
 
         try:
@@ -404,11 +332,6 @@ class Checkpoints:
         stay = [name for p in pointers if (name := pointed(self.folder, p)) is not None]
         for manifest in self._keep.superseded(list_manifests(self.folder), keep=stay):
             discard(self.folder / manifest.name)
-
-    def _drain(self) -> None:
-        if self._worker is not None and not self._worker.is_idle():
-            worker, self._worker = self._worker, CpuWorker(max_queued=1)
-            worker.finish()
 
     def _plain_config(self) -> dict[str, Any]:
         run = self._run

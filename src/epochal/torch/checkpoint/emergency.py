@@ -24,11 +24,6 @@ _IMPATIENT_AFTER_S = 1.0
 _ENDS = 1 << 10
 
 
-def is_end(urgency: int) -> bool:
-    """Tell whether what waits asks for the end, and not only for a save."""
-    return urgency >= _ENDS
-
-
 class SignalWatch:
     """Notes a signal; the training asks for it at the end of each step.
 

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,9 +21,6 @@ from torch.utils.hooks import RemovableHandle
 
 from epochal.errors import UsageError
 from epochal.torch.guarded import guarded_hook
-
-if TYPE_CHECKING:
-    from epochal.torch.graph.picture import Picture
 
 _MOST_PASSES = 32
 # Of torch's own modules these are made of parts worth seeing; the others are parts themselves.
@@ -180,57 +177,6 @@ class Profiler:
         current = self._current
         if current is not None and name in current.starts:
             current.calls.append((name, current.starts.pop(name), current.mark()))
-
-
-class ModuleProfile:
-    """The hooks on a module and what they measured; made by `profile_module`.
-
-    As a context manager it removes the hooks at the end.
-    """
-
-    def __init__(self, module: nn.Module, *, depth: int | None) -> None:
-        self.module = module
-        self._depth = depth
-        parts = parts_of(module, depth=depth) or {type(module).__name__.lower(): module}
-        self._profiler = Profiler(module, parts)
-        self._profiler.install()
-
-    @property
-    def has_profile(self) -> bool:
-        """Whether a pass was timed, so that there is a profile."""
-        return self._profiler.has_passes
-
-    def profile(self) -> Profile:
-        """Return the median times so far; waits for a GPU that has not finished."""
-        return self._profiler.profile()
-
-    def picture(self, example_inputs: Any = None) -> Picture:
-        """Return the module's picture, coloured by time."""
-        from epochal.torch.graph.picture import picture_of
-
-        return picture_of(self.module, example_inputs, depth=self._depth).timed(self.profile())
-
-    def remove(self) -> None:
-        """Remove the hooks; `profile()` still returns what was measured."""
-        self._profiler.remove()
-
-    def __enter__(self) -> ModuleProfile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
-
-
-def profile_module(module: nn.Module, *, depth: int | None = None) -> ModuleProfile:
-    """Time every part of a module in its forward passes, until `remove()`.
-
-    Parts are the modules without children and torch's own ones, or those `depth` names deep.
-    """
-    if not isinstance(module, nn.Module):
-        raise UsageError(f"module must be a torch.nn.Module, got {type(module).__name__}.")
-    if depth is not None and depth < 1:
-        raise UsageError(f"depth must be at least 1, got {depth}.")
-    return ModuleProfile(module, depth=depth)
 
 
 def is_part(module: nn.Module, path: str, *, depth: int | None) -> bool:
