@@ -16,11 +16,11 @@ __version__ = "0.31.0"
 
 # Where each name is defined.
 _HOMES = {
-    **dict.fromkeys(("init",), "starting"),
+    "init": "starting",
     **dict.fromkeys(
         (
-            *("AlertLevel", "attach", "ensure_configured", "finish", "login", "require"),
-            *("restore", "setup", "teardown", "termerror", "termlog", "termsetup", "termwarn"),
+            *("AlertLevel", "attach", "ensure_configured", "finish", "login", "pin_config_keys"),
+            *("require", "setup", "teardown", "termerror", "termlog", "termsetup", "termwarn"),
         ),
         "session",
     ),
@@ -35,16 +35,15 @@ _HOMES = {
     **dict.fromkeys(("plot_table", "visualize"), "plot"),
     **dict.fromkeys(("agent", "controller", "sweep"), "sweeps"),
     "Api": "public_api",
-    **dict.fromkeys(("Artifact", "ArtifactTTL"), "artifacts"),
+    "Artifact": "artifacts",
     "Config": "run_config",
     "Run": "wandb_run",
     "Settings": "settings",
 }
 # Calls of the current run.
 _OF_RUN = (
-    *("alert", "define_metric", "link_model", "log", "log_artifact", "log_code", "log_model"),
-    *("mark_preempting", "pin_config_keys", "save", "unwatch", "use_artifact", "use_model"),
-    "watch",
+    *("alert", "define_metric", "log", "log_artifact", "log_code", "log_model", "mark_preempting"),
+    *("restore", "save", "unwatch", "use_artifact", "use_model", "watch"),
 )
 _MODULES = ("data_types", "errors", "plot", "tensorboard")
 # Modules of the real package, made of names of this one.

@@ -6,14 +6,12 @@ There is no registry: an artifact is found again by its name in the folder of ru
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator
-from enum import Enum
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,17 +19,11 @@ from epochal.journal.layout import read_json, write_json
 from epochal.run.run import Run as EpochalRun
 from epochal.run.run import recorder_of
 from epochal.wandb.errors import CommError
-from epochal.wandb.notices import ExplainsMissingMembers, not_supported
+from epochal.wandb.notices import ExplainsMissingMembers
 
 _ABOUT = "artifact.json"
 # What W&B accepts; a name is a folder.
 _NAME = re.compile(r"[a-zA-Z0-9_\-][a-zA-Z0-9_\-.]*")
-
-
-class ArtifactTTL(Enum):
-    """How long an artifact is kept: until its run is deleted."""
-
-    INHERIT = 0
 
 
 class Artifact(ExplainsMissingMembers):
@@ -43,10 +35,7 @@ class Artifact(ExplainsMissingMembers):
         type: str,  # noqa: A002 (W&B's name)
         description: str | None = None,
         metadata: dict[str, Any] | None = None,
-        incremental: bool = False,
-        use_as: str | None = None,
-        storage_region: str | None = None,
-        digest_algorithm: str = "MD5",
+        **ignored: Any,
     ) -> None:
         if not _NAME.fullmatch(name):
             raise ValueError(
@@ -59,17 +48,10 @@ class Artifact(ExplainsMissingMembers):
         self.metadata = dict(metadata or {})
         self.aliases: list[str] = []
         self.files_by_name: dict[str, Path] = {}
-        self.references: dict[str, str] = {}
         self._made: Path | None = None
 
     def add_file(
-        self,
-        local_path: str | os.PathLike[str],
-        name: str | None = None,
-        is_tmp: bool | None = False,
-        skip_cache: bool | None = False,
-        policy: str | None = "mutable",
-        overwrite: bool = False,
+        self, local_path: str | os.PathLike[str], name: str | None = None, **ignored: Any
     ) -> Path:
         """Add a file."""
         path = Path(local_path).absolute()
@@ -79,7 +61,7 @@ class Artifact(ExplainsMissingMembers):
         return path
 
     def add_dir(
-        self, local_path: str | os.PathLike[str], name: str | None = None, **options: Any
+        self, local_path: str | os.PathLike[str], name: str | None = None, **ignored: Any
     ) -> None:
         """Add every file below a folder."""
         base = Path(local_path).absolute()
@@ -89,10 +71,6 @@ class Artifact(ExplainsMissingMembers):
             if path.is_file():
                 inner = path.relative_to(base).as_posix()
                 self.files_by_name[_inner(f"{name}/{inner}" if name else inner)] = path
-
-    def add_reference(self, uri: Any, name: str | None = None, **options: Any) -> None:
-        """Add an address; what it leads to is not copied."""
-        self.references[name or str(uri)] = str(uri)
 
     def add(self, obj: Any, name: str, overwrite: bool = False) -> None:
         """Add a table, a picture or another value as a file."""
@@ -122,9 +100,7 @@ class Artifact(ExplainsMissingMembers):
         """The path of one file."""
         return self.files_by_name[name]
 
-    get_entry = get_path
-
-    def download(self, root: str | None = None, **options: Any) -> str:
+    def download(self, root: str | None = None, **ignored: Any) -> str:
         """Copy the files into a folder, by default ``artifacts/NAME``; give its path."""
         target = Path(root or Path("artifacts") / self.name.replace(":", "-"))
         for name, path in self.files_by_name.items():
@@ -135,15 +111,6 @@ class Artifact(ExplainsMissingMembers):
     def wait(self, timeout: int | None = None) -> Artifact:
         """Return at once: a copy is complete when ``log_artifact`` returns."""
         return self
-
-    @property
-    def digest(self) -> str:
-        """A digest of names and contents."""
-        found = hashlib.md5(usedforsecurity=False)
-        for name, path in sorted(self.files_by_name.items()):
-            found.update(name.encode())
-            found.update(path.read_bytes())
-        return found.hexdigest()
 
 
 class ArtifactCalls:
@@ -157,7 +124,7 @@ class ArtifactCalls:
         name: str | None = None,
         type: str | None = None,  # noqa: A002 (W&B's name)
         aliases: list[str] | None = None,
-        tags: list[str] | None = None,
+        **ignored: Any,
     ) -> Artifact:
         """Copy the files of an artifact into the run's folder, and record what it is."""
         artifact = _as_artifact(artifact_or_path, name or f"run-{self._run.id}-artifact", type)
@@ -177,8 +144,7 @@ class ArtifactCalls:
         self,
         artifact_or_name: Artifact | str,
         type: str | None = None,  # noqa: A002
-        aliases: list[str] | None = None,
-        use_as: str | None = None,
+        **ignored: Any,
     ) -> Artifact:
         """Find an artifact that a run of this folder has logged; record that it is used."""
         if isinstance(artifact_or_name, Artifact):
@@ -203,47 +169,6 @@ class ArtifactCalls:
         artifact = self.use_artifact(name)
         files = artifact.files()
         return str(files[0]) if len(files) == 1 else artifact.download()
-
-    def link_artifact(
-        self, artifact: Artifact, target_path: str, aliases: list[str] | None = None
-    ) -> Artifact:
-        """Accepted: there is no registry."""
-        not_supported("link_artifact")
-        return artifact
-
-    def link_model(
-        self,
-        path: str | os.PathLike[str],
-        registered_model_name: str,
-        name: str | None = None,
-        aliases: list[str] | None = None,
-    ) -> Artifact | None:
-        """Keep the model in the run's folder; there is no registry."""
-        not_supported("link_model", "the model is kept in the run's folder")
-        return self.log_artifact(path, name=name or registered_model_name, type="model")
-
-    def upsert_artifact(
-        self,
-        artifact_or_path: Artifact | str,
-        name: str | None = None,
-        type: str | None = None,  # noqa: A002
-        aliases: list[str] | None = None,
-        distributed_id: str | None = None,
-    ) -> Artifact:
-        """Log an artifact; what several processes add is not merged."""
-        not_supported("upsert_artifact", "each process logs its own files")
-        return self.log_artifact(artifact_or_path, name, type, aliases)
-
-    def finish_artifact(
-        self,
-        artifact_or_path: Artifact | str,
-        name: str | None = None,
-        type: str | None = None,  # noqa: A002
-        aliases: list[str] | None = None,
-        distributed_id: str | None = None,
-    ) -> Artifact:
-        """Log an artifact."""
-        return self.log_artifact(artifact_or_path, name, type, aliases)
 
 
 def _as_artifact(given: Any, name: str, kind: str | None) -> Artifact:

@@ -24,9 +24,9 @@ def not_supported(what: str, then: str = "it is accepted and has no effect") -> 
     say_once(f"{what} is not supported by epochal.wandb: {then}.")
 
 
-def term(sentence: Any, *, is_shown: bool = True) -> None:
+def term(sentence: Any) -> None:
     """Print what a script prints through ``wandb.termlog`` and the like."""
-    if is_shown and not is_silent():
+    if not is_silent():
         error("wandb: %s", str(sentence).rstrip(os.linesep))
 
 

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import fnmatch
-import json
+import operator
+import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, overload
 
 from epochal.errors import EpochalError
 from epochal.reading import RunData, Runs
 from epochal.reading import open as open_runs
 from epochal.settings import read_settings
+from epochal.values import as_float
 from epochal.wandb.environment import read_environment
-from epochal.wandb.errors import CommError
+from epochal.wandb.errors import CommError, UsageError
 from epochal.wandb.notices import ExplainsMissingMembers, not_supported
-from epochal.wandb.run_filters import matches, ordered
 from epochal.wandb.summary_values import with_aggregates
 
 # Epochal's states by W&B's names.
@@ -43,12 +45,7 @@ class Api(ExplainsMissingMembers):
     ``overrides`` may name another: ``Api(overrides={"dir": "runs"})``.
     """
 
-    def __init__(
-        self,
-        overrides: Mapping[str, Any] | None = None,
-        timeout: int | None = None,
-        api_key: str | None = None,
-    ) -> None:
+    def __init__(self, overrides: Mapping[str, Any] | None = None, **ignored: Any) -> None:
         given = {**read_environment(), **(overrides or {})}
         self.settings = given
         self._project = given.get("project")
@@ -57,26 +54,12 @@ class Api(ExplainsMissingMembers):
         if folder is not None and not self._folder.is_dir():
             self._folder = Path(folder)
 
-    @property
-    def default_entity(self) -> str | None:
-        """Whose runs are meant: anyone's."""
-        return self.settings.get("entity")
-
-    @property
-    def viewer(self) -> None:
-        """None: nobody is logged in."""
-
-    def flush(self) -> None:
-        """Do nothing: every call reads anew."""
-
     def runs(
         self,
         path: str | None = None,
         filters: Mapping[str, Any] | None = None,
         order: str = "+created_at",
-        per_page: int = 50,
-        include_sweeps: bool = False,
-        lazy: bool = True,
+        **ignored: Any,
     ) -> ApiRuns:
         """The runs of a project (``entity/project`` or ``project``) that filters select."""
         project = self._project if path is None else path.strip("/").rpartition("/")[2]
@@ -92,13 +75,10 @@ class Api(ExplainsMissingMembers):
                 return run
         raise CommError(f"Could not find run {path!r} below {self._folder}.")
 
-    def projects(self, entity: str | None = None, per_page: int = 200) -> list[ApiProject]:
-        """The projects that have runs."""
-        return [ApiProject(name) for name in dict.fromkeys(run.project for run in self._all())]
-
-    def project(self, name: str, entity: str | None = None) -> ApiProject:
-        """A project by its name."""
-        return ApiProject(name)
+    def projects(self, entity: str | None = None, **ignored: Any) -> list[SimpleNamespace]:
+        """The projects that have runs, each with its name."""
+        names = dict.fromkeys(run.project for run in self._all())
+        return [SimpleNamespace(name=name, id=name) for name in names]
 
     def sweep(self, path: str = "") -> ApiSweep:
         """A sweep by its id, with the runs that belong to it."""
@@ -141,10 +121,6 @@ class ApiRuns(ExplainsMissingMembers, Sequence["ApiRun"]):
     def __repr__(self) -> str:
         return f"<Runs {len(self._runs)}>"
 
-    def histories(self, *args: Any, **options: Any) -> list[Any]:
-        """The history of each run."""
-        return [run.history(*args, **options) for run in self._runs]
-
 
 class ApiRun(ExplainsMissingMembers):
     """One run of the store, with the members of W&B's public ``Run``."""
@@ -161,15 +137,6 @@ class ApiRun(ExplainsMissingMembers):
 
     def __repr__(self) -> str:
         return f"<Run {'/'.join(self.path)} ({self.state})>"
-
-    @property
-    def display_name(self) -> str:
-        """The run's name."""
-        return self.name
-
-    @display_name.setter
-    def display_name(self, name: str) -> None:
-        self.name = name
 
     @property
     def path(self) -> list[str]:
@@ -190,11 +157,6 @@ class ApiRun(ExplainsMissingMembers):
     def heartbeat_at(self) -> str | None:
         """When the run last recorded something, in UTC."""
         return _iso(self.updated)
-
-    @property
-    def rawconfig(self) -> dict[str, Any]:
-        """The configuration."""
-        return self.config
 
     @cached_property
     def summary(self) -> dict[str, Any]:
@@ -230,23 +192,11 @@ class ApiRun(ExplainsMissingMembers):
         name = self.sweep_name
         return None if name is None else self._api.sweep(name)
 
-    @property
-    def username(self) -> str:
-        """Who the run belongs to."""
-        return self.entity
-
-    @property
-    def json_config(self) -> str:
-        """The configuration as W&B writes it."""
-        return json.dumps({key: {"value": value} for key, value in self.config.items()})
-
     def load(self, force: bool = False) -> None:
         """Read what was recorded since."""
         self._data.refresh()
         self.state = _STATES[self._data.info.status.state]
         self.__dict__.pop("summary", None)
-
-    load_full_data = load
 
     def wait_until_finished(self) -> None:
         """Return when the run has ended, however."""
@@ -255,7 +205,7 @@ class ApiRun(ExplainsMissingMembers):
             time.sleep(1.0)
             self.load()
 
-    def logged_artifacts(self, per_page: int = 100) -> list[Any]:
+    def logged_artifacts(self, **ignored: Any) -> list[Any]:
         """The artifacts that the run logged."""
         from epochal.wandb.artifacts import artifacts_below
 
@@ -270,9 +220,9 @@ class ApiRun(ExplainsMissingMembers):
         self,
         samples: int = 500,
         keys: list[str] | None = None,
-        x_axis: str = "_step",
+        *,
         pandas: bool = True,
-        stream: str = "default",
+        **ignored: Any,
     ) -> Any:
         """Rows of metrics by step, at most ``samples``: a data frame, or a list of dicts."""
         rows = list(self.scan_history(keys))
@@ -293,10 +243,10 @@ class ApiRun(ExplainsMissingMembers):
     def scan_history(
         self,
         keys: list[str] | None = None,
-        page_size: int = 1000,
+        *,
         min_step: int = 0,
         max_step: int | None = None,
-        use_cache: bool = True,
+        **ignored: Any,
     ) -> Iterator[dict[str, Any]]:
         """Every row by step; with ``keys``, only rows that have all of them."""
         found = {m.name for m in self._data.metrics() if m.axis == "step" and 0 in m.ranks}
@@ -326,10 +276,8 @@ class ApiRun(ExplainsMissingMembers):
             if is_inside and (keys is None or all(key in rows[step] for key in keys)):
                 yield rows[step]
 
-    beta_scan_history = scan_history
-
     def files(
-        self, names: list[str] | None = None, pattern: str | None = None, per_page: int = 50
+        self, names: list[str] | None = None, pattern: str | None = None, **ignored: Any
     ) -> list[ApiFile]:
         """The files that the run saved."""
         base = Path(self._data.info.folder) / "files"
@@ -359,10 +307,6 @@ class ApiRun(ExplainsMissingMembers):
 
     save = update
 
-    def delete(self, delete_artifacts: bool = False) -> None:
-        """Accepted: ``epochal rm`` deletes runs."""
-        not_supported("Run.delete()", "nothing is deleted; 'epochal rm' does that")
-
 
 class ApiFile(ExplainsMissingMembers):
     """One file of a run."""
@@ -383,16 +327,6 @@ class ApiFile(ExplainsMissingMembers):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(self._path.read_bytes())
         return target.open(encoding="utf-8", errors="replace")
-
-
-class ApiProject(ExplainsMissingMembers):
-    """A project by its name."""
-
-    def __init__(self, name: str) -> None:
-        self.name = self.id = name
-
-    def __repr__(self) -> str:
-        return f"<Project {self.name}>"
 
 
 class ApiSweep(ExplainsMissingMembers):
@@ -416,3 +350,138 @@ def _iso(at: float | None) -> str | None:
     if at is None:
         return None
     return datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# -- filters and orders ----------------------------------------------------------------------------
+
+_MISSING = object()
+# Names of W&B for the attributes of a run, where they differ.
+_FIELDS = {
+    "display_name": "name",
+    "displayName": "name",
+    "name": "id",
+    "jobType": "job_type",
+    "username": "entity",
+    "created_at": "created",
+    "createdAt": "created",
+    "heartbeat_at": "updated",
+    "sweep": "sweep_name",
+}
+_SAME = ("id", "state", "tags", "group", "job_type", "entity", "project", "notes", "sweep_name")
+
+
+def matches(run: ApiRun, filters: Mapping[str, Any] | None) -> bool:
+    """Whether a run has what filters of MongoDB ask for; raises ``UsageError`` for unknown ones."""
+    for key, wanted in (filters or {}).items():
+        if key == "$and":
+            found = all(matches(run, one) for one in wanted)
+        elif key == "$or":
+            found = any(matches(run, one) for one in wanted)
+        else:
+            found = _has(_value_of(run, key), wanted)
+        if not found:
+            return False
+    return True
+
+
+def ordered(runs: Iterable[ApiRun], order: str) -> list[ApiRun]:
+    """Runs by a field, ascending with ``+`` and descending with ``-``; those without it last."""
+    values = [(_rank(_value_of(run, order.lstrip("+-"))), run) for run in runs]
+    known = [pair for pair in values if pair[0] is not None]
+    known.sort(key=lambda pair: pair[0] or (), reverse=order.startswith("-"))
+    return [run for _, run in known] + [run for rank, run in values if rank is None]
+
+
+def _value_of(run: ApiRun, key: str) -> Any:
+    """The value of a field by its name in a filter; a marker where the run has none."""
+    if key in _FIELDS or key in _SAME:
+        return getattr(run, _FIELDS.get(key, key))
+    prefix, _, path = key.partition(".")
+    values = {"config": "config", "summary_metrics": "summary", "summary": "summary"}.get(prefix)
+    if values is None or not path:
+        raise UsageError(
+            f"the filter {key!r} is not known: use config.NAME, summary_metrics.NAME or one of"
+            f" {', '.join((*_FIELDS, *_SAME))}."
+        )
+    return _inner(getattr(run, values), path.removesuffix(".value"))
+
+
+def _inner(values: Any, path: str) -> Any:
+    """The value at a path with dots."""
+    if not isinstance(values, Mapping):
+        return _MISSING
+    if path in values:
+        return values[path]
+    head, dot, rest = path.partition(".")
+    return _inner(values.get(head), rest) if dot else _MISSING
+
+
+def _has(value: Any, wanted: Any) -> bool:
+    if not isinstance(wanted, Mapping) or not any(str(key).startswith("$") for key in wanted):
+        wanted = {"$eq": wanted}
+    for name, operand in wanted.items():
+        test = _OPERATORS.get(name)
+        if test is None:
+            raise UsageError(f"{name!r} is not known: use {', '.join(_OPERATORS)}.")
+        if not test(value, _comparable(value, operand)):
+            return False
+    return True
+
+
+def _equals(value: Any, wanted: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return list(value) == list(wanted) if isinstance(wanted, (list, tuple)) else wanted in value
+    return wanted is None if value is _MISSING else bool(value == wanted)
+
+
+def _compare(test: Callable[[Any, Any], Any]) -> Callable[[Any, Any], bool]:
+    def compare(value: Any, operand: Any) -> bool:
+        try:
+            return bool(test(value, operand))
+        except TypeError:  # a value that is missing, or of another type
+            return False
+
+    return compare
+
+
+def _comparable(value: Any, operand: Any) -> Any:
+    """A time in ISO form as a number, where the value is one."""
+    if not isinstance(value, float) or not isinstance(operand, str):
+        return operand
+    try:
+        at = datetime.fromisoformat(operand.replace("Z", "+00:00"))
+    except ValueError:
+        return operand
+    return (at if at.tzinfo else at.replace(tzinfo=timezone.utc)).timestamp()
+
+
+def _in(value: Any, operand: Any) -> bool:
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return any(one in operand for one in values)
+
+
+def _regex(value: Any, operand: Any) -> bool:
+    texts = value if isinstance(value, (list, tuple)) else [value]
+    return any(isinstance(text, str) and re.search(str(operand), text) for text in texts)
+
+
+_OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "$eq": _equals,
+    "$ne": lambda value, operand: not _equals(value, operand),
+    "$gt": _compare(operator.gt),
+    "$gte": _compare(operator.ge),
+    "$lt": _compare(operator.lt),
+    "$lte": _compare(operator.le),
+    "$in": _in,
+    "$nin": lambda value, operand: not _in(value, operand),
+    "$exists": lambda value, operand: (value is not _MISSING) == bool(operand),
+    "$regex": _regex,
+}
+
+
+def _rank(value: Any) -> tuple[int, Any] | None:
+    if value is _MISSING or value is None:
+        return None
+    if isinstance(value, (bool, int, float)):
+        return (0, as_float(value)) if value == value else None
+    return 1, str(value)

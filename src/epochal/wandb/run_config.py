@@ -5,7 +5,7 @@ A value that is there already changes only with ``allow_val_change``, as W&B has
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from epochal.run.run import Run
 
 
-class Config:
+class Config(MutableMapping[str, Any]):
     """Entries by attribute and by item; a change is recorded in the run."""
 
     def __init__(self, run: Run | None = None, *, allow_val_change: bool = False) -> None:
@@ -40,62 +40,29 @@ class Config:
         except KeyError:
             raise AttributeError(f"the configuration has no entry {key!r}.") from None
 
-    def __contains__(self, key: object) -> bool:
-        return key in self._entries
+    def __delitem__(self, key: str) -> None:
+        del self._entries[key]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
+        return (key for key in self._entries if not key.startswith("_"))
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return sum(1 for _ in self)
 
     def __repr__(self) -> str:
         return repr(self.as_dict())
 
-    def keys(self) -> list[str]:
-        """The names of the entries."""
-        return [key for key in self._entries if not key.startswith("_")]
-
-    def values(self) -> list[Any]:
-        """The values of the entries."""
-        return [value for _, value in self.items()]
-
-    def items(self) -> list[tuple[str, Any]]:
-        """The entries."""
-        return [(key, self._entries[key]) for key in self.keys()]
-
     def as_dict(self) -> dict[str, Any]:
         """A plain dict, whose changes are not recorded."""
-        entries = self._entries
-        return dict(entries.copy())
+        return dict(self._entries.copy())
 
-    def get(self, key: str, default: Any = None) -> Any:
-        """The value of an entry, or a default."""
-        return self._entries.get(key, default)
-
-    def update(self, d: Any, allow_val_change: bool | None = None) -> None:
+    def update(self, d: Any, allow_val_change: bool | None = None) -> None:  # type: ignore[override]
         """Set several entries: of a dict, a namespace, flags, or a YAML file's path."""
         self._set(parse_config(d), allow_val_change)
 
     def setdefaults(self, d: Any) -> None:
         """Set the entries that are not there yet."""
         self._set({k: v for k, v in parse_config(d).items() if k not in self._entries}, None)
-
-    def setdefault(self, key: str, default: Any = None) -> Any:
-        """The value of an entry, set to a default where there is none."""
-        if key not in self._entries:
-            self[key] = default
-        return self[key]
-
-    def update_locked(
-        self, d: Mapping[str, Any], user: str | None = None, _allow_val_change: bool | None = None
-    ) -> None:
-        """Set entries that later calls cannot change, such as those that a sweep chose."""
-        self._set(dict(d), _allow_val_change)
-        self._locked.update(dict.fromkeys(d, user))
-
-    def persist(self) -> None:
-        """Do nothing: every change is recorded at once."""
 
     def _set(self, values: Mapping[str, Any], allow_val_change: bool | None) -> None:
         allowed = self._allow if allow_val_change is None else allow_val_change
@@ -119,23 +86,6 @@ class Config:
             entries.update(changed)
 
 
-class StaticConfig:
-    """``run.config_static``: the entries as they are now, which cannot be changed."""
-
-    def __init__(self, entries: Mapping[str, Any]) -> None:
-        object.__setattr__(self, "__dict__", dict(entries))
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError("config_static cannot be changed: use config.")
-
-    def __getitem__(self, key: str) -> Any:
-        return self.__dict__[key]
-
-    def keys(self) -> list[str]:
-        """The names of the entries."""
-        return list(self.__dict__)
-
-
 def parse_config(
     given: Any, *, exclude: list[str] | None = None, include: list[str] | None = None
 ) -> dict[str, Any]:
@@ -153,8 +103,6 @@ def _entries_of(given: Any) -> dict[str, Any]:
         return {}
     if isinstance(given, (str, Path)):
         return config_file(Path(given))
-    if isinstance(given, Config):
-        return given.as_dict()
     if isinstance(given, Mapping):
         return dict(given)
     flags = getattr(given, "flag_values_dict", None)

@@ -12,9 +12,10 @@ from epochal.journal.layout import read_json
 from epochal.run.provenance import user_name
 from epochal.run.run import Run as EpochalRun
 from epochal.run.run import recorder_of
+from epochal.wandb.notices import ExplainsMissingMembers
 
 
-class RunLabels:
+class RunLabels(ExplainsMissingMembers):
     """The properties of ``wandb.Run`` that say what the run is; some can be set."""
 
     def __init__(self, run: EpochalRun, facts: Mapping[str, Any]) -> None:
@@ -62,10 +63,6 @@ class RunLabels:
         """The project the run belongs to."""
         return self._run.project
 
-    def project_name(self) -> str:
-        """The project the run belongs to."""
-        return self._run.project
-
     @property
     def entity(self) -> str:
         """Who the run belongs to; empty when not given."""
@@ -104,25 +101,11 @@ class RunLabels:
         """The address of the run's page, if it is served; ``epochal ui`` serves all runs."""
         return recorder_of(self._run).page_url
 
-    def get_url(self) -> str | None:
-        """The address of the run's page, if it is served."""
-        return self.url
-
-    @property
-    def project_url(self) -> str | None:
-        """None: there is no page of a project."""
-        return None
-
     @property
     def sweep_id(self) -> str | None:
         """The sweep that the run belongs to."""
         sweep = self._facts.get("sweep_id")
         return None if sweep is None else str(sweep)
-
-    @property
-    def sweep_url(self) -> str | None:
-        """None: there is no page of a sweep."""
-        return None
 
     @property
     def start_time(self) -> float:

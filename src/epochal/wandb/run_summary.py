@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
 from epochal.run.run import Run
 from epochal.wandb.summary_values import SummaryValues
 
 
-class Summary:
+class Summary(MutableMapping[str, Any]):
     """The last value of each metric, and what the program sets, which wins."""
 
     def __init__(self, run: Run, values: SummaryValues) -> None:
@@ -41,38 +41,16 @@ class Summary:
         except KeyError:
             raise AttributeError(f"the summary has no entry {key!r}.") from None
 
-    def __contains__(self, key: object) -> bool:
-        return key in self._as_dict()
-
     def __iter__(self) -> Iterator[str]:
-        return iter(self.keys())
+        return iter(self._as_dict())
 
     def __len__(self) -> int:
-        return len(self.keys())
+        return len(self._as_dict())
 
     def __repr__(self) -> str:
         return repr(self._as_dict())
 
-    def keys(self) -> list[str]:
-        """The names of the entries."""
-        return list(self._as_dict())
-
-    def values(self) -> list[Any]:
-        """The values of the entries."""
-        return list(self._as_dict().values())
-
-    def items(self) -> list[tuple[str, Any]]:
-        """The entries."""
-        return list(self._as_dict().items())
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """The value of an entry, or a default."""
-        try:
-            return self[key]
-        except KeyError:
-            return default
-
-    def update(self, d: Mapping[str, Any] | None = None, **more: Any) -> None:
+    def update(self, d: Mapping[str, Any] | None = None, **more: Any) -> None:  # type: ignore[override]
         """Set entries; they are recorded, and win over the last values."""
         given = {**(d or {}), **more}
         self._run.summary.update(given)

@@ -18,17 +18,7 @@ class AlertLevel(Enum):
     ERROR = "ERROR"
 
 
-def login(
-    key: str | None = None,
-    relogin: bool | None = None,
-    host: str | None = None,
-    force: bool | None = None,
-    timeout: int | None = None,
-    verify: bool = True,
-    referrer: str | None = None,
-    prompt: bool = True,
-    anonymous: Any = None,
-) -> bool:
+def login(key: str | None = None, *ignored: Any, **more: Any) -> bool:
     """Return True: runs are recorded on this machine, and no key is read or kept."""
     say_once("wandb.login() has no effect: runs are recorded on this machine.")
     return True
@@ -45,7 +35,7 @@ def teardown(exit_code: int | None = None) -> None:
         run.finish(exit_code)
 
 
-def finish(exit_code: int | None = None, quiet: bool | None = None) -> None:
+def finish(exit_code: int | None = None, **ignored: Any) -> None:
     """Finish the current run; does nothing when there is none."""
     if (run := ACTIVE.current) is not None:
         run.finish(exit_code)
@@ -56,35 +46,23 @@ def attach(*args: Any, **options: Any) -> Any:
     return ACTIVE.current
 
 
-def require(requirement: Any = None, experiment: Any = None) -> None:
-    """Accept any requirement."""
+def accept(*ignored: Any, **more: Any) -> None:
+    """Do nothing: what W&B configures with this call does not exist here."""
 
 
-def ensure_configured() -> None:
-    """Do nothing: there is nothing to configure."""
+ensure_configured = pin_config_keys = require = termsetup = accept
 
 
-def restore(
-    name: str, run_path: str | None = None, replace: bool = False, root: str | None = None
-) -> Any:
-    """Open a file that was saved in the current run; None where there is none."""
-    return ACTIVE.needed("wandb.restore()").restore(name, run_path, replace, root)
-
-
-def termlog(string: str = "", newline: bool = True, repeat: bool = True, **options: Any) -> None:
+def termlog(string: str = "", **ignored: Any) -> None:
     """Print a line as W&B does."""
     term(string)
 
 
-def termwarn(string: str = "", newline: bool = True, repeat: bool = True, **options: Any) -> None:
+def termwarn(string: str = "", **ignored: Any) -> None:
     """Print a warning as W&B does."""
     term(f"WARNING {string}")
 
 
-def termerror(string: str = "", newline: bool = True, repeat: bool = True, **options: Any) -> None:
+def termerror(string: str = "", **ignored: Any) -> None:
     """Print an error as W&B does."""
     term(f"ERROR {string}")
-
-
-def termsetup(settings: Any = None, logger: Any = None) -> None:
-    """Do nothing."""

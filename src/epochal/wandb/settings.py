@@ -5,30 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-# Settings that mean the same as an argument of ``init``.
-_ARGUMENTS = {
-    "mode": "mode",
-    "project": "project",
-    "entity": "entity",
+# Settings that are called otherwise than the argument of ``init`` that they stand for.
+_RENAMED = {
     "run_name": "name",
     "run_id": "id",
-    "resume": "resume",
-    "resume_from": "resume_from",
-    "fork_from": "fork_from",
     "run_group": "group",
     "run_job_type": "job_type",
     "run_tags": "tags",
     "run_notes": "notes",
     "root_dir": "dir",
-    "reinit": "reinit",
-    "console": "console",
-    "sweep_id": "sweep_id",
-    "disable_git": "disable_git",
-    "silent": "silent",
-    "quiet": "quiet",
-    "allow_val_change": "allow_val_change",
-    "sync_tensorboard": "sync_tensorboard",
-    "save_code": "save_code",
 }
 
 
@@ -60,23 +45,11 @@ class Settings:
         """Set several settings."""
         self.__dict__.update({**(values or {}), **more})
 
-    def update_from_dict(self, values: Mapping[str, Any]) -> None:
-        """Set several settings."""
-        self.update(values)
-
-    def model_dump(self) -> dict[str, Any]:
-        """The settings that were given."""
-        return dict(self.__dict__)
-
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments of ``init`` that these settings stand for."""
-        given = self.__dict__
-        return {
-            argument: given[name]
-            for name, argument in _ARGUMENTS.items()
-            if given.get(name) is not None
-        }
+        given = self.__dict__.items()
+        return {_RENAMED.get(name, name): value for name, value in given if value is not None}
 
 
 def as_settings(settings: Any) -> Settings:

@@ -15,57 +15,21 @@ from types import ModuleType
 from typing import Any
 
 _HERE = "epochal.wandb"
-# Name of a submodule: where each of its names is defined in this package.
-_MADE: dict[str, dict[str, str]] = {
-    "apis": {"PublicApi": "public_api.Api"},
-    "apis.public": {
-        "Api": "public_api.Api",
-        "Run": "public_api.ApiRun",
-        "Runs": "public_api.ApiRuns",
-    },
-    "env": {},
-    "errors.errors": {name: f"errors.{name}" for name in ("Error", "CommError", "UsageError")},
-    "sdk": {
-        "Settings": "settings.Settings",
-        "Config": "run_config.Config",
-        "Artifact": "artifacts.Artifact",
-        "init": "starting.init",
-        "login": "session.login",
-        "finish": "session.finish",
-        "setup": "session.setup",
-        "AlertLevel": "session.AlertLevel",
-    },
-    "sdk.artifacts": {},
-    "sdk.artifacts.artifact": {"Artifact": "artifacts.Artifact"},
-    "sdk.data_types": {},
-    "sdk.data_types.audio": {"Audio": "data_types.Audio"},
-    "sdk.data_types.base_types": {},
-    "sdk.data_types.base_types.media": {"Media": "data_types.Media"},
-    "sdk.data_types.base_types.wb_value": {"WBValue": "data_types.WBValue"},
-    "sdk.data_types.histogram": {"Histogram": "data_types.Histogram"},
-    "sdk.data_types.html": {"Html": "data_types.Html"},
-    "sdk.data_types.image": {"Image": "data_types.Image"},
-    "sdk.data_types.molecule": {"Molecule": "data_types.Molecule"},
-    "sdk.data_types.object_3d": {"Object3D": "data_types.Object3D", "box3d": "data_types.box3d"},
-    "sdk.data_types.plotly": {"Plotly": "data_types.Plotly"},
-    "sdk.data_types.table": {"Table": "data_types.Table"},
-    "sdk.data_types.video": {"Video": "data_types.Video"},
-    "sdk.lib": {"RunDisabled": "wandb_run.Run"},
-    "sdk.lib.config_util": {"ConfigError": "errors.ConfigError"},
-    "sdk.lib.disabled": {"RunDisabled": "wandb_run.Run"},
-    "sdk.lib.runid": {"generate_id": "sweeps.generate_id"},
-    "sdk.wandb_alerts": {"AlertLevel": "session.AlertLevel"},
-    "sdk.wandb_config": {"Config": "run_config.Config"},
-    "sdk.wandb_init": {"init": "starting.init"},
-    "sdk.wandb_login": {"login": "session.login"},
-    "sdk.wandb_metric": {"Metric": "metric_definition.Metric"},
-    "sdk.wandb_run": {"Run": "wandb_run.Run", "finish": "session.finish"},
-    "sdk.wandb_settings": {"Settings": "settings.Settings"},
-    "sdk.wandb_setup": {"setup": "session.setup", "teardown": "session.teardown"},
-    "sdk.wandb_summary": {"Summary": "run_summary.Summary"},
-    "sdk.wandb_sweep": {"sweep": "sweeps.sweep", "controller": "sweeps.controller"},
-    "util": {"generate_id": "sweeps.generate_id"},
-    "viz": {"CustomChart": "plot.CustomChart", "visualize": "plot.visualize"},
+# Submodules of the real package, beside all below ``sdk``, whose names are looked up in this one.
+_MADE = frozenset({"apis", "apis.public", "env", "errors.errors", "sdk", "util", "viz"})
+# Names in them that mean something else than in this package, or nothing: where each is defined.
+_NAMES = {
+    "apis.public.Run": "public_api.ApiRun",
+    "apis.public.Runs": "public_api.ApiRuns",
+    "ConfigError": "errors.ConfigError",
+    "CustomChart": "plot.CustomChart",
+    "Media": "data_types.Media",
+    "Metric": "metric_definition.Metric",
+    "PublicApi": "public_api.Api",
+    "RunDisabled": "wandb_run.Run",
+    "Summary": "run_summary.Summary",
+    "WBValue": "data_types.WBValue",
+    "generate_id": "sweeps.generate_id",
 }
 # Modules of this package that the real one has too.
 _OWN = frozenset({"data_types", "errors", "plot", "tensorboard", "wandb_run"})
@@ -76,21 +40,23 @@ _WHY = (
 
 def submodule(name: str, *, of: str = _HERE) -> ModuleType:
     """A submodule by the name that the real package gives it; raises ``ModuleNotFoundError``."""
-    if name.partition(".")[0] in _OWN and name not in _MADE:
-        if find_spec(f"{_HERE}.{name}") is None:
-            raise ModuleNotFoundError(f"wandb.{name} {_WHY}", name=f"wandb.{name}")
-        return import_module(f"{_HERE}.{name}")
-    if name not in _MADE:
+    if not has_submodule(name):
         raise ModuleNotFoundError(f"wandb.{name} {_WHY}", name=f"wandb.{name}")
-    made = _MODULES.get(name)
-    if made is None:
-        made = _MODULES[name] = _Made(f"{of}.{name}", name)
-    return made
+    if not _is_made(name):
+        return import_module(f"{_HERE}.{name}")
+    if name not in _MODULES:
+        _MODULES[name] = _Made(f"{of}.{name}", name)
+    return _MODULES[name]
 
 
 def has_submodule(name: str) -> bool:
     """Whether there is something under this name."""
-    return name in _MADE or name in _OWN
+    is_own = name.partition(".")[0] in _OWN and find_spec(f"{_HERE}.{name}") is not None
+    return _is_made(name) or is_own
+
+
+def _is_made(name: str) -> bool:
+    return name in _MADE or name.startswith("sdk.")
 
 
 def stand_in_for(name: str) -> None:
@@ -111,14 +77,17 @@ class _Made(ModuleType):
     def __getattr__(self, attribute: str) -> Any:
         if attribute.startswith("__"):
             raise AttributeError(attribute)
-        place = _MADE[self._name].get(attribute)
+        inner = f"{self._name}.{attribute}"
+        place = _NAMES.get(inner) or _NAMES.get(attribute)
         if place is not None:
             module, _, found = place.rpartition(".")
             return getattr(import_module(f"{_HERE}.{module}"), found)
         if self._name == "env" and attribute.isupper():
             return f"WANDB_{attribute}"  # the names of variables
-        inner = f"{self._name}.{attribute}"
-        if has_submodule(inner):
+        package = import_module(_HERE)
+        if attribute in package.__all__ and attribute not in _OWN:
+            return getattr(package, attribute)
+        if _is_made(inner):
             return submodule(inner)
         raise AttributeError(f"wandb.{inner} {_WHY}")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -25,8 +25,7 @@ from epochal.wandb.artifacts import Artifact, ArtifactCalls
 from epochal.wandb.errors import UsageError
 from epochal.wandb.history_row import write_row
 from epochal.wandb.metric_definition import Metric, StepSync, define
-from epochal.wandb.notices import not_supported
-from epochal.wandb.run_config import Config, StaticConfig
+from epochal.wandb.run_config import Config
 from epochal.wandb.run_labels import RunLabels
 from epochal.wandb.run_summary import Summary
 from epochal.wandb.settings import Settings
@@ -102,11 +101,6 @@ class Run(RunLabels, ArtifactCalls):
         return self._config
 
     @property
-    def config_static(self) -> StaticConfig:
-        """The configuration as it is now."""
-        return StaticConfig(self._config.as_dict())
-
-    @property
     def summary(self) -> Summary:
         """The last value of each metric, and what the program sets."""
         return self._summary
@@ -153,8 +147,9 @@ class Run(RunLabels, ArtifactCalls):
         step_sync: bool | None = None,
         hidden: bool | None = None,
         summary: str | None = None,
-        overwrite: bool | None = None,
-        **kwargs: Any,
+        *,
+        goal: str | None = None,
+        **ignored: Any,
     ) -> Metric:
         """Say what a metric is drawn against, and what of its values the summary has."""
         metric = Metric(
@@ -163,7 +158,7 @@ class Run(RunLabels, ArtifactCalls):
             step_sync=step_sync,
             hidden=hidden,
             summary=summary,
-            goal=kwargs.get("goal"),
+            goal=goal,
         )
         define(self._run, metric)
         self._step_sync.add(metric)
@@ -176,8 +171,9 @@ class Run(RunLabels, ArtifactCalls):
         criterion: Any = None,
         log: str | None = "gradients",
         log_freq: int = 1000,
-        idx: int | None = None,
+        *,
         log_graph: bool = False,
+        **ignored: Any,
     ) -> None:
         """Record parameters and gradients of models every ``log_freq`` optimizer steps."""
         self._watches.add(models, log, log_freq, log_graph=log_graph)
@@ -213,9 +209,7 @@ class Run(RunLabels, ArtifactCalls):
             return True
         return self._saved.add(glob_str, base_path, policy, is_pattern=glob)
 
-    def restore(
-        self, name: str, run_path: str | None = None, replace: bool = False, root: str | None = None
-    ) -> Any:
+    def restore(self, name: str, **ignored: Any) -> Any:
         """Open a file that was saved in this run; None where there is none."""
         return self._saved.open(name)
 
@@ -234,29 +228,12 @@ class Run(RunLabels, ArtifactCalls):
         for line in text.splitlines():
             recorder_of(self._run).keep_output("stdout", line)
 
-    def pin_config_keys(self, keys: Sequence[str] = ()) -> None:
-        """Accepted: the page shows every entry."""
-        not_supported("pin_config_keys")
-
     def mark_preempting(self) -> None:
         """Record that the machine is about to be taken away."""
         self._run.event("preempting")
 
-    # -- showing ----------------------------------------------------------------------------------
-
-    def display(self, height: int = 420, hidden: bool = False) -> bool:
-        """Show the page of the run in a notebook; False elsewhere."""
-        return False
-
-    def to_html(self, height: int = 420, hidden: bool = False) -> str:
-        """The run for a notebook."""
+    def _repr_html_(self) -> str:
         return self._run._repr_html_()
-
-    _repr_html_ = to_html
-
-    def status(self) -> Any:
-        """Whether everything is written: it always is."""
-        return Settings(sync_items_total=0, sync_items_pending=0, sync_time=None)
 
     # -- the end ----------------------------------------------------------------------------------
 
@@ -264,7 +241,7 @@ class Run(RunLabels, ArtifactCalls):
         """Have something called when the run finishes, before its last record."""
         self._teardown.append(call)
 
-    def finish(self, exit_code: int | None = None, quiet: bool | None = None) -> None:
+    def finish(self, exit_code: int | None = None, **ignored: Any) -> None:
         """End the run: finished, or failed with an exit code that is not 0."""
         if self._run.finished:
             return
