@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import optuna
-import pytest
 
 import epochal
-from epochal.integrations.optuna import EpochalCallback, import_study
+from epochal.integrations.optuna import EpochalCallback
 from tests.frameworks.reading import config, points, records, run_folders, script, status
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -95,28 +94,3 @@ study.optimize(objective, n_trials=9, callbacks=[EpochalCallback()])
     (folder,) = run_folders(runs)
     assert points(folder, "value") == {0: 0.0, 1: 1.0, 2: 2.0}
     assert status(folder) == "failed"
-
-
-def test_an_imported_study_has_a_run_for_each_trial(runs: Path) -> None:
-    made = study(study_name="old")
-    made.optimize(objective, n_trials=4)
-    copied = import_study(made)
-    assert [one.outcome for one in copied] == ["new"] * 4
-    folder = runs / "old" / "trial-0"
-    assert points(folder, "value") == made.trials[0].intermediate_values
-    assert list(points(folder, "final/value").values()) == [made.trials[0].value]
-    assert config(folder) == made.trials[0].params
-    assert status(runs / "old" / "trial-2") == "terminated"
-    assert [one.outcome for one in import_study(made)] == ["unchanged"] * 4
-    made.optimize(objective, n_trials=1)
-    assert [one.outcome for one in import_study(made)] == ["unchanged"] * 4 + ["new"]
-
-
-def test_an_old_version_is_said_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from epochal.integrations.framework import require
-
-    for _ in range(2):
-        require("optuna", "epochal.integrations.optuna", tested="99.")
-    assert capsys.readouterr().err.count("is tested with optuna 99.x") == 1

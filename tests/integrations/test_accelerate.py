@@ -109,17 +109,14 @@ def test_a_training_that_is_resumed_continues_its_run(runs: Path) -> None:
     assert list(points(folder, "loss")) == list(range(8))
 
 
-def test_images_and_tables_are_kept(runs: Path) -> None:
+def test_images_are_kept(runs: Path) -> None:
     tracker = EpochalTracker("pictures", name="a")
     tracker.log({"loss": 1.0}, step=0)
     tracker.log_images({"sample": [np.zeros((4, 4, 3), np.uint8)] * 2}, step=1)
-    tracker.log_table("answers", columns=["question", "answer"], data=[["1+1", 2]], step=1)
     tracker.finish()
     (folder,) = run_folders(runs)
     view = epochal.load(folder).view
     assert [entry.record["name"] for entry in view.entries("blob")] == ["sample", "sample/1"]
-    (text,) = view.entries("text")
-    assert text.record["text"].splitlines() == ["question  answer", "1+1       2"]
 
 
 _SCRIPT = """

@@ -452,7 +452,7 @@ def test_names_of_artifacts_cannot_lead_out_of_the_run(here: Path) -> None:
 def test_what_has_no_effect_says_so_once(capfd: pytest.CaptureFixture[str]) -> None:
     assert wandb.login(key="secret")
     assert wandb.login()
-    run = wandb.init(monitor_gym=True, force=True, anonymous="allow")
+    wandb.init(monitor_gym=True, force=True, anonymous="allow")
     wandb.pin_config_keys(["a"])
     said = capfd.readouterr().err
     assert said.count("wandb.login() has no effect") == 1

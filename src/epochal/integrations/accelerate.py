@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from epochal.integrations.framework import callback, open_run, require
-from epochal.run.run import Run, recorder_of
+from epochal.run.run import Run
 
-require("accelerate", "epochal.integrations.accelerate", tested="1.")
+require("accelerate", "epochal.integrations.accelerate")
 
 from accelerate.tracking import GeneralTracker, on_main_process, register_tracker_class  # noqa: E402 (missing: one sentence, above)
 
@@ -74,26 +74,6 @@ class EpochalTracker(GeneralTracker):  # type: ignore[misc]
 
     @on_main_process  # type: ignore[untyped-decorator]
     @callback
-    def log_table(
-        self,
-        table_name: str,
-        columns: Sequence[str] | None = None,
-        data: Sequence[Sequence[Any]] | None = None,
-        dataframe: Any = None,
-        step: int | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Record a table as a text with aligned columns."""
-        if dataframe is not None:
-            columns, data = list(dataframe.columns), dataframe.values.tolist()
-        rows = [[str(cell) for cell in row] for row in data or ()]
-        heading = [str(name) for name in columns or range(len(rows[0]) if rows else 0)]
-        run = self._open()
-        run.log_text(table_name, _aligned([heading, *rows]), step)
-        recorder_of(run).console.notice("tables of log_table are recorded as texts.")
-
-    @on_main_process  # type: ignore[untyped-decorator]
-    @callback
     def finish(self) -> None:
         """Finish the run, unless it was given."""
         if self._run is not None and self._given is None:
@@ -104,16 +84,6 @@ class EpochalTracker(GeneralTracker):  # type: ignore[misc]
             self.start()
         assert self._run is not None
         return self._run
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    num_columns = max(map(len, rows))
-    full = [[*row, *[""] * (num_columns - len(row))] for row in rows]
-    widths = [max(len(row[column]) for row in full) for column in range(num_columns)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in full
-    )
 
 
 register_tracker_class(EpochalTracker)

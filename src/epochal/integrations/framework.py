@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
-from epochal.console.messages import error
 from epochal.errors import EpochalError, MissingPackageError
 from epochal.guard import Guard, guarded
 from epochal.journal.layout import is_run_folder
@@ -20,32 +19,13 @@ from epochal.values import plain_json
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-_warned: set[str] = set()
 
-
-def require(package: str, what: str, *, tested: str) -> None:
-    """Import a framework for ``what``; say once when its version is not one of those tested.
-
-    ``tested`` is how those versions begin, such as "5.". Raises a sentence with the pip line where
-    the package is missing.
-    """
+def require(package: str, what: str) -> None:
+    """Import a framework for ``what``; a missing one raises a sentence with the pip line."""
     try:
-        module = import_module(package)
+        import_module(package)
     except ModuleNotFoundError as missing:
         raise MissingPackageError(what, missing) from missing
-    try:
-        version = metadata.version(package)
-    except metadata.PackageNotFoundError:  # a source tree that was not installed
-        version = str(getattr(module, "__version__", "an unknown version"))
-    if not version.startswith(tested) and package not in _warned:
-        _warned.add(package)
-        error(
-            "epochal: %s is tested with %s %sx, not with %s: if values are missing, please say so.",
-            what,
-            package,
-            tested,
-            version,
-        )
 
 
 def callback(method: Method) -> Method:

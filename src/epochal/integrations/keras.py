@@ -9,7 +9,7 @@ from epochal.errors import UsageError
 from epochal.integrations.framework import TrainingRun, callback, require
 from epochal.run.run import Run
 
-require("keras", "epochal.integrations.keras", tested="3.")
+require("keras", "epochal.integrations.keras")
 
 from keras.callbacks import Callback  # noqa: E402 (missing: one sentence, above)
 

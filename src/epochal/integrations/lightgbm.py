@@ -11,7 +11,7 @@ from epochal.integrations.framework import TrainingRun, callback, require
 from epochal.run.run import Run
 from epochal.values import plain_json
 
-require("lightgbm", "epochal.integrations.lightgbm", tested="4.")
+require("lightgbm", "epochal.integrations.lightgbm")
 
 from lightgbm import Booster  # noqa: E402 (missing: one sentence, above)
 from lightgbm.callback import CallbackEnv  # noqa: E402

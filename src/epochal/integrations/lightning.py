@@ -21,7 +21,7 @@ from epochal.journal.layout import slugify
 from epochal.run.run import Run, recorder_of
 from epochal.settings import read_settings
 
-require("lightning", "epochal.integrations.lightning", tested="2.")
+require("lightning", "epochal.integrations.lightning")
 
 from lightning.fabric.loggers.logger import rank_zero_experiment  # noqa: E402 (see require)
 from lightning.pytorch.loggers.logger import Logger  # noqa: E402

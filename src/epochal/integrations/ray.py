@@ -12,7 +12,7 @@ from epochal.integrations.framework import callback, open_run, options_to_resume
 from epochal.run.run import Run, recorder_of
 from epochal.settings import read_settings
 
-require("ray", "epochal.integrations.ray", tested="2.")
+require("ray", "epochal.integrations.ray")
 
 from ray.tune.logger import LoggerCallback  # noqa: E402 (missing: one sentence, above)
 

@@ -14,7 +14,7 @@ from epochal.integrations.framework import TrainingRun, callback, require
 from epochal.integrations.tensorboard_values import figure_pixels, image_pixels
 from epochal.run.run import Run, recorder_of
 
-require("stable_baselines3", "epochal.integrations.stable_baselines3", tested="2.")
+require("stable_baselines3", "epochal.integrations.stable_baselines3")
 
 from stable_baselines3.common.callbacks import BaseCallback  # noqa: E402 (missing: one sentence, above)
 from stable_baselines3.common.logger import Figure, HParam, Image, KVWriter, Video  # noqa: E402

@@ -30,7 +30,7 @@ from epochal.journal.line import now
 from epochal.records import Record
 from epochal.run.run import Run, recorder_of
 
-require("transformers", "epochal.integrations.transformers", tested="5.")
+require("transformers", "epochal.integrations.transformers")
 
 from transformers import Trainer, TrainerCallback  # noqa: E402 (missing: one sentence, above)
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK, rewrite_logs  # noqa: E402

@@ -12,7 +12,7 @@ from typing import Any
 from epochal.integrations.framework import TrainingRun, callback, require
 from epochal.run.run import Run
 
-require("xgboost", "epochal.integrations.xgboost", tested="3.")
+require("xgboost", "epochal.integrations.xgboost")
 
 from xgboost import Booster  # noqa: E402 (missing: one sentence, above)
 from xgboost.callback import TrainingCallback  # noqa: E402
