@@ -168,15 +168,11 @@ class Monitor:
         """
         return self.run.serve(port)
 
-    def watch(self, model: Any, example_inputs: Any = None) -> None:
-        """Record a model's picture, structural hash and parameter counts.
-
-        Any ``nn.Module`` will do; ``example_inputs`` lets its order of execution be seen where the
-        module cannot be read without.
-        """
+    def watch(self, model: Any) -> None:
+        """Record the picture, structural hash and parameter counts of any ``nn.Module``."""
         from epochal.torch.graph.picture import picture_of
 
-        log_picture(self.run, model, picture_of(model, example_inputs))
+        log_picture(self.run, model, picture_of(model))
 
     def watch_profiled(self, model: Any) -> None:
         """Record the picture of a ``Graph`` coloured by time, after ``enable_profiling()``."""
@@ -191,7 +187,7 @@ class Monitor:
             )
         log_picture(self.run, graph, graph.picture(profiled=True))
 
-    def finish_with(self, model: Any, example_inputs: Any = None) -> None:
+    def finish_with(self, model: Any) -> None:
         """Record the picture once more, and finish the run, whatever becomes of the picture.
 
         The picture is coloured by time if passes of the model were timed, also when profiling was
@@ -203,7 +199,7 @@ class Monitor:
             if getattr(unwrapped(model), "has_profile", False):
                 self.watch_profiled(model)
             else:
-                self.watch(model, example_inputs)
+                self.watch(model)
         finally:
             self.finish()
 

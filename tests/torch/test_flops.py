@@ -243,7 +243,7 @@ def test_parts_run_at_their_own_rates(on_an_h200: Peak) -> None:
     assert sol.fields()["attention_dtype"] == "bf16"
     missing = speed_of_light(GPT2, sequence_length=1024, dtype="fp4")
     assert (missing.tps, missing.sol(1, 1.0)) == (None, None)
-    assert "no rate of fp4" in missing.fields()["note"]
+    assert "The fp4 speed of this device is unknown" in missing.fields()["note"]
 
 
 def test_any_model_is_counted_with_inputs() -> None:
@@ -252,7 +252,7 @@ def test_any_model_is_counted_with_inputs() -> None:
         sol = speed_of_light(nn.Linear(8, 4), inputs=inputs, dtype="fp32", device="cpu")
         assert sol.flops.total == 2 * 2 * 8 * 4
     assert sol.tps is None
-    assert "not known" in sol.fields()["note"]
+    assert "is unknown" in sol.fields()["note"]
 
 
 @pytest.mark.parametrize(

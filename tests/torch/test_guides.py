@@ -15,7 +15,7 @@ from tests.doubles.guides import GUIDES, run_examples
 @pytest.mark.parametrize(
     ("guide", "examples", "printed"),
     [
-        ("graphs.md", 9, "median of"),
+        ("graphs.md", 8, "median of"),
         ("speed_of_light.md", 4, "[Speed of Light]"),
         ("experts_and_memory.md", 5, "weights"),
     ],

@@ -344,7 +344,7 @@ def _plain_hparam(name: str, value: Any) -> Any:
 def draw_model(run: Run, model: Any, inputs: Any, *, verbose: bool, strict: bool) -> None:
     """Record the picture of a model; raises RuntimeError when its inputs do not fit.
 
-    A model without inputs is drawn by its structure.
+    The inputs are only checked; the picture shows the structure of the model.
     """
     from epochal.monitor import log_picture
     from epochal.torch import picture_of
@@ -362,4 +362,4 @@ def draw_model(run: Run, model: Any, inputs: Any, *, verbose: bool, strict: bool
             model.train(was_training)
         if verbose:
             sys.stdout.write(f"{traced.graph}\n")
-    log_picture(run, model, picture_of(model, inputs))
+    log_picture(run, model, picture_of(model))

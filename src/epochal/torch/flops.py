@@ -122,10 +122,10 @@ class SpeedOfLight:
     def note(self) -> str | None:
         """What was assumed, or why the speed is not known."""
         if self.peak is None:
-            return "the peak of this device is not known"
+            return "The peak speed of this device is unknown."
         missing = [dtype for dtype in self.dtypes if self.peak.of(dtype) is None]
         if missing:
-            return f"no rate of {missing[0]} is known for this device: choose another dtype"
+            return f"The {missing[0]} speed of this device is unknown: choose another dtype."
         return self.peak.note
 
     def sol(self, tokens: float, duration_ms: float) -> float | None:

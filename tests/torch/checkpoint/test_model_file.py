@@ -146,14 +146,14 @@ def test_a_file_with_no_name_of_the_model_is_an_error_that_names_both_sides(tmp_
     save_checkpoint(tmp_path / "m", {"enc.0.weight": torch.zeros(6, 4), "other": torch.zeros(1)})
     model = Net()
     before = values(model)
-    with pytest.raises(UsageError, match=r"has 'enc.0.weight' where the model has 'encoder.0.wei"):
+    with pytest.raises(UsageError, match=r"has 'enc.0.weight' and the model has 'encoder.0.wei"):
         load_checkpoint(tmp_path / "m", model)
     assert same(before, values(model))
 
 
 def test_an_empty_file_is_an_error(tmp_path: Path) -> None:
     save_checkpoint(tmp_path / "m", {})
-    with pytest.raises(UsageError, match="holds no tensors"):
+    with pytest.raises(UsageError, match="The file has no tensors"):
         load_checkpoint(tmp_path / "m", Net())
 
 

@@ -148,7 +148,7 @@ def test_best_names_the_best_and_latest_the_latest(tmp_path: Path) -> None:
     assert best is not None
     assert (best.step, best.metric) == (1, 1.0)
     assert restore(tmp_path, state, "best").step == 1
-    assert restore(tmp_path, state, 3).metric == 2.0
+    assert restore(tmp_path, state, 3).manifest.metric == 2.0
     assert restore(tmp_path, state, "step-0").step == 0
 
 

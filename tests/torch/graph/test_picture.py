@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from epochal import FlowBuilder, Graph
 from epochal.torch import picture_of
-from epochal.torch.graph.picture import Picture, PictureEdge, PictureNode, from_forward, from_fx
+from epochal.torch.graph.picture import Picture, PictureEdge, PictureNode
 from epochal.torch.graph.svg import _arranged, heat_colour
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -141,14 +141,11 @@ def arrows(picture: Picture) -> set[tuple[str, str]]:
     return {(titles[edge.source], titles[edge.target]) for edge in picture.edges}
 
 
-@pytest.mark.parametrize("way", ["fx", "forward"])
-def test_both_ways_find_the_same_flow(way: str) -> None:
-    model = Residual()
-    picture = from_fx(model, None) if way == "fx" else from_forward(model, (X,), None)
-    entry = next(node.title for node in picture.nodes if node.kind == "input")
+def test_the_flow_of_a_module_is_found() -> None:
+    picture = picture_of(Residual())
     assert arrows(picture) == {
-        (entry, "norm"),
-        (entry, "+"),
+        ("x", "norm"),
+        ("x", "+"),
         ("norm", "body.0"),
         ("body.0", "body.1"),
         ("body.1", "body.2"),
@@ -161,28 +158,20 @@ def test_both_ways_find_the_same_flow(way: str) -> None:
     assert next(node for node in picture.nodes if node.key == "head").parameters == 10
 
 
-@pytest.mark.parametrize("inputs", [X, (X,), {"x": X}])
-def test_what_cannot_be_traced_is_observed(inputs: object) -> None:
-    picture = picture_of(Branching(), inputs)
-    assert picture.note == "from a recorded forward"
-    assert ("second", "×") in arrows(picture)
-
-
-def test_without_inputs_what_cannot_be_traced_shows_its_parts() -> None:
+def test_what_cannot_be_traced_shows_its_parts() -> None:
     picture = picture_of(Branching())
     assert picture.note.startswith("parts only; TraceError")
     assert [node.key for node in picture.nodes] == ["first", "second"]
     assert picture.svg()
 
 
-@pytest.mark.parametrize("inputs", [X, None])
-def test_drawing_leaves_the_module_as_it_was(inputs: Tensor | None) -> None:
+def test_drawing_leaves_the_module_as_it_was() -> None:
     for model in (Residual(), Branching()):
         model.train()
         before = {name: value.clone() for name, value in model.state_dict().items()}
         torch.manual_seed(5)
         state = torch.get_rng_state()
-        picture_of(model, inputs)
+        picture_of(model)
         assert torch.equal(state, torch.get_rng_state())
         assert all(module.training for module in model.modules())
         assert not any(module._forward_hooks for module in model.modules())
@@ -192,7 +181,7 @@ def test_drawing_leaves_the_module_as_it_was(inputs: Tensor | None) -> None:
 
 def test_a_shared_part_is_drawn_at_every_call() -> None:
     layer = nn.Linear(4, 4)
-    picture = picture_of(nn.Sequential(layer, nn.ReLU(), layer), X)
+    picture = picture_of(nn.Sequential(layer, nn.ReLU(), layer))
     keys = [node.key for node in picture.nodes if node.title == "Linear"]
     assert len(keys) == len(set(keys)) == 2
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -79,7 +78,11 @@ def load_checkpoint(
     """
     load = Load(source, named, buffers, hash)
     if load.targets and not load.report.loaded:
-        raise _nothing_matched(load.label, load.report)
+        held = repr(load.report.skipped[0]) if load.report.skipped else "no tensors"
+        raise UsageError(
+            f"nothing was loaded from {load.label}: the file and the model have no name in common. "
+            f"The file has {held} and the model has {load.report.missing[0]!r}."
+        )
     load.fill()
     return load.report
 
@@ -220,20 +223,6 @@ class Load:
                 f"{name!r} holds {tensor.dtype} in {self.label} and {target.dtype} in the model: "
                 "numbers of another kind are not converted."
             )
-
-
-def _nothing_matched(label: str, report: LoadReport) -> UsageError:
-    if not report.skipped:
-        return UsageError(f"{label} holds no tensors: there is nothing to load.")
-    wanted, held = report.missing[0], report.skipped[0]
-    for name in report.missing:
-        if near := difflib.get_close_matches(name, report.skipped, n=1):
-            wanted, held = name, near[0]
-            break
-    return UsageError(
-        f"nothing was loaded from {label}: the file and the model have no name in common. The "
-        f"file has {held!r} where the model has {wanted!r}."
-    )
 
 
 def _named_tensors(named: Named, buffers: NamedTensors | None) -> dict[str, Tensor]:

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import torch
-from torch import Tensor, fx, nn
-from torch.overrides import TorchFunctionMode
-from torch.utils.weak import WeakTensorKeyDictionary
+from torch import fx, nn
 
 from epochal.atomic_file import new_text_file
 from epochal.errors import UsageError
 from epochal.format import format_count
 from epochal.torch.graph.builder import Kind, Merge, kind_of, title_of
 from epochal.torch.graph.graph import Graph, counts
-from epochal.torch.graph.profile import Profile, is_part, parts_of, tensors_in
+from epochal.torch.graph.profile import Profile, is_part, parts_of
 from epochal.torch.structure import unwrapped
 
 _MOST_NODES = 160
@@ -115,33 +111,25 @@ def picture_of_graph(graph: Graph) -> Picture:
     return Picture(f"{title} · {total} parameters", tuple(nodes), tuple(dict.fromkeys(edges)))
 
 
-def picture_of(
-    module: nn.Module, example_inputs: Any = None, *, depth: int | None = None
-) -> Picture:
-    """Draw a module; `example_inputs` are its arguments: a tensor, a tuple, or a dict of names.
+def picture_of(module: nn.Module, *, depth: int | None = None) -> Picture:
+    """Draw a module: a Graph as it was built, any other module as torch.fx reads it.
 
-    A Graph is drawn as it was built. Any other module is read by torch.fx, or by observing one
-    forward pass, which needs inputs. The picture's `note` says which. When neither works, the parts
-    are drawn without their order. `depth` draws modules that deep in the tree as one; without it
-    that happens only when there would be more than 160 nodes.
+    Of a module that torch.fx cannot read the parts are drawn without their order, and the
+    picture's `note` says why. `depth` draws modules that deep in the tree as one; without it that
+    happens only when there would be more than 160 nodes.
     """
     if not isinstance(module, nn.Module):
         raise UsageError(f"module must be a torch.nn.Module, got {type(module).__name__}.")
     plain = unwrapped(module)
     if isinstance(plain, Graph):
         return plain.picture()
-    ways: list[Callable[[int | None], Picture]] = [partial(from_fx, plain)]
-    if example_inputs is not None:
-        ways.append(partial(from_forward, plain, example_inputs))
-    reason = ""
-    for way in ways:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return _small_enough(plain, way, depth)
-        except _UNTRACEABLE as error:
-            lines = str(error).strip().splitlines() or [""]
-            reason = f"{type(error).__name__}: {lines[0]}"[:120]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return _small_enough(plain, depth)
+    except _UNTRACEABLE as error:
+        lines = str(error).strip().splitlines() or [""]
+        reason = f"{type(error).__name__}: {lines[0]}"[:120]
     trail = _Trail(plain)
     for path in parts_of(plain, depth=depth):
         trail.module(path, [])
@@ -176,53 +164,20 @@ def from_fx(root: nn.Module, depth: int | None) -> Picture:
     return trail.picture(note="from torch.fx")
 
 
-def from_forward(root: nn.Module, example_inputs: Any, depth: int | None) -> Picture:
-    """Run the module once and note which part made what others read.
-
-    It runs in evaluation mode and without gradients. Modes, statistics of normalisation and random
-    generators are afterwards as they were.
-    """
-    args: tuple[Any, ...] = ()
-    named: Mapping[str, Any] = {}
-    if isinstance(example_inputs, Mapping):
-        named = dict(example_inputs)
-    else:
-        args = (example_inputs,) if isinstance(example_inputs, Tensor) else tuple(example_inputs)
-    watcher = _Watcher(_Trail(root))
-    names = [f"input_{number}" for number in range(len(args))]
-    for name, value in [*zip(names, args, strict=True), *named.items()]:
-        watcher.give(value, watcher.trail.input(name if len(args) + len(named) > 1 else "input"))
-    handles = []
-    for path, module in parts_of(root, depth=depth).items():
-        handles.append(module.register_forward_pre_hook(watcher.enter))
-        handles.append(module.register_forward_hook(partial(watcher.leave, path), with_kwargs=True))
-    devices = {tensor.device for tensor in root.parameters() if tensor.is_cuda}
-    try:
-        with _evaluating(root), torch.no_grad(), torch.random.fork_rng(list(devices)), watcher:
-            output = root(*args, **named)
-    finally:
-        for handle in handles:
-            handle.remove()
-    watcher.trail.outputs += watcher.makers(output)
-    return watcher.trail.picture(note="from a recorded forward")
-
-
-def _small_enough(
-    module: nn.Module, way: Callable[[int | None], Picture], depth: int | None
-) -> Picture:
-    picture = way(depth)
+def _small_enough(module: nn.Module, depth: int | None) -> Picture:
+    picture = from_fx(module, depth)
     if depth is not None:
         return picture
     deepest = max((path.count(".") + 1 for path in parts_of(module)), default=1)
     for level in range(deepest - 1, 0, -1):
         if len(picture.nodes) <= _MOST_NODES:
             break
-        picture = way(level)
+        picture = from_fx(module, level)
     return picture
 
 
 class _Trail:
-    """Collects the nodes of a picture while a computation is followed from call to call.
+    """Collects the nodes of a picture while a trace is followed from call to call.
 
     The keys that it returns stand for the values that a node made.
     """
@@ -283,53 +238,3 @@ class _Trail:
         self._nodes[key] = replace(node, key=key)
         self._edges += [PictureEdge(source, key) for source in reads]
         return key
-
-
-class _Watcher(TorchFunctionMode):
-    """Knows which node made each tensor; inside a part nothing is noted."""
-
-    def __init__(self, trail: _Trail) -> None:
-        super().__init__()
-        self.trail = trail
-        self._makers: Any = WeakTensorKeyDictionary()
-        self._inside = 0
-
-    def give(self, value: Any, maker: str) -> None:
-        """Note which node made a value."""
-        for tensor in tensors_in(value):
-            self._makers[tensor] = maker
-
-    def makers(self, *values: Any) -> list[str]:
-        """Return which nodes made the tensors in these values."""
-        found = [self._makers.get(tensor) for value in values for tensor in tensors_in(value)]
-        return [maker for maker in found if maker is not None]
-
-    def enter(self, module: nn.Module, inputs: Any) -> None:
-        """Note that a part begins."""
-        self._inside += 1
-
-    def leave(self, path: str, module: nn.Module, inputs: Any, named: Any, output: Any) -> None:
-        """Note that a part is done."""
-        self._inside -= 1
-        if not self._inside:
-            self.give(output, self.trail.module(path, self.makers(list(inputs), dict(named))))
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        value = func(*args, **(kwargs or {}))
-        if not self._inside and tensors_in(value):
-            reads = self.makers(list(args), dict(kwargs or {}))
-            maker = self.trail.function(getattr(func, "__name__", str(func)), reads)
-            if maker is not None:
-                self.give(value, maker)
-        return value
-
-
-@contextmanager
-def _evaluating(root: nn.Module) -> Iterator[None]:
-    modes = [(module, module.training) for module in root.modules()]
-    root.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
