@@ -178,20 +178,6 @@ def test_frozen_weights_get_no_gradient() -> None:
     assert count_flops(model, TOKENS).blocks.backward == 0
 
 
-def test_experts_in_one_stack_are_blocks_and_not_attention() -> None:
-    class Stack(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = nn.Parameter(torch.randn(4, 8, 6))
-
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.bmm(x, self.weight)
-
-    flops = count_flops(Stack(), torch.randn(4, 10, 8))
-    assert flops.attention.total == 0
-    assert flops.blocks.total == 2 * 2 * 4 * 10 * 8 * 6 / 4
-
-
 def test_nothing_of_the_model_or_the_generators_has_changed() -> None:
     model = Decoder().train()
     model(TOKENS).sum().backward()

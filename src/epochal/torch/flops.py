@@ -391,14 +391,15 @@ def count_flops(model: nn.Module, *inputs: Any, **named_inputs: Any) -> Flops:
 
 
 class _Tally:
-    """Sorts what torch's counter sees by part and by direction."""
+    """Sorts what torch's counter sees by part and by direction.
+
+    Scores that are computed without a fused attention count as blocks.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         self.direction = "forward"
         self._sums: defaultdict[tuple[str, str], float] = defaultdict(float)
         self._head = output_layer(model)
-        # A batched product with, or into, a stack of weights is of experts, not of attention.
-        self._stacks = {_stack(one) for one in model.parameters() if one.ndim == 3}
         formulas: dict[Any, Callable[..., int]] = {
             packet: self._of_operation(formula, str(packet).rpartition(".")[2])
             for packet, formula in flop_counter.flop_registry.items()
@@ -424,14 +425,9 @@ class _Tally:
 
     def _of_operation(self, formula: Callable[..., Any], operation: str) -> Callable[..., int]:
         def count(*args: Any, **kwargs: Any) -> int:
-            part = "blocks"
+            part = "lm_head" if self._is_in_head() else "blocks"
             if "attention" in operation:
                 part = "attention"
-            elif operation in ("bmm", "baddbmm"):
-                shapes = {_stack(one) for one in (*args, kwargs.get("out_val"))}
-                part = "blocks" if shapes & self._stacks else "attention"
-            elif self._is_in_head():
-                part = "lm_head"
             return self._add(part, int(formula(*args, **kwargs)))
 
         count._get_raw = True  # type: ignore[attr-defined]
@@ -452,13 +448,6 @@ class _Tally:
         # The tracker knows which modules are at work, backward too; names begin with the model's.
         at_work = self.counter.mod_tracker.parents
         return self._head is not None and any(str(one).endswith(self._head) for one in at_work)
-
-
-def _stack(tensor: Any) -> tuple[int, ...]:
-    """Return the shape of a stack of matrices, the same for transposed ones; () for others."""
-    if not isinstance(tensor, Tensor) or tensor.ndim != 3:
-        return ()
-    return (tensor.shape[0], *sorted(tensor.shape[1:]))
 
 
 def output_layer(model: nn.Module) -> str | None:
