@@ -539,6 +539,23 @@ def test_a_resumed_run_knows_its_labels_and_adding_a_tag_keeps_the_others() -> N
     run.finish()
 
 
+def test_watch_records_histograms_of_parameters_and_gradients() -> None:
+    torch = pytest.importorskip("torch")
+    run = wandb.init()
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    wandb.watch(model, log="all", log_freq=1)
+    for _ in range(2):
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        wandb.log({"loss": 1.0})
+    wandb.unwatch(model)
+    run.finish()
+    assert {entry.record["name"] for entry in read(run).view.histograms()} >= {
+        *("Parameters/weight", "Gradients/weight")
+    }
+
+
 # -- findings -------------------------------------------------------------------------------------
 
 

@@ -61,47 +61,39 @@ class FileWriter:
         if step is not None:
             event.step = int(step)
         self.write_serialized(event.SerializeToString())
-        twin = self._twin()
-        if twin is not None:
-            twin.add_event(event, step, walltime)
+        self._also("add_event", event, step, walltime)
 
     def add_summary(
         self, summary: Any, global_step: Any = None, walltime: float | None = None
     ) -> None:
         """Write a ``Summary`` message."""
-        at = time.time() if walltime is None else walltime
         step = b"" if global_step is None else pb.whole(2, int(global_step))
-        self.write_serialized(pb.double(1, at) + step + pb.chunk(5, summary.SerializeToString()))
-        twin = self._twin()
-        if twin is not None:
-            twin.add_summary(summary, global_step, walltime)
+        self.write_serialized(_at(walltime) + step + pb.chunk(5, summary.SerializeToString()))
+        self._also("add_summary", summary, global_step, walltime)
 
     def add_graph(self, graph_profile: Any, walltime: float | None = None) -> None:
         """Write a ``GraphDef`` message, and how its steps ran."""
         graph, stats = graph_profile
-        at = pb.double(1, time.time() if walltime is None else walltime)
-        self.write_serialized(at + pb.chunk(4, graph.SerializeToString()))
-        self.write_serialized(
-            at + pb.chunk(8, pb.text(1, "step1") + pb.chunk(2, stats.SerializeToString()))
-        )
-        twin = self._twin()
-        if twin is not None:
-            twin.add_graph(graph_profile, walltime)
+        metadata = pb.text(1, "step1") + pb.chunk(2, stats.SerializeToString())
+        self.write_serialized(_at(walltime) + pb.chunk(4, graph.SerializeToString()))
+        self.write_serialized(_at(walltime) + pb.chunk(8, metadata))
+        self._also("add_graph", graph_profile, walltime)
 
     def add_onnx_graph(self, graph: Any, walltime: float | None = None) -> None:
         """Write a ``GraphDef`` message."""
-        at = pb.double(1, time.time() if walltime is None else walltime)
-        self.write_serialized(at + pb.chunk(4, graph.SerializeToString()))
-        twin = self._twin()
-        if twin is not None:
-            twin.add_onnx_graph(graph, walltime)
+        self.write_serialized(_at(walltime) + pb.chunk(4, graph.SerializeToString()))
+        self._also("add_onnx_graph", graph, walltime)
 
     def flush(self) -> None:
         """Wait until what was written is on the disk."""
         self._to.run.flush()
+        self._also("flush")
+
+    def _also(self, call: str, *args: Any) -> None:
+        """Make the same call of the writer of real event files, where there is one."""
         twin = self._twin()
         if twin is not None:
-            twin.flush()
+            getattr(twin, call)(*args)
 
     def close(self) -> None:
         """Flush; the ``SummaryWriter`` closes."""
@@ -128,6 +120,10 @@ class FileWriter:
                 run.write(record)
             else:
                 write_blob(run, record, data[place.start : place.end])
+
+
+def _at(walltime: float | None) -> bytes:
+    return pb.double(1, time.time() if walltime is None else walltime)
 
 
 def also_to_event_files(method: Callable[P, None]) -> Callable[P, None]:

@@ -19,11 +19,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+import msgspec
+
 from epochal.atomic_file import between_processes
 from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import RunFolder, read_json, write_json
 from epochal.journal.process import liveness, process_identity
-from epochal.sinks.backlog import Place, RecordIndex
+from epochal.sinks.backlog import RecordIndex
 from epochal.sinks.reporting import Reporting, options_from
 from epochal.sinks.sink import SinkBusyError
 from epochal.sinks.skipped import Counts
@@ -141,21 +143,9 @@ class Ledger:
 
 def _progress(kept: Mapping[str, Any]) -> SinkProgress:
     try:
-        known = {name: kept[name] for name in SinkProgress.__dataclass_fields__ if name in kept}
-        sending = known.get("sending")
-        known["sent"] = _places(known.get("sent") or {})
-        known["sending"] = None if sending is None else _places(sending)
-        return SinkProgress(**known)
-    except (TypeError, ValueError, AttributeError) as error:
+        return msgspec.convert(kept, SinkProgress)
+    except msgspec.ValidationError as error:
         raise FormatError(f"sinks.json holds an entry that is not one: {error}") from error
-
-
-def _places(kept: Mapping[str, Any]) -> RecordIndex:
-    return {str(writer): _place(*place) for writer, place in kept.items()}
-
-
-def _place(attempt: Any, part: Any, ordinal: Any) -> Place:
-    return int(attempt), int(part), int(ordinal)
 
 
 def _is_held(progress: SinkProgress) -> bool:

@@ -38,27 +38,24 @@ _TRUE = frozenset({"1", "true", "yes", "on", "y", "t"})
 _FALSE = frozenset({"", "0", "false", "no", "off", "n", "f"})
 
 
-def read_environment(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+def read_environment() -> dict[str, Any]:
     """The values that variables give; those that are not set are absent."""
-    env = os.environ if environ is None else environ
     found: dict[str, Any] = {}
     for name, variables in VARIABLES.items():
-        text = next((env[one] for one in variables if env.get(one)), None)
+        text = next((os.environ[one] for one in variables if os.environ.get(one)), None)
         if text is not None:
             found[name] = _value(name, text)
     return found
 
 
-def is_silent(environ: Mapping[str, str] | None = None) -> bool:
+def is_silent() -> bool:
     """Whether nothing is to be printed."""
-    env = os.environ if environ is None else environ
-    return env.get("WANDB_SILENT", "").lower() in _TRUE
+    return os.environ.get("WANDB_SILENT", "").lower() in _TRUE
 
 
-def is_quiet(environ: Mapping[str, str] | None = None) -> bool:
+def is_quiet() -> bool:
     """Whether only what is wrong is to be printed."""
-    env = os.environ if environ is None else environ
-    return is_silent(env) or env.get("WANDB_QUIET", "").lower() in _TRUE
+    return is_silent() or os.environ.get("WANDB_QUIET", "").lower() in _TRUE
 
 
 def _value(name: str, text: str) -> Any:

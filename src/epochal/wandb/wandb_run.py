@@ -18,7 +18,6 @@ from typing import Any
 
 from epochal.errors import RunFinishedError
 from epochal.run.run import Run as EpochalRun
-from epochal.run.run import recorder_of
 from epochal.values import plain_int
 from epochal.wandb import files, watching
 from epochal.wandb.artifacts import Artifact, ArtifactCalls
@@ -222,11 +221,6 @@ class Run(RunLabels, ArtifactCalls):
     ) -> None:
         """Copy the source files below a folder into the run's folder."""
         self._saved.add_code(root or ".", include_fn, exclude_fn)
-
-    def write_logs(self, text: str) -> None:
-        """Record text as output of the program."""
-        for line in text.splitlines():
-            recorder_of(self._run).keep_output("stdout", line)
 
     def mark_preempting(self) -> None:
         """Record that the machine is about to be taken away."""

@@ -53,10 +53,11 @@ class AimSink(Sink):
         *(f"blob:{sound}" for sound in _SOUNDS),
     )
 
+    _context: SinkContext
+
     def __init__(self) -> None:
         self._aim: Any = None
         self._run: Any = None
-        self._context: SinkContext | None = None
 
     def open(self, context: SinkContext) -> bool:
         """Start the Aim run, or go on with it."""
@@ -120,7 +121,6 @@ class AimSink(Sink):
         return {str(entry.record.get("name")): self._aim.Text(str(entry.record.get("text", "")))}
 
     def _file(self, entry: Entry) -> dict[str, Any]:
-        assert self._context is not None
         path, caption = (
             str(self._context.file(entry.record)),
             str(entry.record.get("caption") or ""),

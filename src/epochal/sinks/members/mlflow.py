@@ -48,12 +48,13 @@ class MlflowSink(Sink):
     extra = "mlflow"
     holds = (*NUMBERS, "histogram", "text", "option", "graph", "blob:*")
 
+    _context: SinkContext
+
     def __init__(self) -> None:
         self._mlflow: Any = None
         self._client: Any = None
         self._run_id = ""
         self._params: dict[str, str] = {}
-        self._context: SinkContext | None = None
         self._collected: list[Any] = []
 
     def open(self, context: SinkContext) -> bool:
@@ -164,7 +165,6 @@ class MlflowSink(Sink):
         self._client.log_text(self._run_id, text, file)
 
     def _log_blob(self, entry: Entry) -> None:
-        assert self._context is not None
         path = self._context.file(entry.record)
         folder = f"blobs/{_name(str(entry.record.get('name')))}/{entry.step:08d}"
         self._client.log_artifact(self._run_id, str(path), folder)

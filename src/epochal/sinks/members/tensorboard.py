@@ -53,9 +53,10 @@ class TensorBoardSink(Sink):
         *(f"blob:{media_type}" for media_type in _FILES),
     )
 
+    _context: SinkContext
+
     def __init__(self) -> None:
         self._file: EventFile | None = None
-        self._context: SinkContext | None = None
         self._tags = RoleTags()
         self._hparams: dict[str, Any] = {}
         self._has_session = False
@@ -138,7 +139,6 @@ class TensorBoardSink(Sink):
 
     def _session_start(self, t: float) -> list[bytes]:
         """The hyperparameters, all that were given before the first thing to be shown."""
-        assert self._context is not None
         if not self._hparams:
             return []  # they may come later
         self._has_session = True
@@ -183,7 +183,6 @@ class TensorBoardSink(Sink):
     def _file_events(self, entry: Entry) -> list[bytes]:
         from epochal.sinks.tensorboard_files import file_events  # it needs NumPy
 
-        assert self._context is not None
         assert self._file is not None
         return file_events(entry, self._context.file(entry.record), self._file.path.parent)
 

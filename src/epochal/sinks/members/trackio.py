@@ -56,6 +56,8 @@ class TrackioSink(Sink):
     extra = "trackio"
     holds = (*NUMBERS, "histogram", "text", "option", f"blob:{TABLE}")
 
+    _context: SinkContext
+
     def __init__(self) -> None:
         self._trackio: Any = None
         self._storage: Any = None
@@ -64,7 +66,6 @@ class TrackioSink(Sink):
         self._run_id = ""
         self._config: dict[str, Any] = {}
         self._has_new_config = True
-        self._context: SinkContext | None = None
         self._rows: list[tuple[Entry, dict[str, Any]]] = []
         self._telemetry: list[tuple[Entry, dict[str, Any]]] = []
 
@@ -141,7 +142,6 @@ class TrackioSink(Sink):
             histogram = self._trackio.Histogram(np_histogram=histogram_bins(entry.record))
             return {name: histogram._to_dict()}
         if entry.kind == "blob":
-            assert self._context is not None
             table = json.loads(self._context.file(entry.record).read_bytes())
             rows = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
             return {name: {"_type": self._trackio.Table.TYPE, "_value": rows}}

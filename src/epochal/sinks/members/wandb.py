@@ -74,11 +74,12 @@ class WandbSink(Sink):
         *(f"blob:{TABLE}", "blob:text/html"),
     )
 
+    _context: SinkContext
+
     def __init__(self) -> None:
         self._wandb: Any = None
         self._run: Any = None
         self._rows = 0
-        self._context: SinkContext | None = None
 
     def open(self, context: SinkContext) -> bool:
         """Start the W&B run, or go on with it."""
@@ -177,7 +178,6 @@ class WandbSink(Sink):
         return {str(entry.record.get("name")): self._html(f"<pre>{text}</pre>")}
 
     def _file(self, entry: Entry) -> dict[str, Any]:
-        assert self._context is not None
         path, caption = self._context.file(entry.record), entry.record.get("caption")
         media_type = str(entry.record.get("media_type", ""))
         if media_type == TABLE:
