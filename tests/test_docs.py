@@ -199,7 +199,7 @@ def test_the_journal_of_an_open_run_is_read_as_the_readme_says(
     if shutil.which("jq") is None:
         pytest.skip("jq is not installed")
     monkeypatch.chdir(tmp_path)
-    with epochal.init("spiral", "first", console=False) as run:
+    with epochal.init("first", "correct", console=False) as run:
         run.log({"loss": 0.5}, step=0)
         run.log({"loss": 0.25}, step=1)
         # A file of another writer lies beside, as the companion's do.
