@@ -44,3 +44,14 @@ def test_mistakes_are_said(server: Server) -> None:
     answer = server.ask("/api/why", run=["id-bad", "id-good"], metric="nothing")
     assert (answer.status, "nothing" in answer.json["error"]) == (404, True)
     assert server.ask("/api/why", run="id-bad", against="name == 'nobody'").status == 400
+
+
+def test_a_config_with_integers_beyond_a_double_is_compared(server: Server, root: Path) -> None:
+    for name, exponent, loss in (("large", 400, 1.0), ("larger", 401, 2.0)):
+        journal = Journal(root, name, config={"size": 10**exponent})
+        for step in range(60):
+            journal.metrics(step, loss=loss + 2.0 * 0.9**step)
+        journal.finish()
+    found = server.ask("/api/why", run=["id-larger", "id-large"]).json
+    first = found["differences"][0]
+    assert (first["key"], first["left"], first["right"]) == ("size", 10**401, 10**400)

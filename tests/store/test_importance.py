@@ -136,6 +136,11 @@ def test_keys_with_a_value_for_every_run_are_not_the_same(tmp_path: Path) -> Non
     assert verdicts == ["matters", "too few runs", "too few runs"]
 
 
+def test_integers_beyond_a_double_are_ranked(tmp_path: Path) -> None:
+    found = ranked(tmp_path, [({"big": 10**400 + n, "few": n % 2}, float(n)) for n in range(12)])
+    assert {one.key for one in found.parameters} == {"big", "few"}
+
+
 def test_one_run_says_nothing_about_keys(tmp_path: Path) -> None:
     assert ranked(tmp_path, [({"lr": 1}, 1.0)]).sentence.startswith("One run has loss:")
 

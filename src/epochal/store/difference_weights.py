@@ -13,6 +13,7 @@ from typing import Any
 from epochal.store.comparison import MISSING
 from epochal.store.groups import comparable, level, repeat_keys
 from epochal.store.run_facts import Area, patch_files
+from epochal.values import as_float
 
 # Below this, a difference does not change training in any way that would be seen.
 NEGLIGIBLE = 0.2
@@ -95,13 +96,15 @@ def _change(left: Any, right: Any) -> tuple[float, str]:
     if MISSING in (left, right) and isinstance(left, str) | isinstance(right, str):
         return 0.8, "; only one run sets it"
     numbers = [
-        one for one in (left, right) if isinstance(one, (int, float)) and not isinstance(one, bool)
+        as_float(one)
+        for one in (left, right)
+        if isinstance(one, (int, float)) and not isinstance(one, bool)
     ]
     if len(numbers) < 2:
         return 1.0, ""
     if not all(map(math.isfinite, numbers)) or 0 in numbers or (left > 0) != (right > 0):
         return 1.0, ""
-    ratio = max(abs(left), abs(right)) / min(abs(left), abs(right))
+    ratio = max(map(abs, numbers)) / min(map(abs, numbers))
     strength = 0.5 + 0.5 * min(1.0, math.log2(ratio))
     return strength, f", and this one differs by a factor of {ratio:.3g}"
 

@@ -40,6 +40,7 @@ from epochal.store.groups import (
 )
 from epochal.store.store import RunView
 from epochal.store.unfinished import Unfinished
+from epochal.values import as_float
 
 FEWEST_RUNS = 8
 _MOST_LEVELS = 8
@@ -229,7 +230,13 @@ def _distinct(keys: Sequence[str], members: Sequence[Member]) -> dict[str, tuple
 
 
 def _is_numeric(values: Sequence[Any]) -> bool:
-    return all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in values)
+    """Whether all values are numbers that a float can hold."""
+    return all(
+        isinstance(one, (int, float))
+        and not isinstance(one, bool)
+        and not math.isinf(as_float(one))
+        for one in values
+    )
 
 
 def _is_seed(key: str) -> bool:
