@@ -86,7 +86,7 @@ class Installed:
             capture_output=True,
             text=True,
             check=False,
-            env={**environment, "PYTHONPATH": str(self._folder), "EPOCHAL_GRACE_S": "1"},
+            env={**environment, "PYTHONPATH": str(self._folder)},
         )
 
 
