@@ -114,8 +114,8 @@ PAGES = {
 }
 # Pages whose examples are run by the tests of what they are about.
 RUN_ELSEWHERE = {
-    "docs/guides/around_the_loop.md": "tests/torch/test_guide.py",
-    "docs/guides/checkpoints.md": "tests/torch/test_guide.py",
+    "docs/guides/around_the_loop.md": "tests/torch/test_guides.py",
+    "docs/guides/checkpoints.md": "tests/torch/test_guides.py",
     "docs/guides/experts_and_memory.md": "tests/torch/test_guides.py",
     "docs/guides/importing.md": "tests/imports/test_guide.py",
     "docs/guides/graphs.md": "tests/torch/test_guides.py",
