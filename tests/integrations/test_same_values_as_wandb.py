@@ -24,22 +24,13 @@ SCRIPTS = Path(__file__).parent / "wandb_scripts"
 _TIMED = ("runtime", "per_second", "_timestamp", "time")
 
 
-@pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Runs each script once in both ways; gives both runs."""
-    done: dict[str, tuple[RunData, RunData]] = {}
-
-    def run(script: str) -> tuple[RunData, RunData]:
-        if script not in done:
-            folder = tmp_path_factory.mktemp(script)
-            real, ours = folder / "real", folder / "ours"
-            path = str(SCRIPTS / f"{script}.py")
-            _run([path], real, WANDB_MODE="offline", WANDB_SILENT="true")
-            _run(["-m", "epochal.wandb", path], ours, EPOCHAL_COMPANION="off")
-            done[script] = (_only_run(real / "wandb"), _only_run(ours / "runs"))
-        return done[script]
-
-    return run
+def both(script: str, folder: Path) -> tuple[RunData, RunData]:
+    """Run a script in both ways."""
+    real, ours = folder / "real", folder / "ours"
+    path = str(SCRIPTS / f"{script}.py")
+    _run([path], real, WANDB_MODE="offline", WANDB_SILENT="true")
+    _run(["-m", "epochal.wandb", path], ours, EPOCHAL_COMPANION="off")
+    return _only_run(real / "wandb"), _only_run(ours / "runs")
 
 
 def _run(arguments: list[str], folder: Path, **variables: str) -> None:
@@ -68,18 +59,28 @@ def points(run: RunData) -> dict[str, dict[int, float]]:
 
 
 @pytest.mark.parametrize("script", ["plain", "trainer", "lightning_module", "accelerated"])
-def test_every_series_has_the_same_steps_and_values(script: str, both: Any) -> None:
-    real, ours = (points(run) for run in both(script))
-    assert set(real) <= set(ours)
-    for name, values in real.items():
-        assert list(ours[name]) == list(values), name
-        np.testing.assert_array_equal(list(ours[name].values()), list(values.values()), name)
-    assert real
+def test_a_script_records_the_same(script: str, tmp_path: Path) -> None:
+    real, ours = both(script, tmp_path)
+    assert_same_series(real, ours)
+    assert_same_configuration(real, ours)
+    if script == "plain":
+        assert_same_media(real.view, ours.view)
+        assert ours.info.summary["best"] == 0.25
+        assert ours.info.summary["final"] == {"acc": 0.5}
+        assert (ours.info.group, ours.info.job_type) == ("g", "train")
+        assert ours.info.notes == real.info.notes == "both ways"
 
 
-@pytest.mark.parametrize("script", ["plain", "trainer", "lightning_module", "accelerated"])
-def test_project_name_and_configuration_are_the_same(script: str, both: Any) -> None:
-    real, ours = both(script)
+def assert_same_series(real: RunData, ours: RunData) -> None:
+    expected, found = points(real), points(ours)
+    assert expected
+    assert set(expected) <= set(found)
+    for name, values in expected.items():
+        assert list(found[name]) == list(values), name
+        np.testing.assert_array_equal(list(found[name].values()), list(values.values()), name)
+
+
+def assert_same_configuration(real: RunData, ours: RunData) -> None:
     assert (ours.info.project, ours.info.name) == (real.info.project, real.info.name)
     assert set(ours.info.tags) == set(real.info.tags)
     assert ours.info.status.state == "finished"
@@ -92,8 +93,7 @@ def test_project_name_and_configuration_are_the_same(script: str, both: Any) -> 
     assert differing == {}
 
 
-def test_histograms_texts_pictures_tables_and_pages_are_the_same(both: Any) -> None:
-    real, ours = (run.view for run in both("plain"))
+def assert_same_media(real: Any, ours: Any) -> None:
     for name in ("weights", "counted"):
         theirs, own = (_histograms(view, name) for view in (real, ours))
         assert len(own) == 3
@@ -108,14 +108,6 @@ def test_histograms_texts_pictures_tables_and_pages_are_the_same(both: Any) -> N
         assert own_table["columns"] == their_table["columns"]
         assert own_table["data"] == their_table["data"]
     assert len(tables[0]) == 3
-
-
-def test_what_the_program_set_is_the_same(both: Any) -> None:
-    real, ours = both("plain")
-    assert ours.info.summary["best"] == 0.25
-    assert ours.info.summary["final"] == {"acc": 0.5}
-    assert (ours.info.group, ours.info.job_type) == ("g", "train")
-    assert ours.info.notes == real.info.notes == "both ways"
 
 
 def _histograms(view: Any, name: str) -> list[list[float]]:
