@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from benchmarks.page import find_chromium, opened_browser
+from epochal.run.run import Run
+from epochal.run.start import init
+from tests.conftest import StartRun
 from tests.e2e.browsing import DESKTOP, WAIT_MS, OpenPage, Serve, Site
 
 if TYPE_CHECKING:
@@ -17,16 +21,46 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    sites: list[Site] = []
+    with starting() as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def serve_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
+    """Starts servers for all tests of a module, which must not change the folder."""
+    with pytest.MonkeyPatch.context() as patch, starting() as start:
+        folder = tmp_path_factory.mktemp("environment")
+        patch.setenv("EPOCHAL_CACHE_DIR", str(folder / "cache"))
+        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+        yield start
+
+
+@pytest.fixture(scope="module")
+def start_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartRun]:
+    """Starts runs for all tests of a module, as ``start_run`` does for one test."""
+    folder = tmp_path_factory.mktemp("runs")
+
+    def start(name: str = "run", **arguments: Any) -> Run:
+        return init("tests", name, **{"dir": folder, "console": False, **arguments})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EPOCHAL_GIT", "0")
+        yield start
+
+
+@contextmanager
+def starting() -> Iterator[Serve]:
+    """Start one server for each folder, and stop them at the end."""
+    sites: dict[Path, Site] = {}
 
     def start(folder: Path) -> Site:
-        site = Site(folder)
-        sites.append(site)
-        site.start()
-        return site
+        if folder not in sites:
+            sites[folder] = Site(folder)
+            sites[folder].start()
+        return sites[folder]
 
     yield start
-    for site in sites:
+    for site in sites.values():
         site.stop()
 
 

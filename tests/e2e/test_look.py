@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,20 +11,26 @@ from tests.conftest import StartRun
 from tests.e2e.browsing import PHONE, OpenPage, Serve, has_drawn, until
 
 
-@pytest.fixture
-def runs(tmp_path: Path, start_run: StartRun) -> Path:
+@pytest.fixture(scope="module")
+def runs(start_for_all: StartRun) -> Path:
     for name in ("first", "second"):
-        with start_run(name, total_steps=40) as run:
+        with start_for_all(name, total_steps=40) as run:
             for step in range(40):
                 run.log({"loss": 1 / (step + 1), "some/quite/long/metric_name": step}, step=step)
             run.log_text("sample", "once upon a time", step=39)
-    return tmp_path / "runs"
+    return run.dir.parent.parent
+
+
+@pytest.fixture
+def own_runs(runs: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    return Path(shutil.copytree(runs, tmp_path / "runs"))
 
 
 def test_dark_follows_the_system_and_can_be_chosen(
-    runs: Path, serve: Serve, open_page: OpenPage
+    runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve(runs).url, color_scheme="dark")
+    page = open_page(serve_all(runs).url, color_scheme="dark")
     page.locator(".run").first.wait_for()
     background = "getComputedStyle(document.body).backgroundColor"
     assert page.evaluate(background) == "rgb(14, 16, 19)"
@@ -37,10 +44,10 @@ def test_dark_follows_the_system_and_can_be_chosen(
 
 @pytest.mark.parametrize("panel", ["overview", "charts"])
 def test_a_phone_scrolls_only_up_and_down(
-    runs: Path, serve: Serve, open_page: OpenPage, panel: str
+    runs: Path, serve_all: Serve, open_page: OpenPage, panel: str
 ) -> None:
     page = open_page(
-        f"{serve(runs).url}#panel={panel}", viewport=PHONE, has_touch=True, is_mobile=True
+        f"{serve_all(runs).url}#panel={panel}", viewport=PHONE, has_touch=True, is_mobile=True
     )
     has_drawn(page)
     assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
@@ -50,8 +57,10 @@ def test_a_phone_scrolls_only_up_and_down(
     assert page.evaluate(too_wide) == []
 
 
-def test_a_phone_has_its_runs_in_a_drawer(runs: Path, serve: Serve, open_page: OpenPage) -> None:
-    page = open_page(serve(runs).url, viewport=PHONE, has_touch=True, is_mobile=True)
+def test_a_phone_has_its_runs_in_a_drawer(
+    runs: Path, serve_all: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(serve_all(runs).url, viewport=PHONE, has_touch=True, is_mobile=True)
     has_drawn(page)
     assert not page.locator(".side").is_visible()
     page.get_by_role("button", name="Runs", exact=True).tap()
@@ -62,9 +71,9 @@ def test_a_phone_has_its_runs_in_a_drawer(runs: Path, serve: Serve, open_page: O
 
 
 def test_everything_is_within_reach_of_the_keyboard(
-    runs: Path, serve: Serve, open_page: OpenPage
+    runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve(runs).url)
+    page = open_page(serve_all(runs).url)
     has_drawn(page)
     page.keyboard.press("?")
     page.get_by_role("dialog", name="Keyboard shortcuts").wait_for()
@@ -87,9 +96,9 @@ def test_everything_is_within_reach_of_the_keyboard(
 
 
 def test_going_back_leads_to_the_panel_before(
-    runs: Path, serve: Serve, open_page: OpenPage
+    runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve(runs).url)
+    page = open_page(serve_all(runs).url)
     has_drawn(page)
     page.get_by_role("tab", name="Charts").click()
     page.get_by_role("tab", name="Charts", selected=True).wait_for()
@@ -109,16 +118,16 @@ COUNT_SHIFTS = """
 """
 
 
-def test_nothing_jumps_once_it_is_there(runs: Path, serve: Serve, open_page: OpenPage) -> None:
+def test_nothing_jumps_once_it_is_there(runs: Path, serve_all: Serve, open_page: OpenPage) -> None:
     page = open_page("about:blank")
     page.add_init_script(COUNT_SHIFTS)
-    page.goto(serve(runs).url)
+    page.goto(serve_all(runs).url)
     has_drawn(page)
     assert page.evaluate("window.allShifts()") < 0.1
 
 
-def test_every_control_has_a_name(runs: Path, serve: Serve, open_page: OpenPage) -> None:
-    page = open_page(serve(runs).url)
+def test_every_control_has_a_name(runs: Path, serve_all: Serve, open_page: OpenPage) -> None:
+    page = open_page(serve_all(runs).url)
     has_drawn(page)
     nameless = (
         "[...document.querySelectorAll('button, input, select, [role=img], [role=progressbar]')]"
@@ -135,11 +144,11 @@ def test_an_empty_folder_says_what_to_do(tmp_path: Path, serve: Serve, open_page
 
 
 def test_a_run_that_cannot_be_read_is_listed_with_its_reason(
-    runs: Path, serve: Serve, open_page: OpenPage
+    own_runs: Path, serve: Serve, open_page: OpenPage
 ) -> None:
-    broken = runs / "tests" / "broken"
+    broken = own_runs / "tests" / "broken"
     (broken / "journal").mkdir(parents=True)
     (broken / "run.json").write_text('{"v": 999, "id": "broken"}')
-    page = open_page(serve(runs).url)
+    page = open_page(serve(own_runs).url)
     page.locator(".run", has_text="first").wait_for()
     until(page, lambda: page.locator(".run", has_text="broken").count() == 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,15 +32,21 @@ def losses(kind: str) -> Iterator[float]:
         }.get(kind, usual + len(kind) / 50)
 
 
-@pytest.fixture
-def runs(tmp_path: Path, start_run: StartRun) -> Path:
+@pytest.fixture(scope="module")
+def runs(start_for_all: StartRun) -> Path:
     """Ten runs; the oldest two are not in the charts at first."""
     good = ["good" + "o" * index for index in range(7)]
     for name in ("oldest", "nan", "exploded", *good):
-        with start_run(name) as run:
+        with start_for_all(name) as run:
             for step, loss in enumerate(losses(name)):
                 run.log({"train/loss": loss, "acc": 1 / (1 + loss)}, step=step)
-    return tmp_path / "runs"
+    return run.dir.parent.parent
+
+
+@pytest.fixture
+def own_runs(runs: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    return Path(shutil.copytree(runs, tmp_path / "runs"))
 
 
 def top_of_axis(page: Page, metric: str = "train/loss") -> float:
@@ -50,9 +57,9 @@ def top_of_axis(page: Page, metric: str = "train/loss") -> float:
 
 
 def test_a_run_that_is_chosen_is_drawn_in_front_in_every_chart_and_stays_unticked(
-    runs: Path, serve: Serve, open_page: OpenPage
+    runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve(runs).url)
+    page = open_page(serve_all(runs).url)
     wait_for_lines(page, "train/loss", 8)
     page.locator(".run-name", has_text="oldest").click()
     wait_for_lines(page, "train/loss", 9)
@@ -69,9 +76,9 @@ def test_a_run_that_is_chosen_is_drawn_in_front_in_every_chart_and_stays_unticke
 
 
 def test_a_run_that_exploded_does_not_flatten_the_others(
-    runs: Path, serve: Serve, open_page: OpenPage
+    runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve(runs).url)
+    page = open_page(serve_all(runs).url)
     wait_for_lines(page, "train/loss", 8)
     assert top_of_axis(page) < 10
     assert "clipped, 1 line beyond" in download(page, "train/loss", "SVG")
@@ -84,8 +91,8 @@ def test_a_run_that_exploded_does_not_flatten_the_others(
     assert top_of_axis(page) < 10
 
 
-def test_a_run_by_itself_is_shown_whole(runs: Path, serve: Serve, open_page: OpenPage) -> None:
-    page = open_page(serve(runs).url)
+def test_a_run_by_itself_is_shown_whole(runs: Path, serve_all: Serve, open_page: OpenPage) -> None:
+    page = open_page(serve_all(runs).url)
     wait_for_lines(page, "train/loss", 8)
     page.locator(".run-name", has_text="exploded").dblclick()
     wait_for_lines(page, "train/loss", 1)
@@ -93,9 +100,9 @@ def test_a_run_by_itself_is_shown_whole(runs: Path, serve: Serve, open_page: Ope
 
 
 def test_runs_in_trouble_are_marked_in_the_list(
-    runs: Path, serve: Serve, open_page: OpenPage
+    own_runs: Path, serve: Serve, open_page: OpenPage
 ) -> None:
-    folder = runs / "tests" / "exploded" / "journal"
+    folder = own_runs / "tests" / "exploded" / "journal"
     found = [
         {"id": "1", "severity": "error", "state": "open"},
         {"id": "2", "severity": "warning", "state": "open"},
@@ -104,7 +111,7 @@ def test_runs_in_trouble_are_marked_in_the_list(
     usual = {"log": "finding", "t": 1.0, "rule": "divergence", "sentence": "It diverges."}
     lines = [json.dumps({**usual, **one}) + "\n" for one in found]
     (folder / "findings.0001.0000.jsonl").write_text("".join(lines))
-    page = open_page(serve(runs).url)
+    page = open_page(serve(own_runs).url)
     row = page.locator(".run", has_text="exploded")
     row.get_by_role("img", name="1 error, 1 warning still open").wait_for()
     until(page, lambda: row.locator("em").inner_text() == "✕1")
@@ -115,8 +122,8 @@ def test_runs_in_trouble_are_marked_in_the_list(
     assert page.locator(".run", has_text="oldest").locator("em").count() == 0
 
 
-def test_the_gravest_finding_comes_first(runs: Path, serve: Serve, open_page: OpenPage) -> None:
-    page = open_page(serve(runs).url)
+def test_the_gravest_finding_comes_first(runs: Path, serve_all: Serve, open_page: OpenPage) -> None:
+    page = open_page(serve_all(runs).url)
     page.locator(".run-name", has_text="nan").click()
     card = page.locator(".has-errors")
     card.wait_for()
@@ -130,9 +137,9 @@ def test_the_gravest_finding_comes_first(runs: Path, serve: Serve, open_page: Op
 
 
 def test_a_comparison_shows_what_runs_ended_with_beside_their_best(
-    runs: Path, serve: Serve, open_page: OpenPage
+    runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve(runs).url + "#panel=compare")
+    page = open_page(serve_all(runs).url + "#panel=compare")
     page.get_by_role("columnheader", name="loss last").wait_for()
     page.get_by_role("columnheader", name="loss best").wait_for()
     row = page.get_by_role("row", name="Show nan in the charts")

@@ -55,9 +55,9 @@ def test_python_reads_every_rank(runs: Path) -> None:
 
 
 def test_a_thousand_ranks_are_a_readable_heat_map(
-    runs: Path, serve: Serve, open_page: OpenPage
+    runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(f"{serve(runs).url}{ADDRESS}&run=id-wide")
+    page = open_page(f"{serve_all(runs).url}{ADDRESS}&run=id-wide")
     card = page.locator('[data-metric="train/duration_ms"]')
     map_ = card.get_by_role("img", name="train/duration_ms by rank of wide")
     map_.wait_for()
@@ -87,9 +87,9 @@ def test_a_thousand_ranks_are_a_readable_heat_map(
 
 
 def test_the_pointer_names_the_rank_that_differs_most(
-    runs: Path, serve: Serve, open_page: OpenPage
+    runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(f"{serve(runs).url}{ADDRESS}&run=id-wide&full=train/duration_ms")
+    page = open_page(f"{serve_all(runs).url}{ADDRESS}&run=id-wide&full=train/duration_ms")
     canvas = page.locator(".full-chart canvas")
     canvas.wait_for()
     tooltip = page.locator(".chart-tooltip")

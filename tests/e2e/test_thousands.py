@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,11 +21,12 @@ COUNT = 2_100
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def site(tmp_path: Path, serve: Serve) -> Site:
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("thousands")
     for number in range(COUNT):
         journal = Journal(
-            tmp_path,
+            folder,
             f"run-{number:04}",
             project="pq"[number % 2],
             id=f"id-{number:04}",
@@ -31,7 +34,18 @@ def site(tmp_path: Path, serve: Serve) -> Site:
             created=1e9 + number,
         )
         journal.metrics(1, loss=float(number)).finish()
-    return serve(tmp_path)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(runs: Path, serve_all: Serve) -> Site:
+    return serve_all(runs)
+
+
+@pytest.fixture
+def own_runs(runs: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    return Path(shutil.copytree(runs, tmp_path / "runs", copy_function=os.link))
 
 
 def count(page: Page) -> str:
@@ -101,9 +115,9 @@ def test_a_link_to_an_old_run_of_thousands_finds_it(site: Site, open_page: OpenP
 
 
 def test_all_of_thousands_are_tagged_by_the_query(
-    site: Site, tmp_path: Path, open_page: OpenPage
+    own_runs: Path, serve: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(f"{site.url}#project=p&filter=run-20")
+    page = open_page(f"{serve(own_runs).url}#project=p&filter=run-20")
     until(page, lambda: "of50shown" in count(page))
     page.get_by_label("Filter runs").fill("run-1")
     until(page, lambda: "of500shown" in count(page))
@@ -118,13 +132,13 @@ def test_all_of_thousands_are_tagged_by_the_query(
     page.get_by_label("Tags, with commas between").fill("late")
     page.get_by_role("button", name="Add", exact=True).click()
     page.get_by_text("50 runs tagged late").wait_for()
-    assert len(LocalStore(tmp_path).runs('"late" in tags')) == 50
+    assert len(LocalStore(own_runs).runs('"late" in tags')) == 50
 
 
 def test_all_but_some_of_thousands_are_tagged_and_deleted(
-    site: Site, tmp_path: Path, open_page: OpenPage
+    own_runs: Path, serve: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(site.url)
+    page = open_page(serve(own_runs).url)
     until(page, lambda: "of2100shown" in count(page))
     page.keyboard.press("a")
     bar = page.get_by_role("toolbar", name="Selected runs")
@@ -143,11 +157,11 @@ def test_all_but_some_of_thousands_are_tagged_and_deleted(
     page.get_by_label("Tags, with commas between").fill("few")
     page.get_by_role("button", name="Add", exact=True).click()
     page.get_by_text("4 runs tagged few").wait_for()
-    tagged = {run.id for run in LocalStore(tmp_path).runs('"few" in tags')}
+    tagged = {run.id for run in LocalStore(own_runs).runs('"few" in tags')}
     assert tagged == {"id-2099", "id-2098", "id-0001", "id-0000"}
     bar.get_by_role("button", name="Delete").click()
     until(page, lambda: "of2096shown" in count(page))
-    assert not LocalStore(tmp_path).runs('"few" in tags')
+    assert not LocalStore(own_runs).runs('"few" in tags')
 
 
 def test_another_filter_ends_a_selection_of_all(site: Site, open_page: OpenPage) -> None:
