@@ -85,12 +85,12 @@ def grave_findings(page: Page, axe: str) -> list[str]:
     ("scheme", "width"), [("light", "desk"), ("dark", "desk"), ("dark", "phone")]
 )
 def test_axe_finds_nothing_serious_in_any_state(
-    scheme: str, width: str, sweep: Path, axe: str, serve: Serve, open_page: OpenPage
+    scheme: str, width: str, sweep: Path, axe: str, serve_all: Serve, open_page: OpenPage
 ) -> None:
     options: dict[str, Any] = {"color_scheme": scheme, "bypass_csp": True}
     if width == "phone":
         options |= {"viewport": PHONE, "has_touch": True, "is_mobile": True}
-    page = open_page(serve(sweep).url, **options)
+    page = open_page(serve_all(sweep).url, **options)
     found: list[str] = []
     for name, state in STATES.items():
         page.evaluate("hash => (location.hash = hash)", state)
@@ -198,9 +198,9 @@ def missed_by_tab(page: Page) -> list[str]:
     ["table with filters", "grouped table", "parallel", "scatter", "groups", "importance", "why"],
 )
 def test_keys_reach_every_control(
-    state: str, sweep: Path, serve: Serve, open_page: OpenPage
+    state: str, sweep: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(f"{serve(sweep).url}#{STATES[state]}", bypass_csp=True)
+    page = open_page(f"{serve_all(sweep).url}#{STATES[state]}", bypass_csp=True)
     has_drawn(page)
     assert page.evaluate(UNREACHABLE) == []
     assert page.evaluate(COUNT) > 0

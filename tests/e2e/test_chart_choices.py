@@ -19,23 +19,27 @@ from tests.store.journals import Journal
 STEPS = 4000
 
 
-@pytest.fixture
-def noisy(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three runs of 4,000 noisy steps."""
+    root = tmp_path_factory.mktemp("noisy")
     for number, rate in enumerate((0.1, 0.2, 0.2)):
         noise = np.random.default_rng(number).normal(size=STEPS)
-        journal = Journal(tmp_path, f"run{number}", config={"lr": rate})
-        for step in range(STEPS):
-            loss = float(3 * math.exp(-step / 800) + 1 + 0.2 * noise[step])
-            journal.add({"log": "metrics", "step": step, "m": {"loss": loss, "acc": 1 / loss}})
-    return tmp_path
+        losses = [3 * math.exp(-step / 800) + 1 + 0.2 * float(noise[step]) for step in range(STEPS)]
+        Journal(root, f"run{number}", config={"lr": rate}).add(
+            *(
+                {"log": "metrics", "step": step, "m": {"loss": loss, "acc": 1 / loss}}
+                for step, loss in enumerate(losses)
+            )
+        )
+    return root
 
 
 @pytest.mark.parametrize(("kind", "smooth"), [("ema", "ema:0.9"), ("mean", "mean:19")])
 def test_a_smoothed_value_is_that_of_python(
-    noisy: Path, serve: Serve, open_page: OpenPage, kind: str, smooth: str
+    noisy: Path, serve_all: Serve, open_page: OpenPage, kind: str, smooth: str
 ) -> None:
-    url = serve(noisy).url + f"#panel=charts&runs=id-run0&smooth=0.9&smooth-as={kind}"
+    url = serve_all(noisy).url + f"#panel=charts&runs=id-run0&smooth=0.9&smooth-as={kind}"
     page = open_page(url)
     chart = page.locator('[data-metric="loss"] .chart-plot')
     chart.locator(".u-over").wait_for()
@@ -57,9 +61,9 @@ def test_a_smoothed_value_is_that_of_python(
 
 
 def test_pictures_have_title_names_and_legend_and_png_has_twice_the_pixels(
-    noisy: Path, serve: Serve, open_page: OpenPage
+    noisy: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve(noisy).url + "#panel=charts&log-y-all=1&limits=loss:0.5..6")
+    page = open_page(serve_all(noisy).url + "#panel=charts&log-y-all=1&limits=loss:0.5..6")
     page.locator('[data-metric="loss"] .metric-chart[aria-busy="false"]').wait_for()
     svg = download(page, "loss", "SVG")
     texts = re.findall(r"<text[^>]*>([^<]*)</text>", svg)
@@ -75,9 +79,9 @@ def test_pictures_have_title_names_and_legend_and_png_has_twice_the_pixels(
 
 
 def test_favourites_colours_columns_and_limits_are_in_the_address(
-    noisy: Path, serve: Serve, open_page: OpenPage
+    noisy: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve(noisy).url + "#panel=charts")
+    page = open_page(serve_all(noisy).url + "#panel=charts")
     page.get_by_role("button", name="Favourite: acc").first.click()
     page.get_by_role("button", name="Colour of runs").click()
     page.get_by_role("menuitemcheckbox", name="By lr").click()
@@ -146,8 +150,12 @@ def test_an_archive_with_slices_smooths_within_a_hundredth_of_the_range_and_says
     noise = np.random.default_rng(5).normal(size=6000)
     loss = 3 * np.exp(-np.arange(6000) / 800) + 1 + 0.2 * noise
     journal = Journal(tmp_path, "long")
-    for step in range(6000):
-        journal.add({"log": "metrics", "step": step, "m": {"loss": float(loss[step])}})
+    journal.add(
+        *(
+            {"log": "metrics", "step": step, "m": {"loss": one}}
+            for step, one in enumerate(loss.tolist())
+        )
+    )
     journal.add({"log": "finish", "status": "finished"})
     archive = tmp_path / "long.html"
     write_archive(tmp_path / "p" / "long", archive, budget_bytes=100_000)

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -29,21 +30,34 @@ from tests.e2e.browsing import (
 STEPS = 5000
 
 
-@pytest.fixture
-def runs(tmp_path: Path, start_run: StartRun) -> Path:
+@pytest.fixture(scope="module")
+def runs(start_for_all: StartRun) -> Path:
     """Three runs of two configurations; the first is long, has a spike of one step and a NaN."""
     for name, lr, steps in (("long", 0.1, STEPS), ("short", 0.2, 60), ("other", 0.2, 60)):
-        with start_run(name, config={"optimizer": {"lr": lr}}) as run:
+        with start_for_all(name, config={"optimizer": {"lr": lr}}) as run:
             for step in range(steps):
                 value = 100.0 if step == 3123 else math.exp(-step / 500) + lr
                 run.log({"train/loss": math.nan if step == 40 else value, "acc": step}, step=step)
-    return tmp_path / "runs"
+    return run.dir.parent.parent
+
+
+@pytest.fixture
+def own_runs(runs: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    return Path(shutil.copytree(runs, tmp_path / "runs"))
+
+
+@pytest.fixture(scope="module")
+def every_kind(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("every-kind")
+    write_every_kind(folder)
+    return folder
 
 
 def test_zooming_asks_for_every_point_of_the_range(
-    runs: Path, serve: Serve, open_page: OpenPage
+    runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve(runs).url + "#panel=charts")
+    page = open_page(serve_all(runs).url + "#panel=charts")
     wait_for_lines(page, "train/loss", 3)
     plot = page.locator('[data-metric="train/loss"] .u-over')
     with page.expect_response(lambda r: "lo=" in r.url and "name=train" in r.url) as caught:
@@ -58,8 +72,8 @@ def test_zooming_asks_for_every_point_of_the_range(
     until(page, lambda: "zoom" not in page.url)
 
 
-def test_a_spike_of_one_step_is_drawn(runs: Path, serve: Serve, open_page: OpenPage) -> None:
-    page = open_page(serve(runs).url + "#panel=charts")
+def test_a_spike_of_one_step_is_drawn(runs: Path, serve_all: Serve, open_page: OpenPage) -> None:
+    page = open_page(serve_all(runs).url + "#panel=charts")
     lines = wait_for_lines(page, "train/loss", 3)
     svg = download(page, "train/loss", "SVG")
     coloured = " ".join(re.findall(r'<path d="([^"]+)" fill="none" stroke="#', svg))
@@ -106,8 +120,10 @@ def test_a_column_of_points_is_drawn_and_read_as_its_mean_over_its_range(
     until(page, lambda: tooltip(0.5).split("\n")[:3] == ["step 12,345", "long", "50.0000"])
 
 
-def test_a_view_opens_again_from_its_address(runs: Path, serve: Serve, open_page: OpenPage) -> None:
-    url = serve(runs).url
+def test_a_view_opens_again_from_its_address(
+    runs: Path, serve_all: Serve, open_page: OpenPage
+) -> None:
+    url = serve_all(runs).url
     page = open_page(url + "#panel=charts&x=relative&smooth=0.6&metrics=loss")
     page.locator('[data-metric="train/loss"]').wait_for()
     until(page, lambda: page.locator("[data-metric]").count() == 1)
@@ -116,9 +132,9 @@ def test_a_view_opens_again_from_its_address(runs: Path, serve: Serve, open_page
 
 
 def test_charts_are_filtered_by_words_and_by_expressions(
-    runs: Path, serve: Serve, open_page: OpenPage
+    runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve(runs).url + "#panel=charts")
+    page = open_page(serve_all(runs).url + "#panel=charts")
     page.locator('[data-metric="acc"]').wait_for()
     box = page.get_by_role("searchbox", name="Filter charts")
     box.fill("LOSS")
@@ -132,9 +148,9 @@ def test_charts_are_filtered_by_words_and_by_expressions(
 
 
 def test_runs_are_shown_hidden_and_shown_alone(
-    runs: Path, serve: Serve, open_page: OpenPage
+    runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve(runs).url + "#panel=charts&metrics=loss")
+    page = open_page(serve_all(runs).url + "#panel=charts&metrics=loss")
     wait_for_lines(page, "train/loss", 3)
     page.get_by_role("checkbox", name="Show short in the charts").click()
     wait_for_lines(page, "train/loss", 2)
@@ -146,9 +162,9 @@ def test_runs_are_shown_hidden_and_shown_alone(
 
 
 def test_a_click_in_the_legend_dims_the_others(
-    runs: Path, serve: Serve, open_page: OpenPage
+    runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve(runs).url + "#panel=charts")
+    page = open_page(serve_all(runs).url + "#panel=charts")
     wait_for_lines(page, "train/loss", 3)
     card = page.locator('[data-metric="train/loss"]')
     card.locator(".chart-legend-entry", has_text="short").click()
@@ -157,8 +173,10 @@ def test_a_click_in_the_legend_dims_the_others(
     page.locator('[data-metric="acc"] .chart-legend-entry.is-dimmed').nth(1).wait_for()
 
 
-def test_smoothing_keeps_the_raw_line_behind(runs: Path, serve: Serve, open_page: OpenPage) -> None:
-    page = open_page(serve(runs).url + "#panel=charts&metrics=loss")
+def test_smoothing_keeps_the_raw_line_behind(
+    runs: Path, serve_all: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(serve_all(runs).url + "#panel=charts&metrics=loss")
     page.get_by_role("checkbox", name="Show long in the charts").click()
     rough = wait_for_lines(page, "train/loss", 2)
     page.keyboard.press("]")
@@ -170,8 +188,8 @@ def test_smoothing_keeps_the_raw_line_behind(runs: Path, serve: Serve, open_page
     assert len(re.findall(r'fill="none" stroke="#[^>]*opacity="0\.28"', svg)) == 2
 
 
-def test_groups_are_drawn_as_their_mean(runs: Path, serve: Serve, open_page: OpenPage) -> None:
-    page = open_page(serve(runs).url + "#panel=charts&metrics=loss")
+def test_groups_are_drawn_as_their_mean(runs: Path, serve_all: Serve, open_page: OpenPage) -> None:
+    page = open_page(serve_all(runs).url + "#panel=charts&metrics=loss")
     page.get_by_role("button", name="Group runs").click()
     page.get_by_role("menuitemcheckbox", name="optimizer.lr").click()
     until(page, lambda: page.locator(".run-group").count() == 2)
@@ -181,8 +199,8 @@ def test_groups_are_drawn_as_their_mean(runs: Path, serve: Serve, open_page: Ope
     until(page, lambda: "mean, 2 runs" in page.locator(".chart-legend").inner_text())
 
 
-def test_a_baseline_gives_differences(runs: Path, serve: Serve, open_page: OpenPage) -> None:
-    page = open_page(serve(runs).url)
+def test_a_baseline_gives_differences(runs: Path, serve_all: Serve, open_page: OpenPage) -> None:
+    page = open_page(serve_all(runs).url)
     page.locator(".run-name", has_text="short").click()
     page.keyboard.press("b")
     page.locator(".run", has_text="other").locator(".run-delta", has_text="±0 %").wait_for()
@@ -192,8 +210,8 @@ def test_a_baseline_gives_differences(runs: Path, serve: Serve, open_page: OpenP
     )
 
 
-def test_a_run_is_renamed(runs: Path, serve: Serve, open_page: OpenPage) -> None:
-    page = open_page(serve(runs).url)
+def test_a_run_is_renamed(own_runs: Path, serve: Serve, open_page: OpenPage) -> None:
+    page = open_page(serve(own_runs).url)
     page.locator(".run", has_text="short").hover()
     page.get_by_role("button", name="Actions for short").click()
     page.get_by_role("menuitem", name="Rename…").click()
@@ -203,9 +221,9 @@ def test_a_run_is_renamed(runs: Path, serve: Serve, open_page: OpenPage) -> None
 
 
 def test_a_csv_has_every_point_as_it_was_logged(
-    runs: Path, serve: Serve, open_page: OpenPage
+    runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve(runs).url + "#panel=charts")
+    page = open_page(serve_all(runs).url + "#panel=charts")
     text = download(page, "train/loss", "CSV")
     rows = [row for row in csv.DictReader(io.StringIO(text)) if row["run"] == "long"]
     journal = (
@@ -218,8 +236,8 @@ def test_a_csv_has_every_point_as_it_was_logged(
     ]
 
 
-def test_pictures_can_be_taken(runs: Path, serve: Serve, open_page: OpenPage) -> None:
-    page = open_page(serve(runs).url + "#panel=charts")
+def test_pictures_can_be_taken(runs: Path, serve_all: Serve, open_page: OpenPage) -> None:
+    page = open_page(serve_all(runs).url + "#panel=charts")
     wait_for_lines(page, "train/loss", 3)
     assert len(drawn_lines(page, "train/loss")) == 3
     page.locator('[data-metric="train/loss"]').get_by_role("button", name="Actions").click()
@@ -229,9 +247,9 @@ def test_pictures_can_be_taken(runs: Path, serve: Serve, open_page: OpenPage) ->
 
 
 def test_a_favourite_comes_first_and_a_chart_fills_the_window(
-    runs: Path, serve: Serve, open_page: OpenPage
+    runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve(runs).url + "#panel=charts")
+    page = open_page(serve_all(runs).url + "#panel=charts")
     page.locator('[data-metric="acc"]').get_by_role("button", name="Favourite").click()
     page.get_by_role("region", name="favourites").wait_for()
     until(page, lambda: page.locator("[data-metric]").first.get_attribute("data-metric") == "acc")
@@ -243,19 +261,19 @@ def test_a_favourite_comes_first_and_a_chart_fills_the_window(
     until(page, lambda: "full" not in page.url)
 
 
-def test_a_finding_leads_to_its_steps(tmp_path: Path, serve: Serve, open_page: OpenPage) -> None:
-    write_every_kind(tmp_path)
-    page = open_page(serve(tmp_path).url)
+def test_a_finding_leads_to_its_steps(
+    every_kind: Path, serve_all: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(serve_all(every_kind).url)
     page.locator(".finding", has_text="jumped by 6.0 at step 310").click()
     until(page, lambda: "zoom=step:290..330" in page.url)
     until(page, lambda: "p-headline=train/loss" in page.url)
 
 
 def test_ranks_are_shown_alone_each_and_as_their_mean(
-    tmp_path: Path, serve: Serve, open_page: OpenPage
+    every_kind: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    write_every_kind(tmp_path)
-    page = open_page(serve(tmp_path).url + "#panel=charts&metrics=train/lr")
+    page = open_page(serve_all(every_kind).url + "#panel=charts&metrics=train/lr")
     wait_for_lines(page, "train/lr", 1)
     page.get_by_role("radio", name="Each rank").check()
     wait_for_lines(page, "train/lr", 2)
@@ -266,10 +284,9 @@ def test_ranks_are_shown_alone_each_and_as_their_mean(
 
 
 def test_what_happened_is_marked_and_can_be_turned_off(
-    tmp_path: Path, serve: Serve, open_page: OpenPage
+    every_kind: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    write_every_kind(tmp_path)
-    page = open_page(serve(tmp_path).url + "#panel=charts&metrics=train/loss")
+    page = open_page(serve_all(every_kind).url + "#panel=charts&metrics=train/loss")
     wait_for_lines(page, "train/loss", 1)
     plot = page.locator('[data-metric="train/loss"] .u-over')
     tooltip = page.locator(".chart-tooltip")
@@ -285,9 +302,8 @@ def test_what_happened_is_marked_and_can_be_turned_off(
     until(page, lambda: "p-no-marks=restart" in page.url)
 
 
-def test_a_throttled_gpu_is_marked(tmp_path: Path, serve: Serve, open_page: OpenPage) -> None:
-    write_every_kind(tmp_path)
-    page = open_page(serve(tmp_path).url + "#panel=system")
+def test_a_throttled_gpu_is_marked(every_kind: Path, serve_all: Serve, open_page: OpenPage) -> None:
+    page = open_page(serve_all(every_kind).url + "#panel=system")
     plot = page.locator("[data-title='GPU · Temperature, °C'] .u-over")
     tooltip = page.locator("[data-title='GPU · Temperature, °C'] .chart-tooltip")
     words = f"GPU {scenario.HOT_GPU}: thermal cap"
@@ -300,8 +316,8 @@ def test_a_throttled_gpu_is_marked(tmp_path: Path, serve: Serve, open_page: Open
     until(page, is_told)
 
 
-def test_runs_are_found_by_query(runs: Path, serve: Serve, open_page: OpenPage) -> None:
-    page = open_page(serve(runs).url)
+def test_runs_are_found_by_query(runs: Path, serve_all: Serve, open_page: OpenPage) -> None:
+    page = open_page(serve_all(runs).url)
     page.locator(".run").nth(2).wait_for()
     page.get_by_role("button", name="where").click()
     box = page.get_by_role("searchbox", name="Query runs")

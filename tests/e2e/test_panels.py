@@ -46,9 +46,9 @@ def every_kind(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def site(every_kind: Path, serve: Serve) -> str:
-    return serve(every_kind).url
+@pytest.fixture(scope="module")
+def site(every_kind: Path, serve_all: Serve) -> str:
+    return serve_all(every_kind).url
 
 
 @pytest.mark.parametrize("size", ["desktop", "phone"])
