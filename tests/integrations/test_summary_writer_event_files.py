@@ -1,9 +1,7 @@
-"""With ``event_files`` the same calls also write files that TensorBoard reads."""
+"""The TensorBoard sink writes what torch's own writer would have written for the same calls."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +18,10 @@ from torch.utils.tensorboard import SummaryWriter as TorchWriter
 
 import epochal
 from epochal import SummaryWriter
-from epochal.errors import UsageError
 from epochal.journal.layout import RunFolder
 from epochal.sinks.reporting import options_from
 from epochal.sinks.worker import Forwarding
+from tests.doubles.companions import wait_for_the_end
 
 
 @pytest.fixture(autouse=True)
@@ -62,37 +60,15 @@ def use_every_call(writer: Any) -> None:
     writer.add_hparams({"lr": 0.1}, {"acc": 0.5}, run_name="hp")
 
 
-def test_by_default_there_are_none(tmp_path: Path) -> None:
-    with SummaryWriter(tmp_path / "a") as writer:
-        writer.add_scalar("x", 0.5, 0)
-    assert event_files(tmp_path) == []
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_they_hold_what_torchs_own_would(tmp_path: Path) -> None:
-    with SummaryWriter(tmp_path / "ours", event_files=True, filename_suffix=".x") as writer:
-        use_every_call(writer)
-    with TorchWriter(str(tmp_path / "theirs"), filename_suffix=".x") as theirs:
-        use_every_call(theirs)
-    assert [
-        path.parent.relative_to(tmp_path / "ours") for path in event_files(tmp_path / "ours")
-    ] == [path.parent.relative_to(tmp_path / "theirs") for path in event_files(tmp_path / "theirs")]
-    ours, known = read(tmp_path / "ours"), read(tmp_path / "theirs")
-    assert ours.Tags() == known.Tags()
-    assert ours.Scalars("scalar")[0].value == 0.5
-    assert read(tmp_path / "ours" / "group_a").Scalars("group")[0].value == 1.0
-    assert (tmp_path / "ours" / "projector_config.pbtxt").is_file()
-    run = epochal.load(tmp_path / "ours")
-    assert run.series("scalar").values.tolist() == [0.5]
-    assert dict(run.config) == {"lr": 0.1}
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_sync_writes_the_same_afterwards(tmp_path: Path) -> None:
-    with SummaryWriter(tmp_path / "live", event_files=True) as writer:
+    with TorchWriter(str(tmp_path / "live")) as theirs:
+        use_every_call(theirs)
+    with SummaryWriter(tmp_path / "ours" / "live") as writer:
         use_every_call(writer)
+    assert event_files(tmp_path / "ours") == []
     forwarding = Forwarding(
-        RunFolder(tmp_path / "live"),
+        RunFolder(tmp_path / "ours" / "live"),
         options_from({"report_to": "tensorboard", "tensorboard_dir": str(tmp_path / "sync")}),
         tries=1,
     )
@@ -124,49 +100,14 @@ def _embeddings(folder: Path) -> tuple[Any, list[bytes]]:
     return config, [(folder / path).read_bytes() for pair in named for path in pair]
 
 
-def test_the_folder_is_listed_as_one_run(tmp_path: Path) -> None:
-    with SummaryWriter(tmp_path / "runs" / "a", event_files=True) as writer:
-        writer.add_scalars("group", {"a": 1.0, "b": 2.0}, 1)
+def test_the_companion_writes_event_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EPOCHAL_COMPANION", "1")
+    with SummaryWriter(tmp_path / "runs" / "a", report_to="tensorboard") as writer:
+        writer.add_scalar("x", 0.5, 0)
+    wait_for_the_end(tmp_path / "runs" / "a")
+    assert read(tmp_path / "runs" / "a" / "tensorboard").Scalars("x")[0].value == 0.5
     with epochal.open(tmp_path / "runs") as runs:
         assert [run.name for run in runs] == ["a"]
-
-
-def test_the_environment_switches_them_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EPOCHAL_EVENT_FILES", "1")
-    with SummaryWriter(tmp_path / "a") as writer:
-        writer.add_scalar("x", 0.5, 0)
-    with SummaryWriter(tmp_path / "b", event_files=False) as writer:
-        writer.add_scalar("x", 0.5, 0)
-    assert read(tmp_path / "a").Scalars("x")[0].value == 0.5
-    assert event_files(tmp_path / "b") == []
-
-
-def _with_torch(folder: Path, **arguments: Any) -> TorchWriter:
-    return TorchWriter(str(folder), **arguments)
-
-
-def _with_ours(folder: Path, **arguments: Any) -> SummaryWriter:
-    return SummaryWriter(folder, event_files=True, **arguments)
-
-
-@pytest.mark.parametrize("opened", [_with_torch, _with_ours])
-def test_purging_is_seen_the_same_way_by_both_readers(
-    tmp_path: Path, opened: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """TensorBoard reads the files in the order of their names, which begin with the second."""
-    for number, (value, steps, purge) in enumerate(
-        ((1.0, range(6), None), (2.0, range(3, 5), 3), (3.0, range(1, 3), None))
-    ):
-        monkeypatch.setattr("time.time", lambda number=number: 1e9 + number)
-        with opened(tmp_path / "a", purge_step=purge) as writer:
-            for step in steps:
-                writer.add_scalar("x", value, step)
-    events = read(tmp_path / "a").Scalars("x")
-    last = {event.step: event.value for event in events}
-    assert last == {0: 1.0, 1: 3.0, 2: 3.0, 3: 2.0, 4: 2.0}
-    if opened is _with_ours:
-        series = epochal.load(tmp_path / "a").series("x")
-        assert dict(zip(series.steps.tolist(), series.values.tolist(), strict=True)) == last
 
 
 def test_files_that_torch_wrote_before_are_named(
@@ -175,22 +116,6 @@ def test_files_that_torch_wrote_before_are_named(
     with TorchWriter(str(tmp_path / "a")) as theirs:
         theirs.add_scalar("x", 0.5, 0)
     for _ in range(2):
-        with SummaryWriter(tmp_path / "a", event_files=True) as writer:
+        with SummaryWriter(tmp_path / "a") as writer:
             writer.add_scalar("x", 0.5, 1)
     assert capsys.readouterr().err.count("epochal import") == 1
-
-
-def test_a_run_that_is_switched_off_writes_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("EPOCHAL_MODE", "off")
-    with SummaryWriter(tmp_path / "a", event_files=True) as writer:
-        writer.add_scalar("x", 0.5, 0)
-    assert not (tmp_path / "a").exists()
-
-
-def test_a_missing_package_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(UsageError, match="pip install torch tensorboard"):
-        SummaryWriter(tmp_path / "a", event_files=True)
-    assert not (tmp_path / "a").exists()

@@ -9,7 +9,7 @@ import time
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Number
 from pathlib import Path
@@ -30,13 +30,16 @@ _BINS = 64
 class RunWriter:
     """Writes one writer's records to the run of a folder, which other writers may share."""
 
-    def __init__(self, log_dir: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, log_dir: str | os.PathLike[str], *, report_to: str | Iterable[str] | None = None
+    ) -> None:
         if "://" in str(log_dir):
             raise UsageError(
                 f"log_dir={str(log_dir)!r} is not a folder of this machine: Epochal records to a"
                 " local folder."
             )
         self.folder = Path(log_dir).expanduser().absolute()
+        self._report_to = report_to
         self._run: Run | None = None
         self._counts: Counter[str] = Counter()
 
@@ -46,10 +49,16 @@ class RunWriter:
         run = self._run
         return self.open() if run is None or run.finished else run
 
+    def open_at(self, purge_step: int | None) -> Run:
+        """The run; with a step, a new attempt that hides older records from there on."""
+        return self.run if purge_step is None else self.open(purge_step=purge_step)
+
     def open(self, *, purge_step: int | None = None) -> Run:
         """Open the run of the folder, or share it; hide older records from ``purge_step`` on."""
         has_others = self._run is None and _has_event_files(self.folder)
-        self._run = SHARED_RUNS.hold(self.folder, self, resume_step=purge_step)
+        self._run = SHARED_RUNS.hold(
+            self.folder, self, resume_step=purge_step, report_to=self._report_to
+        )
         if has_others:
             recorder_of(self._run).console.notice(
                 f"{self.folder} has event files of TensorBoard, which are not part of this run:"
@@ -251,7 +260,14 @@ class SharedRuns:
         self._held: dict[Path, _Held] = {}
         self._lock = threading.RLock()
 
-    def hold(self, folder: Path, holder: object, *, resume_step: int | None = None) -> Run:
+    def hold(
+        self,
+        folder: Path,
+        holder: object,
+        *,
+        resume_step: int | None = None,
+        report_to: str | Iterable[str] | None = None,
+    ) -> Run:
         """The open run of a folder, or a new attempt of it.
 
         ``resume_step`` begins a new attempt in any case and hides steps from there on.
@@ -260,10 +276,10 @@ class SharedRuns:
             held = self._held.get(folder)
             if held is not None and resume_step is not None:
                 held.run.finish(reason=f"another writer takes over at step {resume_step}")
-            if held is None:
-                held = self._held[folder] = _Held(init_in(folder, resume_step=resume_step))
-            elif held.run.finished:
-                held.run = init_in(folder, resume_step=resume_step)
+            if held is None or held.run.finished:
+                run = init_in(folder, resume_step=resume_step, report_to=report_to)
+                held = self._held.setdefault(folder, _Held(run))
+                held.run = run
             held.holders.add(holder)
             return held.run
 

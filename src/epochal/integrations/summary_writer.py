@@ -2,8 +2,8 @@
 
 ``from epochal import SummaryWriter`` takes the place of torch's in a script that stays as it is.
 The run lies in ``log_dir``. Charts, pictures, texts and histograms are recorded as such. Anything
-else is kept as a file of the run, and said once. With ``event_files=True`` torch's
-own writer is called as well and writes TensorBoard's event files into the same folder.
+else is kept as a file of the run, and reported once. With ``report_to="tensorboard"`` the
+companion writes TensorBoard's event files as well.
 
 Calls raise what torch's raise for arguments that cannot be accepted.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any
 
 from epochal.errors import MissingPackageError, RunFinishedError
 from epochal.imports.media import TABLE
-from epochal.integrations.file_writer import FileWriter, also_to_event_files, torch_writer
+from epochal.integrations.file_writer import FileWriter
 from epochal.integrations.run_writer import (
     RunWriter,
     checked_hparams,
@@ -40,9 +40,9 @@ class SummaryWriter:
 
     ``log_dir`` is ``runs/<date and time>_<host><comment>`` by default. Opened again, it goes on
     with the run that is there, as another attempt; ``purge_step`` hides older records from that
-    step on. ``event_files=True`` writes TensorBoard's event files as well, which needs torch and
-    tensorboard; ``max_queue``, ``flush_secs`` and ``filename_suffix`` are about those. A call
-    without ``global_step`` is numbered by the calls of its tag before it.
+    step on. ``report_to`` names the sinks to forward the run to, as in ``epochal.init``. A call
+    without ``global_step`` is numbered by the calls of its tag before it. ``max_queue``,
+    ``flush_secs`` and ``filename_suffix`` are accepted and have no effect.
     """
 
     def __init__(
@@ -54,12 +54,11 @@ class SummaryWriter:
         flush_secs: int = 120,
         filename_suffix: str = "",
         *,
-        event_files: bool | None = None,
+        report_to: str | Iterable[str] | None = None,
     ) -> None:
-        settings = read_settings()
         if not log_dir:
             begun = datetime.now().strftime("%b%d_%H-%M-%S")
-            log_dir = os.path.join(settings.dir, f"{begun}_{socket.gethostname()}{comment}")
+            log_dir = os.path.join(read_settings().dir, f"{begun}_{socket.gethostname()}{comment}")
         self.log_dir = log_dir
         self.purge_step = purge_step
         self.max_queue = max_queue
@@ -67,19 +66,11 @@ class SummaryWriter:
         self.filename_suffix = filename_suffix
         self.file_writer: FileWriter | None = None
         self.all_writers: dict[str, FileWriter] | None = None
-        self._writer = RunWriter(log_dir)
-        # The run's own call, for plain numbers; None while closed, or with event files.
+        self._writer = RunWriter(log_dir, report_to=report_to)
+        # The run's own call, for plain numbers; None while closed.
         self._log: Callable[..., None] | None = None
         self._hparams: dict[str, Any] | None = None
-        self._event_files: Any = None  # torch's writer
-        wants_event_files = settings.event_files if event_files is None else event_files
-        opened_too = torch_writer() if wants_event_files and settings.enabled else None
         self._get_file_writer()
-        if opened_too is not None:
-            self._log = None
-            self._event_files = opened_too(
-                log_dir, "", purge_step, max_queue, flush_secs, filename_suffix
-            )
 
     # -- the writer -------------------------------------------------------------------------------
 
@@ -88,9 +79,9 @@ class SummaryWriter:
         if self.file_writer is None or self.all_writers is None:
             run = self._writer.open(purge_step=self.purge_step)
             self.purge_step = None
-            self._log = run.log if self._event_files is None else None
+            self._log = run.log
             log_dir = str(self.log_dir)
-            self.file_writer = FileWriter(log_dir, self._writer, self._torch_file_writer)
+            self.file_writer = FileWriter(log_dir, self._writer.open_at)
             self.all_writers = {log_dir: self.file_writer}
         return self.file_writer
 
@@ -100,11 +91,8 @@ class SummaryWriter:
 
     def flush(self) -> None:
         """Wait until everything added so far is on the disk."""
-        if self.all_writers is None:
-            return
-        self._to.run.flush()
-        if self._event_files is not None:
-            self._event_files.flush()
+        if self.all_writers is not None:
+            self._to.run.flush()
 
     def close(self) -> None:
         """Finish the run, unless another writer of the folder is open; adding opens it again."""
@@ -134,8 +122,7 @@ class SummaryWriter:
     ) -> None:
         """Add a number: Python's, NumPy's, or a tensor of one element, which is not waited for.
 
-        Numbers are kept in double precision; ``new_style`` and ``double_precision`` are about
-        event files.
+        Numbers are kept in double precision; ``new_style`` and ``double_precision`` have no effect.
         """
         kind = type(scalar_value)
         number = scalar_value if kind is float or kind is int else one_number(scalar_value)
@@ -154,14 +141,8 @@ class SummaryWriter:
             else:
                 return
         self._to.add_numbers({name_of(tag): number}, tag, global_step, walltime)
-        if self._event_files is None:
-            self._log = self._writer.run.log
-            return
-        self._event_files.add_scalar(
-            tag, scalar_value, global_step, walltime, new_style, double_precision
-        )
+        self._log = self._writer.run.log
 
-    @also_to_event_files
     def add_scalars(
         self,
         main_tag: str,
@@ -177,7 +158,6 @@ class SummaryWriter:
         if numbers:
             self._to.add_numbers(numbers, main_tag, global_step, walltime)
 
-    @also_to_event_files
     def add_tensor(
         self, tag: str, tensor: Any, global_step: Any = None, walltime: float | None = None
     ) -> None:
@@ -191,7 +171,6 @@ class SummaryWriter:
             tag, npy(array), "application/x-npy", global_step, walltime, call="add_tensor"
         )
 
-    @also_to_event_files
     def add_histogram(
         self,
         tag: str,
@@ -208,7 +187,6 @@ class SummaryWriter:
         """
         self._to.add_histogram(tag, values, global_step, walltime, bins, max_bins)
 
-    @also_to_event_files
     def add_histogram_raw(
         self,
         tag: str,
@@ -231,7 +209,6 @@ class SummaryWriter:
 
     # -- pictures, words, sound -------------------------------------------------------------------
 
-    @also_to_event_files
     def add_image(
         self,
         tag: str,
@@ -245,7 +222,6 @@ class SummaryWriter:
 
         self._to.keep_png(tag, image_pixels(img_tensor, dataformats), global_step, walltime)
 
-    @also_to_event_files
     def add_images(
         self,
         tag: str,
@@ -259,7 +235,6 @@ class SummaryWriter:
 
         self._to.keep_png(tag, image_pixels(img_tensor, dataformats), global_step, walltime)
 
-    @also_to_event_files
     def add_image_with_boxes(
         self,
         tag: str,
@@ -277,7 +252,6 @@ class SummaryWriter:
         pixels = with_boxes(image_pixels(img_tensor, dataformats), box_tensor, labels, rescale)
         self._to.keep_png(tag, pixels, global_step, walltime)
 
-    @also_to_event_files
     def add_figure(
         self,
         tag: str,
@@ -289,11 +263,10 @@ class SummaryWriter:
         """Add a Matplotlib figure, or a list of them as a grid; ``close`` closes it afterwards."""
         from epochal.integrations.tensorboard_values import figure_pixels, image_pixels
 
-        pixels = figure_pixels(figure, close=close and self._event_files is None)
+        pixels = figure_pixels(figure, close=close)
         formats = "NCHW" if isinstance(figure, list) else "CHW"
         self._to.keep_png(tag, image_pixels(pixels, formats), global_step, walltime)
 
-    @also_to_event_files
     def add_video(
         self,
         tag: str,
@@ -312,7 +285,6 @@ class SummaryWriter:
             data, media_type = values.npy(frames), "application/x-npy"
         self._to.keep(tag, data, media_type, global_step, walltime, call="add_video")
 
-    @also_to_event_files
     def add_audio(
         self,
         tag: str,
@@ -327,7 +299,6 @@ class SummaryWriter:
         data = wav(snd_tensor, sample_rate)
         self._to.keep(tag, data, "audio/wav", global_step, walltime, call="add_audio")
 
-    @also_to_event_files
     def add_text(
         self, tag: str, text_string: str, global_step: Any = None, walltime: float | None = None
     ) -> None:
@@ -336,14 +307,12 @@ class SummaryWriter:
 
     # -- models -----------------------------------------------------------------------------------
 
-    @also_to_event_files
     def add_onnx_graph(self, prototxt: str) -> None:
         """Keep an ONNX file."""
         data = Path(prototxt).read_bytes()
         name = Path(prototxt).stem
         self._to.keep(name, data, "application/onnx", 0, None, call="add_onnx_graph")
 
-    @also_to_event_files
     def add_graph(
         self,
         model: Any,
@@ -354,7 +323,6 @@ class SummaryWriter:
         """Draw a model; raises RuntimeError when it cannot be traced with these inputs."""
         draw_model(self._to.run, model, input_to_model, verbose=verbose, strict=use_strict_trace)
 
-    @also_to_event_files
     def add_embedding(
         self,
         mat: Any,
@@ -376,7 +344,6 @@ class SummaryWriter:
 
     # -- curves, charts, meshes -------------------------------------------------------------------
 
-    @also_to_event_files
     def add_pr_curve(
         self,
         tag: str,
@@ -393,7 +360,6 @@ class SummaryWriter:
         data = curve_table(pr_curve(labels, predictions, num_thresholds, weights))
         self._to.keep(tag, data, TABLE, global_step, walltime, call="add_pr_curve")
 
-    @also_to_event_files
     def add_pr_curve_raw(
         self,
         tag: str,
@@ -416,14 +382,12 @@ class SummaryWriter:
         data = curve_table(raw_curve(*counts, precision, recall))
         self._to.keep(tag, data, TABLE, global_step, walltime, call="add_pr_curve")
 
-    @also_to_event_files
     def add_custom_scalars_multilinechart(
         self, tags: Sequence[str], category: str = "default", title: str = "untitled"
     ) -> None:
         """Keep the wish for a chart of several series."""
         self._to.add_layout({category: {title: ["Multiline", tags]}})
 
-    @also_to_event_files
     def add_custom_scalars_marginchart(
         self, tags: Sequence[str], category: str = "default", title: str = "untitled"
     ) -> None:
@@ -432,12 +396,10 @@ class SummaryWriter:
             raise AssertionError(f"Expected 3 tags, got {len(tags)}.")
         self._to.add_layout({category: {title: ["Margin", tags]}})
 
-    @also_to_event_files
     def add_custom_scalars(self, layout: Mapping[str, Any]) -> None:
         """Keep the wish for charts: category to title to type and tags."""
         self._to.add_layout(layout)
 
-    @also_to_event_files
     def add_mesh(
         self,
         tag: str,
@@ -454,7 +416,6 @@ class SummaryWriter:
         data = npz(mesh_arrays(vertices, colors, faces), config_dict)
         self._to.keep(tag, data, "application/x-npz", global_step, walltime, call="add_mesh")
 
-    @also_to_event_files
     def add_hparams(
         self,
         hparam_dict: dict[str, Any],
@@ -491,8 +452,6 @@ class SummaryWriter:
         if self.all_writers is None:
             return
         self.file_writer = self.all_writers = self._log = None
-        if self._event_files is not None:
-            self._event_files.close()
         self._writer.close(error)
 
     @property
@@ -500,6 +459,3 @@ class SummaryWriter:
         """What is written with; open."""
         self._get_file_writer()
         return self._writer
-
-    def _torch_file_writer(self) -> Any:
-        return None if self._event_files is None else self._event_files._get_file_writer()

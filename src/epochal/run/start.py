@@ -193,7 +193,13 @@ def init_off(
     return _open(run)
 
 
-def init_in(folder: Path, *, resume_step: int | None = None, companion: bool | None = None) -> Run:
+def init_in(
+    folder: Path,
+    *,
+    resume_step: int | None = None,
+    companion: bool | None = None,
+    report_to: str | Iterable[str] | None = None,
+) -> Run:
     """Start a run in exactly this folder, or append an attempt to the run that is there.
 
     Nothing of older attempts is hidden, but for steps from ``resume_step`` on. Everything else
@@ -208,6 +214,7 @@ def init_in(folder: Path, *, resume_step: int | None = None, companion: bool | N
         folder=folder.parent,
         resume="allow",
         resume_step=resume_step,
+        reporting=None if report_to is None else {"report_to": report_to},
         console=request.checked_console(False, settings, launch, verbosity=None, line_every_s=None),
         redactor=checked_redactor(None, settings.redact),
     )

@@ -130,9 +130,6 @@ class Settings:
     companion: bool = _setting(
         True, kinds.SWITCH, "a companion process beside the run", argument=True
     )
-    event_files: bool = _setting(
-        False, kinds.SWITCH, "whether `SummaryWriter` writes TensorBoard's event files as well"
-    )
     grace_s: float = _setting(
         30.0,
         kinds.seconds(),

@@ -28,20 +28,15 @@ class _Recorded:
         self._run = run
         self._writers: dict[str, FileWriter] = {}
 
-    @property
-    def run(self) -> Run:
-        return self._run
-
-    def open(self, *, purge_step: int | None = None) -> Run:
-        return self._run
-
     def add(self, folder: str, event: Any) -> None:
         if self._run.finished:
             return
         writer = self._writers.get(folder)
         if writer is None:
             prefix = "" if not self._writers else f"{Path(folder).name}/"
-            writer = self._writers[folder] = FileWriter(folder, self, lambda: None, prefix=prefix)
+            writer = self._writers[folder] = FileWriter(
+                folder, lambda _step: self._run, prefix=prefix
+            )
         recorder_of(self._run).guard.run(
             "TensorBoard events", writer.write_serialized, event.SerializeToString()
         )
