@@ -95,11 +95,7 @@ def _change(left: Any, right: Any) -> tuple[float, str]:
     """How large a change of a value is, from 0.5 to 1, and in words."""
     if MISSING in (left, right) and isinstance(left, str) | isinstance(right, str):
         return 0.8, "; only one run sets it"
-    numbers = [
-        as_float(one)
-        for one in (left, right)
-        if isinstance(one, (int, float)) and not isinstance(one, bool)
-    ]
+    numbers = [as_float(one) for one in (left, right) if type(one) in (int, float)]
     if len(numbers) < 2:
         return 1.0, ""
     if not all(map(math.isfinite, numbers)) or 0 in numbers or (left > 0) != (right > 0):

@@ -42,7 +42,6 @@ from epochal.store.run_facts import FACT_AREAS, Area, RunFacts, code_of, common_
 from epochal.store.store import RunView, Store
 from epochal.store.unfinished import ALL_FINISHED, Unfinished, peers_of, progress_sentences
 from epochal.store.why import RepeatSpread, RunDifference, Side, Why, sentence_of, verdict_of
-from epochal.values import as_float
 
 # More members than these say the same, and each has to be read.
 MOST_MEMBERS = 50
@@ -440,7 +439,7 @@ def _expected(parameter: Parameter, own: Any, other: Any) -> float | None:
 def _median_at(parameter: Parameter, value: Any) -> float | None:
     found = [one for one in parameter.levels if is_same(one.value, value)]
     if not found and parameter.is_numeric and isinstance(value, (int, float)):
-        found = [min(parameter.levels, key=lambda one: abs(float(one.value) - as_float(value)))]
+        found = [min(parameter.levels, key=lambda one: abs(float(one.value) - float(value)))]
     median = found[0].median if found else math.nan
     return None if math.isnan(median) else median
 

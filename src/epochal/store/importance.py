@@ -231,12 +231,7 @@ def _distinct(keys: Sequence[str], members: Sequence[Member]) -> dict[str, tuple
 
 def _is_numeric(values: Sequence[Any]) -> bool:
     """Whether all values are numbers that a float can hold."""
-    return all(
-        isinstance(one, (int, float))
-        and not isinstance(one, bool)
-        and not math.isinf(as_float(one))
-        for one in values
-    )
+    return all(type(one) in (int, float) and not math.isinf(as_float(one)) for one in values)
 
 
 def _is_seed(key: str) -> bool:
