@@ -4,8 +4,8 @@
 
 GPT-2 124M in bf16 on a GPU, three times: as it is, with data that comes late, and with batches so
 small that the host cannot keep ahead. Each prints its last steps, the means of its phases, and the
-explanation; before them the work per token by formula and by counting, and the measured peak; after
-them what the timing itself costs. ``--tiny`` is a small model that a CPU trains in seconds.
+explanation; before them the work per token and the peak; after them what the timing itself costs.
+``--tiny`` is a small model that a CPU trains in seconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import epochal
 from benchmarks import gpt2_model
 from epochal.console.blocks import phases_block, speed_of_light_block
 from epochal.series.lost_time import explain_phases
-from epochal.torch.flops import SpeedOfLight, count_flops, flops_per_token, speed_of_light
+from epochal.torch.flops import SpeedOfLight, speed_of_light
 
 TINY = {"VOCABULARY": 256, "LAYERS": 2, "HEADS": 2, "WIDTH": 64, "CONTEXT": 32}
 ROUNDS = 8
@@ -70,25 +70,6 @@ class Training:
     def settle(self) -> None:
         if self.device == "cuda":
             torch.cuda.synchronize()
-
-
-def config() -> dict[str, int]:
-    return {
-        "n_layer": gpt2_model.LAYERS,
-        "n_embd": gpt2_model.WIDTH,
-        "n_head": gpt2_model.HEADS,
-        "vocab_size": gpt2_model.VOCABULARY,
-    }
-
-
-def show_work(training: Training) -> None:
-    with torch.autocast(training.device, dtype=torch.bfloat16):
-        counted = count_flops(training.model, *training.batch(2))
-    formula = flops_per_token(config(), sequence_length=gpt2_model.CONTEXT)
-    print("MFLOP per token      formula     counted")
-    for name in ("blocks", "lm_head", "attention"):
-        mine, theirs = getattr(formula, name).total / 1e6, getattr(counted, name).total / 1e6
-        print(f"  {name:<12}{mine:14.3f}{theirs:12.3f}")
 
 
 def show_block(sol: SpeedOfLight) -> None:
@@ -209,10 +190,10 @@ def main() -> None:
     torch.set_float32_matmul_precision("high")
     title = torch.cuda.get_device_name() if device == "cuda" else "CPU"
     print(f"{title}, torch {torch.__version__}, {'compiled' if args.compile else 'not compiled'}")
-    sol = speed_of_light(config(), sequence_length=gpt2_model.CONTEXT)
-    show_block(sol)
     training = Training(device, is_compiled=args.compile)
-    show_work(training)
+    with torch.autocast(device, dtype=torch.bfloat16):
+        sol = speed_of_light(training.model, tuple(training.batch(2)))
+    show_block(sol)
     plain = Scene("as it is", args.batch)
     late_s = 0.01 if args.tiny else 0.06
     with tempfile.TemporaryDirectory() as folder:

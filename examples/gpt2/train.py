@@ -265,21 +265,16 @@ def record_setup(training: Training, run: Run, *, first_step: int) -> None:
 
 def estimate_speed_of_light(training: Training) -> SpeedOfLight:
     """Return how fast the devices could train this model at most, if they are known."""
-    shape = training.model.shape
-    sizes = {
-        "model_type": "gpt2",
-        "n_layer": shape.num_layers,
-        "n_embd": shape.embd_size,
-        "n_head": shape.num_heads,
-        "vocab_size": shape.vocab_size,
-    }
-    return speed_of_light(
-        sizes,
-        sequence_length=shape.context_length,
-        dtype=training.process.dtype,
-        world_size=training.process.world_size,
-        device=training.process.device,
-    )
+    process, length = training.process, training.model.shape.context_length
+    tokens = torch.zeros(1, length, dtype=torch.int64, device=process.device)
+    with process.autocast():
+        return speed_of_light(
+            training.model,
+            inputs=(tokens, tokens),
+            dtype=process.dtype,
+            world_size=process.world_size,
+            device=process.device,
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -18,7 +18,7 @@ from tests.doubles.guides import GUIDES, run_examples
         ("around_the_loop.md", 10, ""),
         ("checkpoints.md", 6, ""),
         ("graphs.md", 8, "median of"),
-        ("speed_of_light.md", 4, "[Speed of Light]"),
+        ("speed_of_light.md", 3, "[Speed of Light]"),
         ("experts_and_memory.md", 5, "weights"),
     ],
 )

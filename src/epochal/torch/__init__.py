@@ -35,7 +35,7 @@ _NAMES = {
     ),
     "clip": "ClipStats clip_grad_norm clip_grad_value",
     "cudagraphs": "CaptureMode CudaGraph cuda_graph_capture",
-    "flops": "SpeedOfLight flops_per_token",
+    "flops": "SpeedOfLight",
     "freezing": "freeze is_frozen unfreeze",
     "graph.builder": "MergeOp",
     "graph.picture": "picture_of",

@@ -1,8 +1,8 @@
 """FLOPs of a training step, and the speed that the hardware allows (the *speed of light*).
 
-The work per token follows from a decoder transformer's configuration, or is counted by torch's flop
-counter on one step of any model. A product of a token with a weight is two operations forward, and
-four backward. Only matrix products are counted: the rest is a few per mille of the work.
+The work per token is counted by torch's flop counter on one step. A product of a token with a
+weight is two operations forward, and four backward. Only matrix products are counted: the rest is a
+few per mille of the work.
 """
 
 from __future__ import annotations
@@ -160,30 +160,37 @@ class SpeedOfLight:
 
 
 def speed_of_light(
-    model_or_config: Any,
+    model: nn.Module,
+    inputs: Sequence[Any] | Mapping[str, Any],
     *,
-    sequence_length: int | None = None,
     dtype: object = "bf16",
     world_size: int = 1,
     device: Any = None,
-    inputs: Sequence[Any] | Mapping[str, Any] | None = None,
     lm_head_dtype: object = None,
     attention_dtype: object = None,
 ) -> SpeedOfLight:
     """Return how many tokens per second ``world_size`` devices could train on at most.
 
-    Takes a decoder transformer's configuration (a mapping or an object), or a model that carries
-    one as ``config``. Any other model, and one with frozen weights, needs ``inputs=``, the batch of
-    one step, whose work is counted: a tuple of what the model is called with, or a mapping of named
-    inputs. Pass the result to ``run.log_sol_estimate``.
+    ``inputs`` are the batch of one step, whose work is counted: a tuple of what the model is called
+    with, or a mapping of named inputs. Pass the result to ``run.log_sol_estimate``.
     """
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"model must be a torch module, got {type(model).__name__}.")
     if world_size < 1:
         raise UsageError(f"world_size={world_size} must be 1 or more.")
     main = dtype_name(dtype)
     small = "bf16" if main in _KEEPS_HALF else main
     dtypes = (main, dtype_name(lm_head_dtype or small), dtype_name(attention_dtype or small))
-    flops = _flops(model_or_config, sequence_length, inputs)
-    chosen = _chosen_device(model_or_config, device)
+    if isinstance(inputs, Mapping):
+        flops = count_flops(model, **inputs)
+    elif isinstance(inputs, (tuple, list)):
+        flops = count_flops(model, *inputs)
+    else:
+        raise UsageError(
+            f"inputs= is a {type(inputs).__name__}: use a tuple of what the model is called with,"
+            " as in inputs=(batch,), or a mapping of its named inputs."
+        )
+    chosen = _chosen_device(model, device)
     peak = _device_peak(chosen)
     return SpeedOfLight(
         flops=flops,
@@ -194,36 +201,6 @@ def speed_of_light(
         tps=_tps([part.total for part in flops.parts], dtypes, peak, world_size),
         useful_tps=_tps([flops.useful], dtypes[:1], peak, world_size),
     )
-
-
-def _flops(
-    model_or_config: Any,
-    sequence_length: int | None,
-    inputs: Sequence[Any] | Mapping[str, Any] | None,
-) -> Flops:
-    model = model_or_config if isinstance(model_or_config, nn.Module) else None
-    if inputs is not None:
-        if model is None:
-            raise UsageError("inputs= are for a model; a configuration needs sequence_length=.")
-        if isinstance(inputs, Mapping):
-            return count_flops(model, **inputs)
-        if isinstance(inputs, (str, bytes)) or not isinstance(inputs, Sequence):
-            raise UsageError(
-                f"inputs= is a {type(inputs).__name__}: use a tuple of what the model is called"
-                " with, as in inputs=(batch,), or a mapping of its named inputs."
-            )
-        return count_flops(model, *inputs)
-    config = model_or_config if model is None else getattr(model, "config", None)
-    if config is None:
-        raise UsageError(
-            "this model carries no transformer's config: give inputs=, the batch of one step, or"
-            " the configuration itself."
-        )
-    if model is not None and not all(one.requires_grad for one in model.parameters()):
-        raise UsageError("this model has frozen weights: give inputs=, so that a step is counted.")
-    if sequence_length is None:
-        raise UsageError("sequence_length= is needed: how many tokens one sequence has.")
-    return flops_per_token(config, sequence_length=sequence_length)
 
 
 def _tps(
@@ -242,109 +219,6 @@ def _percent(tokens: float, duration_ms: float, tps: float | None) -> float | No
     if tps is None or not duration_ms > 0:
         return None
     return 100.0 * tokens / (tps * duration_ms / 1000.0)
-
-
-# -- from a configuration -------------------------------------------------------------------------
-
-_NAMES = {
-    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
-    "width": ("hidden_size", "n_embd", "d_model", "dim"),
-    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
-    "kv_heads": ("num_key_value_heads", "n_kv_heads", "n_kv_head"),
-    "head_size": ("head_dim", "head_size"),
-    "intermediate": ("intermediate_size", "n_inner", "ffn_dim", "d_ff"),
-    "vocabulary": ("padded_vocab_size", "vocab_size", "n_vocab"),
-    "experts": ("num_experts", "num_local_experts", "n_routed_experts"),
-    "experts_per_token": ("num_experts_per_tok", "num_experts_per_token", "moe_top_k", "top_k"),
-    "expert_width": ("moe_intermediate_size", "expert_intermediate_size"),
-    "shared_experts": ("n_shared_experts", "num_shared_experts"),
-}
-# Layers that differ from one another, and latent attention, are counted on a step.
-_UNSUPPORTED = ("kv_lora_rank", "first_k_dense_replace", "mlp_only_layers")
-_PLAIN_MLP = frozenset(
-    "gpt2 gpt_neo gpt_neox gptj gpt_bigcode opt bloom falcon mpt phi starcoder2 codegen".split()
-)
-_ACTIVATIONS = ("hidden_act", "hidden_activation", "activation_function", "activation")
-_GATED_ACTIVATIONS = ("silu", "swish", "swiglu", "geglu")
-_GATED_WITH_GELU = ("gemma", "cohere")
-
-
-def flops_per_token(config: Any, *, sequence_length: int) -> Flops:
-    """Return the work per token of training a decoder transformer, from its configuration.
-
-    The names of GPT-2, Llama, Mistral, Mixtral, Qwen, Gemma, OLMo and similar models are
-    understood, in a mapping or as attributes. A token attends to half of the sequence on average.
-    """
-    if sequence_length < 1:
-        raise UsageError(f"sequence_length={sequence_length} must be 1 or more.")
-    config = _get(config, "text_config") or config
-    for name in _UNSUPPORTED:
-        if _get(config, name):
-            raise UsageError(f"{name} is not supported: give the model, and inputs= of one step.")
-    if (_get(config, "decoder_sparse_step") or 1) != 1:
-        raise UsageError("decoder_sparse_step is not supported: give the model, and inputs=.")
-    layers, width, heads = (_needed(config, name) for name in ("layers", "width", "heads"))
-    head_size = _optional(config, "head_size") or width // heads
-    kv_heads = _optional(config, "kv_heads") or (1 if _get(config, "multi_query") else heads)
-    projections = 2 * width * (heads + kv_heads) * head_size
-    blocks = float(layers * (projections + _mlp_weights(config, width)))
-    scores = 2.0 * heads * head_size * layers * sequence_length
-    head = float(width * _needed(config, "vocabulary"))
-    return Flops(
-        blocks=Work(2 * blocks, 4 * blocks),
-        lm_head=Work(2 * head, 4 * head),
-        attention=Work(scores, 2 * scores),
-    )
-
-
-def _mlp_weights(config: Any, width: int) -> int:
-    """Return the weights of one layer's MLP that a token is multiplied with."""
-    matrices = 3 if _is_gated(config) else 2
-    intermediate = _optional(config, "intermediate") or 4 * width
-    experts = _optional(config, "experts") or 0
-    if experts < 2:
-        return matrices * width * intermediate
-    expert_width = _optional(config, "expert_width") or intermediate
-    shared = _get(config, "shared_expert_intermediate_size")
-    shared_width = int(shared or expert_width * (_optional(config, "shared_experts") or 0))
-    passed = expert_width * _needed(config, "experts_per_token") + shared_width
-    return matrices * width * passed + width * (experts + bool(shared))
-
-
-def _is_gated(config: Any) -> bool:
-    gated = _get(config, "gated")
-    if gated is not None:
-        return bool(gated)
-    family = str(_get(config, "model_type") or "").lower()
-    if family in _PLAIN_MLP or family.startswith(_GATED_WITH_GELU):
-        return family not in _PLAIN_MLP
-    named = [str(_get(config, name)).lower() for name in _ACTIVATIONS if _get(config, name)]
-    if named:
-        return named[0].startswith(_GATED_ACTIVATIONS)
-    # Where no activation is named, these are models of Llama's kind, whose MLP is gated.
-    return any(_get(config, name) is not None for name in ("rms_norm_eps", "num_key_value_heads"))
-
-
-def _needed(config: Any, field: str) -> int:
-    found = _optional(config, field)
-    if found is None:
-        raise UsageError(
-            f"this configuration has none of {', '.join(_NAMES[field])}: give a decoder"
-            " transformer's configuration, or a model and inputs= to count one step."
-        )
-    return found
-
-
-def _optional(config: Any, field: str) -> int | None:
-    for name in _NAMES[field]:
-        value = _get(config, name)
-        if isinstance(value, (int, float)) and value > 0:
-            return int(value)
-    return None
-
-
-def _get(config: Any, name: str) -> Any:
-    return config.get(name) if isinstance(config, Mapping) else getattr(config, name, None)
 
 
 # -- counted on one step --------------------------------------------------------------------------
@@ -534,9 +408,9 @@ def peak_table() -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def _chosen_device(model: Any, device: Any) -> torch.device:
+def _chosen_device(model: nn.Module, device: Any) -> torch.device:
     """Return the given device, else the model's GPU, else the current GPU, else the CPU."""
-    if device is None and isinstance(model, nn.Module):
+    if device is None:
         device = next((one.device for one in model.parameters() if one.is_cuda), None)
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
