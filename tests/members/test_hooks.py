@@ -84,7 +84,6 @@ CASES = {
     "memory record": Case(_memory, "epochal.run.typed.allocator_record", "watch_memory"),
     "a router": Case(_moe, "epochal.torch.moe.watch.routing_sums", "watch_moe"),
     "a router's logits": Case(_moe, "epochal.torch.moe.watch.Router.sums", "watch_moe"),
-    "whether a router counts": Case(_moe, "epochal.torch.moe.watch.MoeWatch._counts", "watch_moe"),
     "sums of routers": Case(_moe, "epochal.torch.moe.watch.copied_to_host", "watch_moe"),
     "figures of routers": Case(_moe, "epochal.torch.moe.watch.statistics_table", "watch_moe"),
     "a batch": Case(_data, "epochal.torch.data.watch.read_batch", "watch_data"),

@@ -94,20 +94,6 @@ class SparseChoice(TopKRouter):
         return torch.zeros_like(logits).scatter(1, index, values.softmax(-1)), index
 
 
-class NormedRouter(nn.Module):
-    """Gives probabilities, made by a linear layer that does not see the router's own input."""
-
-    def __init__(self, experts: int, top_k: int) -> None:
-        super().__init__()
-        self.num_experts, self.top_k = experts, top_k
-        self.norm = nn.LayerNorm(WIDTH, elementwise_affine=False)
-        self.proj = nn.Linear(WIDTH, experts, bias=False)
-
-    def forward(self, hidden: Tensor) -> Any:
-        probs = self.proj(3 * self.norm(hidden)).softmax(-1)
-        return probs, *probs.topk(self.top_k, dim=-1)
-
-
 class ClosedRouter(nn.Module):
     """Gives probabilities made by something in which no weight is found."""
 
@@ -119,19 +105,6 @@ class ClosedRouter(nn.Module):
     def forward(self, hidden: Tensor) -> Any:
         probs = (hidden @ self.table).softmax(-1)
         return probs, *probs.topk(self.top_k, dim=-1)
-
-
-class NestedRouter(nn.Module):
-    """Has a linear gate inside, and tells how many tokens each expert gets."""
-
-    def __init__(self, experts: int, top_k: int) -> None:
-        super().__init__()
-        self.num_experts, self.top_k = experts, top_k
-        self.gate = nn.Linear(WIDTH, experts, bias=False)
-
-    def forward(self, hidden: Tensor) -> Any:
-        weights, index = self.gate(hidden).softmax(-1).topk(self.top_k, dim=-1)
-        return weights, index, torch.zeros(self.num_experts, dtype=torch.long)
 
 
 class Routed(LinearGate):

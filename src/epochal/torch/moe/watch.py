@@ -4,8 +4,7 @@ A router is a module named ``gate`` or ``router`` that knows, or whose parent or
 knows, how many experts there are and how many a token goes to. Forward hooks add up what routers
 do, over micro-steps, on the device of the routers. The optimizer's step ends the count, and the
 sums travel to the host while training continues. Evaluation is left out, and so is the second
-forward pass of activation checkpointing. Tokens that an ``attention_mask`` given to the model by
-name leaves out are not counted.
+forward pass of activation checkpointing.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from epochal.errors import UsageError
 from epochal.journal.line import now
 from epochal.run.current import given_or_current
 from epochal.run.run import Run
+from epochal.torch.graph.profile import tensors_in
 from epochal.torch.guarded import exclude_from_compile, guarded_hook
 from epochal.torch.host_copy import HostCopy, copied_to_host
 from epochal.torch.moe.stats import (
@@ -52,9 +52,6 @@ _TOP_K = (
     "n_activated_experts moe_top_k moe_topk moe_k"
 ).split()
 _SCORING = ("scoring_func", "score_func", "score_function", "moe_router_score_function")
-_INNER_CONFIGS = ("text_config", "ffn_config", "moe_config")
-# Routers named after the number of experts they choose, which stand for it nowhere else.
-_CHOOSERS = {"Top1Router": 1, "Top2Router": 2}
 _AUX_NAMES = ("router_aux_loss_coef", "aux_loss_alpha", "moe_aux_loss_coeff")
 _Z_NAMES = ("router_z_loss_coef", "z_loss_coef", "moe_z_loss_coeff")
 # What the rows of a 16-bit softmax add up to strays by less than this from 1.
@@ -72,42 +69,22 @@ class Router:
     top_k: int
     scoring: Scoring = "softmax"
 
-    @property
-    def inner(self) -> nn.Module | None:
-        """The linear layer inside the router whose output is its logits; None where none is."""
-        if isinstance(self.module, nn.Sequential) or self._makes_logits:
-            return None
-        linear = (part for part in self.module.children() if isinstance(part, nn.Linear))
-        return next((part for part in linear if part.out_features == self.experts), None)
-
-    def sums(
-        self, inputs: Any, output: Any, *, mask: Tensor | None, logits: Tensor | None = None
-    ) -> Tensor | None:
-        """Return the sums of one forward pass; None when its output tells nothing.
-
-        ``logits`` is what :attr:`inner` returned in it.
-        """
-        given = list(_tensors(output))
-        if logits is None:
-            logits = self._logits(inputs, given)
+    def sums(self, inputs: Any, output: Any) -> Tensor | None:
+        """Return the sums of one forward pass; None when its output has no logits."""
+        given = tensors_in(output)
+        logits = self._logits(inputs, given)
         if logits is None:
             return None
         tokens = logits.numel() // self.experts
         index = next((t for t in given if self._is_choice(t, tokens)), None)
-        return routing_sums(
-            logits,
-            top_k=self.top_k,
-            expert_index=index,
-            mask=mask if mask is not None and mask.numel() == tokens else None,
-            scoring=self.scoring,
-        )
+        return routing_sums(logits, top_k=self.top_k, expert_index=index, scoring=self.scoring)
 
     def _logits(self, inputs: Any, given: Sequence[Tensor]) -> Tensor | None:
         tables = [t for t in given if t.is_floating_point() and t.shape[-1:] == (self.experts,)]
         if type(self.module).forward is nn.Linear.forward:
             return tables[0] if tables else None
         module: Any = self.module
-        hidden = next(iter(_tensors(inputs)), None)
+        hidden = next(iter(tensors_in(inputs)), None)
         if self._makes_logits and hidden is not None:
             # A router that keeps its logits to itself: they are one small product.
             weight, bias = module.weight, getattr(module, "bias", None)
@@ -170,14 +147,10 @@ def _router(
 ) -> Router | None:
     module, parent = modules[name], modules.get(name.rpartition(".")[0])
     places = list(_places(module, parent, modules[""]))
-    linear = [part for part in module.modules() if isinstance(part, nn.Linear)]
-    is_row = isinstance(module, nn.Sequential) and linear
-    weight = getattr(linear[-1] if is_row else module, "weight", None)
+    weight = getattr(module, "weight", None)
     width = int(weight.shape[0]) if isinstance(weight, Tensor) and weight.dim() == 2 else None
     experts = _number(places, _EXPERTS) or width
-    if top_k is None:
-        chooser = next((n for k, n in _CHOOSERS.items() if type(module).__name__.endswith(k)), None)
-        top_k = _number(places, _TOP_K) or chooser
+    top_k = top_k or _number(places, _TOP_K)
     is_plausible = is_named or hasattr(parent, "experts") or hasattr(module, "num_experts")
     if experts is None or top_k is None or not is_plausible:
         return None
@@ -193,10 +166,7 @@ def _places(*holders: Any) -> Iterator[Any]:
         if holder is None:
             continue
         yield holder
-        config = getattr(holder, "config", None)
-        if config is not None:
-            yield from (getattr(config, name, None) for name in _INNER_CONFIGS)
-            yield config
+        yield getattr(holder, "config", None)
 
 
 def _number(places: Iterable[Any], names: Iterable[str]) -> int | None:
@@ -223,16 +193,6 @@ def _without_softmax(table: Tensor) -> Tensor:
     given = table.detach().to(torch.float32)
     is_share = ((given >= 0) & (given <= 1)).all() & ((given.sum(-1) - 1).abs() < _ROUNDING).all()
     return torch.where(is_share, given.clamp(min=torch.finfo(given.dtype).tiny).log(), given)
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, dict):
-        yield from _tensors(list(value.values()))
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from _tensors(item)
 
 
 # -- watching -------------------------------------------------------------------------------------
@@ -268,20 +228,16 @@ class MoeWatch:
         every: int,
         experts_every: int,
         coefs: tuple[float, float],
-        mask: str | None,
     ) -> None:
         self._run = run
         self._routers = tuple(routers)
         self._every = every
         self._experts_every = experts_every
         self._coefs = coefs
-        self._mask_name = mask
         self._ids = {id(parameter) for _, parameter in named_parameters(model)}
         self._count = StepCount(run)
         self._is_guessing = self._count.is_guess
-        self._mask: Tensor | None = None
         self._sums: dict[int, Tensor] = {}
-        self._logits: dict[int, Tensor] = {}  # of the routers that are running
         self._pending: list[_Taken] = []
         self._held: list[tuple[_Taken, _Figures]] = []
         self._latest: dict[str, float] = {}
@@ -289,21 +245,8 @@ class MoeWatch:
         self._is_told = False
         self._handles: list[Any] = [register_optimizer_step_post_hook(self._after_step)]
         for number, router in enumerate(self._routers):
-            module, inner = router.module, router.inner
-            self._handles.append(module.register_forward_hook(self._hook(self._add, number)))
-            if inner is not None:
-                self._handles.append(
-                    inner.register_forward_hook(self._hook(self._keep_logits, number))
-                )
-        if mask is not None:
-            plain = unwrapped(model)
-            self._handles += [
-                plain.register_forward_pre_hook(self._keep_mask, with_kwargs=True),
-                plain.register_forward_hook(self._drop_mask),
-            ]
-        exclude_from_compile(
-            MoeWatch._add, MoeWatch._keep_logits, MoeWatch._keep_mask, MoeWatch._drop_mask
-        )
+            self._handles.append(router.module.register_forward_hook(self._hook(number)))
+        exclude_from_compile(MoeWatch._add)
         run.on_finish(self.remove)
 
     @property
@@ -336,52 +279,29 @@ class MoeWatch:
             handle.remove()
         self._handles.clear()
         self._sums.clear()
-        self._logits.clear()
-        self._mask = None
         self._count.end()
         self._settle()
         self._write_arrived(wait=True)
 
     # -- hooks ------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _hook(method: Callable[..., None], number: int) -> Callable[[nn.Module, Any, Any], None]:
+    def _hook(self, number: int) -> Callable[[nn.Module, Any, Any], None]:
         def hook(module: nn.Module, inputs: Any, output: Any) -> None:
-            method(number, module, inputs, output)
+            self._add(number, module, inputs, output)
 
         exclude_from_compile(hook)
         return hook
 
     @guarded_hook("watch_moe")
-    def _keep_logits(self, number: int, module: nn.Module, inputs: Any, output: Any) -> None:
-        if isinstance(output, Tensor) and self._counts(module):
-            self._logits[number] = output.detach()
-
-    def _counts(self, module: nn.Module) -> bool:
-        """Return whether what a module does now belongs to a step that is recorded."""
+    def _add(self, number: int, module: nn.Module, inputs: Any, output: Any) -> None:
         # As torch's own checkpointing tells; torch has no public name for it.
         is_recomputing = bool(torch._C._current_graph_task_id() != -1)
-        return module.training and self._is_due(self._count.upcoming) and not is_recomputing
-
-    @guarded_hook("watch_moe")
-    def _add(self, number: int, module: nn.Module, inputs: Any, output: Any) -> None:
-        logits = self._logits.pop(number, None)
-        if not self._counts(module):
+        if is_recomputing or not module.training or not self._is_due(self._count.upcoming):
             return
-        sums = self._routers[number].sums(inputs, output, mask=self._mask, logits=logits)
+        sums = self._routers[number].sums(inputs, output)
         if sums is not None:
             known = self._sums.get(number)
             self._sums[number] = sums if known is None else known.add_(sums)
-
-    @guarded_hook("watch_moe")
-    def _keep_mask(self, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
-        mask = kwargs.get(self._mask_name or "")
-        # Of more dimensions it says which tokens see which, not which are there.
-        self._mask = mask if isinstance(mask, Tensor) and mask.dim() == 2 else None
-
-    @guarded_hook("watch_moe")
-    def _drop_mask(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        self._mask = None
 
     @guarded_hook("watch_moe")
     def _after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
@@ -502,7 +422,6 @@ def watch_moe(
     top_k: int | None = None,
     aux_coef: float | None = None,
     z_coef: float | None = None,
-    mask: str | None = "attention_mask",
 ) -> MoeWatch:
     """Record what a model's routers do every ``every`` optimizer steps, from the first on.
 
@@ -525,7 +444,6 @@ def watch_moe(
             _coefficient(config, _AUX_NAMES, AUX_COEF) if aux_coef is None else aux_coef,
             _coefficient(config, _Z_NAMES, Z_COEF) if z_coef is None else z_coef,
         ),
-        mask=mask,
     )
 
 
