@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -17,11 +16,9 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
-from epochal.console.blocks import Segment
 from epochal.errors import ValueTypeError
 from epochal.torch.memory import (
     MemorySegments,
-    advice,
     find_fault,
     memory_segments,
     storages_of,
@@ -30,8 +27,6 @@ from epochal.torch.memory import (
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind, records
 from tests.doubles.scripts import run_folder, run_script
-
-GIB = 2**30
 
 
 def trained(model: nn.Module, width: int = 64) -> torch.optim.Optimizer:
@@ -83,20 +78,11 @@ def test_adapters_and_quantised_weights_are_segments_of_their_own() -> None:
     assert (sizes["qlora"], sizes["lora"], sizes["weights"]) == (1000, 8 * 4 * 4, 8 * 8 * 4)
 
 
-def test_other_tensors_that_are_alive_are_activations() -> None:
-    model = nn.Linear(2, 2)
-    gc.collect()
-    before = memory_segments(model).bytes_of("activations")
-    kept = torch.zeros(1000)
-    assert memory_segments(model).bytes_of("activations") == before + 4000
-    del kept
-
-
 def test_what_has_no_values_takes_no_memory() -> None:
     with torch.device("meta"):
         model = nn.Linear(8, 8)
     names = [s.name for s in memory_segments(model)]
-    assert names == ["activations", "other", "system", "free"]
+    assert names == ["other", "system", "free"]
 
 
 def test_sparse_tensors_count_all_their_parts() -> None:
@@ -135,29 +121,6 @@ def test_an_optimizer_must_be_one(optimizer: Any) -> None:
         memory_segments(nn.Linear(2, 2), optimizer)
 
 
-def full_of(name: str, share: float) -> MemorySegments:
-    used = Segment(name, device=int(share * 80 * GIB))
-    return MemorySegments("cuda:0", 0, 80 * GIB, (used,), ())
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("activations", "activation checkpointing"),
-        ("optimizer", "8 bits"),
-        ("weights", "bfloat16"),
-        ("gradients", "set_to_none=True"),
-        ("reserved", "expandable_segments"),
-        ("other", "nvidia-smi"),
-    ],
-)
-def test_what_takes_much_of_a_device_is_advised_on(name: str, words: str) -> None:
-    (sentence,) = advice(full_of(name, 0.5))
-    assert words in sentence
-    assert f"40.0 GiB (50%) are {name}" in sentence
-    assert "smaller batch" in advice(full_of(name, 0.08))[0]
-
-
 def test_memory_is_recorded_at_its_cadence(start_run: StartRun) -> None:
     run, model = start_run(), nn.Linear(8, 8)
     watch_memory(model, run, every=2)
@@ -170,7 +133,7 @@ def test_memory_is_recorded_at_its_cadence(start_run: StartRun) -> None:
     records = of_kind(run.dir, "allocator")
     assert [one["step"] for one in records] == [0, 2, 4]
     names = {segment["name"] for segment in records[0]["stats"]}
-    assert names == {"weights", "gradients", "optimizer", "activations", "other", "system", "free"}
+    assert names == {"weights", "gradients", "optimizer", "other", "system", "free"}
     assert "id" not in records[0]
 
 
@@ -270,11 +233,7 @@ def test_an_error_that_ends_the_run_is_explained_in_it(tmp_path: Path, body: str
     assert exception["name"] == "exception"
     (text,) = of_kind(folder, "text")
     assert text["name"] == "out-of-memory"
-    for words in (
-        "  asked for    1.5 GiB",
-        "optimizer weight.exp_avg  64×64 float32",
-        "[What to try]",
-    ):
+    for words in ("  asked for    1.5 GiB", "[Memory", "optimizer"):
         assert words in text["text"]
     assert [one["log"] for one in records(folder)][-4:] == ["event", "text", "event", "finish"]
 
@@ -287,7 +246,7 @@ def test_an_error_that_is_caught_is_explained_by_the_guard(start_run: StartRun) 
     run.log({"loss": 1.0})
     run.finish()
     assert [one["name"] for one in of_kind(run.dir, "event")] == ["out-of-memory"] * 2
-    assert "8×8 float32" in of_kind(run.dir, "text")[0]["text"]
+    assert "weights" in of_kind(run.dir, "text")[0]["text"]
 
 
 def test_one_error_is_explained_once_also_inside_another(start_run: StartRun) -> None:
@@ -335,4 +294,4 @@ def test_a_real_allocation_that_is_too_large_is_known(start_run: StartRun) -> No
         torch.empty(2**60, dtype=torch.uint8)
     (event,) = of_kind(run.dir, "event")
     assert event["asked"] == 2**60
-    assert "[What to try]" in of_kind(run.dir, "text")[0]["text"]
+    assert "[Memory" in of_kind(run.dir, "text")[0]["text"]

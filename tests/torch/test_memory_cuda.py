@@ -35,9 +35,10 @@ def test_the_segments_add_up_to_the_device() -> None:
     memory = memory_segments(model, optimizer)
     assert memory.gpu == torch.cuda.current_device()
     assert sum(segment.device for segment in memory) == memory.capacity
-    assert memory.bytes_of("weights") == memory.bytes_of("gradients") == 16 * MIB
-    assert memory.bytes_of("optimizer") >= 32 * MIB
-    assert memory.bytes_of("activations") >= 4 * 32 * MIB
+    sizes = {segment.name: segment.device for segment in memory}
+    assert sizes["weights"] == sizes["gradients"] == 16 * MIB
+    assert sizes["optimizer"] >= 32 * MIB
+    assert sizes["activations"] >= 4 * 32 * MIB
 
 
 def test_what_lies_in_main_memory_stands_apart() -> None:
@@ -77,4 +78,4 @@ def test_a_real_out_of_memory_error_is_explained_without_allocating(start_run: S
     assert event["allocated"] == before <= event["reserved"]
     text = of_kind(run.dir, "text")[0]["text"]
     assert "[Memory of cuda:0" in text
-    assert "0.weight.exp_avg" in text
+    assert "optimizer" in text

@@ -4,8 +4,8 @@
 the rest. On a GPU the segments add up to the memory of the device: ``activations`` is what the peak
 had beyond the tensors of model and optimizer, ``reserved`` is cached by torch beyond the peak, and
 ``other`` is the CUDA context, libraries and other processes. On a CPU they add up to the memory of
-the machine. There ``activations`` are the other live tensors, ``other`` is the rest of the process,
-and ``system`` belongs to other processes. Nothing is allocated on the device or waits for it.
+the machine. There ``other`` is the rest of the process, activations included, and ``system``
+belongs to other processes. Nothing is allocated on the device or waits for it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 import sys
 import traceback
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,14 +25,14 @@ from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from epochal.console.blocks import Segment, allocator_block
-from epochal.console.stream import printable
 from epochal.errors import EpochalError, UsageError, ValueTypeError
 from epochal.format import format_bytes
 from epochal.records import ALLOCATOR_PLACES
 from epochal.run.current import given_or_current
 from epochal.run.run import Run, recorder_of
+from epochal.torch.graph.profile import tensors_in
 from epochal.torch.guarded import guarded_hook
-from epochal.torch.names import named_parameters, plain_name
+from epochal.torch.names import named_parameters
 from epochal.torch.step_count import StepCount
 from epochal.torch.structure import unwrapped
 
@@ -125,10 +125,6 @@ def _plain_parts(tensor: Tensor) -> Iterator[Tensor]:
     elif tensor.layout is torch.sparse_coo:
         yield tensor._indices()
         yield tensor._values()
-    elif tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-        yield from (tensor.crow_indices(), tensor.col_indices(), tensor.values())
-    elif tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
-        yield from (tensor.ccol_indices(), tensor.row_indices(), tensor.values())
     elif tensor.layout is torch.strided:
         yield tensor
 
@@ -146,39 +142,19 @@ def _place(tensor: Tensor) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class TensorUse:
-    """One tensor and the memory that counts for it (0 when another name has it already)."""
-
-    name: str
-    segment: str
-    shape: tuple[int, ...]
-    dtype: str
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class MemorySegments:
     """Memory by segment; iterating gives the segments, as ``run.log_allocator`` takes them.
 
-    ``capacity`` is what the device has, or the machine for a CPU; ``gpu`` is None for a CPU;
-    ``tensors`` are the model's and the optimizer's, largest first.
+    ``capacity`` is what the device has, or the machine for a CPU; ``gpu`` is None for a CPU.
     """
 
     device: str
     gpu: int | None
     capacity: int
     segments: tuple[Segment, ...]
-    tensors: tuple[TensorUse, ...]
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self.segments)
-
-    def bytes_of(self, name: str) -> int:
-        """Return what a segment takes on the device itself; on a CPU in main memory."""
-        found = [segment for segment in self.segments if segment.name == name]
-        if self.gpu is None:
-            return sum(one.pageable + one.pinned + one.managed for one in found)
-        return sum(one.device for one in found)
 
 
 def memory_segments(
@@ -199,87 +175,56 @@ def memory_segments(
             )
     main = _main_device(model)
     chosen = main if device is None else _as_device(device)
-    named = _named_tensors(model, optimizers)
     # Of several GPUs one stands for what the model has in main memory.
-    tensors, by_place = _count(named, chosen, with_host=chosen in (main, _CPU))
+    with_host = chosen in (main, _CPU)
+    by_place = _count(_tensors_of(model, optimizers), {chosen, _CPU} if with_host else {chosen})
     known = [Segment(name, **by_place[name]) for name in OF_TENSORS]
     sizes = {name: sum(places.values()) for name, places in by_place.items()}
     if chosen.type == "cuda":
         on_device = sum(places["device"] for places in by_place.values())
         rest, capacity = _rest_of_gpu(chosen, on_device)
     else:
-        keys = {storage.key for _, _, tensor in named for storage in storages_of(tensor)}
-        rest, capacity = _rest_of_host(sum(sizes.values()), keys)
+        rest, capacity = _rest_of_host(sum(sizes.values()))
     return MemorySegments(
         device=str(chosen),
         gpu=chosen.index if chosen.type == "cuda" else None,
         capacity=capacity,
         segments=tuple([segment for segment in known if sizes[segment.name]] + rest),
-        tensors=tensors,
     )
 
 
-def _named_tensors(model: nn.Module, optimizers: Any) -> list[tuple[str, str, Tensor]]:
-    """Return name, segment and tensor of all that a model and its optimizers keep."""
-    weights: list[tuple[str, str, Tensor]] = []
-    gradients, states = [], []
-    for name, parameter in named_parameters(model):
-        weights += [(f"{name}{suffix}", kind, one) for suffix, kind, one in _parts(name, parameter)]
-        if parameter.grad is not None:
-            gradients.append((f"{name}.grad", "gradients", parameter.grad))
-    for name, buffer in unwrapped(model).named_buffers():
-        weights.append((plain_name(name), "weights", buffer))
-    names = {id(parameter): name for name, parameter in named_parameters(model)}
-    for one in optimizers:
-        state = getattr(one, "state", None)
-        for parameter, values in state.items() if isinstance(state, Mapping) else ():
-            owner = names.get(id(parameter), "optimizer")
-            for part, value in _inner_tensors(values) if isinstance(values, Mapping) else ():
-                states.append((f"{owner}.{part}", "optimizer", value))
-    return weights + gradients + states
+def _tensors_of(model: nn.Module, optimizers: Any) -> Iterator[tuple[str, Tensor]]:
+    """Yield segment and tensor of all that a model and its optimizers keep, the weights first."""
+    parameters = [(name, parameter) for name, parameter in named_parameters(model)]
+    for name, parameter in parameters:
+        yield _segment_of(name, parameter), parameter
+    yield from (("weights", buffer) for buffer in unwrapped(model).buffers())
+    yield from (("gradients", one.grad) for _, one in parameters if one.grad is not None)
+    for optimizer in optimizers:
+        state = getattr(optimizer, "state", None)
+        for values in state.values() if isinstance(state, Mapping) else ():
+            yield from (("optimizer", tensor) for tensor in tensors_in(values))
 
 
-def _parts(name: str, parameter: Tensor) -> Iterator[tuple[str, str, Tensor]]:
+def _segment_of(name: str, parameter: Tensor) -> str:
     if _LORA.search(name):
-        yield "", "lora", parameter
-        return
-    is_quantised = type(parameter).__name__ in _QUANTISED_TYPES or (
-        parameter.dtype in _QUANTISED_DTYPES
-    )
-    yield "", "qlora" if is_quantised else "weights", parameter
-    state = getattr(parameter, "quant_state", None)
-    if is_quantised and state is not None:
-        for part, value in _inner_tensors(getattr(state, "__dict__", {})):
-            yield f".quant_state.{part}", "qlora", value
-
-
-def _inner_tensors(values: Any, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
-    pairs = values.items() if isinstance(values, Mapping) else enumerate(values)
-    for name, value in pairs:
-        if isinstance(value, Tensor):
-            yield f"{prefix}{name}", value
-        elif isinstance(value, (Mapping, list, tuple)):
-            yield from _inner_tensors(value, f"{prefix}{name}.")
+        return "lora"
+    is_quantised = type(parameter).__name__ in _QUANTISED_TYPES
+    return "qlora" if is_quantised or parameter.dtype in _QUANTISED_DTYPES else "weights"
 
 
 def _count(
-    named: list[tuple[str, str, Tensor]], device: torch.device, *, with_host: bool
-) -> tuple[tuple[TensorUse, ...], dict[str, dict[str, int]]]:
-    """Return each tensor with what counts for it, and the bytes of each segment by place."""
+    tensors: Iterable[tuple[str, Tensor]], devices: set[torch.device]
+) -> dict[str, dict[str, int]]:
+    """Return the bytes of each segment by place; what two tensors share counts once."""
     totals = {name: dict.fromkeys(ALLOCATOR_PLACES, 0) for name in OF_TENSORS}
-    devices = {device, _CPU} if with_host else {device}
     counted: set[tuple[str, int]] = set()
-    uses = []
-    for name, segment, tensor in named:
-        own = [storage for storage in storages_of(tensor) if storage.device in devices]
-        fresh = [storage for storage in own if storage.key not in counted]
-        counted.update(storage.key for storage in fresh)
-        for storage in fresh:
-            totals[segment][storage.place] += storage.bytes
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        size = sum(storage.bytes for storage in fresh)
-        uses.append(TensorUse(name, segment, tuple(tensor.shape), dtype, size))
-    return tuple(sorted(uses, key=lambda use: -use.bytes)), totals
+    for segment, tensor in tensors:
+        for storage in storages_of(tensor):
+            if storage.device in devices and storage.key not in counted:
+                counted.add(storage.key)
+                totals[segment][storage.place] += storage.bytes
+    return totals
 
 
 def _rest_of_gpu(device: torch.device, tensors: int) -> tuple[list[Segment], int]:
@@ -294,26 +239,14 @@ def _rest_of_gpu(device: torch.device, tensors: int) -> tuple[list[Segment], int
     return [Segment(name, device=size) for name, size in rest.items()], int(capacity)
 
 
-def _rest_of_host(tensors: int, counted: set[tuple[str, int]]) -> tuple[list[Segment], int]:
+def _rest_of_host(tensors: int) -> tuple[list[Segment], int]:
     import psutil
 
-    activations = 0
-    # By type, not isinstance: asking a lazy proxy for its class may run code of its own.
-    for item in gc.get_objects():
-        if issubclass(type(item), Tensor) and item.device.type == "cpu":
-            for storage in storages_of(item):
-                if storage.key not in counted:
-                    counted.add(storage.key)
-                    activations += storage.bytes
     machine = psutil.virtual_memory()
-    own = max(int(psutil.Process().memory_info().rss), tensors + activations)
+    own = max(int(psutil.Process().memory_info().rss), tensors)
     free = min(int(machine.available), max(0, int(machine.total) - own))
-    rest = {
-        "activations": activations,
-        "other": own - tensors - activations,
-        "system": max(0, int(machine.total) - own - free),
-        "free": free,
-    }
+    system = max(0, int(machine.total) - own - free)
+    rest = {"other": own - tensors, "system": system, "free": free}
     return [Segment(name, pageable=size) for name, size in rest.items()], int(machine.total)
 
 
@@ -403,7 +336,6 @@ def watch_memory(model: nn.Module, run: Run | None = None, *, every: int = 1000)
 # -- out of memory --------------------------------------------------------------------------------
 
 _EVENT = "out-of-memory"
-_TOP = 5
 _LONGEST_CHAIN = 10
 _ASKED = re.compile(r"tried to allocate ([\d.]+) (bytes|B|KiB|MiB|GiB|TiB)\b", re.IGNORECASE)
 _GPU = re.compile(r"\bGPU (\d+)\b")
@@ -418,20 +350,6 @@ _SAID = (
 )
 _MARK = "_epochal_has_explained"
 _TORCH_CODE = str(Path(torch.__file__).parent)
-# A segment, the share of the device above which it stands out, and what to try then.
-_ADVICE = (
-    ("activations", 0.4, "use a smaller batch with more accumulation steps, shorter sequences, or"
-     " activation checkpointing (torch.utils.checkpoint)"),
-    ("optimizer", 0.25, "shard it (FSDP, ZeRO), keep its state in 8 bits, or move it to main"
-     " memory"),
-    ("weights", 0.4, "keep them in bfloat16, shard them (FSDP), or train adapters on quantised"
-     " weights"),
-    ("gradients", 0.15, "clear them with zero_grad(set_to_none=True) before the next forward pass,"
-     " or shard them (FSDP, ZeRO-2)"),
-    ("reserved", 0.1, "set PYTORCH_ALLOC_CONF=expandable_segments:True, and let batches vary less"
-     " in length"),
-    ("other", 0.15, "check with nvidia-smi which other processes use this device"),
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -491,18 +409,6 @@ def find_fault(error: BaseException) -> Fault | None:
     return None
 
 
-def advice(memory: MemorySegments) -> list[str]:
-    """Return what to try, by what takes much of the device."""
-    sentences = []
-    for name, limit, what in _ADVICE:
-        size = memory.bytes_of(name)
-        share = size / max(1, memory.capacity)
-        is_known = memory.gpu is not None or name not in ("reserved", "other")
-        if share > limit and is_known:
-            sentences.append(f"{format_bytes(size)} ({share:.0%}) are {name}: {what}.")
-    return sentences or ["Use a smaller batch, shorter sequences, or activation checkpointing."]
-
-
 def _report(fault: Fault, memory: MemorySegments, figures: Mapping[str, int]) -> str:
     lines = [f"[Out of memory on {fault.device}]"]
     if fault.asked is not None:
@@ -512,12 +418,7 @@ def _report(fault: Fault, memory: MemorySegments, figures: Mapping[str, int]) ->
     for name, value in figures.items():
         is_count = name in ("retries", "failures")
         lines.append(f"  {name:<12} {value if is_count else format_bytes(value)}")
-    lines += [allocator_block(memory.segments, title="Memory"), "[Largest tensors]"]
-    for use in [use for use in memory.tensors if use.bytes][:_TOP]:
-        shape = "×".join(map(str, use.shape)) or "0-d"
-        name = printable(use.name, longest=60)
-        lines.append(f"  {format_bytes(use.bytes):>10}  {use.segment} {name}  {shape} {use.dtype}")
-    return "\n".join([*lines, "[What to try]", *(f"  {one}" for one in advice(memory))])
+    return "\n".join([*lines, allocator_block(memory.segments, title="Memory")])
 
 
 def _living_models() -> tuple[nn.Module, list[torch.optim.Optimizer]]:
