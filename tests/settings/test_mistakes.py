@@ -1,4 +1,4 @@
-"""A mistake in a file is one sentence with file and line."""
+"""A mistake in a file is one sentence that names the file and the key."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ WRONG = {
     "server = 1": "server must be a table: [server].",
     "rules = 1": "rules must be a table: [rules].",
     "sinks = []": "sinks must be a table: [sinks].",
-    "x = ": "this is not valid TOML: Invalid value.",
+    "x = ": "this is not valid TOML: Invalid value (at line 3",
     'x = "': "this is not valid TOML: Illegal character",
 }
 
 
 @pytest.mark.parametrize("line", list(WRONG))
-def test_a_mistake_is_a_sentence_with_its_line(line: str, places: Places) -> None:
+def test_a_mistake_is_a_sentence(line: str, places: Places) -> None:
     said = places.mistake(f"# settings\n\n{line}\n# the end\n")
-    assert said.startswith(f"epochal.toml line 3: {WRONG[line]}")
+    assert said.startswith(f"epochal.toml: {WRONG[line]}")
     assert "\n" not in said
 
 
@@ -48,19 +48,9 @@ def test_an_address_is_not_shown(places: Places) -> None:
     assert "hunter2" not in places.mistake('alerts = ["hunter2"]')
 
 
-def test_the_line_is_the_one_where_a_long_value_begins(places: Places) -> None:
-    said = places.mistake('project = "x"\ntags = [\n  # some\n  "a",\n  3,\n]\ndir = "y"')
-    assert said.startswith("epochal.toml line 2: tags = ")
-
-
-def test_the_line_of_a_key_inside_a_table(places: Places) -> None:
-    said = places.mistake('[sinks]\nlog_file = "a"\n\n[server]\ntoken_file = "t"\nport = "x"')
-    assert said.startswith("epochal.toml line 6: server.port")
-
-
 def test_a_file_that_ends_too_early(places: Places) -> None:
     said = places.mistake('project = "x"\ntags = [\n')
-    assert said.startswith("epochal.toml line 2: this is not valid TOML: ")
+    assert said.startswith("epochal.toml: this is not valid TOML: ")
 
 
 def test_a_mistake_that_a_variable_overrides_is_said_too(
@@ -74,7 +64,7 @@ def test_a_mistake_of_the_user_names_the_users_file(places: Places) -> None:
     path = places.write_user("\nprojct = 1")
     with pytest.raises(UsageError) as caught:
         read_settings()
-    assert str(caught.value).startswith(f"{path} line 2: projct is not a setting")
+    assert str(caught.value).startswith(f"{path}: projct is not a setting")
 
 
 def test_a_file_that_is_not_text(places: Places) -> None:
@@ -99,15 +89,15 @@ def test_a_file_that_cannot_be_read(places: Places, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[rules.overfiting]\nevals = 1", "line 1: rules.overfiting is not a rule; did you mean"),
-        ("[sinks]\nwandb_projct = 'x'", "line 2: the option 'wandb_projct' is not known: did you"),
+        ("[rules.overfiting]\nevals = 1", "rules.overfiting is not a rule; did you mean"),
+        ("[sinks]\nwandb_projct = 'x'", "the option 'wandb_projct' is not known: did you"),
     ],
 )
 def test_init_says_what_is_wrong(places: Places, text: str, words: str) -> None:
     places.write(text)
     with pytest.raises(UsageError) as caught:
         init(name="x", dir=places.project / "runs", console=False)
-    assert str(caught.value).startswith(f"epochal.toml {words}")
+    assert str(caught.value).startswith(f"epochal.toml: {words}")
     assert not (places.project / "runs").exists()
 
 

@@ -118,7 +118,6 @@ def _as_data(line: _Line) -> dict[str, Any]:
         "from": "environment" if variable else "default" if file is None else file.origin,
         "variable": variable,
         "file": None if file is None else str(file.path),
-        "line": None if source is None else source.line,
     }
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from epochal.errors import FormatError, UsageError
@@ -72,8 +72,8 @@ def rule_settings(settings: Settings) -> RuleSettings:
         if key == SILENCE:
             silence = _names(located, rules)
         elif name not in rules:
-            table = replace(located.source, key=located.source.key[:2])
-            raise UsageError(f"{table}: rules.{name} is not a rule; {nearest(name, rules)}")
+            hint = nearest(name, rules)
+            raise UsageError(f"{located.source}: rules.{name} is not a rule; {hint}")
         elif not threshold:
             _check_table(name, located)
         elif threshold == ENABLED:

@@ -200,7 +200,7 @@ def _from_file(one: Setting, file: SettingsFile) -> Located | None:
     value = _value(file.table, key)
     if value is None:
         return None
-    source = Source(file=file, key=key)
+    source = Source(file=file)
     try:
         read = one.kind.from_toml(value)
     except ValueError as error:
@@ -235,13 +235,12 @@ def _check(file: SettingsFile) -> None:
     """
     known = {*_TABLES, *OPEN_TABLES, *(key for key in _KEYS if "." not in key)}
     for name, value in file.table.items():
-        source = Source(file=file, key=(name,))
         if name not in known:
-            raise UsageError(f"{source}: {name} is not a setting; {nearest(name, known)}")
+            raise UsageError(f"{file}: {name} is not a setting; {nearest(name, known)}")
         if name not in (*_TABLES, *OPEN_TABLES):
             continue
         if not isinstance(value, dict):
-            raise UsageError(f"{source}: {name} must be a table: [{name}].")
+            raise UsageError(f"{file}: {name} must be a table: [{name}].")
         if name in _TABLES:
             _check_table(name, value, file)
     for one in _KEYS.values():
@@ -252,8 +251,7 @@ def _check_table(name: str, table: Mapping[str, Any], file: SettingsFile) -> Non
     known = {key.partition(".")[2] for key in _KEYS if key.startswith(f"{name}.")}
     for key in table:
         if key not in known:
-            source = Source(file=file, key=(name, key))
-            raise UsageError(f"{source}: {name}.{key} is not a setting; {nearest(key, known)}")
+            raise UsageError(f"{file}: {name}.{key} is not a setting; {nearest(key, known)}")
 
 
 def _open_table(name: str, files: tuple[SettingsFile, ...]) -> dict[str, Located]:
@@ -261,7 +259,7 @@ def _open_table(name: str, files: tuple[SettingsFile, ...]) -> dict[str, Located
     found: dict[str, Located] = {}
     for file in reversed(files):
         for key, value in _flat(file.table.get(name, {})):
-            found[".".join(key)] = Located(value, Source(file=file, key=(name, *key)))
+            found[".".join(key)] = Located(value, Source(file=file))
     return found
 
 

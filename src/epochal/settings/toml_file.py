@@ -1,4 +1,4 @@
-"""Finds and parses ``epochal.toml``, and knows the line of each key.
+"""Finds and parses ``epochal.toml``.
 
 The project's file is the nearest ``epochal.toml`` from the working folder upward. The search ends
 at the folder that holds ``.git``. The user's file is ``epochal/epochal.toml`` in
@@ -8,20 +8,16 @@ at the folder that holds ``.git``. The user's file is ``epochal/epochal.toml`` i
 from __future__ import annotations
 
 import os
-import re
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from epochal.errors import UsageError
 
 NAME = "epochal.toml"
-_PLACE = re.compile(r" \(at line (\d+), column \d+\)$")
-_AT_END = " (at end of document)"
 
 Origin = Literal["project", "user"]
 Key = tuple[str, ...]
@@ -37,8 +33,7 @@ class SettingsFile:
         self.path = path
         self.origin = origin
         self.base = path.parent if origin == "project" else None
-        self._text = _read(path)
-        self.table = self._parsed(self._text)
+        self.table = self._parsed(_read(path))
 
     def __str__(self) -> str:
         try:
@@ -47,58 +42,23 @@ class SettingsFile:
             return str(self.path)
         return str(self.path) if relative.startswith(os.pardir) else relative
 
-    def line(self, key: Key) -> int | None:
-        """The line of a key or a table, counted from 1."""
-        return self._lines.get(key)
-
-    @cached_property
-    def _lines(self) -> Mapping[Key, int]:
-        """The parser has no line numbers. So longer and longer prefixes of the file are parsed.
-
-        A key stands where it first appears: after the last beginning that parses without it.
-        """
-        lines = self._text.splitlines(keepends=True)
-        found: dict[Key, int] = {}
-        start = 0
-        for end in range(1, len(lines) + 1):
-            try:
-                table = _toml().loads("".join(lines[:end]))
-            except ValueError:
-                continue  # inside a value of several lines
-            for key in _keys(table):
-                found.setdefault(key, start + 1)
-            start = end
-        return found
-
     def _parsed(self, text: str) -> Mapping[str, Any]:
         try:
             return _toml().loads(text)  # type: ignore[no-any-return]
         except ValueError as error:
-            said = str(error)
-            place = _PLACE.search(said)
-            last = max(1, text.count("\n") + (not text.endswith("\n")))
-            line = last if place is None else int(place[1])
-            words = _PLACE.sub("", said).removesuffix(_AT_END)
-            raise UsageError(f"{self} line {line}: this is not valid TOML: {words}.") from error
+            raise UsageError(f"{self}: this is not valid TOML: {error}.") from error
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a value comes from: a variable, a key of a file, or neither for a default."""
+    """Where a value comes from: a variable, a file, or neither for a default."""
 
     variable: str | None = None
     file: SettingsFile | None = field(default=None, compare=False)
-    key: Key = ()
-
-    @property
-    def line(self) -> int | None:
-        """The line of the file."""
-        return None if self.file is None else self.file.line(self.key)
 
     def __str__(self) -> str:
         if self.file is not None:
-            line = self.line
-            return str(self.file) if line is None else f"{self.file} line {line}"
+            return str(self.file)
         return "default" if self.variable is None else f"environment variable {self.variable}"
 
 
@@ -139,13 +99,6 @@ def _read(path: Path) -> str:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} cannot be read: it is not UTF-8 text.") from error
-
-
-def _keys(table: Mapping[str, Any], prefix: Key = ()) -> Iterator[Key]:
-    for name, value in table.items():
-        yield (*prefix, name)
-        if isinstance(value, dict):
-            yield from _keys(value, (*prefix, name))
 
 
 def _toml() -> Any:
