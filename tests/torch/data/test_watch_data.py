@@ -190,14 +190,6 @@ def test_padding_and_lengths_are_read_from_the_mask(start_run: StartRun) -> None
     }
 
 
-def test_padding_is_known_by_its_token(start_run: StartRun) -> None:
-    run = start_run()
-    list(epochal.watch_data([torch.tensor([[5, 6, 0, 0], [7, 0, 0, 0]])], pad=0))
-    run.finish()
-    (record,) = data_records(run.dir)
-    assert record["padding"] == 5 / 8
-
-
 def test_wrong_inputs_are_counted_and_named(start_run: StartRun) -> None:
     run = start_run()
     data = pairs()

@@ -21,7 +21,7 @@ class DataPadding(Rule):
     healthy = "Less than a third of the positions is padding."
     reports = {"info": "Half of the positions are padding."}
     what_to_try = "Batch sequences of similar length, or pack several into one."
-    needs = "`epochal.watch_data(loader)`, with an `attention_mask` or `pad=`."
+    needs = "`epochal.watch_data(loader)`, with an `attention_mask` in the batches."
     kinds = DATA_KINDS
     replaces_text = True
 

@@ -151,7 +151,6 @@ def _distance(size: int) -> int:
 
 
 _MASK = "attention_mask"
-_TOKENS = ("input_ids", "tokens", "input")
 # Mean and spread of the inputs come from so many elements of a batch.
 _MOMENT_ELEMENTS = 4096
 # With no more than these in a batch, values are codes, and a row of equal ones is no fault.
@@ -161,7 +160,6 @@ _FREQUENT = 0.25
 # So many elements of each input are checked for values that are not finite.
 _CHECKED = 16384
 _COLUMNS = 64
-_WHOLE = (torch.int64, torch.int32, torch.int16, torch.uint8)
 
 
 @dataclass(slots=True)
@@ -184,9 +182,7 @@ class BatchFacts:
     pair: PairFacts | None = None
 
 
-def read_batch(
-    batch: Any, samples: Sequence[Any] | None, *, pad: int | None, is_stacked: bool
-) -> BatchFacts:
+def read_batch(batch: Any, samples: Sequence[Any] | None, *, is_stacked: bool) -> BatchFacts:
     """The facts of a batch; ``samples`` are what it was collated from, where that is known.
 
     Otherwise the rows of its tensors are its samples. They are so as well if it ``is_stacked``.
@@ -209,7 +205,7 @@ def read_batch(
         facts.hashes = None
     facts.labels = _labels(batch, count)
     _read_inputs(facts, on_host)
-    _read_padding(facts, batch, pad)
+    _read_padding(facts, batch)
     return facts
 
 
@@ -287,33 +283,15 @@ def _unlike_others(rows: torch.Tensor, constant: list[int]) -> list[int]:
     return [one for one, value in given.items() if shares[value] < _FREQUENT]
 
 
-def _read_padding(facts: BatchFacts, batch: Any, pad: int | None) -> None:
-    """Lengths of sequences, from an attention mask or from the value that stands for padding."""
-    is_token = None
-    if isinstance(batch, Mapping):
-        mask = batch.get(_MASK)
-        if isinstance(mask, torch.Tensor) and mask.dim() == 2 and mask.device.type == "cpu":
-            is_token = mask != 0
-    if is_token is None and pad is not None:
-        tokens = _tokens(batch)
-        is_token = None if tokens is None else tokens != pad
-    if is_token is None or is_token.shape[0] != facts.samples:
+def _read_padding(facts: BatchFacts, batch: Any) -> None:
+    """Lengths of sequences, from an attention mask."""
+    mask = batch.get(_MASK) if isinstance(batch, Mapping) else None
+    if not isinstance(mask, torch.Tensor) or mask.dim() != 2 or mask.device.type != "cpu":
         return
-    facts.lengths = is_token.sum(dim=1).tolist()
-    facts.positions = is_token.numel()
-    facts.padded = facts.positions - sum(facts.lengths)
-
-
-def _tokens(batch: Any) -> torch.Tensor | None:
-    if isinstance(batch, Mapping):
-        named = [batch[name] for name in _TOKENS if name in batch]
-        candidates = [*named, *batch.values()]
-    else:
-        candidates = list(batch) if isinstance(batch, (tuple, list)) else [batch]
-    for one in candidates:
-        if isinstance(one, torch.Tensor) and one.dim() == 2 and one.dtype in _WHOLE:
-            return one if one.device.type == "cpu" else None
-    return None
+    if mask.shape[0] == facts.samples:
+        facts.lengths = (mask != 0).sum(dim=1).tolist()
+        facts.positions = mask.numel()
+        facts.padded = facts.positions - sum(facts.lengths)
 
 
 def mixed(indices: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

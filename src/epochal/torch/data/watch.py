@@ -69,9 +69,8 @@ class BatchReader:
     of a worker's otherwise.
     """
 
-    def __init__(self, pad: int | None, *, stride: int = 1) -> None:
+    def __init__(self, *, stride: int = 1) -> None:
         self.stride = stride
-        self._pad = pad
         self._pairs = PairReader()
         self._index = -1
         self._guard: Guard | None = None  # made where batches are read, which may be in a worker
@@ -95,7 +94,7 @@ class BatchReader:
             facts = count_samples(batch, samples)
         else:
             began = time.thread_time()
-            facts = read_batch(batch, samples, pad=self._pad, is_stacked=is_stacked)
+            facts = read_batch(batch, samples, is_stacked=is_stacked)
             facts.pair = self._pairs.read(batch, facts.samples)
             self._judge(time.thread_time() - began, time.perf_counter())
         facts.stride = self.stride
@@ -168,9 +167,8 @@ _numbers = itertools.count(1)
 class LoaderWatch:
     """What is known of one loader over all its epochs."""
 
-    def __init__(self, name: str, run: Run, facts: Record, pad: int | None) -> None:
-        self.pad = pad
-        self.reader = BatchReader(pad)
+    def __init__(self, name: str, run: Run, facts: Record) -> None:
+        self.reader = BatchReader()
         self._name = name
         self.run = run
         self._facts = facts
@@ -387,7 +385,7 @@ def _watch_loader(loader: DataLoader[Any], watch: LoaderWatch, base: Any) -> Non
             # Past DataLoader.__setattr__, which other libraries replace.
             reader = watch.reader
             if self.num_workers:
-                reader = BatchReader(watch.pad, stride=reader.stride)  # one for each worker
+                reader = BatchReader(stride=reader.stride)  # one for each worker
             self.__dict__["collate_fn"] = WatchedCollate(
                 collate, reader, is_batched=self._auto_collation
             )
@@ -522,14 +520,11 @@ class WatchedIterable:
         return getattr(self._batches, name)
 
 
-def watch_data(
-    loader: L, name: str = "train", run: Run | None = None, *, pad: int | None = None
-) -> L:
+def watch_data(loader: L, name: str = "train", run: Run | None = None) -> L:
     """Record what a data loader gives, and return that loader.
 
     ``name`` is the split: one with "train" in it is training data, any other is evaluation data.
-    ``run`` is the current run when not given. ``pad`` is the token that stands for padding, where
-    batches have no ``attention_mask``. What is not a ``DataLoader`` comes back wrapped.
+    ``run`` is the current run when not given. What is not a ``DataLoader`` comes back wrapped.
     """
     if not name or type(name) is not str:
         raise UsageError(f"name={name!r} must be a non-empty text, such as 'train' or 'eval'.")
@@ -542,6 +537,6 @@ def watch_data(
         loader.__class__ = unwatched  # the last call counts
     if isinstance(loader, DataLoader) and hasattr(loader, "_get_iterator"):
         facts, base = _facts_of(loader)
-        _watch_loader(loader, LoaderWatch(name, run, facts, pad), base)
+        _watch_loader(loader, LoaderWatch(name, run, facts), base)
         return loader
-    return WatchedIterable(loader, LoaderWatch(name, run, {}, pad))  # type: ignore[return-value]
+    return WatchedIterable(loader, LoaderWatch(name, run, {}))  # type: ignore[return-value]
