@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -222,9 +223,9 @@ def test_the_companion_never_imports_torch_and_never_prints(tmp_path: Path) -> N
     (tmp_path / "torch.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')")
     folder = tmp_path / "run"
     (folder / "journal").mkdir(parents=True)
-    command = [sys.executable, "-m", "epochal.companion", str(folder), "--attempt", "1"]
+    facts = json.dumps({"attempt": 1, "parent": 1, "parent_start": 1.0})
     done = subprocess.run(
-        [*command, "--parent", "1", "--parent-start", "1.0"],
+        [sys.executable, "-m", "epochal.companion", str(folder), facts],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -263,9 +264,9 @@ def test_a_fault_that_ends_the_companion_is_an_event_of_the_run(tmp_path: Path) 
         "def wait(self, seconds): raise RuntimeError('broken on purpose')\n"
         "Waker.wait = wait\n"
     )
-    command = [sys.executable, "-m", "epochal.companion", str(folder), "--attempt", "1"]
+    facts = json.dumps({"attempt": 1, "parent": os.getpid()})
     done = subprocess.run(
-        [*command, "--parent", str(os.getpid())],
+        [sys.executable, "-m", "epochal.companion", str(folder), facts],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         stdin=subprocess.DEVNULL,
         capture_output=True,

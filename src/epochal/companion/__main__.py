@@ -1,4 +1,4 @@
-"""``python -m epochal.companion RUN_FOLDER --attempt N --parent PID …``."""
+"""``python -m epochal.companion RUN_FOLDER JSON``."""
 
 import sys
 

@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from epochal.journal.layout import LOOP, TELEMETRY, RunFolder, node_name
+from epochal.journal.layout import LOOP, TELEMETRY, RunFolder
+from epochal.journal.line import decode_json
 
 GRACE_S = 30.0
-
-# A word of the command line: the field, and how the next word is read.
-_OPTIONS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
-    "--attempt": ("attempt", int),
-    "--parent": ("parent", int),
-    "--parent-start": ("parent_start", float),
-    "--node": ("node", node_name),
-    "--rank": ("rank", int),
-    "--writer": ("writer", str),
-    "--grace": ("grace_s", float),
-}
-_FLAGS: Mapping[str, str] = {"--shares-node": "shares_node", "--aside": "is_aside"}
 
 
 class CompanionConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,14 +45,6 @@ class CompanionConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(argv: Sequence[str] | None = None) -> CompanionConfig:
-    """Read a command line; ``argparse`` would take half a MiB for as long as the run lasts."""
-    folder, *words = sys.argv[1:] if argv is None else argv
-    facts: dict[str, Any] = {}
-    rest = iter(words)
-    for word in rest:
-        if word in _FLAGS:
-            facts[_FLAGS[word]] = True
-        else:
-            name, read = _OPTIONS[word]
-            facts[name] = read(next(rest))
-    return CompanionConfig(folder=RunFolder(Path(folder).absolute()), **facts)
+    """Read a command line: the run's folder, and the other fields as JSON."""
+    folder, facts = sys.argv[1:] if argv is None else argv
+    return CompanionConfig(folder=RunFolder(Path(folder).absolute()), **decode_json(facts.encode()))

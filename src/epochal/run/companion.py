@@ -13,8 +13,10 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from epochal.journal.layout import rank_writer
+from epochal.journal.layout import node_name, rank_writer
+from epochal.journal.line import encode_json
 from epochal.journal.process import process_identity
 from epochal.run.findings_reporter import FindingsReporter
 from epochal.run.forwarded import Unsent, not_held, unsent
@@ -38,12 +40,8 @@ def start_companion(recorder: Recorder, launch: Launch, *, settings: Settings) -
     # With a hub, they are sent from there into the run of rank 0.
     if is_aside and settings.hub is None:
         return
-    arguments = _arguments(recorder, launch, grace_s=settings.grace_s)
-    beside = CompanionProcess(
-        recorder,
-        [*arguments, "--aside"] if is_aside else arguments,
-        environment=settings_environment(settings),
-    )
+    facts = {**_facts(recorder, launch, grace_s=settings.grace_s), "is_aside": is_aside}
+    beside = CompanionProcess(recorder, facts, environment=settings_environment(settings))
     beside.start()
     recorder.on_tick.add(beside.look)
     recorder.ending.on_end.add(beside.look)
@@ -64,14 +62,14 @@ class CompanionProcess:
     def __init__(
         self,
         recorder: Recorder,
-        arguments: list[str],
+        facts: Mapping[str, Any],
         *,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._recorder = recorder
         self._dir = recorder.folder.path
         self._environment = dict(environment or {})
-        self._arguments = arguments
+        self._arguments = [str(self._dir), encode_json(facts).decode()]
         self._pid = os.getpid()
         self._process: _Companion | None = None
         self._line: socket.socket | None = None
@@ -174,19 +172,18 @@ def _line() -> tuple[socket.socket | None, socket.socket | None]:
         return None, None
 
 
-def _arguments(recorder: Recorder, launch: Launch, *, grace_s: float) -> list[str]:
+def _facts(recorder: Recorder, launch: Launch, *, grace_s: float) -> dict[str, Any]:
     identity = process_identity()
-    started = identity["pid_start"]
-    writer = rank_writer(launch.rank)
-    return [
-        str(recorder.folder.path),
-        *("--attempt", str(recorder.attempt), "--parent", str(identity["pid"])),
-        *(() if started is None else ("--parent-start", repr(started))),
-        *("--node", _node(launch)),
-        *("--rank", str(launch.rank), "--writer", writer),
-        *(("--shares-node",) if launch.world_size > 1 else ()),
-        *("--grace", repr(float(grace_s))),
-    ]
+    return {
+        "attempt": recorder.attempt,
+        "parent": identity["pid"],
+        "parent_start": identity["pid_start"],
+        "node": node_name(_node(launch)),
+        "rank": launch.rank,
+        "writer": rank_writer(launch.rank),
+        "shares_node": launch.world_size > 1,
+        "grace_s": float(grace_s),
+    }
 
 
 def _node(launch: Launch) -> str:
