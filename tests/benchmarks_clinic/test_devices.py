@@ -18,21 +18,8 @@ from benchmarks.clinic.harness import Bench, prepare, train
 from benchmarks.clinic.kinds import KINDS
 
 pytestmark = pytest.mark.slow
-LATER = tuple(kind.name for kind in KINDS.values() if kind.faults)
-# What `meta` has not: figures that are read where there are gradients, and some functions.
-READS_FIGURES = ("vq", "multitask")
-NO_LOSS = ("speech", "boxes")
-NO_MODEL = (
-    "moe",
-    "moe_mlp",
-    "moe_top2",
-    "columns",
-    "bodies",
-    "offers",
-    "routed",
-    "trips",
-    "claims",
-)
+# A text, a picture and a table; the mechanism is the same for all.
+SAMPLE = ("gpt2", "vit", "mlp")
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 
 
@@ -42,23 +29,18 @@ def bench_on(kind: str, optimizer: str, device: str, *, steps: int) -> Bench:
         return prepare(quick, optimizer, 0, device=device)
 
 
-@pytest.mark.parametrize("kind", [name for name in KINDS if name not in NO_MODEL])
+@pytest.mark.parametrize("kind", SAMPLE)
 def test_a_step_makes_no_tensor_on_another_device(kind: str) -> None:
     """Without a GPU: tensors of the device `meta` do not mix with those of the CPU."""
     bench = bench_on(kind, KINDS[kind].optimizers[0].name, "meta", steps=2)
     task, place = bench.task, torch.device("meta")
-    if not task.has_data:
-        return
     inputs, targets = (one.to(place) for one in bench.loader.take())
-    with torch.set_grad_enabled(kind not in READS_FIGURES):
-        outputs = task.outputs(inputs)
-        made = outputs if kind in NO_LOSS else task.loss(outputs, targets)
-    assert made.device == place
+    assert task.loss(task.outputs(inputs), targets).device == place
 
 
 @pytest.mark.cuda
 @needs_gpu
-@pytest.mark.parametrize("kind", LATER)
+@pytest.mark.parametrize("kind", SAMPLE)
 def test_a_kind_trains_on_the_gpu(tmp_path: Path, kind: str) -> None:
     for choice in KINDS[kind].optimizers:
         bench = bench_on(kind, choice.name, "cuda", steps=12)
