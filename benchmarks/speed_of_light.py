@@ -117,9 +117,7 @@ def show(run: Any, scene: Scene, sol: SpeedOfLight) -> None:
             f"{record.get('sol', float('nan')):9.1f}{mfu:9.1f}"
         )
     late = [record["duration_ms"] for record in steps[len(steps) // 3 :]]
-    middle = sol.sol(scene.batch * gpt2_model.CONTEXT, statistics.median(late))
-    share = "unknown" if middle is None else f"{middle:.1f} %"
-    print(f"  median{statistics.median(late):10.2f} ms, sol {share}")
+    print(f"  median{statistics.median(late):10.2f} ms")
     for record in (one for one in records if one["log"] == "phases"):
         clock = None if sol.peak is None else sol.peak.clock_mhz
         lost = explain_phases(record, gpu=gpu, peak_clock_mhz=clock)

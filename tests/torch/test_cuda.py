@@ -141,8 +141,3 @@ def test_a_graph_lends_its_pool_and_can_be_reset() -> None:
     second.reset()
     with pytest.raises(ValueError, match="was reset"):
         second.replay()
-
-
-def test_a_capture_that_launches_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="launched nothing"):
-        cuda_graph_capture(0, None, lambda: torch.ones(2) + 1)

@@ -9,7 +9,6 @@ waits for nothing. Without CUDA the function itself is called, so that the same 
 from __future__ import annotations
 
 import enum
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -109,17 +108,8 @@ def _warm_up(warmups: int, function: Callable[[], Any]) -> None:
 
 def _captured(handle: Any, function: Callable[[], Any], *, mode: CaptureMode) -> CudaGraph:
     graph = torch.cuda.CUDAGraph()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        with torch.cuda.graph(graph, pool=handle, capture_error_mode=mode.value):
-            output = function()
-    for warning in caught:
-        if "CUDA Graph is empty" in str(warning.message):
-            raise UsageError(
-                "function launched nothing on the GPU, so a replay would do nothing; give "
-                "device='cpu' for a model on the CPU."
-            )
-        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    with torch.cuda.graph(graph, pool=handle, capture_error_mode=mode.value):
+        output = function()
     captured = CudaGraph(graph.replay, graph)
     captured._output = output
     return captured

@@ -128,14 +128,6 @@ class SpeedOfLight:
             return f"The {missing[0]} speed of this device is unknown: choose another dtype."
         return self.peak.note
 
-    def sol(self, tokens: float, duration_ms: float) -> float | None:
-        """Return the percentage of the speed of light of a step; None if it is not known."""
-        return _percent(tokens, duration_ms, self.tps)
-
-    def mfu(self, tokens: float, duration_ms: float) -> float | None:
-        """Return the model FLOP utilisation of a step in percent; None if it is not known."""
-        return _percent(tokens, duration_ms, self.useful_tps)
-
     def fields(self) -> dict[str, Any]:
         """Return the fields of the ``sol`` record."""
         blocks, head, attention = self.dtypes
@@ -213,12 +205,6 @@ def _tps(
             return None
         seconds += work / (rate * 1e12)
     return world_size / seconds if seconds > 0 else None
-
-
-def _percent(tokens: float, duration_ms: float, tps: float | None) -> float | None:
-    if tps is None or not duration_ms > 0:
-        return None
-    return 100.0 * tokens / (tps * duration_ms / 1000.0)
 
 
 # -- counted on one step --------------------------------------------------------------------------

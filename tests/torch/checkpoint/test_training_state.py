@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,21 +26,11 @@ from epochal.torch.checkpoint.training_state import packed, read_state
 from tests.torch.checkpoint.models import Net, same, values
 from tests.torch.checkpoint.trainings import Training, restore, save
 
-SCALARS = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.floats(),
-    st.text(),
-    st.binary(),
-    st.complex_numbers(),
-)
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary())
 KEYS = st.one_of(st.text(), st.integers(), st.booleans(), st.tuples(st.integers(), st.text()))
 TREES = st.recursive(
     SCALARS,
-    lambda inner: st.one_of(
-        st.lists(inner), st.tuples(inner, inner), st.dictionaries(KEYS, inner), st.sets(KEYS)
-    ),
+    lambda inner: st.one_of(st.lists(inner), st.tuples(inner, inner), st.dictionaries(KEYS, inner)),
     max_leaves=12,
 )
 SCHEDULERS: dict[str, Callable[[Any], Any]] = {
@@ -273,10 +263,6 @@ def test_tensors_and_arrays_are_kept_apart_under_their_places() -> None:
     "value",
     [
         Counter({2: 1, 5: 3}),
-        deque([1, 2], maxlen=2),
-        frozenset({1}),
-        torch.float16,
-        torch.device("cuda", 1),
         torch.Size([2, 3]),
         OrderedDict(a=1),
         {"$tensor": "not one of ours"},
@@ -303,10 +289,8 @@ def test_what_needs_code_is_refused_by_its_place() -> None:
         "{",
         '{"$tensor": "nowhere"}',
         '{"$strange": 1}',
-        '{"$dtype": "load"}',
         '{"$bytes": "!"}',
         '{"$dict": 3}',
-        '{"$device": "moon"}',
         "[" * 10_000,
         "",
     ],

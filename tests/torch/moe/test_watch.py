@@ -330,23 +330,6 @@ def test_the_load_of_a_router_that_works_is_recorded_beside_a_broken_one(
     assert [one["layers"] for one in of_kind(run.dir, "experts")] == [["h.0.mlp"]]
 
 
-def test_a_loop_without_an_optimizer_is_told_why_nothing_is_recorded(start_run: StartRun) -> None:
-    run, model = start_run(), mixture()
-    watch_moe(model, run)
-    model(tokens()).sum().backward()
-    run.finish()
-    (message,) = of_kind(run.dir, "message")
-    assert "no optimizer of torch.optim" in message["text"]
-
-
-def test_evaluation_alone_needs_no_optimizer(start_run: StartRun) -> None:
-    run, model = start_run(), mixture().eval()
-    watch_moe(model, run)
-    model(tokens())
-    run.finish()
-    assert of_kind(run.dir, "message") == []
-
-
 def test_a_removed_watch_lets_the_model_go(start_run: StartRun) -> None:
     run, model = start_run(), mixture()
     watching = watch_moe(model, run)

@@ -14,7 +14,6 @@ import gzip
 import json
 import math
 import os
-import shutil
 import struct
 import zlib
 from collections.abc import Mapping
@@ -85,16 +84,21 @@ def write_checkpoint(
                 "destination must be a path or a file open for writing, "
                 f"got {type(destination).__name__}; the model comes second."
             )
-        if layout == "fdl":
-            _write_fdl(destination, content)
-        else:
-            destination.write(save(_on_host(content), _metadata(content)))
+        _write_stream(destination, content, layout)
         return
     path = Path(destination)
     chosen = layout or ("fdl" if ".fdl" in path.suffixes else "safetensors")
     path.parent.mkdir(parents=True, exist_ok=True)
     with replaced_file(path, durable=True) as temporary:
-        _write_file(temporary, content, chosen, is_compressed=path.suffix == ".gz")
+        if path.suffix == ".gz":
+            # No name and no time inside: equal contents give equal files.
+            with temporary.open("wb") as file, gzip.GzipFile("", "wb", _GZIP_LEVEL, file, 0) as out:
+                _write_stream(out, content, chosen)
+        elif chosen == "fdl":
+            with temporary.open("wb") as file:
+                _write_fdl(file, content)
+        else:
+            _write_safetensors_file(temporary, content)
     sync_folder(path.parent)
 
 
@@ -117,29 +121,11 @@ def read_checkpoint(source: Source) -> Content:
     return _read_stream(source, label="the stream", is_file=False)
 
 
-def _write_file(path: Path, content: Content, layout: Layout, *, is_compressed: bool) -> None:
-    if is_compressed:
-        # No name and no time inside: equal contents give equal files.
-        with path.open("wb") as file, gzip.GzipFile("", "wb", _GZIP_LEVEL, file, 0) as out:
-            if layout == "fdl":
-                _write_fdl(out, content)
-            else:
-                _compress_safetensors(path.with_name(f"{path.name}.plain"), content, out)
-    elif layout == "fdl":
-        with path.open("wb") as file:
-            _write_fdl(file, content)
+def _write_stream(stream: Any, content: Content, layout: Layout | None) -> None:
+    if layout == "fdl":
+        _write_fdl(stream, content)
     else:
-        _write_safetensors_file(path, content)
-
-
-def _compress_safetensors(plain: Path, content: Content, out: gzip.GzipFile) -> None:
-    """Compress by way of a plain file, so that the model is not in memory twice."""
-    try:
-        _write_safetensors_file(plain, content)
-        with plain.open("rb") as file:
-            shutil.copyfileobj(file, out, _CHUNK_BYTES)
-    finally:
-        plain.unlink(missing_ok=True)
+        stream.write(save(_on_host(content), _metadata(content)))
 
 
 def _write_safetensors_file(path: Path, content: Content) -> None:

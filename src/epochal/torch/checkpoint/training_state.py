@@ -1,9 +1,8 @@
 """Everything a training goes on from: the objects, their states as JSON and tensors, and back.
 
 A state is what `state_dict()` returns. Kept exactly: None, bool, int, float (every bit of a finite
-one), str, bytes, complex, lists, tuples, sets, dicts with keys of these kinds, Counter, deque,
-torch dtypes and devices, tensors and numpy arrays. Anything else is refused by its place: it would
-take code to bring it back.
+one), str, bytes, lists, tuples, dicts with keys of these kinds, Counter, tensors and numpy arrays.
+Anything else is refused by its place: it would take code to bring it back.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import json
 import math
 import random
 import sys
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -224,25 +223,15 @@ def _pack(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
             for key, item in value.items()
         ]
         return {"$counter" if is_counter else "$dict": pairs}
-    if isinstance(value, (list, tuple, set, frozenset, deque)):
+    if isinstance(value, (list, tuple)):
         items = [_pack(item, f"{place}.{index}", tensors) for index, item in enumerate(value)]
-        if isinstance(value, list):
-            return items
-        if isinstance(value, deque):
-            return {"$deque": [items, value.maxlen]}
-        return {"$tuple" if isinstance(value, tuple) else f"${type(value).__name__}": items}
+        return items if isinstance(value, list) else {"$tuple": items}
     return _pack_rare(value, place, tensors)
 
 
 def _pack_rare(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, bytes):
         return {"$bytes": base64.b64encode(value).decode("ascii")}
-    if isinstance(value, complex):
-        return {"$complex": [_pack(part, place, tensors) for part in (value.real, value.imag)]}
-    if isinstance(value, torch.dtype):
-        return {"$dtype": str(value).removeprefix("torch.")}
-    if isinstance(value, torch.device):
-        return {"$device": str(value)}
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
         kind = "$scalar" if isinstance(value, numpy.generic) else "$array"
@@ -280,23 +269,10 @@ def _unpack(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
     return _MAKERS[tag](_unpack(tree[tag], tensors))
 
 
-def _dtype(name: str) -> torch.dtype:
-    found = getattr(torch, name)
-    if not isinstance(found, torch.dtype):
-        raise TypeError(f"{name!r} is not a dtype")
-    return found
-
-
 _MAKERS: Mapping[str, Callable[[Any], Any]] = {
     "$float": float,
     "$dict": dict,
     "$counter": lambda pairs: Counter(dict(pairs)),
     "$tuple": tuple,
-    "$deque": lambda pair: deque(pair[0], pair[1]),
-    "$set": set,
-    "$frozenset": frozenset,
     "$bytes": lambda text: base64.b64decode(text, validate=True),
-    "$complex": lambda pair: complex(pair[0], pair[1]),
-    "$dtype": _dtype,
-    "$device": torch.device,
 }

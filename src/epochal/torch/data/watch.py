@@ -21,7 +21,6 @@ import numpy as np
 from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
 from torch.utils.data._utils.pin_memory import pin_memory
 
-from epochal.console.messages import msg
 from epochal.errors import UsageError
 from epochal.guard import Fault, Guard, attempt
 from epochal.journal.line import encode, now
@@ -180,7 +179,6 @@ class LoaderWatch:
         self._bytes, self._filled_at = _MOST_BYTES, time.monotonic()
         self._interval_s, self._written_at = _FIRST_S, time.monotonic()
         self._earlier: Record = attempt(previous_attempt_fields, run, name)[0] or {}
-        self._has_said_device = False
         run.on_finish(self.end)
 
     @property
@@ -235,16 +233,6 @@ class LoaderWatch:
         self._interval_s = min(2 * self._interval_s, _LATEST_S)
         return True
 
-    def say_device(self) -> None:
-        """Say once that what lies on a device is not read."""
-        if not self._has_said_device:
-            self._has_said_device = True
-            msg(
-                "epochal: watch_data(%r) skips tensors that are on a device: reading them would"
-                " wait for it.",
-                self._name,
-            )
-
 
 class EpochWatch:
     """One pass over a loader."""
@@ -292,8 +280,6 @@ class EpochWatch:
             self._note_order(facts, indices)
             if facts is not None:
                 self._of.reader.stride = facts.stride  # where the next epoch begins
-                if facts.is_on_device:
-                    self._of.say_device()
 
     @guarded_hook(MEMBER)
     def end(self, *, is_complete: bool) -> None:

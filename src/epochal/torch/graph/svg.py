@@ -201,7 +201,6 @@ def _arranged(
     layers = _ordered(layers, links)
     widths = {key: size[0] for key, size in sizes.items()}
     x = _horizontal(layers, links, widths)
-    _straighten(layers, routes, x)
     left = min((x[key] - widths.get(key, 0.0) / 2 for key in x), default=0.0)
     right = max((x[key] + widths.get(key, 0.0) / 2 for key in x), default=0.0)
     centres: dict[str, Point] = {}
@@ -336,16 +335,6 @@ def _offsets(row: Sequence[str], widths: Mapping[str, float]) -> list[float]:
         half = (widths.get(before, 0.0) + widths.get(key, 0.0)) / 2
         offsets.append(offsets[-1] + half + gap)
     return offsets
-
-
-def _straighten(rows: Layers, routes: Routes, x: dict[str, float]) -> None:
-    """Make a long edge that passes outside of all nodes one straight line."""
-    ends = {(row[side], side) for row in rows if row for side in (0, -1)}
-    for route in routes.values():
-        bends = route[1:-1]
-        for side, outermost in ((0, min), (-1, max)):
-            if len(bends) > 1 and all((bend, side) in ends for bend in bends):
-                x.update(dict.fromkeys(bends, outermost(x[bend] for bend in bends)))
 
 
 def _neighbours(links: Sequence[Edge]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:

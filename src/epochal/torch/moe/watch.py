@@ -241,7 +241,6 @@ class MoeWatch:
         self._pending: list[_Taken] = []
         self._held: list[tuple[_Taken, _Figures]] = []
         self._latest: dict[str, float] = {}
-        self._has_stepped = False
         self._is_told = False
         self._handles: list[Any] = [register_optimizer_step_post_hook(self._after_step)]
         for number, router in enumerate(self._routers):
@@ -268,13 +267,6 @@ class MoeWatch:
 
     def remove(self) -> None:
         """Write what is still on its way, and remove the hooks."""
-        if self._handles and self._sums and not self._has_stepped:
-            self._run.message(
-                "watch_moe: routers ran, but no optimizer of torch.optim that has the model's "
-                "parameters made a step, so nothing was recorded. Step with one, or pass the "
-                "router logits to moe_stats() and log_moe_stats().",
-                level="warning",
-            )
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -310,7 +302,6 @@ class MoeWatch:
             return
         if not self._count.begins_with(optimizer):
             return
-        self._has_stepped = True
         self._settle()
         if self._is_due(self._count.step):
             self._take()
