@@ -103,11 +103,6 @@ def test_limits_and_counts_must_be_as_many(tmp_path: Path) -> None:
         writer.add_histogram_raw("h", 0, 1, 1, 1, 1, [1.0, 2.0], [1.0])
 
 
-def test_the_default_bins_are_torchs(tmp_path: Path) -> None:
-    with SummaryWriter(tmp_path / "a") as ours, TorchWriter(str(tmp_path / "t")) as theirs:
-        assert ours.default_bins == theirs.default_bins
-
-
 # -- images ---------------------------------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class FileWriter:
-    """What ``SummaryWriter.file_writer`` is: takes events, summaries and graphs.
+    """What ``SummaryWriter.file_writer`` is: takes events and summaries.
 
     ``open_run`` gives the run to write to. With a step, it begins a new attempt that hides older
     records from this step on. ``prefix`` is put before every name.
@@ -52,17 +52,6 @@ class FileWriter:
         step = b"" if global_step is None else pb.whole(2, int(global_step))
         self.write_serialized(_at(walltime) + step + pb.chunk(5, summary.SerializeToString()))
 
-    def add_graph(self, graph_profile: Any, walltime: float | None = None) -> None:
-        """Write a ``GraphDef`` message, and how its steps ran."""
-        graph, stats = graph_profile
-        metadata = pb.text(1, "step1") + pb.chunk(2, stats.SerializeToString())
-        self.write_serialized(_at(walltime) + pb.chunk(4, graph.SerializeToString()))
-        self.write_serialized(_at(walltime) + pb.chunk(8, metadata))
-
-    def add_onnx_graph(self, graph: Any, walltime: float | None = None) -> None:
-        """Write a ``GraphDef`` message."""
-        self.write_serialized(_at(walltime) + pb.chunk(4, graph.SerializeToString()))
-
     def flush(self) -> None:
         """Wait until what was written is on the disk."""
         self._open_run(None).flush()
@@ -70,9 +59,6 @@ class FileWriter:
     def close(self) -> None:
         """Flush; the ``SummaryWriter`` closes."""
         self.flush()
-
-    def reopen(self) -> None:
-        """Do nothing: writing opens what was closed."""
 
     def write_serialized(self, data: bytes) -> None:
         """Write an ``Event`` message that is encoded already."""

@@ -9,7 +9,7 @@ import time
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from numbers import Number
 from pathlib import Path
@@ -22,9 +22,6 @@ from epochal.run.accepted import CallValues
 from epochal.run.run import Run, recorder_of
 from epochal.run.start import init_in
 from epochal.values import element_count, plain_json
-
-# How many equal bins the default histogram has.
-_BINS = 64
 
 
 class RunWriter:
@@ -88,71 +85,6 @@ class RunWriter:
             return
         flat = CallValues(recorder_of(run).values).metrics(numbers)
         run.write({"log": "metrics", "t": float(walltime), "step": step, "m": flat})
-
-    def add_text(self, tag: str, text: Any, global_step: Any, walltime: float | None) -> None:
-        """Write a text."""
-        run, name = self.run, name_of(tag)
-        words = CallValues(recorder_of(run).values).text(text, name=name)
-        if words is not None:
-            record = {"log": "text", "t": time_of(walltime), "step": self.step(tag, global_step)}
-            run.write({**record, "name": name, "text": words})
-
-    def add_histogram(
-        self,
-        tag: str,
-        values: Any,
-        global_step: Any,
-        walltime: float | None,
-        bins: Any,
-        max_bins: int | None,
-    ) -> None:
-        """Write a distribution; a tensor on a GPU is counted there unless bins are given."""
-        from epochal.imports.histogram import histogram_record, moments_of
-        from epochal.integrations.tensorboard_values import as_array, counted
-        from epochal.run import samples
-
-        if element_count(values) == 0:
-            raise ValueError("The input has no element.")
-        name, at = name_of(tag), time_of(walltime)
-        if isinstance(bins, str) and bins == "tensorflow":
-            if element_count(values) is None:
-                values = as_array(values)
-            equal = _BINS if max_bins is None else max(1, min(_BINS, int(max_bins)))
-            step = self.step(tag, global_step)
-            record = samples.histogram_record(at, name=name, values=values, step=step, bins=equal)
-        else:
-            array = as_array(values).astype(float).reshape(-1)
-            edges, counts = counted(array, bins, max_bins)
-            moments = moments_of(array.size, float(array.sum()), float(array.dot(array)))
-            step = self.step(tag, global_step)
-            record = histogram_record(
-                name, t=at, step=step, edges=edges, counts=counts, moments=moments
-            )
-        self.run.write(record)
-
-    def add_counted(
-        self,
-        tag: str,
-        facts: Sequence[float],
-        limits: Sequence[Any],
-        counts: Sequence[Any],
-        global_step: Any,
-        walltime: float | None,
-    ) -> None:
-        """Write a distribution that was counted before; facts: min, max, num, sum, squares."""
-        from epochal.imports.histogram import edges_from_limits, histogram_record, moments_of
-
-        low, high, num, total, squares = facts
-        upper = [float(limit) for limit in limits]
-        record = histogram_record(
-            name_of(tag),
-            t=time_of(walltime),
-            step=self.step(tag, global_step),
-            edges=edges_from_limits(upper, low=low, high=high) if upper else [],
-            counts=[float(count) for count in counts],
-            moments=moments_of(num, total, squares),
-        )
-        self.run.write(record)
 
     def add_layout(self, layout: Mapping[str, Any]) -> None:
         """Write the layout of custom charts."""

@@ -14,7 +14,6 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -29,10 +28,17 @@ from epochal.integrations.run_writer import (
     hparams_folder,
     name_of,
     one_number,
+    time_of,
     write_hparams,
 )
+from epochal.run.accepted import CallValues
+from epochal.run.run import recorder_of
 from epochal.run.start import init_in
 from epochal.settings import read_settings
+from epochal.values import element_count
+
+# How many equal bins the default histogram has.
+_BINS = 64
 
 
 class SummaryWriter:
@@ -185,7 +191,28 @@ class SummaryWriter:
         By default they are counted in 64 equal bins, on a GPU without waiting. Other ``bins``, as
         ``numpy.histogram`` takes them, are kept as they are.
         """
-        self._to.add_histogram(tag, values, global_step, walltime, bins, max_bins)
+        from epochal.imports.histogram import histogram_record, moments_of
+        from epochal.integrations.tensorboard_values import as_array, counted
+        from epochal.run import samples
+
+        count = element_count(values)
+        if count == 0:
+            raise ValueError("The input has no element.")
+        name, at = name_of(tag), time_of(walltime)
+        if isinstance(bins, str) and bins == "tensorflow":
+            values = as_array(values) if count is None else values
+            equal = _BINS if max_bins is None else max(1, min(_BINS, int(max_bins)))
+            step = self._to.step(tag, global_step)
+            record = samples.histogram_record(at, name=name, values=values, step=step, bins=equal)
+        else:
+            array = as_array(values).astype(float).reshape(-1)
+            edges, counts = counted(array, bins, max_bins)
+            moments = moments_of(array.size, float(array.sum()), float(array.dot(array)))
+            step = self._to.step(tag, global_step)
+            record = histogram_record(
+                name, t=at, step=step, edges=edges, counts=counts, moments=moments
+            )
+        self._to.run.write(record)
 
     def add_histogram_raw(
         self,
@@ -203,9 +230,18 @@ class SummaryWriter:
         """Add a histogram that was counted before; ``bucket_limits`` are upper limits."""
         if len(bucket_limits) != len(bucket_counts):
             raise ValueError("len(bucket_limits) != len(bucket_counts), see the document.")
-        facts = tuple(float(fact) for fact in (min, max, num, sum, sum_squares))
-        buckets = (bucket_limits, bucket_counts)
-        self._to.add_counted(tag, facts, *buckets, global_step, walltime)
+        from epochal.imports.histogram import edges_from_limits, histogram_record, moments_of
+
+        upper = [float(limit) for limit in bucket_limits]
+        record = histogram_record(
+            name_of(tag),
+            t=time_of(walltime),
+            step=self._to.step(tag, global_step),
+            edges=edges_from_limits(upper, low=float(min), high=float(max)) if upper else [],
+            counts=[float(count) for count in bucket_counts],
+            moments=moments_of(float(num), float(sum), float(sum_squares)),
+        )
+        self._to.run.write(record)
 
     # -- pictures, words, sound -------------------------------------------------------------------
 
@@ -303,7 +339,13 @@ class SummaryWriter:
         self, tag: str, text_string: str, global_step: Any = None, walltime: float | None = None
     ) -> None:
         """Add a text."""
-        self._to.add_text(tag, text_string, global_step, walltime)
+        run, name = self._to.run, name_of(tag)
+        words = CallValues(recorder_of(run).values).text(text_string, name=name)
+        if words is not None:
+            step = self._to.step(tag, global_step)
+            run.write(
+                {"log": "text", "t": time_of(walltime), "step": step, "name": name, "text": words}
+            )
 
     # -- models -----------------------------------------------------------------------------------
 
@@ -438,13 +480,6 @@ class SummaryWriter:
             return
         with init_in(folder, companion=False) as beside:
             write_hparams(beside, hparams, metrics, hparam_domain_discrete, step)
-
-    @cached_property
-    def default_bins(self) -> list[float]:
-        """The bins that torch counts histograms in by default."""
-        from epochal.integrations.tensorboard_values import default_bins
-
-        return default_bins()
 
     # -- inner ------------------------------------------------------------------------------------
 

@@ -232,15 +232,6 @@ def npz(arrays: Mapping[str, Array], config: Mapping[str, Any] | None) -> bytes:
     return out.getvalue()
 
 
-def default_bins() -> list[float]:
-    """The edges that torch counts histograms between by default: each a tenth beyond the last."""
-    limit, limits = 1e-12, []
-    while limit < 1e20:
-        limits.append(limit)
-        limit *= 1.1
-    return [*(-limit for limit in reversed(limits)), 0, *limits]
-
-
 def counted(values: Array, bins: Any, max_bins: int | None) -> tuple[Array, Array]:
     """Edges and counts of given bins, the empty ones at both ends left out."""
     counts, edges = np.histogram(values, bins=bins)
