@@ -14,7 +14,7 @@ from epochal.atomic_file import new_text_file
 from epochal.cli.command import add_hub_reading, add_json, named_runs, reading_store
 from epochal.cli.output import VisibleStream, remark, say_json
 from epochal.errors import UsageError
-from epochal.exports.export import BINARY, FORMATS, binary_named, export_named
+from epochal.exports.export import BINARY, FORMATS, export_named
 from epochal.guard import Guard
 from epochal.journal.layout import slugify
 from epochal.store.store import RunView
@@ -104,10 +104,8 @@ def _stdout() -> TextIO:
 
 
 def _write(name: str, runs: Sequence[RunView], out: TextIO, args: argparse.Namespace) -> None:
-    if name in BINARY:
-        write = partial(binary_named(name).write, runs, out.buffer, rows=args.rows)
-    else:
-        write = partial(export_named(name).write, runs, out, rows=args.rows)
+    file = out.buffer if name in BINARY else out
+    write = partial(export_named(name).write, runs, file, rows=args.rows)
     Guard().explained(f"exporter {name}", write)
 
 

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from epochal.guard import Guard, describe
 from epochal.health.ending import ending_severity
@@ -39,22 +39,15 @@ _ENDED = {
 }
 
 
-class Send(Protocol):
-    """Sends messages; gives the reason why one could not be sent, None when it was."""
-
-    def check(self) -> str | None:
-        """Why messages could never be sent, as far as that is known without sending one."""
-
-    def __call__(self, title: str, body: str, severity: Severity) -> str | None:
-        """Send it, however long that takes."""
-
-
 class Alerts:
-    """The alerts of one run, each sent once."""
+    """The alerts of one run, each sent once.
+
+    ``send`` and its ``check`` give the reason why a message could not be sent, None when it was.
+    """
 
     def __init__(
         self,
-        send: Send | None,
+        send: Any,
         *,
         run: str,
         least: str = "warning",
@@ -105,7 +98,8 @@ class Alerts:
         """Tell that the run has ended, and how."""
         status, reason, step = (record.get(name) for name in ("status", "reason", "last_step"))
         where = "" if step is None else f" after step {step}"
-        words = f"the run has {_ENDED.get(str(status), 'ended')}{where}" + _because(reason)
+        words = f"the run has {_ENDED.get(str(status), 'ended')}{where}"
+        words += f": {reason}" if reason else "."
         self.say(words, severity=ending_severity(str(status)) or "info")
 
     def say(self, line: str, *, severity: Severity = "error") -> None:
@@ -118,9 +112,7 @@ class Alerts:
         self._note_hang()
         if not self._is_checked and not self._is_over:
             self._is_checked = True
-            self._began_s = self._clock()
-            self._thread = threading.Thread(target=self._check, daemon=True)
-            self._thread.start()
+            self._start(self._send.check)
         is_due = self._sent_at is None or self._clock() - self._sent_at >= _PAUSE_S
         if self._waiting and (is_due or self._is_over) and not self._is_sending:
             self._begin()
@@ -150,10 +142,12 @@ class Alerts:
         lines = [line for _, line in waiting]
         if len(lines) > _MOST_LINES:
             lines = [*lines[:_MOST_LINES], f"… and {len(lines) - _MOST_LINES} more"]
-        self._sent_at = self._began_s = self._clock()
-        self._thread = threading.Thread(
-            target=self._deliver, args=("\n".join(lines), gravest), daemon=True
-        )
+        self._sent_at = self._clock()
+        self._start(self._send, f"Epochal: {self._run}", "\n".join(lines), gravest)
+
+    def _start(self, call: Callable[..., str | None], *args: Any) -> None:
+        self._began_s = self._clock()
+        self._thread = threading.Thread(target=self._try, args=(call, *args), daemon=True)
         self._thread.start()
 
     def _note_hang(self) -> None:
@@ -163,23 +157,11 @@ class Alerts:
             self._noted = thread
             self._guard.note_hang("alerts", thread, budget_s=_BUDGET_S)
 
-    def _check(self) -> None:
-        assert self._send is not None
-        self._try(self._send.check)
-
-    def _deliver(self, body: str, severity: Severity) -> None:
-        assert self._send is not None
-        self._try(self._send, f"Epochal: {self._run}", body, severity)
-
     def _try(self, send: Callable[..., str | None], *args: Any) -> None:
         """A service's package may raise anything: the alert has failed, and nothing else has."""
         outcome = self._guard.outcome("alerts", send, *args)
-        if outcome.error is not None:
-            self._note(_failure([describe(outcome.error)]))
-        else:
-            self._note(outcome.value)
-
-    def _note(self, reason: str | None) -> None:
+        failed = None if outcome.error is None else _failure([describe(outcome.error)])
+        reason = failed or outcome.value
         if reason is not None and reason != self._failure:
             self._failure = reason
             self._on_failure(reason)
@@ -196,10 +178,6 @@ def open_alerts(
     """Alerts to these addresses; with none, alerts that go nowhere."""
     send = _Apprise(addresses) if addresses else None
     return Alerts(send, run=run, least=least, on_failure=on_failure, guard=guard)
-
-
-def _because(reason: Any) -> str:
-    return "." if not reason else f": {reason}"
 
 
 class _Apprise:

@@ -28,7 +28,7 @@ from typing import Any, Final, TextIO
 
 from epochal.console.stream import write_line
 from epochal.errors import UsageError
-from epochal.guard import attempt, describe
+from epochal.guard import attempt
 from epochal.settings import read_setting
 
 Text = str | Callable[..., str]
@@ -70,8 +70,6 @@ class LogVerbosity(IntEnum):
 
 
 _UNREAD: Final = sys.maxsize
-# Of so many messages that cannot be made it is said why.
-_MOST_FAULTS = 100
 
 
 class _ProcessLevel:
@@ -81,11 +79,10 @@ class _ProcessLevel:
     streams, and messages come from code at any depth.
     """
 
-    __slots__ = ("faults", "level")
+    __slots__ = ("level",)
 
     def __init__(self) -> None:
         self.level: int = _UNREAD
-        self.faults: set[str] = set()
 
 
 _process = _ProcessLevel()
@@ -167,19 +164,12 @@ def error(text: Text, *args: object) -> None:
 def render(text: Text, args: tuple[object, ...]) -> str:
     """Make the text of a message; without arguments a ``%`` in it stands for itself.
 
-    One that cannot be made gives its format and arguments as they are; why is said once for each.
+    One that cannot be made gives its format and arguments as they are.
     """
-    made, fault = attempt(_rendered, text, args)
+    made, _ = attempt(_rendered, text, args)
     if made is not None:
         return made
     shown = text if isinstance(text, str) else getattr(text, "__qualname__", type(text).__name__)
-    if fault is not None and shown not in _process.faults and len(_process.faults) < _MOST_FAULTS:
-        _process.faults.add(shown)
-        write_line(
-            sys.stderr,
-            f"epochal: the message {shown!r} cannot be made: {describe(fault)}. It is shown with"
-            " its arguments as they are; arguments are put in place of %s, %d and the like.",
-        )
     return " ".join([shown, *(_shown(argument) for argument in args)])
 
 

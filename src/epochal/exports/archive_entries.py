@@ -1,6 +1,7 @@
 """The entries of an archive: as many as fit, chosen as the endpoint table says.
 
-A source keeps its entries evenly over steps, the newest, or all. A blob that does not fit is left
+A source keeps its entries evenly over steps, the newest, or all. An entry that would take more than
+a quarter of the space is left out. A blob that does not fit is left
 out together with its entry.
 """
 
@@ -61,11 +62,13 @@ def pack_entries(runs: Sequence[RunView], *, budget_bytes: int) -> dict[str, dic
     groups = [group for run in runs for group in _groups(run)]
     kept: list[list[int]] = []
     for cap in _CAPS:
-        kept = [group.kept(cap) for group in groups]
-        if _total(groups, kept) <= budget_bytes:
+        kept = [
+            [place for place in group.kept(cap) if group.sizes[place] <= budget_bytes / 4]
+            for group in groups
+        ]
+        pairs = zip(groups, kept, strict=True)
+        if sum(group.sizes[place] for group, places in pairs for place in places) <= budget_bytes:
             break
-    else:
-        kept = _without_largest(groups, kept, budget_bytes=budget_bytes)
     chosen: dict[str, dict[str, list[EntryRow]]] = {}
     names: dict[str, dict[str, Counter[str]]] = {}
     for group, places in zip(groups, kept, strict=True):
@@ -121,33 +124,6 @@ def _groups(run: RunView) -> Iterable[_Group]:
 def _group(run: RunView, endpoint: str, entries: Sequence[Entry]) -> _Group:
     rows = [entry_row(entry) for entry in entries]
     return _Group(run.info.id, endpoint, rows, [len(msgspec.json.encode(row)) for row in rows])
-
-
-def _total(groups: Sequence[_Group], kept: Sequence[Sequence[int]]) -> int:
-    return sum(
-        group.sizes[place] for group, places in zip(groups, kept, strict=True) for place in places
-    )
-
-
-def _without_largest(
-    groups: Sequence[_Group], kept: Sequence[list[int]], *, budget_bytes: int
-) -> list[list[int]]:
-    """Leave out the largest entries until the rest fits."""
-    by_size = sorted(
-        ((groups[g].sizes[place], g, place) for g, places in enumerate(kept) for place in places),
-        reverse=True,
-    )
-    total = sum(size for size, _, _ in by_size)
-    dropped: set[tuple[int, int]] = set()
-    for size, group, place in by_size:
-        if total <= budget_bytes:
-            break
-        total -= size
-        dropped.add((group, place))
-    return [
-        [place for place in places if (group, place) not in dropped]
-        for group, places in enumerate(kept)
-    ]
 
 
 def _list(endpoint: str, rows: Sequence[EntryRow], names: Mapping[str, int]) -> EntryList:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from typing import BinaryIO, Literal, Protocol, TextIO, cast
+from typing import Any, Literal, Protocol, cast
 
 from epochal.errors import UsageError
 from epochal.store.store import RunView
@@ -21,15 +21,11 @@ Rows = Literal["epoch", "step"]
 class Export(Protocol):
     """A module of this folder: one format."""
 
-    def write(self, runs: Sequence[RunView], out: TextIO, *, rows: Rows | None = None) -> None:
-        """Write the runs; ``rows`` None means epochs for a run that has any, else steps."""
+    def write(self, runs: Sequence[RunView], out: Any, *, rows: Rows | None = None) -> None:
+        """Write the runs to a text file, or to a binary one for a format of ``BINARY``.
 
-
-class BinaryExport(Protocol):
-    """A module of this folder: one format that is not text."""
-
-    def write(self, runs: Sequence[RunView], out: BinaryIO, *, rows: Rows | None = None) -> None:
-        """Write the runs; ``rows`` as for a text."""
+        ``rows`` None means epochs for a run that has any, else steps.
+        """
 
 
 # The name people type, and the module: loaded when it is asked for.
@@ -43,14 +39,11 @@ BINARY: Mapping[str, str] = {"parquet": "epochal.exports.parquet"}
 
 def export_named(name: str) -> Export:
     """The export of a format; raises ``UsageError`` for one that is not known."""
-    if name not in FORMATS:
-        raise UsageError(f"format={name!r} is not known: use one of {', '.join(FORMATS)}.")
-    return cast(Export, importlib.import_module(FORMATS[name]))
-
-
-def binary_named(name: str) -> BinaryExport:
-    """The export of a format that is not text; one of ``BINARY``."""
-    return cast(BinaryExport, importlib.import_module(BINARY[name]))
+    module = FORMATS.get(name) or BINARY.get(name)
+    if module is None:
+        known = ", ".join((*FORMATS, *BINARY))
+        raise UsageError(f"format={name!r} is not known: use one of {known}.")
+    return cast(Export, importlib.import_module(module))
 
 
 def rows_of(run: RunView, rows: Rows | None) -> Rows:
