@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.companion.gpu_journal import RELEASE_S, ThrottleChange, ThrottleWatch
+from epochal.companion.gpu_journal import RELEASE_S, ThrottleWatch
 from epochal.companion.own_journal import OwnJournal
 from epochal.companion.telemetry_journal import LiveFile, Telemetry
 from epochal.journal.layout import RunFolder
@@ -278,7 +278,7 @@ def test_means_are_series_under_their_plain_names(tmp_path: Path) -> None:
 # -- throttling -------------------------------------------------------------------
 
 
-def changes(words: list[str | None]) -> list[ThrottleChange]:
+def changes(words: list[str | None]) -> list[dict[str, str]]:
     watch = ThrottleWatch()
     found = [watch.see(word, float(second)) for second, word in enumerate(words)]
     return [change for change in found if change is not None]
@@ -286,36 +286,36 @@ def changes(words: list[str | None]) -> list[ThrottleChange]:
 
 def test_what_comes_and_goes_each_second_is_one_change() -> None:
     assert changes(["", "power cap", "", "idle", "power cap"] * 200) == [
-        ThrottleChange("power cap", "no cap")
+        {"throttle": "power cap", "was": "no cap"}
     ]
 
 
 def test_what_is_graver_is_told_at_once() -> None:
     assert changes(["", "power cap", "thermal cap"]) == [
-        ThrottleChange("power cap", "no cap"),
-        ThrottleChange("thermal cap", "power cap"),
+        {"throttle": "power cap", "was": "no cap"},
+        {"throttle": "thermal cap", "was": "power cap"},
     ]
 
 
 def test_what_is_less_grave_is_told_when_it_lasts() -> None:
     calm: list[str | None] = ["power cap", ""] * int(RELEASE_S)
     assert changes(["thermal cap", *calm]) == [
-        ThrottleChange("thermal cap", "no cap"),
-        ThrottleChange("power cap", "thermal cap"),
+        {"throttle": "thermal cap", "was": "no cap"},
+        {"throttle": "power cap", "was": "thermal cap"},
     ]
 
 
 def test_a_reading_without_the_word_says_nothing() -> None:
-    assert changes(["power cap", *[None] * 1000]) == [ThrottleChange("power cap", "no cap")]
+    assert changes(["power cap", *[None] * 1000]) == [{"throttle": "power cap", "was": "no cap"}]
 
 
 @given(st.lists(st.sampled_from([*THROTTLE_WORDS, None]), max_size=300))
 def test_each_change_follows_from_the_one_before(words: list[str | None]) -> None:
     said = "no cap"
     for change in changes(words):
-        assert change.was == said
-        assert change.throttle != said
-        said = change.throttle
+        assert change["was"] == said
+        assert change["throttle"] != said
+        said = change["throttle"]
 
 
 # -- the file of current readings -------------------------------------------------

@@ -87,9 +87,11 @@ def test_a_task_that_fails_leaves_the_others_and_is_recorded_once(
             companion.loop.run_due()
             assert calls == [name for name in names if name != broken.name]
         broken.budget_s = budget_s
-        assert companion.guard.count(broken.member) == 2
+        assert companion.guard.count(f"task {broken.name}") == 2
     companion.journal.close()
-    assert [event["member"] for event in errors_in(folder)] == [task.member for task in tasks]
+    assert [event["member"] for event in errors_in(folder)] == [
+        f"task {task.name}" for task in tasks
+    ]
     assert all("Traceback" in event["traceback"] for event in errors_in(folder))
 
 

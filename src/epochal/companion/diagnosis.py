@@ -51,7 +51,7 @@ class Diagnosis:
         self._guard = Guard() if guard is None else guard
         self._budget_s = budget_s
         self._config = config
-        self._journal = OwnJournal(config, name=FINDINGS, farewell="the run has ended")
+        self._journal = OwnJournal(config, name=FINDINGS)
         self._follower = Follower(config.folder)
         rules = rules_of(config.folder)
         self._findings = diagnosis.Diagnosis(

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from epochal.companion.config import CompanionConfig
 from epochal.companion.own_journal import OwnJournal
@@ -82,13 +82,6 @@ def is_due(elapsed_s: float, every_s: float) -> bool:
     return elapsed_s >= every_s - _LENIENCE_S
 
 
-class ThrottleChange(NamedTuple):
-    """The current and the previous throttle reason of a GPU."""
-
-    throttle: str
-    was: str
-
-
 class ThrottleWatch:
     """One GPU's throttling; a worse cause is recorded at once, a milder one when it lasts."""
 
@@ -97,7 +90,7 @@ class ThrottleWatch:
         self._worst = NO_CAP
         self._worst_s = 0.0
 
-    def see(self, throttle: str | None, now_s: float) -> ThrottleChange | None:
+    def see(self, throttle: str | None, now_s: float) -> dict[str, str] | None:
         """Take in a reading, None for one without the word; the change it makes, if any."""
         if throttle is None:
             return None
@@ -113,9 +106,9 @@ class ThrottleWatch:
         self._worst_s = now_s
         return self._change(self._worst)
 
-    def _change(self, word: str) -> ThrottleChange | None:
+    def _change(self, word: str) -> dict[str, str] | None:
         was, self._recorded_cap = self._recorded_cap, word
-        return None if was == word else ThrottleChange(word, was)
+        return None if was == word else {"throttle": word, "was": was}
 
 
 def gravity(word: str) -> int:
@@ -163,16 +156,6 @@ class GpuJournal:
         self._intervals: dict[int, _GpuInterval] = {}
         self._throttles: dict[int, ThrottleWatch] = {}
         self.dram_free: dict[str, int | None] = {}
-
-    @property
-    def failures(self) -> int:
-        """How many readings failed without the source's raising for it."""
-        return self._gpus.failures
-
-    @property
-    def last_failure(self) -> str | None:
-        """One of those failures in words."""
-        return self._gpus.last_failure
 
     def models(self) -> list[GpuModel]:
         """The GPUs the run uses; all it could use while that is not known."""
@@ -235,7 +218,7 @@ class GpuJournal:
         watch = self._throttles.setdefault(sample.id, ThrottleWatch())
         change = watch.see(sample.throttle, self._cadence.clock())
         if change is not None:
-            self._journal.event("gpu-throttle", id=sample.id, **change._asdict())
+            self._journal.event("gpu-throttle", id=sample.id, **change)
 
     def _learn(self) -> None:
         now_s = self._cadence.clock()

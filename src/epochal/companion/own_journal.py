@@ -40,12 +40,10 @@ class OwnJournal:
         config: CompanionConfig,
         *,
         name: str | None = None,
-        farewell: str = "telemetry ends with its run",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
         self._name = config.own_writer if name is None else name
-        self._farewell = farewell
         self._writer: JournalWriter | None = None
         self._lock = threading.RLock()  # threads of sinks, alerts and sensors report faults here
         self._clock = clock
@@ -80,7 +78,7 @@ class OwnJournal:
         with self._lock:
             if self._writer is None:
                 return
-            self.write("finish", {"status": "finished", "reason": self._farewell, **facts})
+            self.write("finish", {"status": "finished", "reason": "the run has ended", **facts})
             if self._config.folder.journal.is_dir():
                 self._writer.close()
             self._writer = None

@@ -22,11 +22,6 @@ class Task:
     budget_s: float
     due_s: float
 
-    @property
-    def member(self) -> str:
-        """What it is called as a member of the fault boundary."""
-        return f"task {self.name}"
-
 
 class TaskLoop:
     """Tasks with intervals in seconds, first due one interval after they were added.
@@ -59,7 +54,7 @@ class TaskLoop:
                 now_s = self._clock()
                 if task.due_s > now_s:
                     continue
-                self._guard.run(task.member, task.call, budget_s=task.budget_s)
+                self._guard.run(f"task {task.name}", task.call, budget_s=task.budget_s)
                 # Intervals that were slept through are not made up for.
                 task.due_s = max(task.due_s + task.every_s, now_s)
         now_s = self._clock()

@@ -155,6 +155,7 @@ class Telemetry:
         self._journal = journal
         self._cadence = Cadence(every_s=every_s, clock=clock, wall=wall)
         self._live = LiveFile(config.folder, node=config.node, rank=config.rank, wall=wall)
+        self._gpu_source = gpus
         self._gpus = GpuJournal(
             config,
             journal,
@@ -232,8 +233,8 @@ class Telemetry:
 
     def _failures(self) -> dict[str, Any]:
         faults = [one for one in self._guard.faults.values() if one.member.startswith("source ")]
-        last = faults[-1].error if faults else self._gpus.last_failure
-        count = sum(fault.count for fault in faults) + self._gpus.failures
+        last = faults[-1].error if faults else self._gpu_source.last_failure
+        count = sum(fault.count for fault in faults) + self._gpu_source.failures
         return {"failures": count, **({"last_failure": last} if last else {})}
 
     def _write_host(self, now_s: float) -> None:

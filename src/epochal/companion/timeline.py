@@ -194,17 +194,11 @@ class Stretch(NamedTuple):
     usual_s: float
 
     @property
-    def seconds(self) -> float:
-        """How long it took."""
-        return self.end - self.start
-
-    @property
     def sentence(self) -> str:
         """What happened, for people."""
-        return (
-            f"step {self.step} took {self.seconds:.1f} s,"
-            f" {self.seconds / max(self.usual_s, 1e-3):.1f} times the usual"
-        )
+        seconds = self.end - self.start
+        times = seconds / max(self.usual_s, 1e-3)
+        return f"step {self.step} took {seconds:.1f} s, {times:.1f} times the usual"
 
 
 class SlowSteps:

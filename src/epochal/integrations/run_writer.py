@@ -251,21 +251,6 @@ def checked_hparams(hparams: Any, metrics: Any, domains: Any) -> dict[str, Any]:
     return {name: _plain_hparam(name, value) for name, value in hparams.items()}
 
 
-def write_hparams(
-    run: Run,
-    hparams: Mapping[str, Any],
-    metrics: Mapping[str, Any],
-    domains: Mapping[str, Any] | None,
-    step: int,
-) -> None:
-    """Add hyperparameters to a run's configuration, and the metrics that they led to."""
-    run.config.update(hparams)
-    if domains:
-        run.event("hparams-domains", domains=plain_json(domains))
-    if metrics:
-        run.log(metrics, step)
-
-
 def hparams_folder(folder: Path, run_name: str | None) -> Path:
     """Where another set of hyperparameters is recorded.
 

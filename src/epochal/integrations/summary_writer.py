@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +30,6 @@ from epochal.integrations.run_writer import (
     name_of,
     one_number,
     time_of,
-    write_hparams,
 )
 from epochal.run.accepted import CallValues
 from epochal.run.run import recorder_of
@@ -474,12 +474,13 @@ class SummaryWriter:
         metrics = {name_of(tag): one_number(value) for tag, value in metric_dict.items()}
         step = 0 if global_step is None else int(global_step)
         folder = hparams_folder(self._writer.folder, run_name)
-        if self._hparams in (None, hparams) or folder == self._writer.folder:
-            run, self._hparams = self._to.run, hparams
-            write_hparams(run, hparams, metrics, hparam_domain_discrete, step)
-            return
-        with init_in(folder, companion=False) as beside:
-            write_hparams(beside, hparams, metrics, hparam_domain_discrete, step)
+        is_own = self._hparams in (None, hparams) or folder == self._writer.folder
+        if is_own:
+            self._hparams = hparams
+        with nullcontext(self._to.run) if is_own else init_in(folder, companion=False) as run:
+            run.config.update(hparams)
+            if metrics:
+                run.log(metrics, step)
 
     # -- inner ------------------------------------------------------------------------------------
 

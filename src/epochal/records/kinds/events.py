@@ -162,12 +162,6 @@ EVENTS = (
         (Field("layout", "object", meaning="category to title to kind and tags"),),
     ),
     Event(
-        "hparams-domains",
-        "training",
-        "values that hyperparameters of `SummaryWriter.add_hparams` may have",
-        (Field("domains", "object", meaning="name to list of values"),),
-    ),
-    Event(
         "artifact",
         "training",
         "files that `wandb.log_artifact` copied into the run's folder",
