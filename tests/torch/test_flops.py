@@ -153,7 +153,7 @@ def test_any_model_is_counted_with_inputs() -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: speed_of_light({}, (TOKENS,)), "must be a torch module, got dict"),
+        (lambda: speed_of_light({}, (TOKENS,)), "must be a torch module, got dict"),  # type: ignore[arg-type]
         (lambda: speed_of_light(Decoder(), "batch"), "a tuple of what the model"),
         (lambda: speed_of_light(Decoder(), (TOKENS,), dtype="int8"), "int8"),
         (lambda: speed_of_light(Decoder(), (TOKENS,), world_size=0), "1 or more"),
