@@ -249,7 +249,8 @@ def test_a_broken_stream_does_not_reach_the_loop(
     run.message("words", level="warning")
     run.finish()
     assert len(of_kind(run.dir, "step")) == 3
-    assert recorder_of(run).console.lost_lines >= 5
+    guard = recorder_of(run).console.guard
+    assert guard.count("console line") + guard.count("console message") >= 5
     (event,) = [r for r in of_kind(run.dir, "event") if r["name"] == "internal-error"]
     assert event["reason"] == "RuntimeError: this stream is broken"
 
@@ -262,7 +263,7 @@ def test_a_line_whose_text_cannot_be_made_is_dropped_and_counted(
     recorder_of(run).console.line("words")
     run.finish()
     err = capsys.readouterr().err
-    assert recorder_of(run).console.lost_lines == 1
+    assert recorder_of(run).console.guard.count("console line") == 1
     assert "words" in err
     assert err.count("internal error in console line") == 1
 

@@ -73,14 +73,13 @@ class LiveLine:
                 self._draw()
             return written
 
-    def write_line(self, text: str) -> bool:
-        """Write the owner's own text on a new line above; False if the terminal is gone."""
+    def write_line(self, text: str) -> None:
+        """Write the owner's own text on a new line above, unless the terminal is gone."""
         with self._guard():
             self._erase()
-            written = write_line(self._stream, text if self._at_line_start else f"\n{text}")
+            write_line(self._stream, text if self._at_line_start else f"\n{text}")
             self._at_line_start = True
             self._draw()
-            return written
 
     def close(self) -> None:
         """Take the line away and leave the process's streams alone; twice does no harm."""

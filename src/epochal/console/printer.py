@@ -38,9 +38,9 @@ class Console:
     how often step lines appear; the newest one held back is printed before anything else is, and on
     ``close``.
 
-    Nothing here raises. A line that cannot be formatted and a closed stream (a hang-up, a closed
-    pipe) are faults that ``guard`` handles; ``lost_lines`` counts them. With several open runs,
-    ``label`` comes before each line.
+    Nothing here raises. ``guard`` handles a line that cannot be formatted; what a closed stream (a
+    hang-up, a closed pipe) does not take is lost. With several open runs, ``label`` comes before
+    each line.
     """
 
     def __init__(
@@ -66,7 +66,6 @@ class Console:
         self._bar: ProgressBar | None = None
         self._has_colours = not no_colours()
         self._notices: set[str] = set()
-        self.lost_lines = 0
         self.guard = Guard()
         self.label = ""
 
@@ -139,10 +138,8 @@ class Console:
         """Say something at a level, on the stream that ``console.messages`` gives it."""
         if self.enabled(level):
             self._release()
-            self._count(
-                self.guard.run(
-                    "console message", lambda: write_line(stream_for(level), render(text, args))
-                )
+            self.guard.run(
+                "console message", lambda: write_line(stream_for(level), render(text, args))
             )
 
     def notice(self, text: str) -> None:
@@ -217,17 +214,14 @@ class Console:
 
     def _print(self, line: Line, *, label: str | None = None) -> None:
         label = self.label if label is None else label
-        self._count(self.guard.run("console line", self._write, line, label))
+        self.guard.run("console line", self._write, line, label)
 
-    def _write(self, line: Line, label: str) -> bool:
+    def _write(self, line: Line, label: str) -> None:
         text = _text(line) if not label else f"{printable(label)} | {_text(line)}"
         if self._bar is not None:
-            return self._bar.write_above(text)
-        return write_line(self._target(), text)
-
-    def _count(self, written: bool | None) -> None:
-        if not written:
-            self.lost_lines += 1
+            self._bar.write_above(text)
+        else:
+            write_line(self._target(), text)
 
     def _bold_text(self, line: Line, graded: tuple[str, Grade] | None) -> str:
         text = _text(line)

@@ -96,9 +96,9 @@ class ProgressBar:
         """Whether the bar may be drawn: not closed, and in the process that opened it."""
         return self._line.is_open
 
-    def write_above(self, text: str) -> bool:
-        """Write one line of text above the bar; False when the terminal is gone."""
-        return self._line.write_line(text)
+    def write_above(self, text: str) -> None:
+        """Write one line of text above the bar, unless the terminal is gone."""
+        self._line.write_line(text)
 
     def close(self) -> None:
         """Remove the bar and leave the terminal as if it had never been there."""
