@@ -9,10 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from epochal.torch.checkpoint.checkpoints import Checkpoints, load_state
+from epochal.torch.checkpoint.checkpoints import Checkpoints, Ranks, load_state
 from epochal.torch.checkpoint.manifest import Retention, find
 from epochal.torch.checkpoint.training_state import TrainingState
-from epochal.torch.rank_agreement import Ranks
 from tests.crash.crash_points import Child, Crash, Fault, crashes
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -28,6 +28,7 @@ from tests.doubles.journals import of_kind
 WIDTH, HEADS, LENGTH, VOCABULARY = 32, 4, 16, 97
 # By hand: a block has WIDTH * WIDTH weights four times in attention and eight times in the MLP.
 BLOCKS = 6 * 2 * 12 * WIDTH * WIDTH
+CONFIG: Any = {"n_layer": 2}
 LM_HEAD = 6 * VOCABULARY * WIDTH
 ATTENTION = 6 * 2 * WIDTH * LENGTH
 
@@ -153,7 +154,7 @@ def test_any_model_is_counted_with_inputs() -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: speed_of_light({}, (TOKENS,)), "must be a torch module, got dict"),  # type: ignore[arg-type]
+        (lambda: speed_of_light(CONFIG, (TOKENS,)), "must be a torch module, got dict"),
         (lambda: speed_of_light(Decoder(), "batch"), "a tuple of what the model"),
         (lambda: speed_of_light(Decoder(), (TOKENS,), dtype="int8"), "int8"),
         (lambda: speed_of_light(Decoder(), (TOKENS,), world_size=0), "1 or more"),

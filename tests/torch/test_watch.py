@@ -15,7 +15,7 @@ from epochal.errors import UsageError
 from epochal.run.current import OPEN_RUNS
 from epochal.run.run import Run
 from epochal.store.local.load import load_run
-from epochal.torch.names import named_parameters, plain_name
+from epochal.torch.structure import named_parameters, plain_name
 from epochal.torch.watching import watch
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind

@@ -22,20 +22,15 @@ from torch import Tensor, nn
 from torch.utils import flop_counter
 
 from epochal.errors import UsageError
-from epochal.torch.graph.profile import tensors_in
-from epochal.torch.structure import unwrapped
+from epochal.torch.structure import tensors_in, unwrapped
 
 DTYPES = ("fp32", "tf32", "bf16", "fp16", "fp8", "fp4")
 _LONG_NAMES = {
     "bfloat16": "bf16",
     "float16": "fp16",
-    "half": "fp16",
     "float32": "fp32",
-    "float": "fp32",
     "float8_e4m3fn": "fp8",
     "float8_e5m2": "fp8",
-    "nvfp4": "fp4",
-    "mxfp8": "fp8",
 }
 # Eight-bit and four-bit recipes keep scores and output layer in 16 bits.
 _KEEPS_HALF = ("fp8", "fp4")

@@ -30,11 +30,9 @@ from epochal.format import format_bytes
 from epochal.records import ALLOCATOR_PLACES
 from epochal.run.current import given_or_current
 from epochal.run.run import Run, recorder_of
-from epochal.torch.graph.profile import tensors_in
 from epochal.torch.guarded import guarded_hook
-from epochal.torch.names import named_parameters
 from epochal.torch.step_count import StepCount
-from epochal.torch.structure import unwrapped
+from epochal.torch.structure import named_parameters, tensors_in, unwrapped
 
 Device = torch.device | str | int | None
 

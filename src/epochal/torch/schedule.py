@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from epochal.torch.optimizer import TorchSchedule
 
 _ONE_CYCLE_FLOOR = 25.0
-_OBSERVED = ("rate", "best", "num_bad", "num_cooling")
+_OBSERVED = ("rate", "best", "num_bad")
 
 
 class Scheduler(ABC):
@@ -231,8 +231,7 @@ class PlateauScheduler(Scheduler):
     """Multiply the rate by `factor` after `patience` observations in a row without improvement.
 
     An improvement beats the best value so far by more than `min_delta`; `mode` says whether
-    smaller or larger is better. For `cooldown` observations after a reduction none counts as bad.
-    NaN is never an improvement. The rate never falls below `min_lr`.
+    smaller or larger is better. NaN is never an improvement. The rate never falls below `min_lr`.
     """
 
     base_lr: float
@@ -241,18 +240,15 @@ class PlateauScheduler(Scheduler):
     min_lr: float
     mode: Literal["min", "max"] = field(default="min", kw_only=True)
     min_delta: float = field(default=0.0, kw_only=True)
-    cooldown: int = field(default=0, kw_only=True)
     rate: float = field(init=False)
     best: float | None = field(init=False, default=None)
     num_bad: int = field(init=False, default=0)
-    num_cooling: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         _check_order(self.min_lr, self.base_lr, names=("min_lr", "base_lr"))
         check_length(self.patience, name="patience")
         check_factor(self.factor, name="factor")
         check_rate(self.min_delta, name="min_delta")
-        check_length(self.cooldown, name="cooldown", least=0)
         if self.factor >= 1:
             raise UsageError(f"factor must be below 1, got {self.factor!r}.")
         if self.mode not in get_args(Literal["min", "max"]):
@@ -267,13 +263,9 @@ class PlateauScheduler(Scheduler):
             self.num_bad = 0
         else:
             self.num_bad += 1
-        if self.num_cooling:
-            self.num_cooling -= 1
-            self.num_bad = 0
         if self.num_bad >= self.patience:
             self.rate = max(self.rate * self.factor, self.min_lr)
             self.num_bad = 0
-            self.num_cooling = self.cooldown
         return self.rate
 
     def lr(self, step: int | None = None) -> float:

@@ -34,7 +34,7 @@ from epochal.run.phases import Phase
 from epochal.run.run import Run
 from epochal.torch.guarded import ModuleHook, guarded_hook
 from epochal.torch.measure import Rows, local
-from epochal.torch.names import plain_name
+from epochal.torch.structure import plain_name
 
 # -- evaluations in training mode ------------------------------------------------------------------
 

@@ -36,8 +36,8 @@ from epochal.run.current import given_or_current
 from epochal.run.run import Run
 from epochal.torch.guarded import guarded_hook
 from epochal.torch.measure import Reduced, Rows, local, reduce_tensors
-from epochal.torch.names import named_parameters, plain_name
 from epochal.torch.step_count import StepCount
+from epochal.torch.structure import named_parameters, plain_name
 from epochal.torch.watch_checks import (
     BufferSync,
     EvaluationModes,

@@ -8,8 +8,8 @@ from types import FrameType
 import pytest
 
 from epochal.errors import UsageError
-from epochal.torch.checkpoint import emergency
-from epochal.torch.checkpoint.emergency import SignalWatch
+from epochal.torch.checkpoint import checkpoints
+from epochal.torch.checkpoint.checkpoints import SignalWatch
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="signals of Unix")
 
@@ -74,7 +74,7 @@ def test_ctrl_c_twice_in_earnest_does_not_wait(
     send(signal.SIGINT)
     send(signal.SIGINT)
     assert own_handlers == []
-    monkeypatch.setattr(emergency, "_IMPATIENT_AFTER_S", 0.0)
+    monkeypatch.setattr(checkpoints, "_IMPATIENT_AFTER_S", 0.0)
     send(signal.SIGINT)
     assert own_handlers == [signal.SIGINT]
     watch.release()

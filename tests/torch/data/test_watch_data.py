@@ -24,8 +24,7 @@ from epochal.errors import UsageError
 from epochal.journal.layout import RunFolder
 from epochal.journal.reader import read_journal
 from epochal.records import Record
-from epochal.torch.data.batch import content_hash
-from epochal.torch.data.window import MOST_IDENTITIES
+from epochal.torch.data.batch import MOST_IDENTITIES, content_hash
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
 

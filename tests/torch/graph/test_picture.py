@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from epochal import FlowBuilder, Graph
 from epochal.torch import picture_of
-from epochal.torch.graph.picture import Picture, PictureEdge, PictureNode
-from epochal.torch.graph.svg import _arranged, heat_colour
+from epochal.torch.graph.picture import Picture, PictureEdge, PictureNode, _arranged, heat_colour
 
 SVG = "{http://www.w3.org/2000/svg}"
 X = torch.randn(6, 4)

@@ -2,6 +2,10 @@
 
 Every rank makes a `Checkpoints`. A checkpoint appears under its name when every rank has written
 its file and the manifest is on the disk.
+
+Signals that ask a training to stop are kept until its step is done and saved. Handlers are chained:
+after the save a signal goes to whoever had it before, so that the process ends as it would have.
+SIGUSR1, which cluster schedulers send ahead of the end, saves and goes on.
 """
 
 from __future__ import annotations
@@ -9,21 +13,25 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import signal
+import threading
 import time
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from types import FrameType
+from typing import Any, TypeVar, get_args
 
 import torch
+import torch.distributed as dist
 
 from epochal.console.messages import error as say_error
-from epochal.errors import UsageError, ValueTypeError
-from epochal.journal.process_action import announce_saves, end_saves
+from epochal.errors import EpochalError, UsageError, ValueTypeError
+from epochal.journal.process_action import SAVE_SIGNAL, announce_saves, end_saves
 from epochal.redact import Redactor
 from epochal.run.run import Run, recorder_of
-from epochal.torch.checkpoint.emergency import SIGNALS, SignalWatch
+from epochal.settings import read_launch
 from epochal.torch.checkpoint.file import Content, write_checkpoint
 from epochal.torch.checkpoint.manifest import (
     FOLDER,
@@ -51,8 +59,161 @@ from epochal.torch.checkpoint.manifest import (
 )
 from epochal.torch.checkpoint.model_file import Load, LoadReport, chosen_hash, content_of
 from epochal.torch.checkpoint.training_state import TrainingState, packed, read_state
-from epochal.torch.rank_agreement import Ranks
 from epochal.values import plain_json
+
+# -- signals that ask for a checkpoint ------------------------------------------------------------
+
+
+SIGNALS = ("SIGTERM", "SIGINT", SAVE_SIGNAL)
+# A launcher repeats Ctrl-C to its children at once; a person who means it does so later.
+_IMPATIENT_AFTER_S = 1.0
+# Above every signal's number.
+_ENDS = 1 << 10
+
+
+class SignalWatch:
+    """Notes a signal; the training asks for it at the end of each step.
+
+    A second Ctrl-C, a second or more after the first, is passed on at once.
+    """
+
+    def __init__(self, names: Sequence[str] = SIGNALS) -> None:
+        self._pid = os.getpid()
+        self._previous: dict[int, Any] = {}
+        self._pending = 0
+        self._since = 0.0
+        for name in names:
+            self._watch(name)
+
+    @property
+    def pending(self) -> int:
+        """The number of the signal that waits, 0 when there is none."""
+        return self._pending
+
+    @property
+    def handles_save(self) -> bool:
+        """Whether the signal that asks for a save is handled here."""
+        return getattr(signal, SAVE_SIGNAL, None) in self._previous
+
+    @property
+    def urgency(self) -> int:
+        """A number for what waits, so that the highest of all ranks is what all should do."""
+        ends = self._pending and self._pending != getattr(signal, SAVE_SIGNAL, None)
+        return self._pending + (_ENDS if ends else 0)
+
+    def pass_on(self, urgency: int) -> None:
+        """Hand a signal to whoever had it before; may end the process, or raise."""
+        number = urgency % _ENDS
+        self._pending = 0
+        previous = self._previous.get(number)
+        if callable(previous):
+            previous(number, None)
+        elif previous == signal.SIG_DFL and number != getattr(signal, SAVE_SIGNAL, None):
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    def release(self) -> None:
+        """Take the handlers out again, unless somebody has chained onto them since."""
+        if threading.current_thread() is threading.main_thread():
+            for number, previous in self._previous.items():
+                if signal.getsignal(number) == self._on_signal:
+                    signal.signal(number, previous)
+
+    def _watch(self, name: str) -> None:
+        number = getattr(signal, name, None)
+        if number is None and name not in SIGNALS:
+            raise UsageError(f"{name!r} is no signal: use some of {', '.join(SIGNALS)}.")
+        if number is None or threading.current_thread() is not threading.main_thread():
+            return  # not on this system; or Python allows handlers from the main thread only
+        previous = signal.getsignal(number)
+        # None: installed by C code, which cannot be chained. Who ignores a signal, means it.
+        if previous not in (None, signal.SIG_IGN):
+            self._previous[number] = previous
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        is_repeated = self._pending == number == signal.SIGINT
+        if os.getpid() != self._pid or (is_repeated and now - self._since > _IMPATIENT_AFTER_S):
+            self.pass_on(number)
+        elif not self._pending or self._pending == getattr(signal, SAVE_SIGNAL, None):
+            # A request to end takes the place of one that only asks for a save.
+            self._pending, self._since = number, now
+
+
+# -- agreement between ranks ----------------------------------------------------------------------
+
+
+T = TypeVar("T")
+
+# What a rank may fail with while the others wait for it; they are told instead of left waiting.
+_TOLD = (EpochalError, OSError, RuntimeError, ValueError, TypeError)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """This process's rank, and a way to the others; `group` None is torch's default group."""
+
+    rank: int
+    world_size: int
+    group: Any = None
+
+    @classmethod
+    def present(cls, *, on_cpu: bool = False) -> Ranks:
+        """The ranks of torch.distributed, one where it is not in use.
+
+        With `on_cpu` a group of their own is made that never touches a GPU; every rank must then
+        come here.
+        """
+        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+            group = dist.new_group(backend="gloo") if on_cpu else None
+            return cls(dist.get_rank(), dist.get_world_size(), group)
+        launch = read_launch()
+        if launch.world_size > 1:
+            raise UsageError(
+                f"this is rank {launch.rank} of {launch.world_size}, but torch.distributed is not "
+                "started: call torch.distributed.init_process_group() first."
+            )
+        return cls(0, 1)
+
+    def together(self, task: Callable[[], T]) -> list[T]:
+        """Do something on every rank and return everybody's answers; one's failure is all's."""
+        if self.world_size == 1:
+            return [task()]
+        answer: tuple[T | None, str | None]
+        failure: BaseException | None = None
+        try:
+            answer = (task(), None)
+        except _TOLD as error:
+            failure, answer = error, (None, f"{type(error).__name__}: {error}")
+        answers: list[Any] = [None] * self.world_size
+        dist.all_gather_object(answers, answer, group=self.group)
+        if failure is not None:
+            raise failure
+        told = [f"rank {rank}: {text}" for rank, (_, text) in enumerate(answers) if text]
+        if told:
+            raise EpochalError(f"another rank failed, so this one stops too. {'; '.join(told)}")
+        return [value for value, _ in answers]
+
+    def on_first(self, task: Callable[[], T]) -> T:
+        """Do something on rank 0 and return its answer everywhere."""
+        answers = self.together(lambda: task() if self.rank == 0 else None)
+        first: Any = answers[0]
+        return first  # type: ignore[no-any-return]
+
+    def highest(self, *numbers: int) -> list[int]:
+        """The largest that any rank gave, number by number."""
+        if self.world_size == 1:
+            return list(numbers)
+        box = torch.tensor(numbers)
+        if self.group is None and dist.get_backend() == "nccl":
+            box = box.cuda()
+        dist.all_reduce(box, op=dist.ReduceOp.MAX, group=self.group)
+        return [int(number) for number in box.tolist()]
+
+
+# -- checkpoints ----------------------------------------------------------------------------------
+
 
 SHARED = "shared.safetensors"
 

@@ -14,8 +14,7 @@ from torch.nn.parameter import is_lazy
 from epochal.errors import UsageError, ValueTypeError
 from epochal.torch.checkpoint.file import Content, Layout, Source, read_checkpoint, write_checkpoint
 from epochal.torch.host_copy import HostCopy, copied_to_host
-from epochal.torch.names import name_finder
-from epochal.torch.structure import structural_hash, unwrapped
+from epochal.torch.structure import name_finder, structural_hash, unwrapped
 
 NamedTensors: TypeAlias = Mapping[str, Tensor] | Iterable[tuple[str, Tensor]]
 Named: TypeAlias = nn.Module | NamedTensors

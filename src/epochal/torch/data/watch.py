@@ -27,15 +27,17 @@ from epochal.journal.line import encode, now
 from epochal.records import Record
 from epochal.run.current import given_or_current, guard_of
 from epochal.run.run import Run
-from epochal.torch.data.batch import BatchFacts, count_samples, read_batch
-from epochal.torch.data.pairs import PairFigures, PairReader
-from epochal.torch.data.window import (
+from epochal.torch.data.batch import (
     MOST_IDENTITIES,
+    BatchFacts,
     Order,
     Sampled,
     Window,
+    count_samples,
     previous_attempt_fields,
+    read_batch,
 )
+from epochal.torch.data.pairs import PairFigures, PairReader
 from epochal.torch.guarded import guarded_hook
 
 MEMBER = "watch_data"
@@ -498,9 +500,6 @@ class WatchedIterable:
 
     def __bool__(self) -> bool:
         return bool(self._batches)
-
-    def __getitem__(self, place: Any) -> Any:
-        return self._batches[place]  # type: ignore[index]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._batches, name)

@@ -16,11 +16,12 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from epochal.errors import UsageError
 from epochal.torch.guarded import guarded_hook
+from epochal.torch.structure import tensors_in
 
 _MOST_PASSES = 32
 # Of torch's own modules these are made of parts worth seeing; the others are parts themselves.
@@ -196,17 +197,6 @@ def parts_of(root: nn.Module, *, depth: int | None = None) -> dict[str, nn.Modul
             seen.add(id(module))
             found[path] = module
     return found
-
-
-def tensors_in(value: Any) -> list[Tensor]:
-    """Return the tensors in a value, looking into lists, tuples and dicts."""
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, (list, tuple)):
-        return [tensor for item in value for tensor in tensors_in(item)]
-    if isinstance(value, dict):
-        return [tensor for item in value.values() for tensor in tensors_in(item)]
-    return []
 
 
 def format_time(milliseconds: float) -> str:

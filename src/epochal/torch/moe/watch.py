@@ -24,7 +24,6 @@ from epochal.errors import UsageError
 from epochal.journal.line import now
 from epochal.run.current import given_or_current
 from epochal.run.run import Run
-from epochal.torch.graph.profile import tensors_in
 from epochal.torch.guarded import exclude_from_compile, guarded_hook
 from epochal.torch.host_copy import HostCopy, copied_to_host
 from epochal.torch.moe.stats import (
@@ -38,9 +37,8 @@ from epochal.torch.moe.stats import (
     statistics_table,
     wide_dtype,
 )
-from epochal.torch.names import named_parameters, plain_name
 from epochal.torch.step_count import StepCount
-from epochal.torch.structure import unwrapped
+from epochal.torch.structure import named_parameters, plain_name, tensors_in, unwrapped
 
 _NAMES = re.compile(r"(^|_)(gate|router|gating)$")
 _EXPERTS = (
@@ -198,6 +196,10 @@ def _without_softmax(table: Tensor) -> Tensor:
 # -- watching -------------------------------------------------------------------------------------
 
 
+# What one step's sums say: the figures by name, and the load of the experts by layer.
+_Figures = tuple[dict[str, float], dict[str, list[float]]]
+
+
 @dataclass(frozen=True, slots=True)
 class _Taken:
     """The sums of one step on their way."""
@@ -205,15 +207,6 @@ class _Taken:
     step: int
     at: float
     sums: HostCopy
-
-
-@dataclass(frozen=True, slots=True)
-class _Figures:
-    """What one step's sums say: the figures, and the load of each layer."""
-
-    figures: dict[str, float]
-    layers: tuple[str, ...]
-    load: list[list[float]]
 
 
 class MoeWatch:
@@ -360,7 +353,7 @@ class MoeWatch:
             if found is None:
                 self._report_unseen()
                 continue
-            self._latest = found.figures
+            self._latest = found[0]
             if self._count.is_guess:
                 self._held.append((taken, found))
             else:
@@ -370,10 +363,11 @@ class MoeWatch:
         if taken.step % self._every != 0:
             return
         place = {"t": taken.at, "step": taken.step}
-        self._run.write({"log": "moe", **place, **found.figures})
-        if taken.step % self._experts_every == 0 and found.layers:
+        figures, load = found
+        self._run.write({"log": "moe", **place, **figures})
+        if taken.step % self._experts_every == 0 and load:
             top_k = max(router.top_k for router in self._routers)
-            facts = {"layers": list(found.layers), "load": found.load, "top_k": top_k}
+            facts = {"layers": list(load), "load": list(load.values()), "top_k": top_k}
             self._run.write({"log": "experts", **place, **facts})
 
     def _figures(self, packed: Tensor) -> _Figures | None:
@@ -381,7 +375,8 @@ class MoeWatch:
 
         One whose logits are not numbers takes the figures of all with it, but not their load.
         """
-        tables, layers, load = [], [], []
+        tables: list[Tensor] = []
+        load: dict[str, list[float]] = {}
         sizes = [2 * router.experts + 4 for router in self._routers]
         rows = torch.split(packed.unsqueeze(0), sizes, dim=1)
         for router, row in zip(self._routers, rows, strict=True):
@@ -390,8 +385,7 @@ class MoeWatch:
             table, shares = statistics_table(row, *self._coefs)
             tables.append(table)
             if rows_known(row)[0]:
-                layers.append(router.layer)
-                load.append([round(share, _DECIMALS) for share in shares[0].tolist()])
+                load[router.layer] = [round(share, _DECIMALS) for share in shares[0].tolist()]
         if not tables:
             return None
         stats = MoeStats(torch.cat(tables), packed, packed)
@@ -400,7 +394,7 @@ class MoeWatch:
         if math.isnan(figures["router_entropy"]):
             # One figure says that logits are not numbers; the others have no value.
             figures = {"router_entropy": math.nan}
-        return _Figures(figures, tuple(layers), load)
+        return figures, load
 
 
 def watch_moe(
