@@ -41,7 +41,7 @@ def start_companion(recorder: Recorder, launch: Launch, *, settings: Settings) -
     if is_aside and settings.hub is None:
         return
     facts = {**_facts(recorder, launch, grace_s=settings.grace_s), "is_aside": is_aside}
-    beside = CompanionProcess(recorder, facts, environment=settings_environment(settings))
+    beside = CompanionProcess(recorder, facts, settings_environment(settings))
     beside.start()
     recorder.on_tick.add(beside.look)
     recorder.ending.on_end.add(beside.look)
@@ -60,15 +60,11 @@ class CompanionProcess:
     """The companion of one run, as the training process sees it."""
 
     def __init__(
-        self,
-        recorder: Recorder,
-        facts: Mapping[str, Any],
-        *,
-        environment: Mapping[str, str] | None = None,
+        self, recorder: Recorder, facts: Mapping[str, Any], environment: Mapping[str, str]
     ) -> None:
         self._recorder = recorder
         self._dir = recorder.folder.path
-        self._environment = dict(environment or {})
+        self._environment = environment
         self._arguments = [str(self._dir), encode_json(facts).decode()]
         self._pid = os.getpid()
         self._process: _Companion | None = None
