@@ -270,15 +270,39 @@ def test_nothing_heavy_is_loaded_without_a_terminal() -> None:
     assert loaded == "[]\n"
 
 
-def test_a_terminal_shows_the_bar_of_one_run_and_lines_of_the_others() -> None:
-    code = "other = Console(); print(other.start_progress(name='critic', total=10));"
-    code += "other.line('a line of the other run'); draw(5); os._exit(0)"
-    *above, bar = screen(run(code).terminal)
-    assert above == ["False", "a line of the other run"]
+SECOND = """
+other = Console()
+other.start_progress(name="critic", total=10)
+def draw_both(step):
+    draw(step)
+    other.progress(step, now=float(step), loss=0.5, rate=2.0, eta_s=10 - step)
+draw_both(4)
+"""
+
+
+def test_two_bars_stand_side_by_side_and_text_above_them() -> None:
+    code = SECOND + "print('above'); console.line('line'); draw_both(5); os._exit(0)"
+    *above, bars = screen(run(code).terminal)
+    assert above == ["above", "line"]
+    assert re.fullmatch(r"spiral .* 50%.*  critic .* 50%.*", bars)
+    assert len(bars) < 80
+
+
+@pytest.mark.parametrize("first", ["console", "other"])
+def test_two_bars_go_in_any_order_and_leave_nothing(first: str) -> None:
+    last = {"console": "other", "other": "console"}[first]
+    code = f"{first}.close(); print('a'); draw_both(6); print('b'); {last}.close(); print('c')"
+    output = run(SECOND + code).terminal
+    assert screen(output) == ["a", "b", "c", ""]
+
+
+def test_a_narrow_terminal_shows_the_bar_opened_last() -> None:
+    (bar,) = screen(run(SECOND + "draw_both(5); os._exit(0)", columns=50).terminal)
+    assert bar.startswith("critic")
+    assert len(bar) < 50
+
+
+def test_a_bar_that_has_gone_leaves_its_room_to_the_other() -> None:
+    (bar,) = screen(run(SECOND + "other.close(); draw_both(5); os._exit(0)").terminal)
     assert bar.startswith("spiral")
-
-
-def test_another_run_may_have_the_bar_when_the_first_has_closed_its_own() -> None:
-    code = "other = Console(); console.close();"
-    code += "print(other.start_progress(name='critic', total=10)); other.close(); print('end')"
-    assert screen(run(code).terminal) == ["True", "end", ""]
+    assert "loss=0.5000" in bar

@@ -9,7 +9,7 @@ from typing import TextIO
 
 import msgspec
 
-from epochal.console.live_line import LiveLine
+from epochal.console.live_line import join_line, leave_line
 from epochal.console.stream import obeys_control_codes, printable
 from epochal.format import format_count, format_duration, format_number
 from epochal.settings import no_colours
@@ -62,8 +62,7 @@ class ProgressBar:
         self.total = total
         self._unit = unit
         self._due = -math.inf
-        self._line = LiveLine(stream)
-        self._line.open()
+        self._line = join_line(stream, self)
 
     def update(
         self,
@@ -88,13 +87,10 @@ class ProgressBar:
             eta_s=eta_s,
         )
         # One column stays free: a line that fills the last one wraps on some terminals.
-        columns = _columns(self._descriptor) - 1
-        self._line.show(_draw(progress, columns=columns, is_ascii=self._is_ascii))
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the bar may be drawn: not closed, and in the process that opened it."""
-        return self._line.is_open
+        columns = self._line.columns_for(self, _columns(self._descriptor) - 1)
+        if columns is not None:
+            named, is_ascii = self._line.is_shared, self._is_ascii
+            self._line.show(self, _draw(progress, columns=columns, named=named, is_ascii=is_ascii))
 
     def write_above(self, text: str) -> None:
         """Write one line of text above the bar, unless the terminal is gone."""
@@ -102,34 +98,27 @@ class ProgressBar:
 
     def close(self) -> None:
         """Remove the bar and leave the terminal as if it had never been there."""
-        self._line.close()
-
-
-# The bar of each stream: a terminal shows one, that of the run that opened it first.
-_BARS: dict[int, ProgressBar] = {}
+        leave_line(self._line, self)
 
 
 def open_progress_bar(
     stream: TextIO | None, *, name: str = "", total: float | None = None, unit: str = "step"
 ) -> ProgressBar | None:
-    """Open a bar on this stream.
-
-    None where one cannot be drawn: no terminal, TERM=dumb, or the bar of another run.
-    """
+    """Open a bar on this stream; None where one cannot be drawn (no terminal, TERM=dumb)."""
     if stream is None or not obeys_control_codes(stream):
         return None
-    other = _BARS.get(id(stream))
-    if other is not None and other.is_open:
-        return None
-    bar = _BARS[id(stream)] = ProgressBar(stream, name=name, total=total, unit=unit)
-    return bar
+    return ProgressBar(stream, name=name, total=total, unit=unit)
 
 
-def lay_out(progress: Progress, *, columns: int) -> Layout:
-    """Choose what fits: the bar shrinks first, then rate, name, loss, count, time left give way."""
+def lay_out(progress: Progress, *, columns: int, named: bool = False) -> Layout:
+    """Choose what fits: the bar shrinks first, then rate, name, loss, count, time left give way.
+
+    ``named``: the name goes last, because it tells this bar from others.
+    """
     parts = _parts(progress)
     bar = SHORTEST_BAR if progress.total else 0
-    for expendable in ("rate", "name", "loss", "count", "eta"):
+    lesser = ("rate", "loss", "count", "eta", "name")
+    for expendable in lesser if named else ("rate", "name", "loss", "count", "eta"):
         if _width(parts) + bar + 1 <= columns:
             break
         parts.pop(expendable, None)
@@ -190,9 +179,9 @@ def _columns(descriptor: int) -> int:
         return _FALLBACK_COLUMNS
 
 
-def _draw(progress: Progress, *, columns: int, is_ascii: bool) -> str:
+def _draw(progress: Progress, *, columns: int, named: bool, is_ascii: bool) -> str:
     """The line with its bar; without colours the two halves of the bar differ in shape."""
-    layout = lay_out(progress, columns=columns)
+    layout = lay_out(progress, columns=columns, named=named)
     share = progress.share or 0.0
     filled = round(layout.bar_columns * share)
     full, rest = "=-" if is_ascii else "━─"
