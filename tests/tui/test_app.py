@@ -109,7 +109,7 @@ def test_a_filter_is_applied_letter_by_letter_and_undone(demo: AppState) -> None
         assert len(demo.runs) == 1
         view.press("escape")
         assert len(demo.runs) == 2
-        assert "expected a closing" in view.press("slash", "(").text
+        assert "missing )" in view.press("slash", "(").text
         view.press("escape")
         assert "filter runs" not in view.text
 
