@@ -236,9 +236,9 @@ class SharedLine:
             self._texts[bar] = text
             self._draw()
 
-    def write_line(self, text: str) -> bool:
-        """Write a line of text above; False if the terminal is gone."""
-        return self._line.write_line(text)
+    def write_line(self, text: str) -> None:
+        """Write a line of text above, unless the terminal is gone."""
+        self._line.write_line(text)
 
     def _draw(self) -> None:
         self._line.show(_BETWEEN.join(text for text in self._texts.values() if text))
