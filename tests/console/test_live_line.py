@@ -2,6 +2,7 @@
 
 import os
 import re
+import select
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -50,9 +51,8 @@ def run(
         env={"PATH": os.environ["PATH"], "TERM": "xterm-256color", **(env or {})},
         text=True,
     )
-    os.close(follower)
     os.write(leader, keys.encode())
-    terminal = read_all(leader)
+    terminal = read_all(leader, follower, process)
     return Output(terminal, process.communicate()[0] or "")
 
 
@@ -62,18 +62,18 @@ def run_piped(code: str) -> str:
     return done.stdout + done.stderr
 
 
-def read_all(leader: int) -> str:
+def read_all(leader: int, follower: int, process: subprocess.Popen[str]) -> str:
+    """What the process wrote; our own end stays open, for what a closed one held may be lost."""
     output = b""
-    while True:
-        try:
-            chunk = os.read(leader, 65536)
-        except OSError:  # how Linux says that the last writer has closed
-            break
-        if not chunk:
-            break
-        output += chunk
+    while process.poll() is None:
+        if select.select([leader], [], [], 0.05)[0]:
+            output += os.read(leader, 65536)
+    os.write(follower, b"\0")
+    while not output.endswith(b"\0"):
+        output += os.read(leader, 65536)
+    os.close(follower)
     os.close(leader)
-    return output.decode()
+    return output[:-1].decode()
 
 
 def screen(output: str) -> list[str]:

@@ -315,9 +315,9 @@ def test_uncommitted_changes_are_sent_only_if_a_setting_asks_for_it(
         assert modes == {0o600}
 
 
-def wait_until(condition: object, *, limit_s: float = 120.0) -> None:
+def wait_until(condition: object, *, limit_s: float = 120.0, every_s: float = 0.2) -> None:
     assert callable(condition)
     deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.2)
+        time.sleep(every_s)

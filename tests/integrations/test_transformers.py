@@ -283,8 +283,8 @@ dist.destroy_process_group()  # the Trainer does not, and a thread of gloo's may
 
 def test_two_ranks_write_one_run_are_killed_and_go_on(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(_TWO_RANKS)
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "train.py"]
-    command += [str(Path(__file__).parents[2])]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node=2", "train.py", str(Path(__file__).parents[2])]
     killed = subprocess.run([*command, "killed"], capture_output=True, text=True, check=False)
     assert killed.returncode != 0
     (folder,) = run_folders(runs)
