@@ -1,4 +1,4 @@
-"""`python -m benchmarks [measure …]`: prints tables of ratios, and each hold with its verdict."""
+"""`python -m benchmarks [measure …]`: prints tables of ratios, and each target with its result."""
 
 from __future__ import annotations
 

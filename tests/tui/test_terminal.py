@@ -101,6 +101,21 @@ def test_an_error_is_printed_on_a_terminal_that_was_given_back(folder: Path) -> 
         assert view.modes() == before
 
 
+def test_a_view_that_is_told_to_continue_while_it_ends_ends(folder: Path) -> None:
+    """The system does so when a terminal is closed."""
+    continued = (
+        "import os, runpy, signal; from epochal.tui.app import _Terminal as terminal;"
+        "stop = terminal.disable_input; terminal.disable_input ="
+        " lambda self: (stop(self), os.kill(os.getpid(), signal.SIGCONT));"
+        f"runpy.run_path({str(WATCH)!r}, run_name='__main__')"
+    )
+    with watching(folder, prelude=continued) as view:
+        view.until(b"loss")
+        os.write(view.terminal, b"q")
+        view.until(LEFT)
+        assert view.process.wait(120) == 0
+
+
 def test_a_stopped_view_gives_the_terminal_back_and_takes_it_again(folder: Path) -> None:
     with watching(folder) as view:
         before = view.modes()

@@ -64,16 +64,24 @@ _TERMINAL_THEME = Theme(
 
 
 class _Terminal(LinuxDriver):
-    """Textual's driver, for a process that is told to continue while it runs.
+    """Textual's driver, which takes the terminal again only after it gave it away.
 
-    Textual then reads keys in a second thread and ends only that one: the process would never end,
-    and take the shell's keys.
+    A process may be told to continue while it runs, and is told so when its terminal closes while
+    it ends. Textual would then read keys in a thread that nobody ends.
     """
+
+    _is_suspended = False
+
+    def suspend_application_mode(self) -> None:
+        """Give the terminal to the shell."""
+        self._is_suspended = True
+        super().suspend_application_mode()
 
     def resume_application_mode(self) -> None:
         """Take the terminal again, unless keys are read from it already."""
-        if self._key_thread is None or not self._key_thread.is_alive():
+        if self._is_suspended and (self._key_thread is None or not self._key_thread.is_alive()):
             super().resume_application_mode()
+            self._is_suspended = self._key_thread is None or not self._key_thread.is_alive()
 
 
 class Panel(Widget):
