@@ -27,9 +27,10 @@ with epochal.Monitor(1, name="two", dir=sys.argv[1]) as monitor:
 def test_a_wheel_in_an_empty_environment_records_and_reads_a_run(tmp_path: Path) -> None:
     run(sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path / "dist"), str(ROOT))
     (wheel,) = (tmp_path / "dist").glob("*.whl")
-    venv.create(tmp_path / "env", with_pip=True)
+    venv.create(tmp_path / "env")
     python = tmp_path / "env" / "bin" / "python"
-    run(str(python), "-m", "pip", "install", "--quiet", str(wheel))
+    pip = (sys.executable, "-m", "pip", "--python", str(python))
+    run(*pip, "install", "--quiet", "--no-compile", str(wheel))
     run(str(python), "-W", "error", "-c", SMOKE, str(tmp_path / "runs"))
     code = "import importlib.metadata as m, wandb; print(m.version('wandb'), wandb.__name__)"
     told = run(str(python), "-m", "epochal.wandb", "-c", code)

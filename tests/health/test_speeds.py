@@ -17,7 +17,7 @@ from epochal.health.rules.nonfinite import NonFinite
 from epochal.records import Record
 from tests.health.curve_records import START, falling, noise
 
-at_any_speed = pytest.mark.parametrize("speed", [20, 1_000, 100_000], ids="{:,} a second".format)
+at_any_speed = pytest.mark.parametrize("speed", [20, 100_000], ids="{:,} a second".format)
 
 
 def replayed(losses: Sequence[float], speed: float, **columns: Sequence[float]) -> list[Record]:
@@ -73,7 +73,7 @@ def heavy_tailed(chance: random.Random) -> float:
 def test_healthy_noise_gives_no_warning(
     shape: Callable[[random.Random], float], speed: float
 ) -> None:
-    chance, count = random.Random(3), 12_000
+    chance, count = random.Random(3), 6_000
     losses = [(0.5 + 2 * math.exp(-5 * n / count)) * (1 + shape(chance)) for n in range(count)]
     norms = [math.exp(0.3 * chance.gauss(0.0, 1.0)) for _ in range(count)]
     rates = [1e-3 * (1 - n / count) for n in range(count)]
