@@ -41,7 +41,7 @@ def open(  # noqa: A001 - epochal.open is its public name
     there is no such folder.
     """
     if isinstance(path, str) and is_address(path):
-        from epochal.store.remote.address import open_remote
+        from epochal.store.remote.store import open_remote
 
         return Runs(open_remote(path, token=token, rules=reader_rules()))
     folder = read_settings().dir if path is None else path

@@ -12,8 +12,7 @@ import pytest
 import epochal
 from epochal.hub.inbox import Inbox
 from epochal.journal.layout import RunFolder
-from epochal.shipping.node import NodeShipper
-from epochal.shipping.worker import ship_now
+from epochal.shipping.worker import NodeShipper, ship_now
 from tests.hub.hub_process import HubProcess
 from tests.hub.test_shipping import wait_until
 

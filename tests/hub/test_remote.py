@@ -18,8 +18,7 @@ from epochal.hub.ledger import Ledger
 from epochal.hub.links import Links
 from epochal.shipping.client import HubError
 from epochal.shipping.worker import ship_now
-from epochal.store.remote.address import open_remote
-from epochal.store.remote.store import RemoteStore
+from epochal.store.remote.store import RemoteStore, open_remote
 from epochal.tui.state import AppState
 from tests.hub.hub_process import HubProcess
 from tests.hub.test_shipping import record

@@ -165,7 +165,7 @@ def reading_store(args: argparse.Namespace) -> Iterator[Store]:
         with store_of(args) as store:
             yield store
         return
-    from epochal.store.remote.address import hub_address, open_remote
+    from epochal.store.remote.store import hub_address, open_remote
 
     with open_remote(hub_address(args.hub), rules=rules_now()) as remote:
         yield remote

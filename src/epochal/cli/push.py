@@ -11,8 +11,7 @@ from epochal.cli.output import complain, one_line, remark, say
 from epochal.errors import UsageError
 from epochal.journal.layout import RunFolder
 from epochal.settings import read_settings
-from epochal.shipping.client import HubClient, HubError, check_url
-from epochal.shipping.credentials import hub_token, linked_token
+from epochal.shipping.client import HubClient, HubError, check_url, hub_token, linked_token
 from epochal.shipping.worker import Shipped, ship_now
 from epochal.store.local.trash import is_live
 

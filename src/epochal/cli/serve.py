@@ -18,7 +18,7 @@ from epochal.console.messages import msg
 from epochal.errors import UsageError
 from epochal.serving import ServerAddress, find_address, serve
 from epochal.settings import Settings, read_settings
-from epochal.shipping.credentials import first_line
+from epochal.shipping.client import first_line
 from epochal.store.lookup import is_address
 
 

@@ -67,7 +67,7 @@ def _opened(args: argparse.Namespace) -> tuple[LocalStore | RemoteStore, str | N
     if is_address(args.what):
         args.hub, args.what = args.what, None
     if args.hub is not None:
-        from epochal.store.remote.address import hub_address, open_remote
+        from epochal.store.remote.store import hub_address, open_remote
 
         return open_remote(hub_address(args.hub), rules=rules_now()), args.what
     if args.what is None:

@@ -26,9 +26,7 @@ from epochal.journal.process_action import (
     training_processes,
 )
 from epochal.settings import read_settings
-from epochal.shipping.client import HubClient, HubError
-from epochal.shipping.credentials import hub_token
-from epochal.shipping.node import NodeShipper
+from epochal.shipping.client import HubClient, HubError, hub_token
 from epochal.shipping.protocol import (
     CONTROL_ACTIONS,
     CONTROL_EXPIRES_S,
@@ -36,7 +34,7 @@ from epochal.shipping.protocol import (
     ControlRequest,
 )
 from epochal.shipping.shipper import Shipper
-from epochal.shipping.worker import ShippingWorker
+from epochal.shipping.worker import NodeShipper, ShippingWorker
 
 ASK_EVERY_S = 1.0
 _LONGEST_PAUSE_S = 10.0

@@ -13,12 +13,14 @@ import socket
 import ssl
 import urllib.request
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote, unquote, urlencode, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 import msgspec
 
 from epochal.errors import EpochalError, UsageError
+from epochal.settings import Settings
 from epochal.shipping import protocol
 from epochal.shipping.protocol import (
     Ack,
@@ -388,3 +390,36 @@ def _reason(error: Exception) -> str:
         return f"its certificate is not trusted ({error.verify_message}); set SSL_CERT_FILE"
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return str(text).rstrip(".")
+
+
+# The token of this machine's hub, and how a file states a token.
+
+_MAX_TOKEN = 4096
+
+
+def hub_token(settings: Settings) -> str | None:
+    """The token of the environment or of the file that the settings name."""
+    if settings.hub_token is not None or settings.hub_token_file is None:
+        return settings.hub_token
+    return first_line(
+        settings.hub_token_file, str(settings.sources.get("hub_token_file", "hub.token_file"))
+    )
+
+
+def linked_token(address: str) -> str | None:
+    """The token of a link, ``https://host/?token=…``; None in any other address."""
+    found = parse_qs(urlsplit(address).query).get("token")
+    return found[0] if found else None
+
+
+def first_line(path: str, named_by: str) -> str:
+    """The token in the first line of a file; raises ``UsageError`` where there is none."""
+    try:
+        with open(Path(path).expanduser(), encoding="utf-8") as file:
+            token = file.readline(_MAX_TOKEN).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{named_by}: cannot read {path}: {reason}.") from error
+    if not token:
+        raise UsageError(f"{named_by}: the first line of {path} is empty.")
+    return token

@@ -10,21 +10,79 @@ import hashlib
 import math
 import shutil
 import threading
+import time
 from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.health.rule_settings import RuleSettings
+from epochal.settings import cache_folder, read_settings
+from epochal.shipping.client import check_url, hub_token, linked_token
 from epochal.store.answers import ListedInfo, TrashedRun
 from epochal.store.lookup import choose
 from epochal.store.projects import ProjectList
 from epochal.store.remote.run import Mirrors, RemoteRun, version
 from epochal.store.remote.server import RemoteServer
-from epochal.store.remote.trash import RemoteTrash
 from epochal.store.selection import parse_order, parse_query
 from epochal.store.store import KnownRuns, RunView
+
+# The deleted runs of a server.
+
+
+class RemoteTrash:
+    """The trash of a server; ``folder`` of a run is what names it there."""
+
+    def __init__(self, server: RemoteServer) -> None:
+        self._server = server
+
+    def runs(self, *, older_s: float = 0.0) -> Sequence[TrashedRun]:
+        """Those that were deleted at least so many seconds ago, the newest deletion first."""
+        rows = self._server.send("GET", "/api/trash")["runs"]
+        found = [_trashed(row) for row in rows]
+        return [run for run in found if run.deleted <= time.time() - older_s]
+
+    def find(self, key: str) -> TrashedRun:
+        """The one that a key names; of several the one deleted last."""
+        for run in self.runs():
+            if key in (run.id, run.name, f"{run.project}/{run.name}", run.folder):
+                return run
+        raise RunNotFoundError(f"there is no run {key!r} in the trash of {self._server.url}.")
+
+    def put(self, run_id: str) -> TrashedRun:
+        """Move a run to the trash; raises ``UsageError`` for a live one."""
+        answer = self._server.send("POST", "/api/trash", {"runs": [run_id]})
+        if answer["refused"]:
+            raise UsageError(answer["refused"][0]["reason"])
+        return _trashed(answer["removed"][0])
+
+    def restore(self, run: TrashedRun) -> str:
+        """Move a run back; its project and name."""
+        answer = self._server.send("POST", "/api/trash/restore", {"keys": [run.folder]})
+        if answer["refused"]:
+            raise RunNotFoundError(answer["refused"][0]["reason"])
+        return f"{run.project}/{run.name}"
+
+    def erase(self, run: TrashedRun) -> None:
+        """Refused: only the server's own machine erases runs."""
+        raise UsageError(
+            f"{run.name!r} can be erased on the machine of {self._server.url} only:"
+            " 'epochal trash erase' does so there."
+        )
+
+
+def _trashed(row: dict[str, Any]) -> TrashedRun:
+    return TrashedRun(
+        id=row["id"],
+        name=row["name"],
+        project=row["project"],
+        folder=row["key"],
+        origin="",
+        deleted=row["deleted"],
+    )
+
 
 _MIRRORS = "mirrors"
 
@@ -160,3 +218,34 @@ def _check(query: str | None, order: str | None) -> None:
         parse_query(query)
     if order is not None:
         parse_order(order)
+
+
+# Opens the runs behind the address of a hub or a server, such as ``https://host``.
+
+
+def open_remote(
+    address: str, *, token: str | None = None, rules: RuleSettings | None = None
+) -> RemoteStore:
+    """The runs behind an address; no request is sent yet.
+
+    Without a token, it is the one of a link (``?token=…``), else the one that the settings have
+    for their hub. It is not sent to any other server.
+    """
+    url = check_url(address)
+    if token is None:
+        token = linked_token(address) or _own_token(url)
+    return RemoteStore(url, token=token, cache=cache_folder(), rules=rules)
+
+
+def hub_address(given: str | None) -> str:
+    """The address of ``--hub URL``; of ``--hub`` alone, the one that the settings have."""
+    found = given or read_settings().hub
+    if found is None:
+        raise UsageError("no hub is known: give its address, or set EPOCHAL_HUB.")
+    return found
+
+
+def _own_token(url: str) -> str | None:
+    settings = read_settings()
+    is_other = settings.hub is not None and check_url(settings.hub) != url
+    return None if is_other else hub_token(settings)
