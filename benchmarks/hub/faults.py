@@ -22,7 +22,7 @@ from epochal.shipping.client import HubClient
 # Starts a hub whose clock is wrong, and which has no reserve of free space: only the disk ends it.
 HUB = """
 import sys, time
-from epochal.hub.budget import Budget
+from epochal.hub.limits import Budget
 from epochal.cli.main import main
 skew_s, real = float(sys.argv[3]), time.time
 time.time = lambda: real() + skew_s

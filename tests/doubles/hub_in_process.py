@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 from starlette.applications import Starlette
 
-from epochal.hub.control import HubControls
-from epochal.hub.endpoints import Receiving
+from epochal.hub.endpoints import HubControls, Receiving
 from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger
 from epochal.server.access import OWNER

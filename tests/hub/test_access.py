@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from epochal.hub.budget import size_of
 from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger
+from epochal.hub.limits import size_of
 from epochal.hub.links import Links
 from epochal.journal.layout import slugify
 from epochal.shipping.client import HubClient, HubError

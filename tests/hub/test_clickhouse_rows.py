@@ -14,9 +14,9 @@ import pytest
 
 from benchmarks.hub.faults import Wire
 from epochal.cli.main import main
-from epochal.hub.budget import size_of
 from epochal.hub.cluster import Cluster
 from epochal.hub.inbox import Inbox
+from epochal.hub.limits import size_of
 from epochal.journal.layout import run_folders
 from epochal.shipping.offering import PartCounts
 from epochal.store.answers import Labels, RunInfo

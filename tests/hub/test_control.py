@@ -21,7 +21,7 @@ import pytest
 
 import epochal
 from epochal.cli.main import main
-from epochal.hub.control import HubControls
+from epochal.hub.endpoints import HubControls
 from epochal.hub.ledger import Ledger
 from epochal.hub.links import Links
 from epochal.journal.layout import RunFolder

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.hub.budget import Budget, FullError
 from epochal.hub.inbox import ConflictError, Inbox, UnknownRunError
 from epochal.hub.ledger import Ledger
+from epochal.hub.limits import Budget, FullError
 from epochal.journal.layout import json_bytes
 from epochal.shipping.labels import merged_labels
 

@@ -13,8 +13,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from epochal.hub import endpoints
-from epochal.hub.control import HubControls
-from epochal.hub.endpoints import Receiving
+from epochal.hub.endpoints import HubControls, Receiving
 from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger
 from epochal.server.access import Principal

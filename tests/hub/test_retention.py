@@ -14,9 +14,9 @@ import pytest
 
 import epochal
 from epochal.errors import UsageError
-from epochal.hub.budget import Budget, FullError
 from epochal.hub.ledger import Ledger
-from epochal.hub.retention_rules import RetentionRule, read_rules
+from epochal.hub.limits import Budget, FullError
+from epochal.hub.retention import RetentionRule, read_rules
 from epochal.journal.layout import RunFolder, write_json
 from epochal.shipping.client import HubError
 from epochal.shipping.worker import ShippingWorker, ship_now

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.hub.ledger import Ledger
-from epochal.hub.ledger_changes import ADD_TOKEN, NOTE, decode_change, encode_change
+from epochal.hub.ledger import ADD_TOKEN, NOTE, Ledger, decode_change, encode_change
 from epochal.hub.shared_ledger import SharedLedger
 from epochal.store.clickhouse.tables import Tables
 from tests.hub.clickhouse import ENGINES, new_database

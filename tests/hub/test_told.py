@@ -16,8 +16,8 @@ import pytest
 import epochal
 from epochal.cli.main import main
 from epochal.errors import UsageError
-from epochal.hub.budget import Budget, FullError
 from epochal.hub.ledger import Ledger
+from epochal.hub.limits import Budget, FullError
 from epochal.hub.links import Links
 from epochal.hub.shared_ledger import SharedLedger
 from epochal.journal.layout import write_json

@@ -152,9 +152,9 @@ def _serve(args: argparse.Namespace) -> int:
 def _serve_folder(
     args: argparse.Namespace, root: Path, tls: TlsFiles | None, proxy: TrustedProxy | None
 ) -> int:
-    from epochal.hub.budget import Budget
     from epochal.hub.ledger import Ledger
-    from epochal.hub.retention_rules import read_rules
+    from epochal.hub.limits import Budget
+    from epochal.hub.retention import read_rules
     from epochal.hub.serving import serve_hub
     from epochal.serving import find_address
 

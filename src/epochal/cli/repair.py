@@ -93,7 +93,7 @@ def _repair(folder: RunFolder, root: Path, *, may_change: bool) -> Repaired:
 
 
 def _examine(result: Repaired, folder: RunFolder, root: Path, *, may_change: bool) -> None:
-    from epochal.hub.uploads import interrupted_uploads, settle_upload
+    from epochal.hub.inbox import interrupted_uploads, settle_upload
 
     found, uploads = diagnose(folder), list(interrupted_uploads(folder))
     result.records = sum(part.num_records for part in found.parts)

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from epochal.format import format_bytes
 from epochal.health.rule_settings import reader_rules
-from epochal.hub.budget import RESERVE_BYTES, size_of
 from epochal.hub.ledger import Ledger
+from epochal.hub.limits import RESERVE_BYTES, size_of
 from epochal.hub.shared_ledger import SharedLedger, is_shared
 from epochal.hub.store import HubStore
 from epochal.server.state import server_guard

@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, get_args
 
 import msgspec
 
 from epochal.atomic_file import between_processes, replaced_file, sync_folder
 from epochal.errors import EpochalError, FormatError, UsageError
-from epochal.hub.growing_part import GrowingPart, append_durably, count_part, file_size, num_lines
-from epochal.hub.upstream import Upstream
 from epochal.journal.layout import (
     LABELS_LOCK,
     PartName,
@@ -49,6 +49,127 @@ from epochal.shipping.protocol import (
     lines_after,
 )
 from epochal.shipping.shipper import file_digest
+
+# Where a hub stores runs, when its folder is only a working copy of them.
+
+
+class Upstream(Protocol):
+    """Where a hub stores what it acknowledges, when its folder is only a working copy of that.
+
+    Each call returns when what it was given is stored, and raises ``OSError`` when it is not.
+    """
+
+    def fetch(self, run_id: str, *, lines: bool = True) -> Path | None:
+        """Have what is stored of a run in the folder, its lines unless they are not wanted.
+
+        The run's place in it; None where there is no such run.
+        """
+
+    def is_held(self, run_id: str) -> bool:
+        """Whether the lines of a run are in the folder."""
+
+    def fetch_changed(self) -> None:
+        """Have the identity of every run in the folder, and new lines of those that are held."""
+
+    def lock(self, run_id: str) -> AbstractContextManager[Any]:
+        """What is held by whoever changes the copy of a run; one thread may take it twice."""
+
+    def register(self, run_id: str, identity: Mapping[str, Any], place: Path) -> None:
+        """Store who a run is, whose copy lies in this folder; one that was deleted is back."""
+
+    def append(self, run_id: str, stem: str, *, first: int, lines: bytes) -> None:
+        """Store lines of a part."""
+
+    def put_file(self, run_id: str, kind: FileKind, name: str, path: Path) -> None:
+        """Store a file that is whole."""
+
+    def put_live(self, run_id: str, name: str, readings: bytes) -> None:
+        """Store the newest readings of a machine."""
+
+    def put_labels(self, run_id: str, labels: Mapping[str, Any]) -> None:
+        """Store the labels of a run."""
+
+    def blobs(self, run_id: str) -> dict[str, int]:
+        """The blobs that are stored, with their sizes in bytes."""
+
+    def fetch_blob(self, run_id: str, name: str) -> None:
+        """Have a blob in the folder, if there is one of this name."""
+
+
+# A journal part that grows on a hub: counted once, then appended to.
+#
+# A line is on the disk when ``append_durably`` returns.
+
+_READ_BYTES = 1 << 20
+
+
+@dataclass(slots=True)
+class GrowingPart:
+    """A journal part that grows: its whole lines, and where they end."""
+
+    path: Path
+    lines: int
+    size: int
+    crc: int
+
+
+def count_part(path: Path) -> GrowingPart:
+    """Count the whole lines of a part; what follows the last of them is cut off."""
+    lines = end = size = 0
+    crc = tail = 0
+    try:
+        with open(path, "rb") as file:
+            for block in iter(lambda: file.read(_READ_BYTES), b""):
+                size += len(block)
+                last = block.rfind(b"\n") + 1
+                if not last:
+                    tail = zlib.crc32(block, tail)
+                    continue
+                lines += block.count(b"\n")
+                begin = block.rfind(b"\n", 0, last - 1) + 1
+                crc = zlib.crc32(block[begin:last], tail if begin == 0 else 0)
+                end, tail = size - len(block) + last, zlib.crc32(block[last:])
+    except FileNotFoundError:
+        return GrowingPart(path, 0, 0, 0)
+    if end < size:
+        os.truncate(path, end)
+    return GrowingPart(path, lines, end, crc)
+
+
+def file_size(path: Path) -> int:
+    """The size of a file; 0 for one that is not there."""
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
+
+
+def num_lines(path: Path) -> int:
+    """How many whole lines a part has that are not blank; 0 for one that is not there."""
+    try:
+        with open(path, "rb") as file:
+            return sum(1 for line in file if line.endswith(b"\n") and line.strip())
+    except FileNotFoundError:
+        return 0
+
+
+def append_durably(path: Path, new: bytes) -> None:
+    """Append to a file and return when the disk has it: each call of the system once.
+
+    Hundreds of threads that wait for the interpreter after each of them keep all requests waiting.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        left = memoryview(new)
+        while left:  # a disk that is nearly full takes it in pieces, then raises
+            left = left[os.write(descriptor, left) :]
+        _sync_data(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+_sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+
 
 # Rank 0 may start so much earlier than the other ranks of its launch.
 _LAUNCH_SLACK_S = 600.0
@@ -496,3 +617,55 @@ class Inbox:
         with replaced_file(target) as temporary:
             temporary.write_bytes(chunk)
         return size
+
+
+# Files that a hub is receiving: each has a name of its own until it is whole.
+
+_PARTIAL = re.compile(
+    re.escape(PARTIAL_NAME).replace(r"\{name\}", "(.+)").replace(r"\{digest\}", "([0-9a-f]{16})")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file that was not received to its end; all its bytes may be here all the same."""
+
+    folder: RunFolder
+    kind: FileKind
+    name: str
+    path: Path
+    size: int
+    sha256: str
+    is_whole: bool
+
+
+def interrupted_uploads(folder: RunFolder) -> Iterator[Upload]:
+    """The uploads of a run that were not completed."""
+    for kind in get_args(FileKind):
+        for path in sorted((folder.path / kind).glob(".*.partial")):
+            named = _PARTIAL.fullmatch(path.name)
+            if named is not None:
+                sha256, size = file_digest(path)
+                yield Upload(
+                    folder, kind, named[1], path, size, sha256, sha256.startswith(named[2])
+                )
+
+
+def settle_upload(root: Path, upload: Upload) -> str:
+    """Complete an upload whose bytes are all here, else delete it; what was done, as a sentence.
+
+    Only while no hub runs over ``root``. A complete upload is deleted only if its contents cannot
+    be used. If the run itself cannot be identified, the upload stays and an error is raised.
+    """
+    if not upload.is_whole:
+        upload.path.unlink()
+        return f"{upload.kind}/{upload.name}: deleted an incomplete upload; push the run again."
+    run_id = str(read_json(upload.folder.identity).get("id"))
+    try:
+        Inbox(root).put_file(
+            run_id, upload.kind, upload.name, b"", offset=0, size=upload.size, sha256=upload.sha256
+        )
+    except (ConflictError, FormatError) as error:
+        upload.path.unlink(missing_ok=True)
+        return f"{upload.kind}/{upload.name}: deleted an upload that cannot be used: {error}"
+    return f"{upload.kind}/{upload.name}: completed an upload of {upload.size:,} bytes."

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from epochal.atomic_file import replaced_file
-from epochal.hub.ledger import FOLDER, Ledger
-from epochal.hub.ledger_changes import COPIES, Operation, decode_change, encode_change
+from epochal.hub.ledger import COPIES, FOLDER, Ledger, Operation, decode_change, encode_change
 from epochal.hub.links import KEY_BYTES, LINKS_KEY
 from epochal.store.clickhouse.tables import Change, Tables
 
