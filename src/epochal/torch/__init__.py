@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from epochal.torch.clip import *
     from epochal.torch.cudagraphs import *
     from epochal.torch.flops import *
-    from epochal.torch.freezing import *
     from epochal.torch.graph.builder import *
     from epochal.torch.graph.picture import *
     from epochal.torch.init import *
@@ -36,12 +35,11 @@ _NAMES = {
     "clip": "ClipStats clip_grad_norm clip_grad_value",
     "cudagraphs": "CaptureMode CudaGraph cuda_graph_capture",
     "flops": "SpeedOfLight",
-    "freezing": "freeze is_frozen unfreeze",
     "graph.builder": "MergeOp",
     "graph.picture": "picture_of",
     "init": (
-        "kaiming_normal kaiming_uniform normal orthogonal set_data trunc_normal uniform "
-        "uniform_bias xavier_normal xavier_uniform"
+        "freeze is_frozen kaiming_normal kaiming_uniform normal orthogonal set_data trunc_normal "
+        "unfreeze uniform uniform_bias xavier_normal xavier_uniform"
     ),
     "memory": (
         "cuda_active_bytes cuda_allocated_bytes cuda_empty_cache cuda_peak_active_bytes "

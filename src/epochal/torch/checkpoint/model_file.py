@@ -13,7 +13,7 @@ from torch.nn.parameter import is_lazy
 
 from epochal.errors import UsageError, ValueTypeError
 from epochal.torch.checkpoint.file import Content, Layout, Source, read_checkpoint, write_checkpoint
-from epochal.torch.host_copy import HostCopy, copied_to_host
+from epochal.torch.measure import HostCopy, copied_to_host
 from epochal.torch.structure import name_finder, structural_hash, unwrapped
 
 NamedTensors: TypeAlias = Mapping[str, Tensor] | Iterable[tuple[str, Tensor]]

@@ -25,7 +25,7 @@ from epochal.journal.line import now
 from epochal.run.current import given_or_current
 from epochal.run.run import Run
 from epochal.torch.guarded import exclude_from_compile, guarded_hook
-from epochal.torch.host_copy import HostCopy, copied_to_host
+from epochal.torch.measure import HostCopy, copied_to_host
 from epochal.torch.moe.stats import (
     AUX_COEF,
     COLUMNS,
