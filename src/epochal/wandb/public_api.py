@@ -23,7 +23,7 @@ from epochal.values import as_float
 from epochal.wandb.environment import read_environment
 from epochal.wandb.errors import CommError, UsageError
 from epochal.wandb.notices import ExplainsMissingMembers, not_supported
-from epochal.wandb.summary_values import with_aggregates
+from epochal.wandb.run_summary import with_aggregates
 
 # Epochal's states by W&B's names.
 _STATES = {

@@ -3,10 +3,155 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 from epochal.run.run import Run
-from epochal.wandb.summary_values import SummaryValues
+from epochal.values import as_float, element_count, plain_json
+from epochal.wandb.metric_definition import flatten
+
+# What W&B's summary has beside last numbers: texts, short lists, dicts, and ``define_metric``'s.
+#
+# A call of ``log`` that holds plain numbers only costs nothing here unless a metric was defined
+# with ``summary=``.
+
+# The parts of ``define_metric(summary=...)`` that are computed; "copy" is the last value.
+COMPUTED = ("min", "max", "mean", "last", "first")
+# Longer lists and arrays are histograms in W&B's summary, too.
+_LONGEST = 32
+
+
+class SubDict(dict[str, Any]):
+    """A dict in a summary; its entries are attributes too."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"the summary has no entry {name!r}.") from None
+
+
+class Aggregates:
+    """Least, greatest, first, last value and mean of one metric's values so far."""
+
+    def __init__(self, parts: list[str]) -> None:
+        self.parts = parts
+        self._count = 0
+        self._total = self._min = self._max = self._first = self._last = 0.0
+
+    def add(self, value: float) -> None:
+        """Count one more value; one that is not a number counts as the last only."""
+        self._last = value
+        if value != value:
+            return
+        if not self._count:
+            self._min = self._max = self._first = value
+        self._min, self._max = min(self._min, value), max(self._max, value)
+        self._count += 1
+        self._total += value
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the summary has more than the last value, as of ``summary="copy"``."""
+        return not set(COMPUTED).isdisjoint(self.parts)
+
+    def values(self) -> SubDict:
+        """The parts that were asked for."""
+        mean = self._total / self._count if self._count else float("nan")
+        known = (self._min, self._max, mean, self._last, self._first)
+        found = dict(zip(COMPUTED, known, strict=True))
+        return SubDict({part: found[part] for part in COMPUTED if part in self.parts})
+
+
+class SummaryValues:
+    """What the calls of one run's ``log`` leave for its summary."""
+
+    def __init__(self) -> None:
+        self._rules: list[tuple[str, list[str]]] = []
+        self._parts: dict[str, list[str] | None] = {}
+        self._aggregates: dict[str, Aggregates] = {}
+        self._others: dict[str, Any] = {}
+        self._nested: set[str] = set()
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether a metric was defined with ``summary=``."""
+        return bool(self._rules)
+
+    def define(self, name: str, parts: list[str]) -> None:
+        """Follow ``define_metric(name, summary=...)``; the name may end with ``*``."""
+        if parts:
+            self._rules.append((name, parts))
+            self._parts.clear()
+
+    def take(self, data: Mapping[str, Any]) -> None:
+        """Note what a row holds that is not just a last number."""
+        self._nested.update(key for key, value in data.items() if isinstance(value, Mapping))
+        for name, value in flatten(data):
+            if isinstance(value, str):
+                self._others[name] = value
+            elif isinstance(value, (list, tuple)) or (element_count(value) or 1) > 1:
+                plain = value.tolist() if hasattr(value, "tolist") else plain_json(value)
+                if isinstance(plain, list) and len(plain) <= _LONGEST:
+                    self._others[name] = plain
+            elif (parts := self._parts_of(name)) and hasattr(value, "__float__"):
+                known = self._aggregates.setdefault(name, Aggregates(parts))
+                known.parts = parts
+                known.add(as_float(value))
+
+    def aggregates(self) -> dict[str, SubDict]:
+        """What was asked for of each metric that was defined with ``summary=``."""
+        return {name: one.values() for name, one in self._aggregates.items() if one.is_asked}
+
+    def merged(self, last: Mapping[str, Any], set_by_user: set[str]) -> dict[str, Any]:
+        """The whole summary, of the last numbers and of what the program set, which wins."""
+        flat = {**self._others, **with_aggregates(last)}
+        flat |= {k: v for k, v in self.aggregates().items() if k not in set_by_user}
+        for name in list(flat):
+            if self._parts_of(name) == ["none"] and name not in set_by_user:
+                del flat[name]
+        for top in self._nested:
+            inside = {name: flat.pop(name) for name in list(flat) if name.startswith(f"{top}.")}
+            if inside and top not in flat:
+                flat[top] = nested({name[len(top) + 1 :]: v for name, v in inside.items()})
+        return flat
+
+    def _parts_of(self, name: str) -> list[str] | None:
+        if not self._rules:
+            return None
+        if name not in self._parts:
+            exact = [parts for pattern, parts in self._rules if pattern == name]
+            globs = [parts for pattern, parts in self._rules if fnmatchcase(name, pattern)]
+            self._parts[name] = next(reversed(exact or globs), None)
+        return self._parts[name]
+
+
+def nested(flat: Mapping[str, Any]) -> SubDict:
+    """Names joined with dots as dicts in dicts."""
+    found = SubDict()
+    for name, value in flat.items():
+        inner, parts = found, name.split(".")
+        for part in parts[:-1]:
+            deeper = inner.setdefault(part, SubDict())
+            if not isinstance(deeper, SubDict):
+                deeper = inner[part] = SubDict()
+            inner = deeper
+        inner[parts[-1]] = value
+    return found
+
+
+def with_aggregates(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """A summary that was read: ``acc.max``, written for a metric ``acc``, is ``acc["max"]``."""
+    found = dict(summary)
+    for name, value in summary.items():
+        metric, dot, part = name.rpartition(".")
+        if not dot or part not in COMPUTED or isinstance(summary.get(metric, {}), dict):
+            continue
+        if not isinstance(found[metric], SubDict):
+            found[metric] = SubDict()
+        found[metric][part] = value
+        del found[name]
+    return found
 
 
 class Summary(MutableMapping[str, Any]):

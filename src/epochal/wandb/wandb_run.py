@@ -22,13 +22,11 @@ from epochal.values import plain_int
 from epochal.wandb import files, watching
 from epochal.wandb.artifacts import Artifact, ArtifactCalls
 from epochal.wandb.errors import UsageError
-from epochal.wandb.history_row import write_row
-from epochal.wandb.metric_definition import Metric, StepSync, define
+from epochal.wandb.metric_definition import Metric, StepSync, define, write_row
 from epochal.wandb.run_config import Config
 from epochal.wandb.run_labels import RunLabels
-from epochal.wandb.run_summary import Summary
+from epochal.wandb.run_summary import Summary, SummaryValues
 from epochal.wandb.settings import Settings
-from epochal.wandb.summary_values import SummaryValues
 
 _LEVELS = {"INFO": "info", "WARN": "warning", "WARNING": "warning", "ERROR": "error"}
 
