@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epochal.imports.record_frames import Bytes, find_frames, next_frame
+from epochal.imports.tfevents_file import Bytes, find_frames, next_frame
 from tests.imports.event_files import frame
 
 

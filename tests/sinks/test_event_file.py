@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.imports.record_frames import find_frames
+from epochal.imports.tfevents_file import find_frames
 from epochal.sinks.event_file import EventFile, framed
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from epochal.imports.record_frames import find_frames
+from epochal.imports.tfevents_file import find_frames
 from epochal.journal.layout import RunFolder
 from epochal.run.run import Run
 from epochal.sinks.reporting import options_from

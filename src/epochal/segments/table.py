@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from epochal.journal.line import encode_json
 from epochal.segments import columns as c
-from epochal.segments.catalogue import Rows, catalogue
 from epochal.segments.collect import Collected
 from epochal.segments.contents import Contents
 from epochal.segments.footer import FOOTER_KEY
-from epochal.segments.kept import make_footer
+from epochal.segments.kept import Rows, catalogue, make_footer
 from epochal.segments.long import NO_NUMBER, NO_PLACE, LongKey, LongSeries
 from epochal.segments.plan import Piece, Plan, times_of
 from epochal.segments.shape import VALUED, Path, Shape

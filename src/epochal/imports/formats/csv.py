@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from epochal.imports.foreign import Identity
-from epochal.imports.rows import STEP_NAMES, TIME_NAMES
-from epochal.imports.text_file import TextFileRun, files_in, identity_of
+from epochal.imports.text_file import STEP_NAMES, TIME_NAMES, TextFileRun, files_in, identity_of
 from epochal.journal.regular_file import read_regular, regular_only
 from epochal.journal.search_bounds import SearchBounds
 from epochal.records import Record

@@ -16,7 +16,7 @@ from epochal.imports.media import TABLE, blob_record
 from epochal.imports.problems import Problems
 from epochal.imports.sqlite_file import SqliteFile, is_sqlite
 from epochal.imports.values import json_safe, json_value, sort_values, utc_seconds
-from epochal.imports.wandb_media import media_records
+from epochal.imports.wandb_log import media_records
 from epochal.journal.line import encode_json
 from epochal.journal.regular_file import read_regular
 from epochal.journal.search_bounds import SearchBounds

@@ -27,8 +27,7 @@ from epochal.imports.foreign import (
 )
 from epochal.imports.protobuf import Field, WireError
 from epochal.imports.values import Sorted, json_safe, plain_number, sort_values, unix_seconds
-from epochal.imports.wandb_log import FILE_HEADER_BYTES, MAGIC, LogFile
-from epochal.imports.wandb_media import media_records
+from epochal.imports.wandb_log import FILE_HEADER_BYTES, MAGIC, LogFile, media_records
 from epochal.journal.layout import read_json
 from epochal.journal.regular_file import read_regular, regular_only
 from epochal.journal.search_bounds import SearchBounds
