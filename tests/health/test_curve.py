@@ -2,8 +2,7 @@ import math
 
 import pytest
 
-from epochal.health.curve import Curve
-from epochal.health.curve_thresholds import CurveThresholds
+from epochal.health.curve import Curve, CurveThresholds
 from tests.health.curve_records import noise
 
 

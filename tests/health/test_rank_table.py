@@ -1,4 +1,4 @@
-from epochal.health.rank_table import RankTable
+from epochal.health.rules.replica_drift import RankTable
 
 
 def test_a_row_is_complete_when_every_known_rank_is_in_it() -> None:

@@ -1,4 +1,4 @@
-from epochal.health.curve_thresholds import CurveThresholds
+from epochal.health.curve import CurveThresholds
 from epochal.health.rate import LearningRate
 
 

@@ -1,5 +1,4 @@
-from epochal.health.curve import Curve
-from epochal.health.curve_thresholds import CurveThresholds
+from epochal.health.curve import Curve, CurveThresholds
 from epochal.health.rise import Rise
 
 

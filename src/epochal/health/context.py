@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from epochal.health.curve import Curve
-from epochal.health.curve_thresholds import CurveThresholds
+from epochal.health.curve import Curve, CurveThresholds
 from epochal.health.finding import Finding
 from epochal.health.phase import Phase
 from epochal.health.rate import LearningRate

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 from epochal.health.context import Context
-from epochal.health.curve import Curve, is_usable
-from epochal.health.curve_thresholds import CurveThresholds
+from epochal.health.curve import Curve, CurveThresholds, is_usable
 from epochal.health.observation import Observation
 from epochal.health.rate import LearningRate
 from epochal.health.roles import CURVE_ROLES

@@ -16,7 +16,7 @@ from typing import Any
 from epochal.alarm import Call
 from epochal.guard import Guard
 from epochal.health.context import Context
-from epochal.health.curve_thresholds import CurveThresholds
+from epochal.health.curve import CurveThresholds
 from epochal.health.curves import Curves
 from epochal.health.evaluations import is_of_a_game
 from epochal.health.finding import Evaluated, Finding

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from epochal.health.curve_thresholds import CurveThresholds
+from epochal.health.curve import CurveThresholds
 
 
 @dataclass(frozen=True, slots=True)

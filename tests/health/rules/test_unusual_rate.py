@@ -1,7 +1,6 @@
 import pytest
 
-from epochal.health.rules.unusual_rate import UnusualRate
-from epochal.health.usual_rates import usual_rates
+from epochal.health.rules.unusual_rate import UnusualRate, usual_rates
 from tests.health.curve_records import START, falling, flat, steps
 from tests.health.machine_records import opened
 

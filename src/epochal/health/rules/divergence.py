@@ -18,9 +18,8 @@ from epochal.health.learning import (
 )
 from epochal.health.observation import Observation
 from epochal.health.rate import RateJump
-from epochal.health.rise import Rise
+from epochal.health.rise import Rise, Setback, SetbackThresholds
 from epochal.health.rule import Rule, Verdict
-from epochal.health.setback import Setback, SetbackThresholds
 from epochal.health.words import CURVE_KINDS, rate_rose, steps_of
 
 _EVALS = 2

@@ -3,18 +3,63 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, stdev
+from typing import Any
 
 from epochal.format import format_number
 from epochal.health.context import Context
 from epochal.health.curve import Curve
+from epochal.health.evaluations import configured
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.usual_rates import UsualRates, usual_rates
 from epochal.health.words import CURVE_KINDS, steps_of
+
+# Learning rates that optimizers are used with, by the name of the optimizer.
+
+
+@dataclass(frozen=True, slots=True)
+class UsualRates:
+    """An optimizer as people call it, and the range of its usual peak rates.
+
+    Steps of an adaptive one do not depend on the scale of the loss.
+    """
+
+    optimizer: str
+    lowest: float
+    highest: float
+    is_adaptive: bool = True
+
+
+# From what papers and libraries train networks with from scratch; fine-tuning goes lower. Plain SGD
+# is not here: its rate depends on the scale of the loss. Nor are optimizers that find their rate.
+_ADAM = UsualRates("Adam", 1e-4, 0.01)
+_MOMENTUM = UsualRates("SGD with momentum", 0.01, 0.3, is_adaptive=False)
+_USUAL: dict[str, UsualRates] = {
+    **dict.fromkeys(("adam", "adamw", "nadam", "radam", "adamax", "fusedadam", "cpuadam"), _ADAM),
+    "rmsprop": UsualRates("RMSprop", 1e-4, 0.01),
+    "lion": UsualRates("Lion", 3e-5, 0.003),
+    "adagrad": UsualRates("Adagrad", 0.01, 0.3),
+    "adafactor": UsualRates("Adafactor", 0.001, 0.03),
+    "momentum": _MOMENTUM,
+    "nesterov": _MOMENTUM,
+}
+
+
+def usual_rates(config: Mapping[str, Any]) -> UsualRates | None:
+    """The usual rates of the configured optimizer; None if there is none that is known."""
+    names = (value for value in configured(config, part="optim") if isinstance(value, str))
+    words = re.findall("[a-z]+", next(names, "").lower())
+    found = next((_USUAL[word] for word in words if word in _USUAL), None)
+    if found is None and "sgd" in words:
+        momenta = configured(config, ("momentum",))
+        has_momentum = any(isinstance(one, (int, float)) and one > 0 for one in momenta)
+        return _MOMENTUM if has_momentum else None
+    return found
+
 
 _EVERY = 50  # points between two looks
 _ROUNDING = 1.01  # a tenth of a rate is not always a tenth to the last digit
