@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.cli.kept_output import KeptOutput
+from epochal.cli.launch import KeptOutput
 from epochal.cli.main import main
 from epochal.journal.layout import RunFolder
 from epochal.store.local.run import LocalRun

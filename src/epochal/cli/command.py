@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from epochal.store.store import RunView, Store
     from epochal.store.unfinished import Unfinished
 
+# What more RUN may be, for commands that read many runs.
+WHOLE_PROJECTS = "; a project or a folder of runs selects all runs in it"
+
 
 class Command(Protocol):
     """A module that is a command."""
@@ -42,10 +45,10 @@ class Command(Protocol):
 
 
 def add_run(
-    parser: argparse.ArgumentParser, *, several: bool = False, optional: bool = False
+    parser: argparse.ArgumentParser, several: bool = False, optional: bool = False, more: str = ""
 ) -> None:
-    """Add the argument RUN, or RUN… where a command takes several."""
-    what = "id, start of an id, name, project/name, or folder of a run"
+    """Add the argument RUN, or RUN… where a command takes several; ``more`` ends the help."""
+    what = f"id, start of an id, name, project/name, or folder of a run{more}"
     if several:
         parser.add_argument("runs", metavar="RUN", nargs="*" if optional else "+", help=what)
     else:

@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import TextIO, cast
 
 from epochal.atomic_file import new_text_file
-from epochal.cli.command import add_hub_reading, add_json, named_runs, reading_store
+from epochal.cli.command import (
+    WHOLE_PROJECTS,
+    add_hub_reading,
+    add_json,
+    add_run,
+    named_runs,
+    reading_store,
+)
 from epochal.cli.output import VisibleStream, remark, say_json
 from epochal.errors import UsageError
 from epochal.exports.export import BINARY, FORMATS, export_named
@@ -24,13 +31,7 @@ _TABLE = "csv"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``export``."""
-    parser.add_argument(
-        "runs",
-        metavar="RUN",
-        nargs="+",
-        help="id, start of an id, name, project/name, or folder of a run; a project or a folder of"
-        " runs selects all runs in it",
-    )
+    add_run(parser, several=True, more=WHOLE_PROJECTS)
     parser.add_argument(
         "--format",
         choices=[*FORMATS, *BINARY],

@@ -6,7 +6,14 @@ import argparse
 from pathlib import Path
 
 from epochal.atomic_file import new_text_file
-from epochal.cli.command import add_hub_reading, add_unfinished, named_runs, reading_store
+from epochal.cli.command import (
+    WHOLE_PROJECTS,
+    add_hub_reading,
+    add_run,
+    add_unfinished,
+    named_runs,
+    reading_store,
+)
 from epochal.cli.output import hint, remark
 from epochal.errors import UsageError
 from epochal.exports.figure import FORMATS, read_panel, write_figure
@@ -18,13 +25,7 @@ _SMOOTHNESS = "0.9"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``figure``."""
-    parser.add_argument(
-        "runs",
-        metavar="RUN",
-        nargs="+",
-        help="id, start of an id, name, project/name, or folder of a run; a project or a folder of"
-        " runs selects all runs in it",
-    )
+    add_run(parser, several=True, more=WHOLE_PROJECTS)
     parser.add_argument(
         "-m",
         "--metric",

@@ -6,7 +6,7 @@ import argparse
 import textwrap
 from collections.abc import Iterator
 
-from epochal.cli.command import add_json, add_unfinished, store_of
+from epochal.cli.command import add_json, add_run, add_unfinished, store_of
 from epochal.cli.output import one_line, say, say_json
 from epochal.cli.table import terminal_columns
 from epochal.errors import UsageError
@@ -23,8 +23,7 @@ _TITLES = {"cause": "WHAT CAN EXPLAIN IT", "symptom": "WHAT SHOWS IT"}
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``why``."""
-    what = "id, start of an id, name, project/name, or folder of a run"
-    parser.add_argument("run", metavar="RUN", help=what)
+    add_run(parser)
     parser.add_argument("other", metavar="OTHER", nargs="?", help="the run to compare it with")
     parser.add_argument(
         "--group",
