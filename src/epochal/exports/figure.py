@@ -6,7 +6,6 @@ The size suits one column of a paper, or both columns if there are several panel
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from epochal.series.downsample import buckets
 from epochal.series.series import X
 from epochal.series.smooth import Smoothing
 from epochal.store.groups import common_axis, read_series
+from epochal.store.metrics import near_names
 from epochal.store.run_groups import groups_of
 from epochal.store.store import RunView
 
@@ -249,9 +249,7 @@ def _as_text(label: str) -> str:
 
 def _no_metric(name: str, runs: Sequence[RunView]) -> str:
     known = list(dict.fromkeys(metric.name for run in runs for metric in run.metrics()[:2000]))
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
     who = (
         f"run {runs[0].info.name!r} has no" if len(runs) == 1 else f"none of {len(runs)} runs has a"
     )
-    hint = f" Near: {', '.join(near)}." if near else ""
-    return f"{who} metric {name!r}.{hint}"
+    return f"{who} metric {name!r}.{near_names(name, known)}"

@@ -6,7 +6,6 @@ have the same numbers for every store.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
@@ -28,7 +27,7 @@ from epochal.series.series import Series, X
 from epochal.series.smooth import Smoothing
 from epochal.series.trend import Goal
 from epochal.store.answers import Metric, RunInfo, State
-from epochal.store.metrics import in_order
+from epochal.store.metrics import in_order, near_names
 from epochal.store.store import RunView
 from epochal.store.unfinished import Unfinished, unfinished_of
 from epochal.values import flat_items
@@ -226,8 +225,7 @@ def full_key(name: str, members: Sequence[Member]) -> str:
         raise UsageError(f"{short!r} may be {' or '.join(ending)}: write the whole key.")
     if not members:
         return short
-    near = difflib.get_close_matches(short, [*known, *_FIELDS], n=3, cutoff=0.4)
-    hint = f" Near: {', '.join(near)}." if near else ""
+    hint = near_names(short, [*known, *_FIELDS])
     raise UsageError(f"none of the {len(members)} runs has {short!r} in its config.{hint}")
 
 

@@ -66,10 +66,14 @@ def no_metric(
         return f"{name!r} of run {run!r} was set with run.summary: it is one value without points."
     # Comparing with each of a hundred thousand names would take seconds.
     known = list(dict.fromkeys(metric.name for metric in metrics[:_MOST_COMPARED]))
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
     where = f" on rank {rank}" + (f" and the {axis} axis" if axis else "")
-    hint = f" Near: {', '.join(near)}." if near else ""
-    return f"run {run!r} has no metric {name!r}{where}.{hint}"
+    return f"run {run!r} has no metric {name!r}{where}.{near_names(name, known)}"
+
+
+def near_names(name: str, known: Sequence[str]) -> str:
+    """The last sentence of an error about an unknown name: similar names, or an empty text."""
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    return f" Near: {', '.join(near)}." if near else ""
 
 
 def dig(values: Mapping[str, Any], names: Sequence[str]) -> Any:
