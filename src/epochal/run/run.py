@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from math import nan
 from os import PathLike
@@ -25,7 +25,6 @@ from epochal.journal.line import MetricsRecord, encode_lines, now
 from epochal.records import Record
 from epochal.run import samples, typed
 from epochal.run.config import RunConfig
-from epochal.run.memory_guard import explain_out_of_memory, memory_guard
 from epochal.run.phases import Phase, timed_section
 from epochal.run.recorder import Recorder, RunState
 from epochal.run.summary import RunSummary
@@ -53,7 +52,7 @@ class Run:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        recorder.ending.explain = partial(explain_out_of_memory, self)
+        recorder.ending.explain = self._explain_out_of_memory
         if "torch" in sys.modules:
             hot = (Run.log, Recorder.write, Recorder.write_silent, Phase.__enter__, Phase.__exit__)
             torch_hooks().exclude_from_compile(*hot)
@@ -535,11 +534,22 @@ class Run:
     ) -> None:
         self._recorder.ending.leave(error)
 
-    def memory_guard(
-        self, model: Any = None, optimizer: Any = None
-    ) -> AbstractContextManager[None]:
+    @contextmanager
+    def memory_guard(self, model: Any = None, optimizer: Any = None) -> Iterator[None]:
         """A ``with`` block: an out-of-memory error in it is explained in the run and goes on.
 
         For programs that catch such errors; one that ends the run is explained by itself.
         """
-        return memory_guard(self, self._recorder.guard, model, optimizer)
+        try:
+            yield
+        except BaseException as error:
+            explain = partial(self._explain_out_of_memory, error, model=model, optimizer=optimizer)
+            self._recorder.guard.run("out-of-memory report", explain)
+            raise
+
+    def _explain_out_of_memory(
+        self, error: BaseException, *, model: Any = None, optimizer: Any = None
+    ) -> None:
+        """Write what memory was used for, if there was too little of it; once for each error."""
+        if "torch" in sys.modules and not self.finished:
+            torch_hooks().explain_out_of_memory(self, error, model=model, optimizer=optimizer)
