@@ -11,6 +11,7 @@ costs to read them is measured by ``first_look``.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -29,7 +30,9 @@ ROUNDS = 3
 
 def main() -> int:
     """Measure, and print one JSON object."""
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", metavar="COUNT", type=int, nargs="?", default=20_000)
+    count = parser.parse_args().count
 
     def write(folder: Path) -> None:
         write_many(folder, count=count, steps=20, metrics=3)
