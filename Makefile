@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Tests start hundreds of processes, and each of them would compile Epochal again.
 unexport PYTHONDONTWRITEBYTECODE
+# They also wait for processes, so there are more workers than cores.
+WORKERS = $(shell $(BIN)/python -c "import os; print(os.cpu_count() * 3 // 2)")
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast test-hub test-frameworks check check-web format bench web docs clean FORCE
@@ -55,10 +57,10 @@ demo: $(VENV)/.base
 	$(BIN)/epochal demo $(ARGS)
 
 test: $(VENV)/.dev $(VENV)/.browser
-	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 test-fast: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto --dist worksteal -m 'not slow' $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not slow' $(ARGS)
 
 # Engines of ClickHouse to test with; without Debian's tools the tests over servers are skipped.
 $(VENV)/.hub: pyproject.toml $(VENV)/.dev
