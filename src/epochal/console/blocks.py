@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from epochal.console.live_line import printable
+from epochal.console.stream import printable
 from epochal.format import format_bytes, format_count
 from epochal.records import ALLOCATOR_PLACES
 from epochal.values import flat_items

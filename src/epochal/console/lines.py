@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from epochal.console.live_line import printable
+from epochal.console.stream import printable
 from epochal.format import format_clock, format_duration, format_number, format_tps
 
 Metrics = Mapping[str, float] | Iterable[tuple[str, float]]

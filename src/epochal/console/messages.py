@@ -26,7 +26,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, Final, TextIO
 
-from epochal.console.live_line import write_line
+from epochal.console.stream import write_line
 from epochal.errors import UsageError
 from epochal.guard import attempt
 from epochal.settings import read_setting

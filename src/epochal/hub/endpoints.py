@@ -1,4 +1,4 @@
-"""The endpoints by which a hub receives runs; ``spec/hub.md`` describes them."""
+"""Endpoints of a hub: runs are received, trainings controlled; ``spec/hub.md`` describes them."""
 
 from __future__ import annotations
 

@@ -32,8 +32,6 @@ from epochal.store.status import format_age
 
 # How long a hub keeps runs: what ``[retention]`` of its ``epochal.toml`` and its options say.
 #
-# ::
-#
 #     [retention]
 #     trash_after = "90d"       # runs that the hub received nothing of for so long go to the trash
 #     erase_after = "30d"       # what lies in the trash for so long is erased

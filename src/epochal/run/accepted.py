@@ -16,7 +16,7 @@ from array import array
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from epochal.console.live_line import printable
+from epochal.console.stream import printable
 from epochal.errors import EpochalError, UsageError, ValueTypeError
 from epochal.guard import attempt, describe
 from epochal.records import Field, Record

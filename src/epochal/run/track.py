@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar, Generic, TypeVar
 
 from epochal.console.messages import Verbosity
-from epochal.console.printer import INTERVAL_S, Console, Progress, lay_out
+from epochal.console.printer import Console
+from epochal.console.progress import INTERVAL_S, Progress, lay_out
 from epochal.errors import UsageError, ValueTypeError
 from epochal.format import format_duration
 from epochal.guard import attempt

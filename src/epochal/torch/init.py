@@ -1,7 +1,7 @@
-"""Initial weights by `torch.nn.init`: each function returns a new tensor without a gradient.
+"""Parameters before a training: initial weights by `torch.nn.init`, and which of them learn.
 
-All take the shape first and the device last. `fan_in` and `fan_out` are the numbers of inputs and
-outputs of one unit.
+Each initialiser returns a new tensor without a gradient, and takes the shape first and the device
+last. `fan_in` and `fan_out` are the numbers of inputs and outputs of one unit.
 """
 
 from __future__ import annotations
