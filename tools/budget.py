@@ -32,8 +32,6 @@ SETTINGS = ROOT / "pyproject.toml"
 MAX_FILE_LINES = 800
 # tools/wire.py writes this file, and nobody edits it.
 GENERATED = {"web/src/wire.ts"}
-# A package that has a budget of its own, although it lies inside another one.
-NESTED = {("store", "clickhouse"): "store/clickhouse"}
 NOT_CODE = {
     tokenize.COMMENT,
     tokenize.NL,
@@ -76,7 +74,7 @@ def text_of(name: str) -> str:
 
 def package_of(name: str) -> str:
     parts = Path(name).parts[2:]
-    return NESTED.get(parts[:2]) or (parts[0] if len(parts) > 1 else "root")
+    return parts[0] if len(parts) > 1 else "root"
 
 
 def packages() -> Counter[str]:

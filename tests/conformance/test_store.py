@@ -19,14 +19,9 @@ from epochal.server.app import App
 from epochal.serving import ServerAddress
 from epochal.shipping.client import HubClient
 from epochal.shipping.worker import ship_now
-from epochal.store.clickhouse.copies import Copies
-from epochal.store.clickhouse.store import ClickHouseStore
-from epochal.store.clickhouse.tables import Tables
-from epochal.store.clickhouse.transfer import send_run
 from epochal.store.local.store import LocalStore
 from epochal.store.remote.store import RemoteStore
 from epochal.store.store import Store
-from tests.hub.clickhouse import ENGINES, new_database
 from tests.server.live import serving, serving_app
 from tests.store.journals import Journal, settle
 from tests.store.sealing import seal_all
@@ -74,62 +69,6 @@ def remote(root: Path) -> Store:
     return _SERVERS.enter_context(RemoteStore(f"http://127.0.0.1:{server.port}", cache=cache))
 
 
-class Following(Copies):
-    """A working copy of tables that follow a folder: what is in it is stored at each look."""
-
-    def __init__(self, tables: Tables, copy: Path, source: Path) -> None:
-        super().__init__(tables, copy)
-        self._source = source
-
-    def fetch_changed(self) -> None:
-        self._send()
-        super().fetch_changed()
-
-    def fetch(self, run_id: str, *, lines: bool = True) -> Path | None:
-        self._send()
-        return super().fetch(run_id, lines=lines)
-
-    def _send(self) -> None:
-        for folder in run_folders(self._source):
-            send_run(self.tables, folder, self.counts)
-
-
-def in_tables(engine: str) -> Callable[[Path], Store]:
-    """The runs are rows in ClickHouse; the store begins with nothing else."""
-
-    def open_at(root: Path) -> Store:
-        tables = Tables(new_database(engine), every_s=0.0)
-        _SERVERS.callback(tables.close)
-        return ClickHouseStore(Following(tables, root.parent / f"{root.name}-copy", root))
-
-    return open_at
-
-
-def known_in_tables(engine: str) -> Callable[[Path], Store]:
-    """Another hub has derived the rows of all runs; the store begins with nothing on its disk."""
-
-    def open_at(root: Path) -> Store:
-        tables = Tables(new_database(engine), every_s=0.0)
-        _SERVERS.callback(tables.close)
-        before = Following(tables, root.parent / f"{root.name}-before", root)
-        before.fetch_changed()
-        with ClickHouseStore(before) as store:
-            for run in store.runs():
-                before.want_row(run.own_id)
-            store.derive_rows()
-        return ClickHouseStore(Following(tables, root.parent / f"{root.name}-copy", root))
-
-    return open_at
-
-
-def sealed_in_tables(engine: str) -> Callable[[Path], Store]:
-    def open_at(root: Path) -> Store:
-        seal_all(root)
-        return in_tables(engine)(root)
-
-    return open_at
-
-
 def hub(root: Path) -> Store:
     """A hub received the runs from the machine that recorded them."""
     there = root.parent / f"{root.name}-hub"
@@ -154,15 +93,8 @@ GROWING: dict[str, Callable[[Path], Store]] = {
     "local": LocalStore,
     "indexed": indexed,
     "remote": remote,
-    **{f"clickhouse: {engine}": in_tables(engine) for engine in ENGINES},
-    **{f"clickhouse, known: {engine}": known_in_tables(engine) for engine in ENGINES},
 }
-STORES = {
-    **GROWING,
-    "sealed": sealed,
-    "hub": hub,
-    **{f"clickhouse, sealed: {engine}": sealed_in_tables(engine) for engine in ENGINES},
-}
+STORES = {**GROWING, "sealed": sealed, "hub": hub}
 # What has one writer and one attempt can also lie in another program's files.
 FOREIGN: dict[str, Callable[[Path], Store]] = {"in place": in_place}
 

@@ -17,7 +17,7 @@ import epochal
 from epochal.cli.main import main
 from epochal.errors import EpochalError
 from epochal.hub.ledger import Ledger
-from epochal.hub.store import open_hub_store
+from epochal.hub.serving import HubStore
 from epochal.journal.layout import RunFolder
 from epochal.run.run import Run
 from epochal.shipping.client import HubError
@@ -196,7 +196,7 @@ def test_a_run_that_is_moved_on_a_hub(original: Path, run: Run, every: int, acti
     expected = found(original / "runs")
 
     def hub_store(folder: Path) -> Store:
-        return open_hub_store([folder / "hub"], Ledger(folder / "hub"))
+        return HubStore([folder / "hub"], Ledger(folder / "hub"))
 
     if action == "restore":
         delete(hub_store(original))

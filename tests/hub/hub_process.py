@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -13,20 +14,14 @@ from epochal.shipping.client import HubClient
 
 
 class HubProcess:
-    """``epochal hub`` over a folder; it can be killed and started again on the same port.
+    """``epochal hub`` over a folder; it can be killed and started again on the same port."""
 
-    ``token`` is one that the hub learns from others; without it, one is made.
-    """
-
-    def __init__(self, root: Path, *options: str, token: str = "") -> None:
+    def __init__(self, root: Path, *options: str) -> None:
         self.root = root
         self._options = options
         root.mkdir(parents=True, exist_ok=True)
-        self.token = token
-        if not token:
-            ledger = Ledger(root)
+        with contextlib.closing(Ledger(root)) as ledger:
             self.token = ledger.add_token("machine", "write")
-            ledger.close()
         self.port = 0
         self.output: list[str] = []  # complete when it has ended
         self._clients: list[HubClient] = []

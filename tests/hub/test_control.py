@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import socket
-import sqlite3
 import sys
 import threading
 import time
@@ -264,16 +263,6 @@ def test_a_taker_gets_a_request_until_it_has_reported(team: HubProcess) -> None:
     client.report_outcome(run_id, asked, ControlOutcome("saved", True))
     assert client.take_requests(run_id, taker="one") == []
     assert refused(lambda: client.take_requests(run_id, taker="' or 1=1 --")) == 400
-
-
-def test_a_ledger_without_takers_gets_them(tmp_path: Path) -> None:
-    Ledger(tmp_path).close()
-    with contextlib.closing(sqlite3.connect(tmp_path / ".hub/hub.sqlite")) as db:
-        db.execute("alter table requests drop column taker")
-    with contextlib.closing(Ledger(tmp_path)) as ledger:
-        ledger.add_request("run-1", "stop", "someone", now=1.0)
-        for _ in range(2):
-            assert len(ledger.take_requests("run-1", taker="one", now=2.0, since=0.0)) == 1
 
 
 class LosingProxy(threading.Thread):

@@ -10,14 +10,12 @@ import re
 import shlex
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 import yaml
 
 from epochal.cli import hub as command
 from epochal.shipping.protocol import MAX_LINES_BYTES
-from epochal.store.clickhouse.connection import parse_address
 from tools.compose import problems
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -129,46 +127,9 @@ def test_the_check_of_compose_files_finds_mistakes(tmp_path: Path) -> None:
         assert mistake in said
 
 
-def test_two_hubs_share_a_cluster() -> None:
-    services = compose("docker-compose.cluster.yml")["services"]
-    hubs = [services[name] for name in ("hub-1", "hub-2")]
-    assert hubs[0]["command"] == hubs[1]["command"]
-    assert hubs[0]["volumes"] != hubs[1]["volumes"]  # each has a working copy of its own
-    given = [filled_in(one, HUB_HOST="hub.example.org") for one in hubs[0]["command"]]
-    args = parsed(given)
-    assert (args.words, args.allow_host) == (["/data"], ["hub.example.org"])
-    address = parse_address(args.store)
-    assert [host for host, _ in address.hosts] == ["clickhouse-1", "clickhouse-2"]
-    # The cluster of the address is the one that the servers know, and it has all of them.
-    (cluster,) = ElementTree.parse(DEPLOY / "clickhouse" / "cluster.xml").iter(address.cluster)
-    assert [one.text for one in cluster.iter("host")] == [host for host, _ in address.hosts]
-    for host, _ in address.hosts:
-        assert services[host]["environment"]["CLICKHOUSE_USER"] == address.user
-        assert "./clickhouse/cluster.xml" in str(services[host]["volumes"])
-    secrets = {
-        hubs[0]["environment"]["EPOCHAL_CLICKHOUSE_PASSWORD"],
-        *(services[host]["environment"]["CLICKHOUSE_PASSWORD"] for host, _ in address.hosts),
-    }
-    assert len(secrets) == 1
-    assert [name for name, service in services.items() if "ports" in service] == ["caddy"]
-
-
 def assert_no_body_is_cut_off(caddyfile: str) -> None:
     (most,) = re.findall(r"max_size (\d+)MB", caddyfile)
     assert int(most) * 1_000_000 >= MAX_LINES_BYTES
-
-
-def test_the_proxy_of_a_cluster_leads_to_both_hubs() -> None:
-    text = (DEPLOY / "Caddyfile.cluster").read_text()
-    assert "reverse_proxy hub-1:6060 hub-2:6060" in text
-    assert text.count("{") == text.count("}")
-    assert_no_body_is_cut_off(text)
-    # A hub answers 421 to any other name, and would count as away.
-    assert "health_uri /healthz" in text
-    assert "Host {$HUB_HOST}" in text
-    network = compose("docker-compose.cluster.yml")["networks"]["hub"]["ipam"]["config"][0]
-    given = compose("docker-compose.cluster.yml")["services"]["hub-1"]["command"]
-    assert given[given.index("--trust") + 1] == network["subnet"]
 
 
 def test_the_proxy_leads_to_the_hub() -> None:
@@ -187,7 +148,7 @@ def test_the_image_copies_files_that_exist_and_starts_a_hub() -> None:
                 assert (root / name).exists(), name
     assert json.loads(found["ENTRYPOINT"]) == ["epochal"]
     args = parsed(json.loads(found["CMD"]))
-    assert (args.words, args.port) == (["/data"], int(found["EXPOSE"]))
+    assert (args.folder, args.port) == ("/data", int(found["EXPOSE"]))
     assert found["USER"] == "epochal"
 
 
@@ -199,5 +160,4 @@ def test_the_unit_starts_a_hub() -> None:
     assert program.endswith("/epochal")
     args = parsed(arguments)
     assert args.host == "127.0.0.1"  # a proxy stands in front
-    (folder,) = args.words
-    assert folder.startswith(f"/var/lib/{unit['Service']['StateDirectory']}/")
+    assert args.folder.startswith(f"/var/lib/{unit['Service']['StateDirectory']}/")

@@ -19,7 +19,6 @@ from epochal.errors import UsageError
 from epochal.hub.ledger import Ledger
 from epochal.hub.limits import Budget, FullError
 from epochal.hub.links import Links
-from epochal.hub.shared_ledger import SharedLedger
 from epochal.journal.layout import write_json
 from epochal.shipping.client import HubClient
 from epochal.shipping.worker import ship_now
@@ -38,18 +37,22 @@ def test_a_new_token_is_all_that_a_script_gets(
     assert "shown only now" in said.err
 
 
+def test_a_store_other_than_a_folder_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["hub", "--store", "clickhouse://user@host:8123/database"]) == 2
+    assert "this build keeps a hub's runs in a folder only;" in capsys.readouterr().err
+
+
 def test_the_name_of_a_revoked_token_is_used_again(tmp_path: Path) -> None:
-    for ledger in (Ledger(tmp_path / "one"), SharedLedger(tmp_path / "shared")):
-        with contextlib.closing(ledger):
-            old = ledger.add_token("cluster", "write")
-            with pytest.raises(UsageError, match="revoke it first"):
-                ledger.add_token("cluster", "write")
-            ledger.revoke_token("cluster")
-            new = ledger.add_token("cluster", "read", ["p"])
-            assert ledger.principal(old) is None
-            found = ledger.principal(new)
-            assert found is not None
-            assert (found.name, found.role, found.projects) == ("cluster", "read", frozenset({"p"}))
+    with contextlib.closing(Ledger(tmp_path)) as ledger:
+        old = ledger.add_token("cluster", "write")
+        with pytest.raises(UsageError, match="revoke it first"):
+            ledger.add_token("cluster", "write")
+        ledger.revoke_token("cluster")
+        new = ledger.add_token("cluster", "read", ["p"])
+        assert ledger.principal(old) is None
+        found = ledger.principal(new)
+        assert found is not None
+        assert (found.name, found.role, found.projects) == ("cluster", "read", frozenset({"p"}))
 
 
 def test_tokens_and_links_are_in_the_audit_log(

@@ -22,10 +22,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the log."""
-    from epochal.hub.shared_ledger import open_ledger
+    from epochal.hub.ledger import Ledger
 
     root = hub_folder(args.hub)
-    ledger = open_ledger(root)
+    ledger = Ledger(root)
     rows = ledger.audit(limit=args.lines)
     ledger.close()
     if args.json:

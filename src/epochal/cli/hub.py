@@ -13,9 +13,6 @@ from epochal.errors import UsageError
 from epochal.settings import read_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from epochal.hub.cluster import Cluster
     from epochal.server.access import TrustedProxy
     from epochal.server.process import TlsFiles
     from epochal.serving import ServerAddress
@@ -23,32 +20,8 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``hub``."""
-    parser.add_argument(
-        "words",
-        metavar="DIR",
-        nargs="*",
-        help="the folder that holds the runs; it is made. Instead of it, 'migrate FROM TO' copies"
-        " runs between a folder and clickhouse://…, and 'reindex URL' makes derived tables again",
-    )
-    parser.add_argument(
-        "--store",
-        metavar="URL",
-        help="store runs in ClickHouse, clickhouse://user@host:8123/database?cluster=NAME;"
-        " DIR is then a working copy (default: in the cache)",
-    )
-    parser.add_argument(
-        "--blobs",
-        metavar="PLACE",
-        help="with --store, keep images and other blobs in this folder, which all hubs must see, or"
-        " in s3://bucket/prefix (default: in the tables)",
-    )
-    parser.add_argument(
-        "--copy-size",
-        metavar="SIZE",
-        type=size,
-        help="with --store, let the working copy take at most so much, such as 50GB; copies of runs"
-        " that were used longest ago are deleted (default: until the disk is nearly full)",
-    )
+    parser.add_argument("folder", metavar="DIR", help="the folder that holds the runs; it is made")
+    parser.add_argument("--store", type=_refuse_store, help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help="port to listen on (default: server.port)")
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)"
@@ -108,42 +81,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _refuse_store(_url: str) -> str:
+    raise argparse.ArgumentTypeError(
+        "this build keeps a hub's runs in a folder only; ClickHouse is not supported."
+    )
+
+
 def run(args: argparse.Namespace) -> int:
-    """Serve until Ctrl-C, or do one of the jobs."""
-    if args.words[:1] == ["migrate"]:
-        return _migrate(args.words[1:])
-    if args.words[:1] == ["reindex"]:
-        return _reindex(args.words[1:])
-    return _serve(args)
-
-
-def _migrate(places: Sequence[str]) -> int:
-    from epochal.hub.migration import migrate
-
-    if len(places) != 2:
-        raise UsageError("name both places: epochal hub migrate FROM TO.")
-    num_runs = migrate(*places, tell=remark)
-    say(f"{num_runs:,} runs of {places[0]} are in {places[1]}.")
-    return 0
-
-
-def _reindex(places: Sequence[str]) -> int:
-    from epochal.hub.migration import reindex
-
-    if len(places) != 1:
-        raise UsageError("name the store: epochal hub reindex clickhouse://….")
-    num_runs, faults = reindex(places[0])
-    for fault in faults:
-        say(fault)
-    say(f"The derived tables of {num_runs:,} runs are made again.")
-    return 1 if faults else 0
-
-
-def _serve(args: argparse.Namespace) -> int:
+    """Serve until Ctrl-C."""
     from epochal.hub.ledger import only_hub
 
     tls, proxy = _tls(args), _proxy(args)
-    root = _root(args)
+    root = Path(args.folder).expanduser()
     root.mkdir(parents=True, exist_ok=True)
     with only_hub(root):
         return _serve_folder(args, root, tls, proxy)
@@ -164,8 +113,7 @@ def _serve_folder(
         erase_after_s=args.erase_after,
         keep_tagged=args.keep_tagged,
     )
-    cluster = _cluster(args, root)
-    ledger = Ledger(root) if cluster is None else cluster.ledger
+    ledger = Ledger(root)
     port = read_settings().server_port if args.port is None else args.port
     server = find_address(
         [root], port=port, host=args.host, allow_hosts=args.allow_host, may_move=False
@@ -177,8 +125,7 @@ def _serve_folder(
 
     def greet() -> None:
         urls = _urls(server, is_tls=tls is not None)
-        where = root if cluster is None else f"{cluster.address}, with a working copy in {root}"
-        remark(f"The hub keeps runs in {where} (Ctrl-C stops)")
+        remark(f"The hub keeps runs in {root} (Ctrl-C stops)")
         for url in urls:
             say(url, flush=True)
         if first is not None:
@@ -196,9 +143,8 @@ def _serve_folder(
             proxy=proxy,
             tls=tls,
             allow_control=args.allow_control,
-            cluster=cluster,
             retention=retention,
-            tell=_tell,
+            tell=lambda line: say(line, flush=True),
             on_ready=greet,
         )
     except KeyboardInterrupt:
@@ -216,37 +162,6 @@ def _urls(server: ServerAddress, *, is_tls: bool) -> list[str]:
     hosts = own_addresses() or ["127.0.0.1"] if is_any else [server.host]
     urls = [url_of(host, server.port) for host in hosts]
     return [url.replace("http://", "https://", 1) for url in urls] if is_tls else urls
-
-
-def _root(args: argparse.Namespace) -> Path:
-    """The folder of the hub: given, or for a store elsewhere one in the cache."""
-    if len(args.words) > 1:
-        raise UsageError("a hub has one folder: epochal hub DIR.")
-    if args.words:
-        return Path(args.words[0]).expanduser()
-    if args.store is None:
-        raise UsageError("a hub needs a folder for its runs: epochal hub DIR, or --store URL.")
-    from epochal.hub.cluster import working_copy
-
-    return working_copy(args.store)
-
-
-def _cluster(args: argparse.Namespace, root: Path) -> Cluster | None:
-    if args.store is None:
-        if args.blobs is not None:
-            raise UsageError("--blobs belongs to --store: a folder has its blobs inside.")
-        if args.copy_size is not None:
-            raise UsageError("--copy-size belongs to --store: --max-size limits a folder.")
-        return None
-    if args.max_size is not None:
-        raise UsageError("--max-size limits a folder: with --store, use --copy-size or --quota.")
-    from epochal.hub.cluster import Cluster
-
-    return Cluster(args.store, root, blobs=args.blobs, most_bytes=args.copy_size, tell=_tell)
-
-
-def _tell(line: str) -> None:
-    say(line, flush=True)
 
 
 def _tls(args: argparse.Namespace) -> TlsFiles | None:

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _pack(view: LocalRun) -> Packed:
-    from epochal.hub.shared_ledger import is_received
+    from epochal.hub.ledger import is_received
 
     brief = view.brief()
     packed = Packed(f"{brief.project}/{brief.name}")

@@ -36,14 +36,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print a link, or end all of them."""
+    from epochal.hub.ledger import Ledger
     from epochal.hub.links import Links
-    from epochal.hub.shared_ledger import open_ledger
 
     root = hub_folder(args.hub)
     links = Links(root)
     if args.revoke_all:
         links.revoke_all()
-        open_ledger(root).note(command_user(), "share --revoke-all")
+        Ledger(root).note(command_user(), "share --revoke-all")
         remark("Every link that was given out before is refused from now on.")
         return 0
     if not args.runs and args.query is None:
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     until = time.time() + args.days * _DAY_S
     token = links.make(list(views), until=until)
     details = f"until {time.strftime('%Y-%m-%d %H:%M', time.localtime(until))}: {', '.join(views)}"
-    open_ledger(root).note(command_user(), "share", details=details)
+    Ledger(root).note(command_user(), "share", details=details)
     hint(f"Whoever has this link can see {plural(len(views), 'run')} for {args.days:g} days:")
     try:
         shown = urlsplit(args.view)

@@ -40,10 +40,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what was asked for; a new token is printed once and stored as a digest."""
-    from epochal.hub.shared_ledger import open_ledger
+    from epochal.hub.ledger import Ledger
     from epochal.journal.layout import slugify
 
-    ledger = open_ledger(hub_folder(args.hub))
+    ledger = Ledger(hub_folder(args.hub))
     if args.action == "list":
         _list(ledger.tokens(), as_json=args.json)
         return 0

@@ -48,7 +48,6 @@ from epochal.shipping.protocol import (
     is_run_id,
 )
 from epochal.shipping.protocol import ControlRequest as TakenRequest
-from epochal.store.clickhouse.connection import ClickHouseError
 
 # Requests to control trainings: kept here until the companion of the run takes them.
 #
@@ -150,7 +149,7 @@ def _may_control(who: Principal) -> bool:
 
 
 # Requests that wait at once for the disk: it writes what many wait for together.
-THREADS = 32
+_THREADS = 32
 _CLOSE_TIMEOUT_S = 5.0
 # Requests with lines of more than 4 MiB: so many arrive in files at once, and are in memory.
 _MOST_ARRIVING = 32
@@ -158,7 +157,6 @@ _MOST_LARGE = 4
 _WRITTEN_AT_ONCE = 1 << 20
 _MOST_DIGITS = 18
 _RETRY_FULL_S = 60
-_RETRY_AWAY_S = 2
 Value = TypeVar("Value")
 P = ParamSpec("P")
 Handler = Callable[[Request], Awaitable[Response]]
@@ -167,14 +165,11 @@ Handler = Callable[[Request], Awaitable[Response]]
 class Receiving:
     """The handlers; each checks who asks before anything is read or written."""
 
-    def __init__(
-        self, inbox: Inbox, ledger: Ledger, controls: HubControls, *, threads: int = THREADS
-    ) -> None:
+    def __init__(self, inbox: Inbox, ledger: Ledger, controls: HubControls) -> None:
         self._inbox = inbox
         self._ledger = ledger
         self._controls = controls
-        # Those who wait for a store elsewhere must not keep others waiting: more threads.
-        self._pool = ThreadPool("epochal-receive", threads)
+        self._pool = ThreadPool("epochal-receive", _THREADS)
         self._arriving = asyncio.Semaphore(_MOST_ARRIVING)
         self._large = asyncio.Semaphore(_MOST_LARGE)
 
@@ -368,7 +363,7 @@ class Receiving:
         return known
 
     async def _in_thread(self, call: Callable[P, Value], *args: P.args, **named: P.kwargs) -> Value:
-        """What a call returns that waits for a disk or a server."""
+        """What a call returns that waits for the disk."""
         return await self._pool.call(functools.partial(call, *args, **named))
 
     async def _allowed(self, request: Request, role: Role) -> str:
@@ -418,8 +413,6 @@ def _answering(handler: Handler) -> Handler:
             return error_response(415, str(error))
         except FullError as error:
             return error_response(507, str(error), headers={"retry-after": str(_RETRY_FULL_S)})
-        except ClickHouseError as error:
-            return error_response(503, str(error), headers={"retry-after": str(_RETRY_AWAY_S)})
         except (FormatError, UsageError) as error:
             return error_response(400, str(error))
         except (OSError, sqlite3.OperationalError) as error:

@@ -15,12 +15,9 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, get_args
-
-import msgspec
+from typing import Any, get_args
 
 from epochal.atomic_file import between_processes, replaced_file, sync_folder
 from epochal.errors import EpochalError, FormatError, UsageError
@@ -44,57 +41,10 @@ from epochal.shipping.protocol import (
     RunState,
     checked_identity,
     is_file_name,
-    is_run_id,
     last_line_crc,
     lines_after,
 )
 from epochal.shipping.shipper import file_digest
-
-# Where a hub stores runs, when its folder is only a working copy of them.
-
-
-class Upstream(Protocol):
-    """Where a hub stores what it acknowledges, when its folder is only a working copy of that.
-
-    Each call returns when what it was given is stored, and raises ``OSError`` when it is not.
-    """
-
-    def fetch(self, run_id: str, *, lines: bool = True) -> Path | None:
-        """Have what is stored of a run in the folder, its lines unless they are not wanted.
-
-        The run's place in it; None where there is no such run.
-        """
-
-    def is_held(self, run_id: str) -> bool:
-        """Whether the lines of a run are in the folder."""
-
-    def fetch_changed(self) -> None:
-        """Have the identity of every run in the folder, and new lines of those that are held."""
-
-    def lock(self, run_id: str) -> AbstractContextManager[Any]:
-        """What is held by whoever changes the copy of a run; one thread may take it twice."""
-
-    def register(self, run_id: str, identity: Mapping[str, Any], place: Path) -> None:
-        """Store who a run is, whose copy lies in this folder; one that was deleted is back."""
-
-    def append(self, run_id: str, stem: str, *, first: int, lines: bytes) -> None:
-        """Store lines of a part."""
-
-    def put_file(self, run_id: str, kind: FileKind, name: str, path: Path) -> None:
-        """Store a file that is whole."""
-
-    def put_live(self, run_id: str, name: str, readings: bytes) -> None:
-        """Store the newest readings of a machine."""
-
-    def put_labels(self, run_id: str, labels: Mapping[str, Any]) -> None:
-        """Store the labels of a run."""
-
-    def blobs(self, run_id: str) -> dict[str, int]:
-        """The blobs that are stored, with their sizes in bytes."""
-
-    def fetch_blob(self, run_id: str, name: str) -> None:
-        """Have a blob in the folder, if there is one of this name."""
-
 
 # A journal part that grows on a hub: counted once, then appended to.
 #
@@ -196,7 +146,7 @@ class _Run:
     id: str
     project: str
     folder: RunFolder
-    lock: AbstractContextManager[Any] = field(default_factory=threading.Lock)
+    lock: threading.Lock = field(default_factory=threading.Lock)
     parts: dict[str, GrowingPart] = field(default_factory=dict)
 
 
@@ -204,8 +154,7 @@ class Inbox:
     """The runs below one folder, as shippers see them.
 
     ``charge`` is called with a run's id and project and the bytes that are about to be stored; it
-    raises ``FullError`` when they do not fit. With ``upstream``, everything is stored there before
-    it is acknowledged, and several hubs may receive one run.
+    raises ``FullError`` when they do not fit.
     """
 
     def __init__(
@@ -213,12 +162,10 @@ class Inbox:
         root: Path,
         *,
         charge: Callable[[str, str, int], None] = lambda _run_id, _project, _num_bytes: None,
-        upstream: Upstream | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.root = root
         self._charge = charge
-        self._upstream = upstream
         self._clock = clock
         self._lock = threading.Lock()
         self._places: dict[str, Path] | None = None
@@ -237,14 +184,14 @@ class Inbox:
     def project_of(self, run_id: str) -> str | None:
         """The project of a run that is here; None for an unknown run."""
         try:
-            return self._run(run_id, is_held=False).project
+            return self._run(run_id).project
         except UnknownRunError:
             return None
 
     def place_of(self, run_id: str) -> Path | None:
         """The folder of a run that is here; None for an unknown run."""
         try:
-            return self._run(run_id, is_held=False).folder.path
+            return self._run(run_id).folder.path
         except UnknownRunError:
             return None
 
@@ -257,7 +204,7 @@ class Inbox:
     def held(self, run_id: str) -> Iterator[None]:
         """Let nothing be written to a run meanwhile."""
         try:
-            lock = self._run(run_id, is_held=False).lock
+            lock = self._run(run_id).lock
         except UnknownRunError:
             yield
             return
@@ -267,7 +214,6 @@ class Inbox:
     def register(self, run_id: str, identity: Mapping[str, Any]) -> RunState:
         """Take in who a run is, at its start and when it changes; what is here of it."""
         checked = checked_identity(run_id, identity)
-        self._fetch(run_id)
         with self._lock:
             place = self._known_places().get(run_id)
             if place is None:
@@ -298,8 +244,6 @@ class Inbox:
         ``run.json`` was written when that attempt began, so an older file is of another launch.
         """
         since = self._clock() - age_s - _LAUNCH_SLACK_S
-        if self._upstream is not None:
-            self._upstream.fetch_changed()
         with self._lock:
             places = dict(self._known_places())
         found: list[tuple[float, str]] = []
@@ -318,13 +262,8 @@ class Inbox:
     def state(self, run_id: str) -> RunState:
         """What is here of a run."""
         run = self._run(run_id)
-        folder = run.folder
         with run.lock:
-            state = state_of(folder, self._counts)
-        if self._upstream is None:
-            return state
-        blobs = {**self._upstream.blobs(run_id), **state.blobs}
-        return msgspec.structs.replace(state, blobs=blobs)
+            return state_of(run.folder, self._counts)
 
     # -- what shippers send -----------------------------------------------------------------------
 
@@ -337,7 +276,7 @@ class Inbox:
         name = named_part(stem)
         if lines and not lines.endswith(b"\n"):
             raise FormatError("the last line has no end: send whole lines.")
-        run = self._runs.get(run_id) if self._upstream is None else None
+        run = self._runs.get(run_id)
         if run is not None:
             with run.lock:
                 part = run.parts.get(stem)
@@ -349,11 +288,7 @@ class Inbox:
             sealed = run.folder.sealed_path(name)
             if sealed.exists():
                 return self._counts.sealed(sealed).lines
-            part = self._part(run, name)
-            if first > part.lines and self._upstream is not None:  # another hub has the others
-                self._upstream.fetch(run_id)
-                part = self._part(run, name)
-            return self._append(run, part, first=first, lines=lines)
+            return self._append(run, self._part(run, name), first=first, lines=lines)
 
     def put_file(
         self,
@@ -377,8 +312,6 @@ class Inbox:
         if not 0 <= size <= _MAX_FILE_BYTES or not 0 <= offset <= size - len(chunk):
             raise UsageError(f"{len(chunk)} bytes at {offset} do not fit a file of {size} bytes.")
         run = self._run(run_id)
-        if kind == "blobs" and not chunk and self._upstream is not None:
-            self._upstream.fetch_blob(run_id, name)
         with run.lock:
             target = run.folder.path / kind / name
             if kind == "live":
@@ -420,8 +353,6 @@ class Inbox:
             merged = merged_labels(ours=here, theirs=labels, base=base)
             if merged != here:
                 self._charge_growth(run, run.folder.labels, len(json_bytes(merged)))
-                if self._upstream is not None:
-                    self._upstream.put_labels(run_id, merged)
                 write_json(run.folder.labels, merged)
                 fields = sorted({*merged, *here})
                 on_change([name for name in fields if merged.get(name) != here.get(name)])
@@ -436,8 +367,6 @@ class Inbox:
 
     def file(self, run_id: str, kind: FileKind, name: str, *, offset: int) -> bytes:
         """A piece of a file from an offset on."""
-        if kind == "blobs" and self._upstream is not None:
-            self._upstream.fetch_blob(run_id, name)
         return piece_of(self._run(run_id).folder, kind, name, offset=offset)
 
     # -- files ------------------------------------------------------------------------------------
@@ -462,20 +391,8 @@ class Inbox:
         self._at[place] = run_id
         places[run_id] = place
 
-    def _fetch(self, run_id: str, *, lines: bool = True) -> None:
-        """Have what other hubs have stored of a run."""
-        if self._upstream is not None and is_run_id(run_id):
-            place = self._upstream.fetch(run_id, lines=lines)
-            if place is not None:
-                with self._lock:
-                    self._take_place(run_id, place)
-
-    def _run(self, run_id: str, *, is_held: bool = True) -> _Run:
-        """A run that is here; ``is_held``: with its lines, where the folder is a working copy."""
-        if self._upstream is not None:
-            is_missing = is_held and not self._upstream.is_held(run_id)
-            if is_missing or run_id not in self._runs:
-                self._fetch(run_id, lines=is_held)
+    def _run(self, run_id: str) -> _Run:
+        """A run that is here; raises ``UnknownRunError`` for any other."""
         run = self._runs.get(run_id)
         if run is not None and run.folder.path.is_dir():
             return run  # without the lock: whoever registers a run holds it while the disk syncs
@@ -489,8 +406,6 @@ class Inbox:
                 raise UnknownRunError(f"the hub does not know the run {run_id}.")
             identity = read_json(place / "run.json")
             run = _Run(run_id, str(identity.get("project", "")), RunFolder(place))
-            if self._upstream is not None:
-                run.lock = self._upstream.lock(run_id)
             self._runs[run_id] = run
             return run
 
@@ -507,9 +422,6 @@ class Inbox:
         checked["name"] = before.get("name", checked["name"])
         if before != checked:
             self._charge_growth(run, run.folder.identity, len(json_bytes(checked)))
-        if self._upstream is not None:
-            self._upstream.register(run.id, checked, run.folder.path)
-        if before != checked:
             write_json(run.folder.identity, checked)
 
     def _part(self, run: _Run, name: PartName) -> GrowingPart:
@@ -530,8 +442,6 @@ class Inbox:
 
     def _write(self, run: _Run, part: GrowingPart, new: bytes) -> None:
         is_first = part.size == 0
-        if self._upstream is not None:
-            self._upstream.append(run.id, part.path.stem, first=part.lines, lines=new)
         if is_first:
             run.folder.journal.mkdir(exist_ok=True)
         try:
@@ -556,8 +466,6 @@ class Inbox:
             return 0
         if kind == "segments":
             self._check_segment(run, name, partial)
-        if self._upstream is not None:
-            self._upstream.put_file(run.id, kind, name, partial)
         target = partial.with_name(name)
         if is_patch(name):
             partial.chmod(0o600)
@@ -611,8 +519,6 @@ class Inbox:
         if size != len(chunk) or size > _MAX_LIVE_BYTES:
             raise UsageError(f"live readings have at most {_MAX_LIVE_BYTES:,} bytes.")
         self._charge_growth(run, target, size)
-        if self._upstream is not None:
-            self._upstream.put_live(run.id, target.name, chunk)
         target.parent.mkdir(exist_ok=True)
         with replaced_file(target) as temporary:
             temporary.write_bytes(chunk)

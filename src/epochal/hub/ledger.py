@@ -14,165 +14,14 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from epochal.atomic_file import between_processes
 from epochal.errors import UsageError
 from epochal.server.access import ROLES, Principal, Role
-
-# What can be changed in a ledger: a fixed list of operations, each with the types of its values.
-#
-# Hubs that share a ledger tell each other operations and values, never statements. A change of
-# another hub that is not on the list, or whose values have other types, is not applied.
-
-_TEXT, _TIME = (str,), (int, float)
-_MAYBE_TEXT, _MAYBE_TIME = (str, type(None)), (int, float, type(None))
-_NUMBER, _BYTES = (int,), (bytes,)
-_Types = tuple[type, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """A change of one table; ``types`` are those of the values in the order of the statement."""
-
-    name: str
-    table: str
-    statement: str
-    types: Sequence[_Types]
-
-    def accepts(self, values: Sequence[Any]) -> bool:
-        """Whether values can be those of this operation."""
-        return len(values) == len(self.types) and all(
-            isinstance(value, allowed) for value, allowed in zip(values, self.types, strict=True)
-        )
-
-
-ADD_TOKEN = Operation(
-    "add token",
-    "tokens",
-    "insert into tokens (name, role, projects, sha256, created) values (?,?,?,?,?)",
-    (_TEXT, _TEXT, _MAYBE_TEXT, _BYTES, _TIME),
-)
-REVOKE_TOKEN = Operation(
-    "revoke token",
-    "tokens",
-    "update tokens set revoked=? where name=? and revoked is null",
-    (_TIME, _TEXT),
-)
-# A name that a revoked token had is used again: the same machine has a new token.
-RENEW_TOKEN = Operation(
-    "renew token",
-    "tokens",
-    "update tokens set role=?, projects=?, sha256=?, created=?, revoked=null"
-    " where name=? and revoked is not null",
-    (_TEXT, _MAYBE_TEXT, _BYTES, _TIME, _TEXT),
-)
-CLAIM_RUN = Operation(
-    "claim run",
-    "runs",
-    # Of a run of which nothing is stored, whoever sends it again is charged.
-    "insert into runs values (?,?,?,0) on conflict (id) do update"
-    " set project=excluded.project, writer=excluded.writer where bytes=0",
-    (_TEXT, _TEXT, _TEXT),
-)
-NOTE_REMOVED = Operation(
-    "note removed", "removed", "insert or replace into removed values (?,?)", (_TEXT, _TIME)
-)
-FORGET_REMOVED = Operation("forget removed", "removed", "delete from removed where id=?", (_TEXT,))
-ADD_REQUEST = Operation(
-    "add request",
-    "requests",
-    "insert into requests (id, run, action, who, t) values (?,?,?,?,?)",
-    (_TEXT, _TEXT, _TEXT, _TEXT, _TIME),
-)
-TAKE_REQUEST = Operation(
-    "take request",
-    "requests",
-    "update requests set taken=? where id=? and taken is null",
-    (_TIME, _TEXT),
-)
-NOTE_TAKER = Operation(
-    "note taker",
-    "requests",
-    "update requests set taker=? where id=? and taker is null",
-    (_TEXT, _TEXT),
-)
-END_REQUEST = Operation(
-    "end request",
-    "requests",
-    "update requests set outcome=?, is_done=?"
-    " where id=? and run=? and taken is not null and outcome is null",
-    (_TEXT, _NUMBER, _TEXT, _TEXT),
-)
-NOTE = Operation(
-    "note",
-    "audit",
-    "insert into audit values (?,?,?,?,?)",
-    (_TIME, _TEXT, _TEXT, _MAYBE_TEXT, _MAYBE_TEXT),
-)
-# Whole rows, by table: a hub that had a ledger of its own tells them when it joins.
-COPIES = {
-    table: Operation(
-        f"copy {table}",
-        table,
-        f"insert or ignore into {table} values ({','.join('?' * len(types))})",
-        types,
-    )
-    for table, types in {
-        "tokens": (_TEXT, _TEXT, _MAYBE_TEXT, _BYTES, _TIME, _MAYBE_TIME),
-        "runs": (_TEXT, _TEXT, _TEXT, _NUMBER),
-        "removed": (_TEXT, _TIME),
-        "audit": (_TIME, _TEXT, _TEXT, _MAYBE_TEXT, _MAYBE_TEXT),
-    }.items()
-}
-_ALL = (
-    ADD_TOKEN,
-    REVOKE_TOKEN,
-    RENEW_TOKEN,
-    CLAIM_RUN,
-    NOTE_REMOVED,
-    FORGET_REMOVED,
-    ADD_REQUEST,
-    TAKE_REQUEST,
-    NOTE_TAKER,
-    END_REQUEST,
-    NOTE,
-    *COPIES.values(),
-)
-_BY_NAME = {one.name: one for one in _ALL}
-# Hubs of the first version told statements; those that they could tell are on the list.
-_BY_STATEMENT = {one.statement: one for one in _ALL}
-
-
-def encode_change(operation: Operation, values: Sequence[Any]) -> str:
-    """A change as hubs tell it to each other."""
-    sent = [value.hex() if isinstance(value, bytes) else value for value in values]
-    return msgspec.json.encode({"operation": operation.name, "values": sent}).decode()
-
-
-def decode_change(text: str) -> tuple[Operation, list[Any]] | None:
-    """A change that another hub told; None for one that is not applied."""
-    try:
-        told = msgspec.json.decode(text)
-        if isinstance(told, Mapping):
-            operation, sent = _BY_NAME.get(str(told.get("operation"))), told.get("values")
-        else:
-            operation, sent = _BY_STATEMENT.get(str(told[0])), told[1]
-        if operation is None or not isinstance(sent, list):
-            return None
-        values = [
-            bytes.fromhex(value) if allowed == _BYTES else value
-            for value, allowed in zip(sent, operation.types, strict=True)
-        ]
-    except (msgspec.DecodeError, ValueError, TypeError, IndexError, KeyError):
-        return None
-    return (operation, values) if operation.accepts(values) else None
-
 
 FOLDER = ".hub"
 _TOKEN_BYTES = 32  # 256 random bits
@@ -254,9 +103,6 @@ class Ledger:
         self._db.execute("pragma journal_mode=wal")
         self._db.execute("pragma synchronous=full")
         self._db.executescript(_SCHEMA)
-        if not any(row[1] == "taker" for row in self._db.execute("pragma table_info(requests)")):
-            with contextlib.suppress(sqlite3.OperationalError):  # another process was faster
-                self._db.execute("alter table requests add column taker text")
         self._reading = _connect(folder / "hub.sqlite")
 
     def close(self) -> None:
@@ -281,9 +127,19 @@ class Ledger:
         joined = None if projects is None else "\n".join(sorted(projects))
         row = (role, joined, _digest(token), time.time())
         try:
-            self._change(ADD_TOKEN, name, *row)
+            self._change(
+                "insert into tokens (name, role, projects, sha256, created) values (?,?,?,?,?)",
+                name,
+                *row,
+            )
         except sqlite3.IntegrityError:
-            if not self._change(RENEW_TOKEN, *row, name):
+            # A name that a revoked token had is used again: the same machine has a new token.
+            if not self._change(
+                "update tokens set role=?, projects=?, sha256=?, created=?, revoked=null"
+                " where name=? and revoked is not null",
+                *row,
+                name,
+            ):
                 raise UsageError(
                     f"there is a token named {name!r} already: revoke it first, or take another"
                     " name."
@@ -292,7 +148,8 @@ class Ledger:
 
     def revoke_token(self, name: str) -> None:
         """Refuse a token from now on; its name stays with what it did."""
-        if not self._change(REVOKE_TOKEN, time.time(), name):
+        statement = "update tokens set revoked=? where name=? and revoked is null"
+        if not self._change(statement, time.time(), name):
             raise UsageError(f"there is no valid token named {name!r}.")
 
     def tokens(self) -> list[TokenRow]:
@@ -336,7 +193,13 @@ class Ledger:
 
     def claim(self, run_id: str, project: str, writer: str) -> None:
         """Note who sends a run; the first one stays while anything of it is stored."""
-        self._change(CLAIM_RUN, run_id, project, writer)
+        self._change(
+            "insert into runs values (?,?,?,0) on conflict (id) do update"
+            " set project=excluded.project, writer=excluded.writer where bytes=0",
+            run_id,
+            project,
+            writer,
+        )
 
     def add_bytes(self, by_run: Mapping[str, int]) -> None:
         """Count what was stored for runs: all of them at once, which is one sync of the disk."""
@@ -361,7 +224,7 @@ class Ledger:
 
     def note_removed(self, run_id: str) -> None:
         """Note that a run was deleted here, so that its sender does not bring it back."""
-        self._change(NOTE_REMOVED, run_id, time.time())
+        self._change("insert or replace into removed values (?,?)", run_id, time.time())
 
     def removed_at(self, run_id: str) -> float | None:
         """When a run was deleted here; None for one that was not."""
@@ -371,14 +234,15 @@ class Ledger:
 
     def forget_removed(self, run_id: str) -> None:
         """Receive a run again that was deleted here."""
-        self._change(FORGET_REMOVED, run_id)
+        self._change("delete from removed where id=?", run_id)
 
     # -- requests to control a training -----------------------------------------------------------
 
     def add_request(self, run_id: str, action: str, who: str, *, now: float) -> RequestRow:
         """Keep what someone asks of a training, until its companion takes it."""
         row = RequestRow(secrets.token_hex(8), run_id, action, who, now)
-        self._change(ADD_REQUEST, row.id, run_id, action, who, now)
+        statement = "insert into requests (id, run, action, who, t) values (?,?,?,?,?)"
+        self._change(statement, row.id, run_id, action, who, now)
         return row
 
     def take_requests(
@@ -395,17 +259,19 @@ class Ledger:
         )
         found: list[RequestRow] = []
         for request_id, taken in list(self._rows(query, run_id, since, taker)):
-            if taken is None:
-                if not self._change(TAKE_REQUEST, now, request_id):
-                    continue  # another one was faster
-                if taker is not None:
-                    self._change(NOTE_TAKER, taker, request_id)
+            take = "update requests set taken=?, taker=? where id=? and taken is null"
+            if taken is None and not self._change(take, now, taker, request_id):
+                continue  # another one was faster
             found += self.requests(run_id, request_id)
         return found
 
     def end_request(self, run_id: str, request_id: str, outcome: str, *, is_done: bool) -> bool:
         """Note the outcome of a request that was taken; False where it has one, or is another's."""
-        return self._change(END_REQUEST, outcome, is_done, request_id, run_id) == 1
+        statement = (
+            "update requests set outcome=?, is_done=?"
+            " where id=? and run=? and taken is not null and outcome is null"
+        )
+        return self._change(statement, outcome, is_done, request_id, run_id) == 1
 
     def requests(self, run_id: str, request_id: str | None = None) -> list[RequestRow]:
         """The newest requests of a run, or one of them, the newest first."""
@@ -420,7 +286,7 @@ class Ledger:
 
     def note(self, who: str, what: str, *, run: str | None = None, details: str = "") -> None:
         """Add a line to the audit log."""
-        self._change(NOTE, time.time(), who, what, run, details)
+        self._change("insert into audit values (?,?,?,?,?)", time.time(), who, what, run, details)
 
     def audit(self, *, limit: int = 1000) -> list[dict[str, Any]]:
         """The newest lines of the audit log, the newest first."""
@@ -433,11 +299,7 @@ class Ledger:
             rows = self._reading.execute(query, values).fetchall()
         yield from rows
 
-    def _change(self, operation: Operation, *values: Any) -> int:
-        """Change what all hubs share; the number of rows that changed."""
-        return self._change_here(operation.statement, *values)
-
-    def _change_here(self, statement: str, *values: Any) -> int:
+    def _change(self, statement: str, *values: Any) -> int:
         """Run a statement; the number of rows that it changed."""
         with self._lock, contextlib.closing(self._db.cursor()) as cursor:
             return cursor.execute(statement, values).rowcount
@@ -465,3 +327,12 @@ def _digest(token: str) -> bytes:
 
 def _projects(joined: str | None) -> frozenset[str] | None:
     return None if joined is None else frozenset(joined.split("\n")) - {""}
+
+
+def is_received(folder: Path, run_id: str) -> bool:
+    """Whether the folder of a run is the copy that a hub received."""
+    for root in folder.parents[:2]:
+        if (root / FOLDER / "hub.sqlite").is_file():
+            with contextlib.closing(Ledger(root)) as ledger:
+                return ledger.writer_of(run_id) is not None
+    return False

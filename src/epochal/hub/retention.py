@@ -8,6 +8,7 @@ of the audit log.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,13 +21,13 @@ from epochal.errors import EpochalError, UsageError
 from epochal.format import format_bytes, plural
 from epochal.hub.ledger import Ledger
 from epochal.hub.limits import Budget, size_of
-from epochal.hub.store import HubStore
 from epochal.journal.layout import slugify
 from epochal.server.state import server_guard
 from epochal.settings import Located, mistake, nearest, read_table
 from epochal.settings.kinds import read_age
 from epochal.store.answers import RunInfo, TrashedRun
 from epochal.store.local.run import LocalRun
+from epochal.store.local.store import LocalStore
 from epochal.store.local.trash import is_removable, keep_parents
 from epochal.store.status import format_age
 
@@ -210,7 +211,7 @@ class Retention:
     def __init__(
         self,
         rules: RetentionRules,
-        open_store: Callable[[], HubStore],
+        open_store: Callable[[], LocalStore],
         ledger: Ledger,
         budget: Budget,
         *,
@@ -252,16 +253,16 @@ class Retention:
         with contextlib.closing(self._open_store()) as store:
             self._tell(f"Retention would move or erase now: {self.plan(store)}.")
 
-    def plan(self, store: HubStore) -> Plan:
+    def plan(self, store: LocalStore) -> Plan:
         """What the rules select now; never live runs, nor the parents of forks that stay."""
         views = {str(view.path): view for view in store.runs()}
-        old = {folder: view for folder, view in views.items() if self._is_old(store, view)}
+        old = {folder: view for folder, view in views.items() if self._is_old(view)}
         going: dict[str, RunInfo] = {}
         if old:
             infos = {folder: view.info for folder, view in views.items()}
             going = {folder: infos[folder] for folder in old if is_removable(infos[folder])}
             keep_parents(list(infos.values()), going)
-        trash = sorted((views[folder] for folder in going), key=store.received)
+        trash = sorted((views[folder] for folder in going), key=_received)
         erase = [run for run in store.trash.runs() if self._is_over(run)]
         return Plan(trash, erase)
 
@@ -281,12 +282,12 @@ class Retention:
         if gone := sent - left:
             self._budget.release(gone)
 
-    def _move(self, store: HubStore, view: LocalRun) -> None:
+    def _move(self, store: LocalStore, view: LocalRun) -> None:
         info = view.info
         with self._held(info.id):
-            if not self._is_old(store, view):  # something has arrived meanwhile
+            if not self._is_old(view):  # something has arrived meanwhile
                 return
-            silent_s = self._clock() - store.received(view)
+            silent_s = self._clock() - _received(view)
             store.remove(view)
         rule = self._rules.of(info.project)
         why = f"nothing was received for {format_age(silent_s)}"
@@ -294,7 +295,7 @@ class Retention:
             why += f"; the trash is erased after {format_age(rule.erase_after_s)}"
         self._note("moved to the trash", info.id, f"{info.project}/{info.name}", why)
 
-    def _erase(self, store: HubStore, run: TrashedRun) -> None:
+    def _erase(self, store: LocalStore, run: TrashedRun) -> None:
         store.trash.erase(run)
         why = f"it was in the trash for {format_age(self._clock() - run.deleted)}"
         self._note("erased", run.id, f"{run.project}/{run.name}", why)
@@ -309,12 +310,12 @@ class Retention:
         self._ledger.note(_WHO, what, run=run_id, details=f"{name}: {why}")
         self._tell(f"Retention: {name} was {what}: {why}.")
 
-    def _is_old(self, store: HubStore, view: LocalRun) -> bool:
+    def _is_old(self, view: LocalRun) -> bool:
         brief = view.brief()
         rule = self._rules.of(brief.project)
         if rule.trash_after_s is None or view.tracker is not None or rule.keeps(brief.tags):
             return False
-        return self._clock() - store.received(view) >= rule.trash_after_s
+        return self._clock() - _received(view) >= rule.trash_after_s
 
     def _is_over(self, run: TrashedRun) -> bool:
         after_s = self._rules.of(run.project).erase_after_s
@@ -326,3 +327,18 @@ def _named(names: Sequence[str], size: int) -> str:
     rest = f" and {more:,} more" if more > 0 else ""
     listed = ", ".join(names[:_MOST_NAMED])
     return f"{plural(len(names), 'run')} ({format_bytes(size)}): {listed}{rest}"
+
+
+def _received(run: LocalRun) -> float:
+    """When anything of a run was received last, by the hub's own clock: not what it says.
+
+    A run of last year that is sent today is new to the hub.
+    """
+    newest = 0.0
+    for folder in (run.path, run.path / "journal", run.path / "segments"):
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    if entry.is_file(follow_symlinks=False):
+                        newest = max(newest, entry.stat(follow_symlinks=False).st_mtime)
+    return newest

@@ -9,27 +9,45 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from epochal.health.rule_settings import reader_rules
 from epochal.hub.audit import AuditMiddleware
-from epochal.hub.endpoints import THREADS, HubControls, Receiving
+from epochal.hub.endpoints import HubControls, Receiving
 from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger
 from epochal.hub.limits import Budget, GuessLimitMiddleware, RequestLimitMiddleware
 from epochal.hub.links import Links
 from epochal.hub.retention import Retention, RetentionRules
-from epochal.hub.store import HubStore, open_hub_store
 from epochal.server.access import Access, Principal, TrustedProxy
 from epochal.server.address import folders_digest
 from epochal.server.app import App, create_inner_app, with_access
 from epochal.server.process import TlsFiles, run_server
 from epochal.server.responses import error_response
 from epochal.serving import ServerAddress, export_formats
+from epochal.settings import cache_folder
+from epochal.store.answers import TrashedRun
+from epochal.store.local.store import LocalStore
+from epochal.store.local.trash import check_removable
+from epochal.store.store import RunView
 
-if TYPE_CHECKING:
-    from epochal.hub.cluster import Cluster
+
+class HubStore(LocalStore):
+    """The runs in some folders of a hub; deleted runs are noted, so no sender brings them back."""
+
+    def __init__(self, folders: Sequence[Path], ledger: Ledger) -> None:
+        super().__init__(*folders, cache=cache_folder(), build=True, rules=reader_rules())
+        self._ledger = ledger
+
+    def remove(self, run: RunView) -> TrashedRun:
+        """Move a run to the trash."""
+        check_removable(run.info)
+        # Before the move, so that its sender cannot bring it back even if this process is killed
+        # in between. For a run that is still here the note has no effect.
+        self._ledger.note_removed(run.info.id)
+        return super().remove(run)
+
 
 # Gives each request to an application over just the folders that its sender may see.
 #
@@ -111,33 +129,25 @@ class ByPrincipal:
             await stack.aclose()
 
 
-OpenStore = Callable[[Sequence[Path], Ledger], HubStore]
-
-
 def create_hub(
     root: Path,
     ledger: Ledger,
     server: ServerAddress,
     inbox: Inbox,
     *,
-    open_store: OpenStore = open_hub_store,
     proxy: TrustedProxy | None = None,
     allow_control: bool = False,
-    threads: int = THREADS,
     clock: Callable[[], float] = time.time,
 ) -> App:
-    """The application of a hub over one folder; ``threads`` receive at once.
-
-    ``clock`` is one that all hubs share which have the same ledger.
-    """
+    """The application of a hub over one folder."""
     controls = HubControls(ledger, is_allowed=allow_control, clock=clock)
-    receiving = Receiving(inbox, ledger, controls, threads=threads)
+    receiving = Receiving(inbox, ledger, controls)
     links = Links(root, clock=clock)
 
     def create(folders: Sequence[Path]) -> App:
         is_whole = folders == [root]
         return create_inner_app(
-            lambda: open_store(folders, ledger),
+            lambda: HubStore(folders, ledger),
             exports=export_formats(),
             folders=folders_digest(folders),
             more_routes=receiving.routes() if is_whole else (),
@@ -175,42 +185,16 @@ def serve_hub(
     proxy: TrustedProxy | None = None,
     tls: TlsFiles | None = None,
     allow_control: bool = False,
-    cluster: Cluster | None = None,
     retention: RetentionRules,
     tell: Callable[[str], object],
     on_ready: Callable[[], None],
 ) -> None:
     """Serve until stopped; ``tell`` prints a line about runs that go by the retention rules."""
     assert server.listening is not None
-    clock = time.time if cluster is None else cluster.copies.tables.clock.now
-    inbox = Inbox(
-        root,
-        charge=budget.charge,
-        upstream=None if cluster is None else cluster.upstream,
-        # Files of other hubs have the cluster's time, those of this one its own.
-        clock=lambda: min(time.time(), clock()),
-    )
-    open_store = open_hub_store if cluster is None else cluster.open_store
-    app = create_hub(
-        root,
-        ledger,
-        server,
-        inbox,
-        open_store=open_store,
-        proxy=proxy,
-        allow_control=allow_control,
-        threads=THREADS if cluster is None else cluster.num_threads,
-        clock=clock,
-    )
+    inbox = Inbox(root, charge=budget.charge)
+    app = create_hub(root, ledger, server, inbox, proxy=proxy, allow_control=allow_control)
     keeping = Retention(
-        retention,
-        lambda: open_store([root], ledger),
-        ledger,
-        budget,
-        held=inbox.held,
-        tell=tell,
-        clock=clock,
+        retention, lambda: HubStore([root], ledger), ledger, budget, held=inbox.held, tell=tell
     )
-    following = contextlib.nullcontext() if cluster is None else cluster.running()
-    with server.listening, contextlib.closing(budget), following, keeping.running():
+    with server.listening, contextlib.closing(budget), keeping.running():
         run_server(app, server.listening, on_ready=on_ready, tls=tls)

@@ -411,20 +411,14 @@ class LocalStore:
         runs: dict[str, LocalRun] = {}
         sources: dict[str, FolderSource] = {}
         for path in found:
-            source = self._folders.get(path) or self._source_in(path)
+            source = self._folders.get(path)
+            if source is None:
+                source = FolderSource(path, held=self._held, bounds=self._bounds)
             source.asides = asides.get(path, ())
             sources[path] = source
-            runs[path] = self._runs.get(path) or self._run_in(source)
+            runs[path] = self._runs.get(path) or LocalRun(source, held=self._held)
         self._folders = sources
         return runs
-
-    def _source_in(self, path: str) -> FolderSource:
-        """The files of a folder; engines over a working copy have classes of their own."""
-        return FolderSource(path, held=self._held, bounds=self._bounds)
-
-    def _run_in(self, source: FolderSource) -> LocalRun:
-        """The run of a folder."""
-        return LocalRun(source, held=self._held)
 
     def _take_foreign(
         self,

@@ -1,4 +1,7 @@
-"""The configuration of nginx in the guide of hubs, run by a real nginx in front of a real hub."""
+"""The files for proxies in the guide and in ``deploy/``, run by real proxies in front of a hub.
+
+They need nginx, Caddy and openssl on PATH; a test whose program is missing is skipped.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import signal
 import ssl
 import subprocess
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -24,13 +28,21 @@ from epochal.shipping.client import HubClient
 from epochal.shipping.worker import ship_now
 from tests.hub.hub_process import HubProcess
 from tests.hub.test_deploy import DEPLOY
-from tests.hub.test_deployed import HOST, Deployed, listening
 from tests.hub.test_inbox import IDENTITY, STEM
 from tests.hub.test_shipping import record, wait_until
-from tests.server.live import WAIT_S, until
-from tools.clickhouse_shards import nginx
+from tests.server.live import WAIT_S, Event, events_of, until
 
 pytestmark = pytest.mark.slow
+HOST = "localhost"
+# What a test needs instead of certificates from outside and the ports 80 and 443.
+CADDY_GLOBAL = """{
+	admin off
+	auto_https disable_redirects
+	skip_install_trust
+	local_certs
+	https_port %d
+}
+"""
 # Everything that a system's own nginx.conf says around the server of the guide.
 MAIN = """daemon off;
 master_process off;
@@ -50,12 +62,25 @@ http {
 PASSWORD = "hunter2"
 
 
-def program() -> str:
-    found = nginx()
+@dataclass
+class Deployed:
+    """A hub behind a proxy, and how to reach it there."""
+
+    hub: HubProcess
+    url: str
+
+    @property
+    def token(self) -> str:
+        return self.hub.token
+
+    def client(self) -> HubClient:
+        return HubClient(self.url, self.token, timeout_s=30)
+
+
+def program(name: str) -> str:
+    found = shutil.which(name)
     if found is None:
-        pytest.skip("there is no nginx: 'make test-hub' fetches it")
-    if shutil.which("openssl") is None:
-        pytest.skip("needs openssl to make a certificate")
+        pytest.skip(f"there is no {name} on PATH")
     return found
 
 
@@ -85,11 +110,11 @@ def in_front(hub: HubProcess, place: Path, *, signs_in: bool = False) -> Iterato
     make_certificate(place)
     (place / "hub.htpasswd").write_text(f"alice:{{PLAIN}}{PASSWORD}\n")
     (place / "nginx.conf").write_text(MAIN % server)
-    command = [program(), "-p", str(place), "-c", "nginx.conf", "-e", "error.log"]
+    command = [program("nginx"), "-p", str(place), "-c", "nginx.conf", "-e", "error.log"]
     process = subprocess.Popen(command, cwd=place)
     try:
         await_port(port)
-        yield Deployed([hub], f"https://{HOST}:{port}", hub.token)
+        yield Deployed(hub, f"https://{HOST}:{port}")
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
@@ -98,7 +123,7 @@ def in_front(hub: HubProcess, place: Path, *, signs_in: bool = False) -> Iterato
 def make_certificate(place: Path) -> None:
     subprocess.run(
         [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *(program("openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
             *("-subj", f"/CN={HOST}", "-addext", f"subjectAltName=DNS:{HOST}"),
             *("-keyout", str(place / "hub.key"), "-out", str(place / "hub.crt")),
         ],
@@ -109,7 +134,7 @@ def make_certificate(place: Path) -> None:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    program()
+    program("nginx")
     folder = tmp_path / "nginx"
     folder.mkdir()
     monkeypatch.setenv("SSL_CERT_FILE", str(folder / "hub.crt"))
@@ -177,26 +202,87 @@ def test_a_browser_gets_the_page_and_changes_labels(
         assert status == expected
 
 
-def test_values_arrive_while_they_are_logged(
-    deployed: Deployed, client: HubClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@contextlib.contextmanager
+def behind_caddy(hub: HubProcess, place: Path) -> Iterator[Deployed]:
+    """Caddy with the file of ``deploy/``, and how to reach the hub through it."""
+    port, text = free_port(), (DEPLOY / "Caddyfile").read_text()
+    text = text.replace("hub:6060", f"127.0.0.1:{hub.port}")
+    (place / "Caddyfile").write_text(CADDY_GLOBAL % port + text)
+    environ = {**os.environ, "HUB_HOST": HOST, "HOME": str(place), "XDG_DATA_HOME": str(place)}
+    command = [program("caddy"), "run", "--adapter", "caddyfile", "--config", "Caddyfile"]
+    process = subprocess.Popen(command, cwd=place, env=environ)
+    try:
+        await_port(port)
+        wait_until((place / "caddy/pki/authorities/local/root.crt").is_file)
+        yield Deployed(hub, f"https://{HOST}:{port}")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(120)
+
+
+@contextlib.contextmanager
+def listening(deployed: Deployed, run_id: str) -> Iterator[Iterator[Event]]:
+    port = int(deployed.url.rpartition(":")[2])
+    context = ssl.create_default_context()
+    connection = http.client.HTTPSConnection(HOST, port, timeout=WAIT_S, context=context)
+    with contextlib.closing(connection):
+        headers = {"Authorization": f"Bearer {deployed.token}"}
+        connection.request("GET", f"/api/events?run={run_id}&name=loss", headers=headers)
+        response = connection.getresponse()
+        assert response.status == 200, response.read()
+        yield events_of(response)
+
+
+def test_values_arrive_through_nginx_while_they_are_logged(
+    deployed: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    check_live(deployed, tmp_path, monkeypatch)
+
+
+def test_values_arrive_through_caddy_while_they_are_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program("caddy")
+    with started(tmp_path / "hub") as hub, behind_caddy(hub, tmp_path) as deployed:
+        certificate = tmp_path / "caddy/pki/authorities/local/root.crt"
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        check_live(deployed, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("place", ["deploy", "guide"])
+def test_caddy_accepts_the_files(tmp_path: Path, place: str) -> None:
+    text = (DEPLOY / "Caddyfile").read_text()
+    if place == "guide":
+        guide = (DEPLOY.parent / "docs/guides/hub.md").read_text()
+        (text,) = re.findall(r"```\n(hub\.example\.org \{.*?)```", guide, re.DOTALL)
+    (tmp_path / "Caddyfile").write_text(text)
+    command = [program("caddy"), "validate", "--adapter", "caddyfile", "--config", "Caddyfile"]
+    environ = {**os.environ, "HUB_HOST": "hub.example.org", "HOME": str(tmp_path)}
+    done = subprocess.run(
+        command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def check_live(deployed: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EPOCHAL_HUB", deployed.url)
     monkeypatch.setenv("EPOCHAL_HUB_TOKEN", deployed.token)
     run = epochal.init("p", "x", dir=tmp_path / "runs", console=False, companion=True)
     run.log({"loss": 0.0}, step=0)
-    wait_until(lambda: client.get_json("/api/runs")["total"] == 1)
-    with listening(deployed, run.id) as events:  # one event, and none that pushes it out
-        until(events, "ready")
-        run.log({"loss": 1.0}, step=1)
-        seen: list[float] = []
-        while 1.0 not in seen:
-            for series in until(events, "records").data["points"]:
-                seen += series["value"]
-    deployed.hubs[0].kill()  # nginx answers 502 meanwhile
-    run.log({"loss": 2.0}, step=2)
-    run.finish()
-    deployed.hubs[0].start()
-    wait_until(lambda: client.get_json("/api/runs")["rows"][0]["status"]["state"] == "finished")
+    with contextlib.closing(deployed.client()) as client:
+        wait_until(lambda: client.get_json("/api/runs")["total"] == 1)
+        with listening(deployed, run.id) as events:  # one event, and none that pushes it out
+            until(events, "ready")
+            run.log({"loss": 1.0}, step=1)
+            seen: list[float] = []
+            while 1.0 not in seen:
+                for series in until(events, "records").data["points"]:
+                    seen += series["value"]
+        deployed.hub.kill()  # the proxy answers 502 meanwhile
+        run.log({"loss": 2.0}, step=2)
+        run.finish()
+        deployed.hub.start()
+        wait_until(lambda: client.get_json("/api/runs")["rows"][0]["status"]["state"] == "finished")
     with epochal.open(deployed.url, token=deployed.token) as runs:
         assert runs.run("x").series("loss").values.tolist() == [0.0, 1.0, 2.0]
 
@@ -246,7 +332,7 @@ def test_a_link_shows_one_run_and_ends(
 ) -> None:
     for name in ("a", "b"):
         ship_now(record(tmp_path / "runs", name), client)
-    hub = str(deployed.hubs[0].root)
+    hub = str(deployed.hub.root)
     assert main(["share", "a", "--hub", hub, "--url", deployed.url]) == 0
     link = capsys.readouterr().out.split()[-1]
     assert link.startswith(f"{deployed.url}/?token=share_")
