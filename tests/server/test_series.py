@@ -72,6 +72,15 @@ def test_many_runs_and_ranks_in_one_answer(tmp_path: Path, server: Server) -> No
     assert found == {("id-a", 0): [1.0], ("id-a", 1): [2.0], ("id-b", 0): [3.0]}
 
 
+def test_more_than_a_thousand_runs_come_in_one_answer(tmp_path: Path, server: Server) -> None:
+    ids = [f"id-r{number}" for number in range(1500)]
+    for number in range(1500):
+        Journal(tmp_path, f"r{number}").metrics(0, loss=float(number))
+    _, series = decode_series(server.ask("/api/series", name="loss", run=ids).body)
+    assert [one.head["run"] for one in series] == ids
+    assert [one.columns["value"].tolist() for one in series] == [[float(n)] for n in range(1500)]
+
+
 def test_what_is_not_there_is_told_beside_what_is(tmp_path: Path, server: Server) -> None:
     Journal(tmp_path, "a").metrics(1, loss=1.0)
     header, series = decode_series(
@@ -166,7 +175,7 @@ def test_marks_of_many_nonfinite_points_are_bounded(tmp_path: Path, server: Serv
         {"name": "loss", "run": "id-x", "lo": "nan"},
         {"name": "loss", "run": "id-x", "lo": "2", "hi": "1"},
         {"name": "loss", "run": "id-x", "rank": "-1"},
-        {"name": "loss", "run": [f"r{i}" for i in range(1001)]},
+        {"name": "loss", "run": [f"r{i}" for i in range(4001)]},
         {"name": ["n" * 5000], "run": "id-x"},
     ],
 )

@@ -46,7 +46,7 @@ _AXES: Sequence[wire.AxisName] = get_args(wire.AxisName)
 Floats = NDArray[np.float64]
 
 NAMES = required_param("name", most=64)
-RUNS = required_param("run", most=1000)
+RUNS = required_param("run", most=MAX_SERIES)
 RANKS = ranks_param()
 X = str_param(
     "x", note="`step`, `epoch`, `tokens`, `wall`, `relative` or a metric; by default as defined"
