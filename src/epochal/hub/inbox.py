@@ -13,7 +13,6 @@ import os
 import re
 import threading
 import time
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,56 +33,25 @@ from epochal.journal.layout import (
     write_json,
 )
 from epochal.shipping.labels import merged_labels
-from epochal.shipping.offering import PartCounts, labels_of, named_part, piece_of, state_of
+from epochal.shipping.offering import PartCounts, json_or_empty, named_part, piece_of, state_of
 from epochal.shipping.protocol import (
     PARTIAL_NAME,
     FileKind,
     RunState,
     checked_identity,
     is_file_name,
-    last_line_crc,
     lines_after,
 )
 from epochal.shipping.shipper import file_digest
 
-# A journal part that grows on a hub: counted once, then appended to.
-#
-# A line is on the disk when ``append_durably`` returns.
-
-_READ_BYTES = 1 << 20
-
 
 @dataclass(slots=True)
 class GrowingPart:
-    """A journal part that grows: its whole lines, and where they end."""
+    """A journal part that grows on a hub: its whole lines, and where they end."""
 
     path: Path
     lines: int
     size: int
-    crc: int
-
-
-def count_part(path: Path) -> GrowingPart:
-    """Count the whole lines of a part; what follows the last of them is cut off."""
-    lines = end = size = 0
-    crc = tail = 0
-    try:
-        with open(path, "rb") as file:
-            for block in iter(lambda: file.read(_READ_BYTES), b""):
-                size += len(block)
-                last = block.rfind(b"\n") + 1
-                if not last:
-                    tail = zlib.crc32(block, tail)
-                    continue
-                lines += block.count(b"\n")
-                begin = block.rfind(b"\n", 0, last - 1) + 1
-                crc = zlib.crc32(block[begin:last], tail if begin == 0 else 0)
-                end, tail = size - len(block) + last, zlib.crc32(block[last:])
-    except FileNotFoundError:
-        return GrowingPart(path, 0, 0, 0)
-    if end < size:
-        os.truncate(path, end)
-    return GrowingPart(path, lines, end, crc)
 
 
 def file_size(path: Path) -> int:
@@ -162,11 +130,9 @@ class Inbox:
         root: Path,
         *,
         charge: Callable[[str, str, int], None] = lambda _run_id, _project, _num_bytes: None,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self.root = root
         self._charge = charge
-        self._clock = clock
         self._lock = threading.Lock()
         self._places: dict[str, Path] | None = None
         # The run in each folder: that of a deleted run may be given to another one.
@@ -243,7 +209,7 @@ class Inbox:
 
         ``run.json`` was written when that attempt began, so an older file is of another launch.
         """
-        since = self._clock() - age_s - _LAUNCH_SLACK_S
+        since = time.time() - age_s - _LAUNCH_SLACK_S
         with self._lock:
             places = dict(self._known_places())
         found: list[tuple[float, str]] = []
@@ -349,7 +315,7 @@ class Inbox:
         """
         run = self._run(run_id)
         with run.lock, between_processes(run.folder.path / LABELS_LOCK):
-            here = labels_of(run.folder)
+            here = json_or_empty(run.folder.labels)
             merged = merged_labels(ours=here, theirs=labels, base=base)
             if merged != here:
                 self._charge_growth(run, run.folder.labels, len(json_bytes(merged)))
@@ -428,7 +394,10 @@ class Inbox:
         part, path = run.parts.get(name.stem), run.folder.part_path(name)
         # A file that another process changed was restored from a backup under a running hub.
         if part is None or part.size != file_size(path):
-            part = run.parts[name.stem] = count_part(path)
+            lines, end = self._counts.whole(path)
+            if file_size(path) > end:  # what follows the last whole line was never acknowledged
+                os.truncate(path, end)
+            part = run.parts[name.stem] = GrowingPart(path, lines, end)
         return part
 
     def _append(self, run: _Run, part: GrowingPart, *, first: int, lines: bytes) -> int:
@@ -456,7 +425,6 @@ class Inbox:
             raise
         part.lines += new.count(b"\n")
         part.size += len(new)
-        part.crc = last_line_crc(new)
 
     def _complete(self, run: _Run, kind: FileKind, partial: Path, name: str, sha256: str) -> int:
         """Let a file appear under its name; 0 if it has another digest and is sent again."""

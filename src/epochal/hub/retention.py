@@ -217,7 +217,6 @@ class Retention:
         *,
         held: Callable[[str], AbstractContextManager[object]],
         tell: Callable[[str], object],
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._rules = rules
         self._open_store = open_store
@@ -225,7 +224,6 @@ class Retention:
         self._budget = budget
         self._held = held
         self._tell = tell
-        self._clock = clock
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -287,7 +285,7 @@ class Retention:
         with self._held(info.id):
             if not self._is_old(view):  # something has arrived meanwhile
                 return
-            silent_s = self._clock() - _received(view)
+            silent_s = time.time() - _received(view)
             store.remove(view)
         rule = self._rules.of(info.project)
         why = f"nothing was received for {format_age(silent_s)}"
@@ -297,7 +295,7 @@ class Retention:
 
     def _erase(self, store: LocalStore, run: TrashedRun) -> None:
         store.trash.erase(run)
-        why = f"it was in the trash for {format_age(self._clock() - run.deleted)}"
+        why = f"it was in the trash for {format_age(time.time() - run.deleted)}"
         self._note("erased", run.id, f"{run.project}/{run.name}", why)
 
     def _each(self, name: str, act: Callable[..., None], *args: object) -> None:
@@ -315,11 +313,11 @@ class Retention:
         rule = self._rules.of(brief.project)
         if rule.trash_after_s is None or view.tracker is not None or rule.keeps(brief.tags):
             return False
-        return self._clock() - _received(view) >= rule.trash_after_s
+        return time.time() - _received(view) >= rule.trash_after_s
 
     def _is_over(self, run: TrashedRun) -> bool:
         after_s = self._rules.of(run.project).erase_after_s
-        return after_s is not None and self._clock() - run.deleted >= after_s
+        return after_s is not None and time.time() - run.deleted >= after_s
 
 
 def _named(names: Sequence[str], size: int) -> str:

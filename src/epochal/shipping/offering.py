@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from epochal.errors import FormatError, RunNotFoundError, UsageError
 from epochal.journal.layout import PartName, RunFolder, parse_part_name, read_json
@@ -72,23 +72,41 @@ class PartCounts:
 
     def lines(self, path: Path, first: int) -> bytes:
         """Whole lines from an ordinal on, about as many as fit in one batch; none past the end."""
-        with (
-            contextlib.suppress(FileNotFoundError),
-            self._lock,
-            open(path, "rb", opener=_no_link) as file,
-        ):
-            known = self._count(path, file.fileno())
-            if first >= known.lines:
-                return b""
-            ordinal, offset = known.marks[bisect_right(known.marks, (first, known.end)) - 1]
-            file.seek(offset)
-            for _ in range(first - ordinal):
-                file.readline()
-            block = file.read(BATCH_BYTES)
-            if not block.endswith(b"\n"):
+        with self._at_line(path, first) as file:
+            block = b"" if file is None else file.read(BATCH_BYTES)
+            if file is not None and not block.endswith(b"\n"):
                 block += file.readline()
             return block[: block.rfind(b"\n") + 1]
-        return b""
+
+    def end_of(self, path: Path, num_lines: int) -> tuple[int | None, int]:
+        """Where a number of lines ends, and the checksum of the last; None past the end."""
+        if num_lines == 0:
+            return 0, 0
+        with self._at_line(path, num_lines - 1) as file:
+            if file is None:
+                return None, 0
+            crc = zlib.crc32(file.readline())
+            return file.tell(), crc
+
+    @contextlib.contextmanager
+    def _at_line(self, path: Path, ordinal: int) -> Iterator[BinaryIO | None]:
+        """A part, open where a whole line of it begins; None where there is no such line."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._lock)
+            try:
+                file = stack.enter_context(open(path, "rb", opener=_no_link))
+            except FileNotFoundError:
+                yield None
+                return
+            known = self._count(path, file.fileno())
+            if ordinal >= known.lines:
+                yield None
+                return
+            marked, offset = known.marks[bisect_right(known.marks, (ordinal, known.end)) - 1]
+            file.seek(offset)
+            for _ in range(ordinal - marked):
+                file.readline()
+            yield file
 
     def sealed(self, path: Path) -> SegmentState:
         """How large a segment is, and how many lines it holds; none if it cannot be read."""
@@ -148,9 +166,9 @@ def state_of(folder: RunFolder, counts: PartCounts) -> RunState:
         parts=parts,
         segments=segments,
         blobs=sizes(folder.blobs, "blobs"),
-        labels=labels_of(folder),
+        labels=json_or_empty(folder.labels),
         identity=identity,
-        live=sorted(sizes(folder.live, "live")),
+        live=list(sizes(folder.live, "live")),
     )
 
 
@@ -176,22 +194,21 @@ def named_part(stem: str) -> PartName:
 
 def sizes(folder: Path, kind: FileKind) -> dict[str, int]:
     """The files of a kind in a folder, with their sizes in bytes."""
-    return {name: size for name, size in _files(folder) if is_file_name(kind, name)}
+    found: dict[str, int] = {}
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        for entry in entries:
+            if is_file_name(kind, entry.name) and entry.is_file(follow_symlinks=False):
+                with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+                    found[entry.name] = entry.stat().st_size
+    return dict(sorted(found.items()))
 
 
-def labels_of(folder: RunFolder) -> dict[str, Any]:
-    """The labels of a run as stored; none where they cannot be read."""
+def json_or_empty(path: Path) -> dict[str, Any]:
+    """A JSON object in a file; an empty one where it cannot be read."""
     try:
-        return read_json(folder.labels)
+        return read_json(path)
     except (FileNotFoundError, FormatError):
         return {}
-
-
-def _files(folder: Path) -> Iterator[tuple[str, int]]:
-    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_file(follow_symlinks=False):
-                yield entry.name, entry.stat().st_size
 
 
 def _no_link(path: str, flags: int) -> int:

@@ -148,12 +148,6 @@ def is_file_name(kind: str, name: str) -> bool:
     return kind == "blobs" and _BLOB_NAME.fullmatch(name) is not None
 
 
-def last_line_crc(lines: bytes) -> int:
-    """The checksum of the last line of a block of whole lines."""
-    start = lines.rfind(b"\n", 0, len(lines) - 1) + 1
-    return zlib.crc32(lines[start:])
-
-
 def lines_after(lines: bytes, num_known: int) -> bytes:
     """A block of whole lines without the first so many."""
     start = 0

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import time
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epochal.errors import FormatError
 from epochal.format import format_bytes
 from epochal.journal.layout import PartName, RunFolder, is_patch, read_json, write_json
 from epochal.settings import read_settings
 from epochal.shipping.client import HubClient, HubError
-from epochal.shipping.offering import PartCounts
+from epochal.shipping.offering import PartCounts, json_or_empty, sizes
 from epochal.shipping.protocol import (
     BATCH_BYTES,
     CHUNK_BYTES,
@@ -30,7 +27,6 @@ from epochal.shipping.protocol import (
     PartState,
     RunState,
     SegmentState,
-    is_file_name,
 )
 
 HUB_FILE = "hub.json"
@@ -183,7 +179,7 @@ class Shipper:
 
     def _find_place(self, name: PartName, there: PartState) -> None:
         """Go on behind the lines that the hub has, if they are the same lines."""
-        offset, crc = end_of_lines(self._folder.part_path(name), there.lines)
+        offset, crc = self._counts.end_of(self._folder.part_path(name), there.lines)
         if offset is None or (there.lines and there.crc and crc != there.crc):
             self.conflicts[name.stem] = (
                 f"the hub has other lines than {self._folder.part_path(name)}: this folder is"
@@ -249,14 +245,13 @@ class Shipper:
     def _ship_files(self, kind: FileKind, should_stop: Callable[[], bool]) -> bool:
         """Send segments or blobs that the hub does not have; whether there were none."""
         was_complete = True
-        for name in _names(self._folder.path / kind, kind):
+        for name, size in sizes(self._folder.path / kind, kind).items():
             if is_patch(name) and not self._sends_patch:
                 continue
             if should_stop():
                 return False
-            with contextlib.suppress(FileNotFoundError):  # sealed again, or removed
-                size = (self._folder.path / kind / name).stat().st_size
-                if self._same.get((kind, name)) != size and f"{kind}/{name}" not in self.conflicts:
+            if self._same.get((kind, name)) != size and f"{kind}/{name}" not in self.conflicts:
+                with contextlib.suppress(FileNotFoundError):  # sealed again, or removed
                     was_complete &= not self._ship_file(kind, name)
         return was_complete
 
@@ -321,7 +316,7 @@ class Shipper:
         if self._clock() < self._live_due_s:
             return
         self._live_due_s = self._clock() + _LIVE_EVERY_S
-        for name in _names(self._folder.live, "live"):
+        for name in sizes(self._folder.live, "live"):
             with contextlib.suppress(FileNotFoundError):
                 data = (self._folder.live / name).read_bytes()
                 if data:
@@ -331,15 +326,15 @@ class Shipper:
     # -- labels -----------------------------------------------------------------------------------
 
     def _exchange_labels(self) -> None:
-        labels = _json_or_empty(self._folder.labels)
+        labels = json_or_empty(self._folder.labels)
         if self._clock() < self._labels_due_s and labels == self._labels_seen:
             return
         assert self._run_id is not None
-        kept = _json_or_empty(self._folder.path / HUB_FILE)
+        kept = json_or_empty(self._folder.path / HUB_FILE)
         base = kept.get("labels")
         base = base if isinstance(base, dict) and kept.get("url") == self._client.url else {}
         merged = self._client.merge_labels(self._run_id, labels, base)
-        if _json_or_empty(self._folder.labels) != labels:
+        if json_or_empty(self._folder.labels) != labels:
             return  # changed meanwhile: the next look sees it
         if merged != labels:
             write_json(self._folder.labels, merged)
@@ -367,43 +362,11 @@ def _whole_lines(path: Path, offset: int) -> bytes:
         return b""  # sealed since the look: the segment is sent
 
 
-def end_of_lines(path: Path, num_lines: int) -> tuple[int | None, int]:
-    """Where a number of lines of a part ends, and the checksum of the last; None past its end."""
-    if num_lines == 0:
-        return 0, 0
-    left, offset, crc = num_lines, 0, 0
-    try:
-        with open(path, "rb") as file:
-            for block in iter(lambda: file.read(BATCH_BYTES), b""):
-                count = block.count(b"\n")
-                if count < left:
-                    left -= count
-                    offset += len(block)
-                    last = block.rfind(b"\n") + 1
-                    crc = zlib.crc32(block[last:], crc if not last else 0)
-                    continue
-                begin = end = 0
-                for _ in range(left):
-                    begin, end = end, block.find(b"\n", end) + 1
-                return offset + end, zlib.crc32(block[begin:end], crc if begin == 0 else 0)
-    except FileNotFoundError:
-        pass
-    return None, 0
-
-
 def _files_of(state: RunState) -> dict[tuple[FileKind, str], int]:
     """The segments and blobs that a hub has, with their sizes in bytes."""
     segments = {name: segment.size for name, segment in state.segments.items()}
     files: dict[tuple[FileKind, str], int] = {("segments", n): size for n, size in segments.items()}
     return files | {("blobs", name): size for name, size in state.blobs.items()}
-
-
-def _names(folder: Path, kind: FileKind) -> list[str]:
-    try:
-        names = os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return sorted(name for name in names if is_file_name(kind, name))
 
 
 def file_digest(path: Path) -> tuple[str, int]:
@@ -414,10 +377,3 @@ def file_digest(path: Path) -> tuple[str, int]:
             digest.update(block)
             size += len(block)
     return digest.hexdigest(), size
-
-
-def _json_or_empty(path: Path) -> dict[str, Any]:
-    try:
-        return read_json(path)
-    except (OSError, FormatError):
-        return {}
