@@ -10,19 +10,15 @@ from pathlib import Path
 import pytest
 
 from epochal.errors import MetricNotFoundError, RunNotFoundError, UsageError
-from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger
-from epochal.hub.serving import create_hub
 from epochal.journal.layout import run_folders
-from epochal.server.access import LOOPBACK
-from epochal.server.app import App
-from epochal.serving import ServerAddress
 from epochal.shipping.client import HubClient
 from epochal.shipping.worker import ship_now
 from epochal.store.local.store import LocalStore
 from epochal.store.remote.store import RemoteStore
 from epochal.store.store import Store
-from tests.server.live import serving, serving_app
+from tests.hub.hub_process import serving_hub
+from tests.server.live import serving
 from tests.store.journals import Journal, settle
 from tests.store.sealing import seal_all
 
@@ -75,12 +71,7 @@ def hub(root: Path) -> Store:
     there.mkdir()
     ledger = _SERVERS.enter_context(contextlib.closing(Ledger(there)))
     writing, reading = ledger.add_token("machine", "write"), ledger.add_token("person", "admin")
-
-    def create(port: int) -> App:
-        address = ServerAddress(f"http://127.0.0.1:{port}", "127.0.0.1", port, None, names=LOOPBACK)
-        return create_hub(there, ledger, address, Inbox(there))
-
-    url = f"http://127.0.0.1:{_SERVERS.enter_context(serving_app(create)).port}"
+    url = f"http://127.0.0.1:{_SERVERS.enter_context(serving_hub(there, ledger)).port}"
     with contextlib.closing(HubClient(url, writing)) as client:
         for folder in run_folders(root):
             ship_now(folder, client)

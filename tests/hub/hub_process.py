@@ -1,4 +1,4 @@
-"""A real hub in a process of its own, with tokens."""
+"""A real hub, in a process of its own or in this one."""
 
 from __future__ import annotations
 
@@ -7,10 +7,33 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger
+from epochal.hub.serving import create_hub
+from epochal.server.access import LOOPBACK
+from epochal.server.app import App
+from epochal.serving import ServerAddress
 from epochal.shipping.client import HubClient
+from tests.server.live import Server, serving_app
+
+
+@contextlib.contextmanager
+def serving_hub(
+    root: Path, ledger: Ledger, *, clock: Callable[[], float] = time.time
+) -> Iterator[Server]:
+    """A hub over a folder in a thread of this process."""
+
+    def create(port: int) -> App:
+        url = f"http://127.0.0.1:{port}"
+        address = ServerAddress(url, "127.0.0.1", port, None, names=LOOPBACK)
+        return create_hub(root, ledger, address, Inbox(root), clock=clock)
+
+    with serving_app(create) as server:
+        yield server
 
 
 class HubProcess:

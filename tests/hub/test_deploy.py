@@ -11,12 +11,10 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from epochal.cli import hub as command
 from epochal.shipping.protocol import MAX_LINES_BYTES
-from tools.compose import problems
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
@@ -70,61 +68,6 @@ def test_only_the_proxy_is_reached_from_outside() -> None:
     services = compose()["services"]
     assert "ports" not in services["hub"]
     assert services["caddy"]["ports"] == ["80:80", "443:443"]
-
-
-@pytest.mark.parametrize("path", sorted(DEPLOY.glob("*.yml")), ids=lambda path: path.name)
-def test_compose_files_have_no_mistake(path: Path) -> None:
-    assert problems(path) == []
-
-
-BROKEN = """
-services:
-  hub:
-    image: {image}
-    restart: {restart}
-    ports: [{port}]
-    volumes: ["{volume}:/data", ./missing.conf:/etc/x]
-    networks: [{network}]
-    depends_on: {{{needed}: {{condition: {condition}}}}}
-    environment: {{TOKEN: "{variable}"}}
-    stop_grace_period: {grace}
-    {key}: 1
-volumes: {{runs: , other: }}
-networks: {{net: }}
-"""
-
-
-def test_the_check_of_compose_files_finds_mistakes(tmp_path: Path) -> None:
-    path = tmp_path / "broken.yml"
-    path.write_text(
-        BROKEN.format(
-            image="caddy",
-            restart="sometimes",
-            port=443,
-            volume="runs",
-            network="elsewhere",
-            needed="hub",
-            condition="service_healthy",
-            variable="${TOKEN}",
-            grace="soon",
-            key="prots",
-        )
-    )
-    said = "\n".join(problems(path))
-    for mistake in (
-        "the image caddy has no version",
-        "restart: sometimes is not known",
-        "the port 443 is not a text",
-        "there is no elsewhere in networks",
-        "there is no file ./missing.conf",
-        "hub has no healthcheck",
-        "${TOKEN} needs a default",
-        "stop_grace_period: soon is not a duration",
-        "prots is not a key of a service",
-        "volumes.other is not used",
-        "networks.net is not used",
-    ):
-        assert mistake in said
 
 
 def assert_no_body_is_cut_off(caddyfile: str) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
-import hashlib
 import http.client
 import http.server
 import json
@@ -14,7 +12,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,103 +30,6 @@ from tests.hub.test_shipping import journal, record, wait_until
 
 # Real processes of a hub; `tests/hub/test_inbox.py` and `test_access.py` are quick.
 pytestmark = pytest.mark.slow
-
-
-class Wire:
-    """A TCP proxy to a hub that can be cut and mended; it drops connections in mid-request."""
-
-    def __init__(self, port: int, *, most_bytes: int | None = None) -> None:
-        self._to, self._most_bytes = port, most_bytes
-        self._open: list[socket.socket] = []
-        self.is_cut = False
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def cut(self) -> None:
-        self.is_cut = True
-        for one in self._open:
-            _close(one)
-
-    def close(self) -> None:
-        self.cut()
-        _close(self._listening)
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                near, _ = self._listening.accept()
-            except OSError:
-                return
-            if self.is_cut:
-                _close(near)
-                continue
-            far = socket.create_connection(("127.0.0.1", self._to))
-            self._open += [near, far]
-            for pair in ((near, far), (far, near)):
-                threading.Thread(target=self._copy, args=pair, daemon=True).start()
-
-    def _copy(self, source: socket.socket, target: socket.socket) -> None:
-        num_bytes = 0
-        try:
-            while data := source.recv(4096):
-                num_bytes += len(data)
-                if self._most_bytes is not None and num_bytes > self._most_bytes:
-                    break
-                target.sendall(data)
-        except OSError:
-            pass
-        _close(source)
-        _close(target)
-
-
-def _close(one: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        one.shutdown(socket.SHUT_RDWR)
-    one.close()
-
-
-@pytest.fixture
-def wire(hub: HubProcess) -> Iterator[Wire]:
-    between = Wire(hub.port)
-    yield between
-    between.close()
-
-
-def test_a_run_arrives_whole_over_a_network_that_was_cut(
-    hub: HubProcess, wire: Wire, tmp_path: Path
-) -> None:
-    run = epochal.init("p", "a", dir=tmp_path / "runs", companion=False, console=False)
-    run.log({"loss": 0.0}, step=0)
-    folder = RunFolder(run.dir)
-    worker = ShippingWorker(folder, HubClient(wire.url, hub.token, timeout_s=5))
-    worker.start()
-    wait_until(lambda: worker.num_lines > 0)
-    wire.cut()
-    for step in range(1, 200):
-        run.log({"loss": float(step)}, step=step)
-    wait_until(lambda: worker.error is not None)
-    wire.is_cut = False
-    run.finish()
-    worker.finish()
-    assert worker.join(120)
-    assert worker.is_complete
-    assert journal(RunFolder(hub.root / "p" / "a")) == journal(folder)
-
-
-def test_a_connection_that_drops_every_few_thousand_bytes_still_delivers(
-    hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)  # no repository: changes that are not committed would be a blob
-    folder = record(tmp_path / "runs", steps=300)
-    drops = Wire(hub.port, most_bytes=6000)
-    try:
-        client = HubClient(drops.url, hub.token, timeout_s=30)
-        ship_now(folder, client, tries=60, pause_s=0.05)
-        client.close()
-    finally:
-        drops.close()
-    assert journal(RunFolder(hub.root / "p" / "a")) == journal(folder)
 
 
 def test_a_hub_restored_from_a_backup_gets_what_a_live_companion_has(
@@ -239,42 +139,6 @@ def test_a_training_and_its_companion_that_were_asleep_go_on(
             return 0
 
     wait_until(lambda: steps() == 40)
-
-
-def test_what_the_first_version_of_the_protocol_sends_is_taken(hub: HubProcess) -> None:
-    """Requests as `spec/hub.md` had them first; a hub of any later version must take them."""
-
-    def send(method: str, path: str, body: bytes, **headers: str) -> dict[str, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", hub.port, timeout=120)
-        sent = {"authorization": f"Bearer {hub.token}", **headers}
-        connection.request(method, f"/api/hub/runs/old1{path}", body=body, headers=sent)
-        response = connection.getresponse()
-        answer: dict[str, Any] = json.loads(response.read())
-        connection.close()
-        assert response.status == 200, answer
-        return answer
-
-    state = send("PUT", "", b'{"v":1,"id":"old1","name":"n","project":"p"}')
-    assert state["parts"] == state["segments"] == state["blobs"] == {}
-    assert (state["id"], state["project"], state["protocol"]) == ("old1", "p", 1)
-    lines = b'{"log":"run","t":1.0,"v":1,"id":"old1"}\n{"log":"new","t":1.0,"x":[1]}\n'
-    sizes = {"x-epochal-size": str(len(lines))}
-    packed = {"content-encoding": "gzip", **sizes}
-    part = "/parts/loop.0001.0000?first="
-    assert send("POST", f"{part}0", gzip.compress(lines), **packed) == {"have": 2}
-    assert send("POST", f"{part}0", lines, **{"content-encoding": "identity", **sizes}) == {
-        "have": 2
-    }
-    digest = hashlib.sha256(b"blob").hexdigest()
-    where = f"/blobs/a.bin?offset=0&size=4&sha256={digest}"
-    assert send("PUT", where, b"blob") == {"have": 4}
-    labels = b'{"labels":{"tags":["x"]},"base":{}}'
-    assert send("PUT", "/labels", labels)["tags"] == ["x"]
-    state = send("GET", "", b"")
-    assert state["parts"]["loop.0001.0000"]["lines"] == 2
-    assert state["blobs"] == {"a.bin": 4}
-    # Kinds of records that are not known yet are stored as they came.
-    assert (hub.root / "p" / "n" / "journal" / "loop.0001.0000.jsonl").read_bytes() == lines
 
 
 def test_a_rate_is_kept_on_average(hub: HubProcess, tmp_path: Path) -> None:

@@ -263,3 +263,26 @@ def test_lines_of_a_deleted_run_never_reach_the_run_that_has_its_folder_now(
     assert part.read_bytes() == lines(0, 2)
     inbox.register("one", IDENTITY)
     assert inbox.place_of("one") not in (None, inbox.place_of("two"))
+
+
+def test_tokens_are_known_while_a_change_waits_for_the_disk(tmp_path: Path) -> None:
+    with contextlib.closing(Ledger(tmp_path)) as ledger:
+        token = ledger.add_token("load", "write")
+        found: list[str] = []
+
+        def look() -> None:
+            principal = ledger.principal(token)
+            found.append("" if principal is None else principal.name)
+
+        with ledger._lock, ledger._transaction():
+            looking = threading.Thread(target=look, daemon=True)
+            looking.start()
+            looking.join(60)
+            assert found == ["load"]
+
+
+def test_what_was_changed_is_read_at_once(tmp_path: Path) -> None:
+    with contextlib.closing(Ledger(tmp_path)) as ledger:
+        for number in range(20):
+            ledger.claim(f"run{number}", "p", f"writer{number}")
+            assert ledger.writer_of(f"run{number}") == f"writer{number}"

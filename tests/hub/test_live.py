@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from pathlib import Path
 
 import pytest
@@ -16,8 +14,6 @@ from tests.server.live import Server, until
 # Real processes of a hub; `tests/hub/test_inbox.py` and `test_access.py` are quick.
 pytestmark = pytest.mark.slow
 
-NUM_VALUES = 8
-
 
 def test_a_logged_value_reaches_the_page_of_the_hub(
     hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -28,21 +24,13 @@ def test_a_logged_value_reaches_the_page_of_the_hub(
     run.log({"loss": -1.0}, step=0)
     client = hub.client()
     wait_until(lambda: client.get_json("/api/runs")["total"] == 1)
-    latencies_s = []
     headers = {"Authorization": f"Bearer {hub.token}"}
     with Server(hub.port).listen(headers=headers, run=run.id, name="loss") as events:
         until(events, "ready")
-        for step in range(1, NUM_VALUES + 1):
-            logged_s = time.monotonic()
+        for step in range(1, 4):
             run.log({"loss": float(step)}, step=step)
             seen: list[float] = []
             while float(step) not in seen:
                 for series in until(events, "records").data["points"]:
                     seen += series["value"]
-            latencies_s.append(time.monotonic() - logged_s)
-            time.sleep(0.3)  # so that values fall at different times of the companion's second
     run.finish()
-    print(  # noqa: T201
-        f"from log() to the stream: median {statistics.median(latencies_s):.2f} s,"
-        f" longest {max(latencies_s):.2f} s of {NUM_VALUES}"
-    )

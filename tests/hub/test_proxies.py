@@ -22,7 +22,6 @@ import pytest
 
 import epochal
 from benchmarks.hub.faults import await_port, free_port
-from epochal.cli.main import main
 from epochal.hub.ledger import Ledger
 from epochal.shipping.client import HubClient
 from epochal.shipping.worker import ship_now
@@ -325,25 +324,6 @@ def test_people_sign_in_with_passwords_and_machines_with_tokens(
         assert status == 200
         with contextlib.closing(Ledger(hub.root)) as ledger:
             assert {row["who"] for row in ledger.audit()} == {"machine", "alice"}
-
-
-def test_a_link_shows_one_run_and_ends(
-    deployed: Deployed, client: HubClient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("a", "b"):
-        ship_now(record(tmp_path / "runs", name), client)
-    hub = str(deployed.hub.root)
-    assert main(["share", "a", "--hub", hub, "--url", deployed.url]) == 0
-    link = capsys.readouterr().out.split()[-1]
-    assert link.startswith(f"{deployed.url}/?token=share_")
-    status, headers, _ = asked(deployed, link.removeprefix(deployed.url))
-    assert status == 303
-    seen = {"cookie": headers["set-cookie"].partition(";")[0]}
-    assert asked(deployed, "/", sent=seen)[0] == 200
-    status, _, answer = asked(deployed, "/api/runs", sent=seen)
-    assert (status, answer.count(b'"name":"a"'), answer.count(b'"name":"b"')) == (200, 1, 0)
-    assert main(["share", "--revoke-all", "--hub", hub]) == 0
-    wait_until(lambda: asked(deployed, "/api/runs", sent=seen)[0] == 401)
 
 
 def test_guesses_count_for_the_address_that_nginx_saw(deployed: Deployed) -> None:

@@ -14,7 +14,6 @@ import pytest
 import epochal
 from epochal.cli.main import main
 from epochal.errors import RunNotFoundError
-from epochal.hub.ledger import Ledger
 from epochal.hub.links import Links
 from epochal.shipping.client import HubError
 from epochal.shipping.worker import ship_now
@@ -114,21 +113,6 @@ def test_a_long_list_comes_whole(
         names = [run.info.name for run in store.runs(order="name")]
         assert names == [f"r{number}" for number in range(7)]
         assert [run.info.name for run in store.runs(order="name", offset=2, limit=4)] == names[2:6]
-
-
-def test_a_token_for_one_project_sees_that_project(hub: HubProcess, tmp_path: Path) -> None:
-    record(hub.root, "a", project="p", steps=2)
-    hidden = record(hub.root, "b", project="q", steps=2)
-    ledger = Ledger(hub.root)
-    token = ledger.add_token("guest", "read", projects=["p"])
-    ledger.close()
-    with RemoteStore(hub.url, token=token, cache=tmp_path / "cache") as store:
-        assert [run.info.name for run in store.runs()] == ["a"]
-        assert len(store.run("a").series("loss")) == 2
-        other = epochal.load(hidden.path).info.id
-        assert store.find(other) is None
-        with pytest.raises(epochal.EpochalError, match="answered 403"):
-            store.run("a").relabel(lambda labels: labels)
 
 
 def test_a_shared_link_opens_its_run_and_no_other(hub: HubProcess) -> None:

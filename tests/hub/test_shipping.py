@@ -22,7 +22,7 @@ from epochal.segments.seal import seal_part
 from epochal.shipping.client import HubError
 from epochal.shipping.fetching import fetch_run
 from epochal.shipping.protocol import MAX_LINES_BYTES
-from epochal.shipping.worker import ship_now
+from epochal.shipping.worker import LONGEST_REST_S, SHORTEST_REST_S, rest_after, ship_now
 from tests.hub.hub_process import HubProcess
 
 # Real processes of a hub; `tests/hub/test_inbox.py` and `test_access.py` are quick.
@@ -321,3 +321,15 @@ def wait_until(condition: object, *, limit_s: float = 120.0, every_s: float = 0.
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(every_s)
+
+
+def test_a_hub_that_answers_at_once_gets_batches_twice_a_second() -> None:
+    rests = [rest_after(0.001) for _ in range(200)]
+    assert max(rests) <= SHORTEST_REST_S
+    assert min(rests) >= 0.8 * SHORTEST_REST_S
+    assert len(set(rests)) > 100  # not all companions in the same moment
+
+
+def test_a_slow_hub_is_asked_less_often_but_within_a_second() -> None:
+    assert max(rest_after(0.2) for _ in range(200)) > SHORTEST_REST_S
+    assert max(rest_after(30.0) for _ in range(200)) <= LONGEST_REST_S

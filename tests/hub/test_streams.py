@@ -9,17 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger
 from epochal.hub.links import Links
-from epochal.hub.serving import create_hub
-from epochal.server.access import LOOPBACK
-from epochal.server.app import App
-from epochal.serving import ServerAddress
 from epochal.shipping.client import HubClient
 from epochal.shipping.worker import ship_now
+from tests.hub.hub_process import serving_hub
 from tests.hub.test_shipping import record
-from tests.server.live import Event, Server, serving_app, until
+from tests.server.live import Event, Server, until
 
 
 @dataclass
@@ -49,14 +45,8 @@ def hub(tmp_path: Path) -> Iterator[Hub]:
     root, now = tmp_path / "hub", [1_000_000.0]
     with contextlib.closing(Ledger(root)) as ledger:
         token, guest = ledger.add_token("machine", "write"), ledger.add_token("guest", "read")
-
-        def create(port: int) -> App:
-            url = f"http://127.0.0.1:{port}"
-            address = ServerAddress(url, "127.0.0.1", port, None, names=LOOPBACK)
-            return create_hub(root, ledger, address, Inbox(root), clock=lambda: now[0])
-
         with (
-            serving_app(create) as server,
+            serving_hub(root, ledger, clock=lambda: now[0]) as server,
             contextlib.closing(HubClient(f"http://127.0.0.1:{server.port}", token)) as client,
         ):
             ship_now(record(tmp_path / "runs"), client)

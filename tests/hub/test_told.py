@@ -194,16 +194,6 @@ def test_a_link_that_ended_says_when(hub: HubProcess, tmp_path: Path) -> None:
     assert "is not whole, or was revoked" in body
 
 
-def test_a_link_stops_no_training(
-    hub: HubProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ship_now(record(tmp_path / "runs", "a"), hub.client())
-    run = hub.client().get_json("/api/runs")["rows"][0]["id"]
-    link = Links(hub.root).make([run], until=time.time() + 3600)
-    assert main(["stop", "a", "--hub", f"{hub.url}/?token={link}"]) == 1
-    assert "answered 403" in capsys.readouterr().err
-
-
 def opened(url: str, headers: dict[str, str]) -> tuple[int, str, str]:
     """Status, kind and text of an answer."""
     request = urllib.request.Request(url, headers=headers)

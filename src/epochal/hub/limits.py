@@ -5,14 +5,13 @@ Requests are counted for each sender, and failed tokens for each address.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import shutil
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 
 from starlette.responses import Response
@@ -178,7 +177,7 @@ class Budget:
         self._stored_s = clock()
         self._used = 0
         self._by_writer = ledger.bytes_by_writer()
-        self._unstored: dict[str, int] = {}
+        self._unstored: Counter[str] = Counter()
         self._writers: dict[str, str] = {}
 
     def charge(self, run_id: str, project: str, num_bytes: int) -> None:
@@ -196,7 +195,7 @@ class Budget:
             self._writers[run_id] = writer
             self._by_writer[writer] = had + num_bytes
             self._used += num_bytes
-            self._unstored[run_id] = self._unstored.get(run_id, 0) + num_bytes
+            self._unstored[run_id] += num_bytes
             is_due = self._clock() - self._stored_s >= _STORE_EVERY_S
             if is_due:
                 self._stored_s = self._clock()
@@ -241,19 +240,11 @@ class Budget:
     def _store(self) -> None:
         with self._storing:
             with self._lock:
-                counted, self._unstored = self._unstored, {}
-            if not counted:
-                return
-            with contextlib.ExitStack() as undo:
-                undo.callback(self._count_again, counted)
-                self._ledger.add_bytes(counted)
-                undo.pop_all()
-
-    def _count_again(self, counted: Mapping[str, int]) -> None:
-        """Keep what could not be stored."""
-        with self._lock:
-            for run_id, num_bytes in counted.items():
-                self._unstored[run_id] = self._unstored.get(run_id, 0) + num_bytes
+                counted = self._unstored.copy()
+            if counted:
+                self._ledger.add_bytes(counted)  # what it cannot store stays counted here
+                with self._lock:
+                    self._unstored -= counted
 
 
 def size_of(root: Path) -> int:

@@ -1,4 +1,4 @@
-"""Large bodies arrive in files, and are in memory one after another."""
+"""How a hub receives: large bodies one after another in memory, in threads that end with it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,13 @@ from epochal.hub.endpoints import HubControls, Receiving
 from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger
 from epochal.server.access import Principal
+from epochal.shipping.client import HubClient
 from epochal.shipping.protocol import MAX_BODY_BYTES, SIZE_HEADER
+from epochal.shipping.worker import ship_now
+from tests.hub.hub_process import serving_hub
+from tests.hub.test_shipping import record
 
+WAIT_S = 60.0
 LARGE = b'{"log":"text","text":"%s"}\n' % (b"x" * (MAX_BODY_BYTES + 1))
 SMALL = b'{"log":"metrics","step":1,"m":{}}\n'
 
@@ -114,3 +119,22 @@ def receiving_in(root: Path) -> Iterator[Receiving]:
         receiving = Receiving(inbox, ledger, HubControls(ledger, is_allowed=False))
         with contextlib.closing(receiving):
             yield receiving
+
+
+def receiving_threads() -> set[threading.Thread]:
+    return {one for one in threading.enumerate() if one.name.startswith("epochal-receive")}
+
+
+def test_a_hub_that_stops_ends_the_threads_that_receive(tmp_path: Path) -> None:
+    before = receiving_threads()
+    with contextlib.closing(Ledger(tmp_path / "hub")) as ledger:
+        token = ledger.add_token("machine", "write")
+        with serving_hub(tmp_path / "hub", ledger) as server:
+            client = HubClient(f"http://127.0.0.1:{server.port}", token)
+            with contextlib.closing(client):
+                ship_now(record(tmp_path / "runs"), client)
+            threads = receiving_threads() - before
+            assert threads
+        for thread in threads:
+            thread.join(WAIT_S)
+        assert not any(thread.is_alive() for thread in threads)
