@@ -254,7 +254,7 @@ def test_lines_of_a_deleted_run_never_reach_the_run_that_has_its_folder_now(
     inbox.append("one", STEM, first=0, lines=lines(0, 3))
     shutil.move(tmp_path / "p" / "a", tmp_path / "elsewhere")
     inbox.register("two", {**IDENTITY, "id": "two"})
-    assert inbox.place_of("two") == tmp_path / "p" / "a"
+    assert inbox.folder_of("two") == tmp_path / "p" / "a"
     inbox.append("two", STEM, first=0, lines=lines(0, 2))
     with pytest.raises(UnknownRunError):
         inbox.append("one", STEM, first=2, lines=lines(2, 5))
@@ -262,7 +262,7 @@ def test_lines_of_a_deleted_run_never_reach_the_run_that_has_its_folder_now(
     part = tmp_path / "p" / "a" / "journal" / f"{STEM}.jsonl"
     assert part.read_bytes() == lines(0, 2)
     inbox.register("one", IDENTITY)
-    assert inbox.place_of("one") not in (None, inbox.place_of("two"))
+    assert inbox.folder_of("one") not in (None, inbox.folder_of("two"))
 
 
 def test_tokens_are_known_while_a_change_waits_for_the_disk(tmp_path: Path) -> None:

@@ -351,7 +351,7 @@ class Receiving:
         removed = self._ledger.removed_at(run_id)
         if removed is None:
             return None
-        self._inbox.look_again()
+        self._inbox.rescan()
         known = self._inbox.project_of(run_id)
         if known is None and is_refused:
             date = time.strftime("%Y-%m-%d", time.localtime(removed))

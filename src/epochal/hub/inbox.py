@@ -134,9 +134,9 @@ class Inbox:
         self.root = root
         self._charge = charge
         self._lock = threading.Lock()
-        self._places: dict[str, Path] | None = None
+        self._folder_by_id: dict[str, Path] | None = None
         # The run in each folder: that of a deleted run may be given to another one.
-        self._at: dict[Path, str] = {}
+        self._id_by_folder: dict[Path, str] = {}
         self._runs: dict[str, _Run] = {}
         self._counts = PartCounts()
 
@@ -154,20 +154,20 @@ class Inbox:
         except UnknownRunError:
             return None
 
-    def place_of(self, run_id: str) -> Path | None:
+    def folder_of(self, run_id: str) -> Path | None:
         """The folder of a run that is here; None for an unknown run."""
         try:
             return self._run(run_id).folder.path
         except UnknownRunError:
             return None
 
-    def look_again(self) -> None:
+    def rescan(self) -> None:
         """Search the folder for runs again: a person has moved some."""
         with self._lock:
-            self._places = None
+            self._folder_by_id = None
 
     @contextlib.contextmanager
-    def held(self, run_id: str) -> Iterator[None]:
+    def locked(self, run_id: str) -> Iterator[None]:
         """Let nothing be written to a run meanwhile."""
         try:
             lock = self._run(run_id).lock
@@ -181,8 +181,8 @@ class Inbox:
         """Take in who a run is, at its start and when it changes; what is here of it."""
         checked = checked_identity(run_id, identity)
         with self._lock:
-            place = self._known_places().get(run_id)
-            if place is None:
+            path = self._folders().get(run_id)
+            if path is None:
                 self._charge(run_id, checked["project"], len(json_bytes(checked)))
                 project = self.root / slugify(checked["project"])
                 is_new_project = not project.is_dir()
@@ -190,13 +190,13 @@ class Inbox:
                 checked["name"] = name
                 self._lead_to_parent(folder.path, checked)
                 write_json(folder.identity, checked)
-                self._take_place(run_id, folder.path)
+                self._set_folder(run_id, folder.path)
                 sync_folder(folder.path)
                 sync_folder(project)
                 if is_new_project:
                     sync_folder(self.root)
             else:
-                self._lead_to_parent(place, checked)
+                self._lead_to_parent(path, checked)
         run = self._run(run_id)
         with run.lock:
             if run.project != checked["project"]:
@@ -211,14 +211,14 @@ class Inbox:
         """
         since = time.time() - age_s - _LAUNCH_SLACK_S
         with self._lock:
-            places = dict(self._known_places())
+            folders = dict(self._folders())
         found: list[tuple[float, str]] = []
-        for run_id, place in places.items():
+        for run_id, path in folders.items():
             with contextlib.suppress(OSError, FormatError):
-                written = (place / "run.json").stat().st_mtime
+                written = (path / "run.json").stat().st_mtime
                 if written < since:
                     continue
-                identity = read_json(place / "run.json")
+                identity = read_json(path / "run.json")
                 if (identity.get("launch_id"), identity.get("project")) == (launch_id, project):
                     found.append((written, run_id))
         if not found:
@@ -337,25 +337,25 @@ class Inbox:
 
     # -- files ------------------------------------------------------------------------------------
 
-    def _known_places(self) -> dict[str, Path]:
+    def _folders(self) -> dict[str, Path]:
         """Where each run lies, by its id; the folders are looked through once."""
-        if self._places is None:
-            self._places = {}
+        if self._folder_by_id is None:
+            self._folder_by_id = {}
             for folder in run_folders(self.root):
                 with contextlib.suppress(OSError, FormatError):
                     run_id = read_json(folder.identity).get("id")
-                    if isinstance(run_id, str) and run_id not in self._places:
-                        self._take_place(run_id, folder.path)
-        return self._places
+                    if isinstance(run_id, str) and run_id not in self._folder_by_id:
+                        self._set_folder(run_id, folder.path)
+        return self._folder_by_id
 
-    def _take_place(self, run_id: str, place: Path) -> None:
+    def _set_folder(self, run_id: str, path: Path) -> None:
         """Know where a run lies; the one that lay there before is gone."""
-        places, before = self._known_places(), self._at.get(place, run_id)
-        if before != run_id and places.get(before, place) == place:
-            places.pop(before, None)
+        folders, before = self._folders(), self._id_by_folder.get(path, run_id)
+        if before != run_id and folders.get(before, path) == path:
+            folders.pop(before, None)
             self._runs.pop(before, None)
-        self._at[place] = run_id
-        places[run_id] = place
+        self._id_by_folder[path] = run_id
+        folders[run_id] = path
 
     def _run(self, run_id: str) -> _Run:
         """A run that is here; raises ``UnknownRunError`` for any other."""
@@ -364,24 +364,24 @@ class Inbox:
             return run  # without the lock: whoever registers a run holds it while the disk syncs
         with self._lock:
             self._runs.pop(run_id, None)
-            place = self._known_places().get(run_id)
-            if place is not None and not place.is_dir():  # removed, or moved to the trash
-                del self._known_places()[run_id]
-                place = None
-            if place is None:
+            path = self._folders().get(run_id)
+            if path is not None and not path.is_dir():  # removed, or moved to the trash
+                del self._folders()[run_id]
+                path = None
+            if path is None:
                 raise UnknownRunError(f"the hub does not know the run {run_id}.")
-            identity = read_json(place / "run.json")
-            run = _Run(run_id, str(identity.get("project", "")), RunFolder(place))
+            identity = read_json(path / "run.json")
+            run = _Run(run_id, str(identity.get("project", "")), RunFolder(path))
             self._runs[run_id] = run
             return run
 
-    def _lead_to_parent(self, place: Path, checked: dict[str, Any]) -> None:
+    def _lead_to_parent(self, path: Path, checked: dict[str, Any]) -> None:
         """Say where the run lies here that a fork continues; only one of the same project."""
         fork = checked.get("fork")
         if isinstance(fork, dict) and isinstance(fork.get("id"), str):
-            parent = self._known_places().get(fork["id"])
-            if parent is not None and parent.parent == place.parent:
-                checked["fork"] = {**fork, "path": os.path.relpath(parent, place)}
+            parent = self._folders().get(fork["id"])
+            if parent is not None and parent.parent == path.parent:
+                checked["fork"] = {**fork, "path": os.path.relpath(parent, path)}
 
     def _update_identity(self, run: _Run, checked: dict[str, Any]) -> None:
         before = read_json(run.folder.identity)

@@ -140,8 +140,8 @@ def _too_many_requests(wait_s: float) -> Response:
 # Kept free for what else the machine does, and for the hub's own files.
 RESERVE_BYTES = 256 << 20
 _MEASURE_EVERY_S = 600.0
-# Between two looks at the disk, what was charged counts as stored.
-_LOOK_EVERY_S = 1.0
+# Between two checks of the disk, what was charged counts as stored.
+_CHECK_EVERY_S = 1.0
 _STORE_EVERY_S = 5.0
 
 
@@ -173,7 +173,7 @@ class Budget:
         self._lock = threading.Lock()
         self._storing = threading.Lock()
         self._measured_s = -math.inf
-        self._looked_s, self._left = -math.inf, 0
+        self._checked_s, self._left = -math.inf, 0
         self._stored_s = clock()
         self._used = 0
         self._by_writer = ledger.bytes_by_writer()
@@ -217,8 +217,8 @@ class Budget:
 
     def _check_disk(self, num_bytes: int) -> None:
         now_s = self._clock()
-        if now_s - self._looked_s >= _LOOK_EVERY_S or self._left - num_bytes < self._reserve:
-            self._looked_s, self._left = now_s, self._free(self._root)
+        if now_s - self._checked_s >= _CHECK_EVERY_S or self._left - num_bytes < self._reserve:
+            self._checked_s, self._left = now_s, self._free(self._root)
         self._left -= num_bytes
         if self._left < self._reserve:
             raise FullError("the disk of the hub is full: delete runs there, then empty the trash.")

@@ -205,7 +205,7 @@ class Plan:
 class Retention:
     """The rules over one folder of runs.
 
-    ``held`` keeps shippers from writing to a run while it is moved; ``tell`` prints a line.
+    ``locked`` keeps shippers from writing to a run while it is moved; ``tell`` prints a line.
     """
 
     def __init__(
@@ -215,14 +215,14 @@ class Retention:
         ledger: Ledger,
         budget: Budget,
         *,
-        held: Callable[[str], AbstractContextManager[object]],
+        locked: Callable[[str], AbstractContextManager[object]],
         tell: Callable[[str], object],
     ) -> None:
         self._rules = rules
         self._open_store = open_store
         self._ledger = ledger
         self._budget = budget
-        self._held = held
+        self._locked = locked
         self._tell = tell
 
     @contextlib.contextmanager
@@ -282,7 +282,7 @@ class Retention:
 
     def _move(self, store: LocalStore, view: LocalRun) -> None:
         info = view.info
-        with self._held(info.id):
+        with self._locked(info.id):
             if not self._is_old(view):  # something has arrived meanwhile
                 return
             silent_s = time.time() - _received(view)

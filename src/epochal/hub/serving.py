@@ -158,8 +158,8 @@ def create_hub(
     def folders_of(principal: Principal) -> list[Path]:
         if principal.runs is None:
             return [root / name for name in sorted(principal.projects or ())]
-        places = (inbox.place_of(run_id) for run_id in sorted(principal.runs))
-        return [place for place in places if place is not None]
+        paths = (inbox.folder_of(run_id) for run_id in sorted(principal.runs))
+        return [path for path in paths if path is not None]
 
     def find(token: str) -> Principal | None:
         return ledger.principal(token) or links.principal(token)
@@ -194,7 +194,7 @@ def serve_hub(
     inbox = Inbox(root, charge=budget.charge)
     app = create_hub(root, ledger, server, inbox, proxy=proxy, allow_control=allow_control)
     keeping = Retention(
-        retention, lambda: HubStore([root], ledger), ledger, budget, held=inbox.held, tell=tell
+        retention, lambda: HubStore([root], ledger), ledger, budget, locked=inbox.locked, tell=tell
     )
     with server.listening, contextlib.closing(budget), keeping.running():
         run_server(app, server.listening, on_ready=on_ready, tls=tls)
