@@ -28,6 +28,7 @@ _TOKEN_BYTES = 32  # 256 random bits
 _PREFIX = "ep_"
 _TOKENS_READ_EVERY_S = 1.0
 _MOST_REQUESTS = 20
+_REQUEST = "id, run, action, who, t, taken, outcome, is_done"  # the fields of RequestRow
 _SCHEMA = """
 create table if not exists tokens (
   name text primary key, role text not null, projects text, sha256 blob not null,
@@ -253,17 +254,19 @@ class Ledger:
         ``taker`` gets those again that it took, until it has said what became of them: an answer
         may be lost on its way.
         """
-        query = (
-            "select id, taken from requests where run=? and t>=? and outcome is null"
+        waiting = (
+            f"select {_REQUEST} from requests where run=? and t>=? and outcome is null"
             " and (taken is null or taker=?) order by t"
         )
-        found: list[RequestRow] = []
-        for request_id, taken in list(self._rows(query, run_id, since, taker)):
-            take = "update requests set taken=?, taker=? where id=? and taken is null"
-            if taken is None and not self._change(take, now, taker, request_id):
-                continue  # another one was faster
-            found += self.requests(run_id, request_id)
-        return found
+        if not any(self._rows(waiting, run_id, since, taker)):  # nearly always: no lock is taken
+            return []
+        with self._lock, self._transaction():
+            rows = self._db.execute(waiting, (run_id, since, taker)).fetchall()
+            self._db.executemany(
+                "update requests set taken=?, taker=? where id=? and taken is null",
+                [(now, taker, request_id) for request_id, *_ in rows],
+            )
+        return [RequestRow(*row) for row in rows]
 
     def end_request(self, run_id: str, request_id: str, outcome: str, *, is_done: bool) -> bool:
         """Note the outcome of a request that was taken; False where it has one, or is another's."""
@@ -273,14 +276,10 @@ class Ledger:
         )
         return self._change(statement, outcome, is_done, request_id, run_id) == 1
 
-    def requests(self, run_id: str, request_id: str | None = None) -> list[RequestRow]:
-        """The newest requests of a run, or one of them, the newest first."""
-        query = (
-            "select id, run, action, who, t, taken, outcome, is_done from requests"
-            " where run=? and (? is null or id=?) order by t desc, rowid desc limit ?"
-        )
-        rows = self._rows(query, run_id, request_id, request_id, _MOST_REQUESTS)
-        return [RequestRow(*row) for row in rows]
+    def requests(self, run_id: str) -> list[RequestRow]:
+        """The newest requests of a run, the newest first."""
+        query = f"select {_REQUEST} from requests where run=? order by t desc, rowid desc limit ?"
+        return [RequestRow(*row) for row in self._rows(query, run_id, _MOST_REQUESTS)]
 
     # -- audit ------------------------------------------------------------------------------------
 

@@ -43,7 +43,8 @@ from epochal.store.status import format_age
 
 FILE = "epochal.toml"
 NEVER = "never"
-_PROJECTS = "projects"
+_PROJECTS = "projects."
+_DEFAULT = ""
 _EVERY = "every"
 # A rule with a mistake can be stopped before it is applied for the first time.
 EVERY_S = 3600.0
@@ -113,69 +114,49 @@ def read_rules(
 ) -> RetentionRules:
     """The rules of the hub in a folder; options win over ``[retention]``, not over a project's."""
     path = root / FILE
-    table = read_table(path, "retention") if path.is_file() else {}
-    default: dict[str, Any] = {}
-    projects: dict[str, dict[str, Any]] = {}
-    every_s = EVERY_S
-    for key, located in table.items():
-        table_name, _, field_name = key.rpartition(".")
-        if key == _EVERY:
-            every_s = _every(located)
-        elif not table_name:
-            default.update(_read(key, field_name, located))
-        elif table_name.startswith(f"{_PROJECTS}."):
-            project = slugify(table_name.removeprefix(f"{_PROJECTS}."))
-            projects.setdefault(project, {}).update(_read(key, field_name, located))
-        else:
+    tables: dict[str, dict[str, Any]] = {_DEFAULT: {}}
+    for key, located in (read_table(path, "retention") if path.is_file() else {}).items():
+        table, _, name = key.rpartition(".")
+        if table and not table.startswith(_PROJECTS):
             raise UsageError(
                 f"{located.source}: retention.{key} is not a setting;"
                 " use a table such as [retention.projects.NAME]."
             )
-    if trash_after_s is not None:
-        default["trash_after_s"] = trash_after_s
-    if erase_after_s is not None:
-        default["erase_after_s"] = erase_after_s
-    if keep_tagged:
-        default["keep_tags"] = True
+        project = slugify(table.removeprefix(_PROJECTS)) if table else _DEFAULT
+        tables.setdefault(project, {}).update(_read(key, name, located))
+    options = {
+        "trash_after_s": trash_after_s,
+        "erase_after_s": erase_after_s,
+        "keep_tags": keep_tagged or None,
+    }
+    default = tables.pop(_DEFAULT)
+    default |= {name: value for name, value in options.items() if value is not None}
+    every_s = default.pop("every_s", EVERY_S)
     rule = RetentionRule(**default)
-    by_project = {name: replace(rule, **values) for name, values in projects.items()}
+    by_project = {name: replace(rule, **values) for name, values in tables.items()}
     return RetentionRules(rule, by_project, every_s)
 
 
 def _read(key: str, name: str, located: Located) -> dict[str, Any]:
-    """One value as a field of ``RetentionRule``."""
-    if name in ("trash_after", "erase_after"):
-        return {f"{name}_s": _age(key, located)}
+    """One value as a field of ``RetentionRule``, or ``every_s``, which has no project."""
+    value, named = located.value, f"retention.{key}"
+    if name in ("trash_after", "erase_after") or key == _EVERY:
+        try:
+            age_s = None if value == NEVER else read_age(str(value))
+        except ValueError as error:
+            raise mistake(located.source, named, value, f"{error}, or {NEVER!r}.") from error
+        if key == _EVERY and (age_s is None or age_s < 1.0):
+            raise mistake(located.source, named, value, "is not an age of at least 1s.")
+        return {f"{name}_s": age_s}
     if name == "keep_tags":
-        value = located.value
         if isinstance(value, bool):
             return {name: value}
         if isinstance(value, list) and all(isinstance(tag, str) for tag in value):
             return {name: frozenset(value)}
         words = "is not true, false or a list of tags."
-        raise mistake(located.source, f"retention.{key}", value, words)
+        raise mistake(located.source, named, value, words)
     known = ("trash_after", "erase_after", "keep_tags", _EVERY)
-    sentence = f"retention.{key} is not a setting; {nearest(name, known)}"
-    raise UsageError(f"{located.source}: {sentence}")
-
-
-def _age(key: str, located: Located) -> float | None:
-    value = located.value
-    if value == NEVER:
-        return None
-    try:
-        return read_age(value if isinstance(value, str) else str(value))
-    except ValueError as error:
-        words = f"{error}, or {NEVER!r}."
-        raise mistake(located.source, f"retention.{key}", value, words) from error
-
-
-def _every(located: Located) -> float:
-    every_s = _age(_EVERY, located)
-    if every_s is None or every_s < 1.0:
-        words = "is not an age of at least 1s."
-        raise mistake(located.source, f"retention.{_EVERY}", located.value, words)
-    return every_s
+    raise UsageError(f"{located.source}: {named} is not a setting; {nearest(name, known)}")
 
 
 _WHO = "retention"
