@@ -57,14 +57,6 @@ def test_rm_by_query_keeps_live_runs(tmp_path: Path, capsys: Capture) -> None:
     assert "p/live is running, and a live run cannot be deleted" in capsys.readouterr().out
 
 
-def test_rm_says_which_fork_needs_the_run(tmp_path: Path, capsys: Capture) -> None:
-    Journal(tmp_path).metrics(1, a=1).finish()
-    fork = {"id": "id-x", "name": "x", "project": "p", "step": 1, "path": "../x"}
-    Journal(tmp_path, "child", fork=fork).metrics(2, a=1).finish()
-    assert epochal(tmp_path, "rm", "x", "--yes") == 0
-    assert "p/child continued from there" in capsys.readouterr().out
-
-
 def test_empty_erases_only_what_is_old_enough(tmp_path: Path, capsys: Capture) -> None:
     Journal(tmp_path).finish()
     epochal(tmp_path, "rm", "x", "--yes")
@@ -103,14 +95,6 @@ def test_prune_to_a_size_moves_the_oldest(tmp_path: Path, capsys: Capture) -> No
     assert epochal(tmp_path, "prune", "--max-size", "2.1MB", "--json") == 0
     answer = json.loads(capsys.readouterr().out)
     assert [row["run"]["name"] for row in answer["runs"]] == ["r3"]
-
-
-def test_prune_keeps_what_a_fork_needs(tmp_path: Path) -> None:
-    ended(tmp_path, "x", days=40)
-    fork = {"id": "id-x", "name": "x", "project": "p", "step": 1, "path": "../x"}
-    ended(tmp_path, "child", days=1, fork=fork)
-    assert epochal(tmp_path, "prune", "--older", "30d", "--yes") == 0
-    assert listed(tmp_path) == {"x", "child"}
 
 
 def test_prune_without_a_limit_is_refused(tmp_path: Path, capsys: Capture) -> None:

@@ -273,14 +273,6 @@ def test_blobs_stay_in_their_folder(team: HubProcess, name: str) -> None:
     assert refused(lambda: client.put_file(run, "blobs", name, b"x", **sent)) in (400, 404, 405)  # type: ignore[arg-type]
 
 
-def test_a_fork_leads_into_no_other_project(team: HubProcess) -> None:
-    client = team.client()
-    fork = {"id": "x", "name": "x", "project": "q", "step": 5, "path": "../../q/secret"}
-    identity = {"id": "forked", "name": "forked", "project": "p", "fork": fork}
-    client.register("forked", identity)
-    assert "path" not in client.state("forked").identity["fork"]
-
-
 def test_a_body_that_expands_without_end_is_refused(team: HubProcess) -> None:
     client = team.client()
     run = id_of(team, "open")

@@ -175,25 +175,6 @@ def test_the_trash_of_a_project_is_erased_by_its_rule(with_rules: Start, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_fork_keeps_the_run_that_it_continues(with_rules: Start, tmp_path: Path) -> None:
-    hub = with_rules('trash_after = "30d"')
-    client = hub.client()
-    parent, other = record(tmp_path / "runs", "parent"), record(tmp_path / "runs", "other")
-    ship_now(parent, client)
-    ship_now(other, client)
-    parent_id = epochal.load(parent.path).info.id
-    fork = {"id": parent_id, "name": "parent", "project": "p", "step": 1}
-    client.register("child", {"id": "child", "name": "child", "project": "p", "fork": fork})
-    for name in ("parent", "other"):
-        age(hub.root / "p" / name, days=99)
-    wait_until(lambda: trashed(hub.root) == {"other"})
-    ship_now(record(tmp_path / "runs", "later"), client)
-    age(hub.root / "p" / "later", days=99)
-    wait_until(lambda: trashed(hub.root) == {"other", "later"})
-    assert (hub.root / "p" / "parent").is_dir()
-
-
-@pytest.mark.slow
 def test_what_was_deleted_comes_back_only_if_it_is_wanted(hub: HubProcess, tmp_path: Path) -> None:
     folder = record(tmp_path / "runs")
     client = hub.client()

@@ -222,11 +222,16 @@ def write_ranks(root: Path) -> None:
     )
 
 
-def write_resumed(root: Path) -> None:
-    """Two attempts that overlap; one part sealed, the next one of the same attempt not."""
+def resumed_records() -> tuple[list[Record], list[Record]]:
+    """What two attempts logged: 60 steps, and the steps from 50 to 119."""
     rng = random.Random(SEED)
     first, second = falling(range(60), rng), falling(range(50, 120), rng)
-    later = [{**one, "t": one["t"] + 300.0} for one in second]
+    return first, [{**one, "t": one["t"] + 300.0} for one in second]
+
+
+def write_resumed(root: Path) -> None:
+    """Two attempts that overlap; one part sealed, the next one of the same attempt not."""
+    first, later = resumed_records()
     resume = {"log": "resume", "t": 390.0, "attempt": 2, "step": 50}
     checkpoint = {"log": "event", "t": 100.2, "name": "checkpoint", "step": 49, "path": "ckpt/49"}
     parts: dict[str, Sequence[Record]] = {
@@ -252,8 +257,10 @@ def write_resumed(root: Path) -> None:
 
 
 def write_forks(root: Path) -> None:
-    """A fork of the resumed run, and one whose parent is gone."""
+    """A fork of the resumed run with a copy of its history, and one without any."""
     rng = random.Random(SEED + 1)
+    first, later = resumed_records()
+    kept = [one for one in first if one["step"] < 50] + [one for one in later if one["step"] < 70]
     for name, parent, rate in (("forked", "resumed", 3e-4), ("orphan", "deleted", 1e-2)):
         fork = {"id": f"id-{parent}", "name": parent, "project": "lineage", "step": 69}
         records = [
@@ -263,9 +270,12 @@ def write_forks(root: Path) -> None:
             root,
             "lineage",
             name,
-            {"loop.0001.0000": [*records, finish(900.0, 109)]},
+            {
+                **({"loop.0000.0000": kept} if name == "forked" else {}),
+                "loop.0001.0000": [*records, finish(900.0, 109)],
+            },
             config={"lr": rate, "model": {"layers": 2}},
-            fork={**fork, "path": f"../{parent}"},
+            fork=fork,
             totals={"steps": 110},
         )
 

@@ -9,15 +9,12 @@ export type Nonfinite = "nan" | "inf" | "-inf";
 export type MarkKind = "restart" | "epoch" | "checkpoint" | "phase" | "throttle";
 export type StateName = "waiting" | "running" | "finished" | "failed" | "interrupted" | "terminated" | "crashed" | "silent" | "unreadable";
 
-/** The run that a fork continues, and after which step. `path` leads from the fork's folder to the parent's. `is_kept`: the fork has a copy of the history. `is_gone`: it has none, and the parent is no longer there. */
+/** The run that a fork continues, and after which step. */
 export interface Fork {
   id: string;
   name: string;
   project: string;
   step: number;
-  path: string;
-  is_kept: boolean;
-  is_gone: boolean;
 }
 
 /** What people change later; None keeps what the run recorded. */

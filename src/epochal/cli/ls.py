@@ -234,8 +234,6 @@ def _print(rows: Iterator[_Row]) -> bool:
     for info in printed:
         if info.problem:
             complain(f"{info.project}/{info.name}: {info.problem}")
-        if info.fork is not None and info.fork.is_gone:
-            complain(f"{info.project}/{info.name} was forked from {info.fork}.")
     return bool(printed)
 
 

@@ -68,10 +68,6 @@ def _pack(view: LocalRun) -> Packed:
                 " parts. Pack the run where it was recorded, and push it again."
             )
         return packed
-    try:
-        view.keep_history()  # of a fork: from then on it needs its parent no longer
-    except (EpochalError, OSError) as error:
-        packed.problems.append(f"the history of its parent cannot be copied: {error}")
     for name in sealable_parts(folder):
         try:
             report = seal_part(folder, name)

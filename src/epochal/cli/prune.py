@@ -13,7 +13,7 @@ from epochal.cli.table import table, terminal_columns
 from epochal.errors import UsageError
 from epochal.format import format_bytes
 from epochal.store.answers import RunInfo
-from epochal.store.local.trash import is_removable, keep_parents
+from epochal.store.local.trash import is_removable
 from epochal.store.status import format_age
 
 
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 def selected(
     infos: Sequence[RunInfo], usage: DiskUsage, args: argparse.Namespace, *, may_go: set[str]
 ) -> list[RunInfo]:
-    """The runs that go, the oldest first; never live ones, nor those that a kept fork needs."""
+    """The runs that go, the oldest first; never live ones."""
     now = time.time()
     free = [
         info
@@ -80,7 +80,6 @@ def selected(
             if info.folder not in going:
                 going[info.folder] = info
                 left -= usage.by_run[info.folder]
-    keep_parents(infos, going)
     return list(going.values())
 
 

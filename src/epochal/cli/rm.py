@@ -9,7 +9,6 @@ from epochal.cli.command import add_json, add_run, add_where, chosen_runs, store
 from epochal.cli.output import agreed, remark, say_json
 from epochal.errors import EpochalError, UsageError
 from epochal.store.answers import RunInfo
-from epochal.store.local.store import LocalStore
 from epochal.store.local.trash import check_removable
 
 _NAMED = 10
@@ -45,7 +44,6 @@ def run(args: argparse.Namespace) -> int:
     elif moved:
         be, them = ("is", infos[0].name) if len(moved) == 1 else ("are", "RUN…")
         remark(f"{what} {be} in the trash; 'epochal trash restore {them}' undoes it.")
-        _mention_forks(store, infos)
     return 0
 
 
@@ -77,13 +75,3 @@ def _removable(infos: Sequence[RunInfo]) -> list[RunInfo]:
     if not found:
         raise EpochalError("none of the selected runs can be deleted.")
     return found
-
-
-def _mention_forks(store: LocalStore, infos: Sequence[RunInfo]) -> None:
-    """Say which runs continue a run that is now in the trash."""
-    gone = {info.id for info in infos}
-    forks = [view.outline() for view in store.runs()]
-    lost = [one for one in forks if one.fork is not None and one.fork.id in gone]
-    if lost:
-        first = f"{name_of(lost[0])}" + (f" and {len(lost) - 1} more" if len(lost) > 1 else "")
-        remark(f"{first} continued from there, and cannot show that history until it is restored.")

@@ -188,15 +188,12 @@ class Inbox:
                 is_new_project = not project.is_dir()
                 folder, name = create_run_folder(project, checked["name"])
                 checked["name"] = name
-                self._lead_to_parent(folder.path, checked)
                 write_json(folder.identity, checked)
                 self._set_folder(run_id, folder.path)
                 sync_folder(folder.path)
                 sync_folder(project)
                 if is_new_project:
                     sync_folder(self.root)
-            else:
-                self._lead_to_parent(path, checked)
         run = self._run(run_id)
         with run.lock:
             if run.project != checked["project"]:
@@ -374,14 +371,6 @@ class Inbox:
             run = _Run(run_id, str(identity.get("project", "")), RunFolder(path))
             self._runs[run_id] = run
             return run
-
-    def _lead_to_parent(self, path: Path, checked: dict[str, Any]) -> None:
-        """Say where the run lies here that a fork continues; only one of the same project."""
-        fork = checked.get("fork")
-        if isinstance(fork, dict) and isinstance(fork.get("id"), str):
-            parent = self._folders().get(fork["id"])
-            if parent is not None and parent.parent == path.parent:
-                checked["fork"] = {**fork, "path": os.path.relpath(parent, path)}
 
     def _update_identity(self, run: _Run, checked: dict[str, Any]) -> None:
         before = read_json(run.folder.identity)

@@ -25,10 +25,9 @@ from epochal.journal.layout import slugify
 from epochal.server.state import server_guard
 from epochal.settings import Located, mistake, nearest, read_table
 from epochal.settings.kinds import read_age
-from epochal.store.answers import RunInfo, TrashedRun
+from epochal.store.answers import TrashedRun
 from epochal.store.local.run import LocalRun
-from epochal.store.local.store import LocalStore
-from epochal.store.local.trash import is_removable, keep_parents
+from epochal.store.local.trash import is_removable
 from epochal.store.status import format_age
 
 # How long a hub keeps runs: what ``[retention]`` of its ``epochal.toml`` and its options say.
@@ -232,16 +231,10 @@ class Retention:
         with contextlib.closing(self._open_store()) as store:
             self._tell(f"Retention would move or erase now: {self.plan(store)}.")
 
-    def plan(self, store: LocalStore) -> Plan:
-        """What the rules select now; never live runs, nor the parents of forks that stay."""
-        views = {str(view.path): view for view in store.runs()}
-        old = {folder: view for folder, view in views.items() if self._is_old(view)}
-        going: dict[str, RunInfo] = {}
-        if old:
-            infos = {folder: view.info for folder, view in views.items()}
-            going = {folder: infos[folder] for folder in old if is_removable(infos[folder])}
-            keep_parents(list(infos.values()), going)
-        trash = sorted((views[folder] for folder in going), key=_received)
+    def plan(self, store: HubStore) -> Plan:
+        """What the rules select now; never live runs."""
+        old = [view for view in store.runs() if self._is_old(store, view)]
+        trash = sorted((view for view in old if is_removable(view.info)), key=store.received)
         erase = [run for run in store.trash.runs() if self._is_over(run)]
         return Plan(trash, erase)
 

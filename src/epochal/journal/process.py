@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 Liveness = Literal["alive", "dead", "unknown"]
+PROCESS_FIELDS = ("host", "boot_id", "pid_namespace", "pid", "pid_start")
 
 
 def process_identity(pid: int | None = None) -> dict[str, Any]:

@@ -1,25 +1,52 @@
-"""Forks a run: finds it and the step after which the fork continues."""
+"""Forks a run: finds it, and copies its history up to a step into the folder of the fork.
+
+The copy is attempt 0 of the fork, with one part for each process that trained. Readers treat it as
+any other attempt, so a fork does not need its parent any more.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import re
-from collections.abc import Mapping
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import msgspec
 
 from epochal.errors import RunNotFoundError, UsageError, ValueTypeError
-from epochal.journal.layout import LOOP, RunFolder, is_run_folder, read_json, run_folders, slugify
-from epochal.journal.line import decode
+from epochal.journal.header import part_header
+from epochal.journal.layout import (
+    LOOP,
+    PartName,
+    RunFolder,
+    is_run_folder,
+    rank_of_writer,
+    read_json,
+    run_folders,
+    slugify,
+)
+from epochal.journal.line import decode, encode
+from epochal.journal.reader import check_version
+from epochal.journal.regular_file import regular_only
+from epochal.records import Record, axis_of, moment_of, whole_number
 from epochal.run.resume import last_step_of
 
 if TYPE_CHECKING:
     from epochal.run.run import Run
 
-_OPTION = b'"log":"option"'
 # W&B writes ``?_step=``.
 _WANTED = re.compile(r"(?P<run>.+?)(?:\?_?step=(?P<step>\d+))?")
+# The records that say how a run was configured later, and where it was resumed.
+_SCANNED = ("option", "resume", "epoch")
+_SCANNED_LINE = re.compile(rb'"log": ?"(?:option|resume|epoch)"')
+# By axis and attempt: the first step or epoch that the attempt logged again.
+Takeovers = dict[str, dict[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +56,35 @@ class Parent:
     folder: RunFolder
     identity: dict[str, Any]
     step: int
+    options: dict[str, Any]
+    takeovers: Takeovers
 
-    def record(self, child: Path) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """What run.json of the fork says of its parent."""
-        return {
-            **{key: self.identity.get(key) for key in ("id", "name", "project")},
-            "step": self.step,
-            "path": os.path.relpath(self.folder.path, child),
-        }
+        names = {key: self.identity.get(key) for key in ("id", "name", "project")}
+        return {**names, "step": self.step}
 
     def config(self) -> dict[str, Any]:
         """The configuration of the parent, options set later included."""
-        return {**(self.identity.get("config") or {}), **_options(self.folder)}
+        return {**(self.identity.get("config") or {}), **self.options}
+
+    def copy_history(self, folder: RunFolder, identity: Mapping[str, Any]) -> None:
+        """Copy the history up to the step into the empty folder of a fork.
+
+        If that fails, it raises and leaves no folder.
+        """
+        try:
+            with tempfile.TemporaryDirectory(dir=folder.path, prefix=".fork-") as place:
+                copy = RunFolder(Path(place))
+                _HistoryCopy(self, copy).write(identity)
+                for source, target in ((copy.blobs, folder.blobs), (copy.journal, folder.journal)):
+                    target.mkdir(exist_ok=True)
+                    for file in source.iterdir():
+                        os.replace(file, target / file.name)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                folder.path.rmdir()
+            raise
 
 
 def start_fork(run: Run, name: str | None, step: int | None, arguments: Mapping[str, Any]) -> Run:
@@ -75,7 +119,7 @@ def find_parent(wanted: Any, *, root: Path, project: str) -> Parent:
     if step > reached:
         has = "has no step yet" if reached < 0 else f"has reached step {reached:,}"
         raise UsageError(f"fork_from={wanted!r}: run {identity.get('name')!r} {has} only.")
-    return Parent(folder, identity, step)
+    return Parent(folder, identity, step, *_scan(folder))
 
 
 def _find(name: str, root: Path, project: str) -> RunFolder:
@@ -109,19 +153,135 @@ def _reached(folder: RunFolder, identity: dict[str, Any]) -> int:
     return inherited if isinstance(inherited, int) else step
 
 
-def _options(folder: RunFolder) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    unsealed = set(folder.parts())
-    for name in sorted({*unsealed, *folder.sealed_parts()}):
-        if name.writer != LOOP:
-            continue
-        if name not in unsealed:
-            from epochal.segments.read import Segment  # loads pyarrow, for sealed parents only
+def _scan(folder: RunFolder) -> tuple[dict[str, Any], Takeovers]:
+    """The options that rank 0 set after the start, and where each attempt took over."""
+    options: dict[str, Any] = {}
+    takeovers: Takeovers = {"step": {}, "epoch": {}}
+    for part in _parts(folder):
+        for line in _lines(folder, part, only_scanned=True) if part.writer == LOOP else ():
+            record = decode(line) or {"log": ""}
+            if record["log"] == "option":
+                options[str(record.get("name"))] = record.get("value")
+            for axis, firsts in takeovers.items():
+                at = whole_number(record.get(axis))
+                if at is not None and record["log"] == "resume":
+                    firsts[part.attempt] = at
+                elif at is not None and record["log"] == axis:
+                    firsts.setdefault(part.attempt, at)
+    return options, takeovers
 
-            with Segment(folder.sealed_path(name)) as segment:
-                records = [record for _, record in segment.entries("option")]
-        else:
-            with folder.part_path(name).open("rb") as lines:
-                records = [r for line in lines if _OPTION in line and (r := decode(line))]
-        found.update((str(one.get("name")), one.get("value")) for one in records)
-    return found
+
+class _HistoryCopy:
+    """Copies the records of a parent that its fork continues, line by line."""
+
+    def __init__(self, parent: Parent, folder: RunFolder) -> None:
+        self._parent = parent
+        self._folder = folder
+        # When rank 0 logged the first step that is not copied.
+        self._passed_t = math.inf
+
+    def write(self, identity: Mapping[str, Any]) -> None:
+        """Write one part for each writer, rank 0 first, and the blobs that they name."""
+        self._folder.journal.mkdir()
+        self._folder.blobs.mkdir()
+        writers: dict[str, list[PartName]] = {LOOP: []}
+        for part in _parts(self._parent.folder):
+            if rank_of_writer(part.writer) is not None or part.writer.startswith("child-"):
+                writers.setdefault(part.writer, []).append(part)
+        for writer, parts in writers.items():
+            name, rank = PartName(writer, 0, 0), rank_of_writer(writer)
+            with self._folder.part_path(name).open("wb") as file:
+                file.write(part_header(name, identity=identity, rank=-1 if rank is None else rank))
+                for part in parts:
+                    file.writelines(self._kept_lines(part))
+                os.fsync(file.fileno())
+
+    def _kept_lines(self, part: PartName) -> Iterator[bytes]:
+        parent, is_loop = self._parent, part.writer == LOOP
+        ends = {
+            axis: min(
+                (at for newer, at in firsts.items() if newer > part.attempt), default=math.inf
+            )
+            for axis, firsts in parent.takeovers.items()
+        }
+        for line, record in _outlines(parent.folder, part):
+            kind, axis = record["log"], axis_of(record)
+            at = whole_number(record.get(axis)) if axis in ends else None
+            if kind == "define":
+                yield line
+            elif at is None or at >= ends[axis]:
+                continue  # a newer attempt replaced it, or it is not part of the history
+            elif axis == "step" and at > parent.step:
+                if is_loop and kind in ("metrics", "step"):
+                    self._passed_t = min(self._passed_t, moment_of(record))
+            elif axis == "step" or moment_of(record) < self._passed_t:
+                yield line
+                if "file" in record:
+                    self._copy_blob(str(record["file"]))
+
+    def _copy_blob(self, name: str) -> None:
+        source, target = self._parent.folder.blobs / name, self._folder.blobs / name
+        if (
+            Path(name).name != name
+            or target.exists()
+            or source.is_symlink()
+            or not source.is_file()
+        ):
+            return
+        try:
+            os.link(source, target)  # blobs are never changed
+        except OSError:
+            shutil.copyfile(source, target)
+
+
+class _Kind(TypedDict):
+    log: str
+
+
+class _Outline(_Kind, total=False):
+    """The fields that decide whether a record is copied."""
+
+    v: Any
+    t: Any
+    step: Any
+    epoch: Any
+    file: Any
+
+
+_outline_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Outline)
+
+
+def _outlines(folder: RunFolder, part: PartName) -> Iterator[tuple[bytes, Record]]:
+    """The lines of a part that are records, with what of them decides whether they are copied."""
+    for line in _lines(folder, part):
+        try:
+            outline = _outline_decoder.decode(line)
+        except (ValueError, RecursionError):  # damaged, or whole behind a torn record
+            outline = decode(line)
+            if outline is None:
+                continue
+            line = encode(outline)
+        if outline["log"] == "run":
+            check_version(outline, folder.part_path(part))
+        yield line, outline
+
+
+def _parts(folder: RunFolder) -> list[PartName]:
+    return sorted({*folder.parts(), *folder.sealed_parts()})
+
+
+def _lines(folder: RunFolder, part: PartName, *, only_scanned: bool = False) -> Iterator[bytes]:
+    """The whole lines of a part; those of a sealed one are made anew."""
+    try:
+        with open(folder.part_path(part), "rb", opener=regular_only) as file:
+            for line in file:
+                if b"\0" in line or not line.endswith(b"\n"):
+                    return
+                if not only_scanned or _SCANNED_LINE.search(line):
+                    yield line
+    except FileNotFoundError:
+        from epochal.segments.read import Segment  # loads pyarrow, for sealed parents only
+
+        with Segment(folder.sealed_path(part)) as segment:
+            records = segment.entries(*_SCANNED) if only_scanned else segment.records()
+            yield from (encode(record) for _, record in records)

@@ -59,7 +59,8 @@ def start_rank_zero(request: Request, launch: Launch, settings: Settings) -> Run
             request = msgspec.structs.replace(request, config={**parent.config(), **request.config})
         identity, folder, attempt = _new_run(request)
         if parent is not None:
-            identity["fork"] = parent.record(folder.path)
+            identity["fork"] = parent.record()
+            parent.copy_history(folder, request.redactor.identity(identity))
     else:
         folder = found
         identity, attempt = resumed_identity(folder, request)

@@ -102,7 +102,7 @@ def _parts(folder: RunFolder, before_attempt: int) -> Iterator[tuple[PartName, b
     """The parts of earlier attempts of rank 0, the newest first, and whether each is sealed."""
     unsealed = set(folder.parts())
     for name in sorted({*unsealed, *folder.sealed_parts()}, reverse=True):
-        if name.writer == LOOP and name.attempt < before_attempt:
+        if name.writer == LOOP and 0 < name.attempt < before_attempt:
             yield name, name not in unsealed
 
 

@@ -490,7 +490,7 @@ class Run:
         pages.save_html(self._recorder, Path(path))
 
     def fork(self, name: str | None = None, *, step: int | None = None, **arguments: Any) -> Run:
-        """Start a run that shows this one's history up to a step, by default its last one.
+        """Start a run with a copy of this one's history up to a step, by default its last one.
 
         ``arguments`` are those of :func:`epochal.init`. This run stays open.
         """

@@ -95,9 +95,9 @@ def init(
     is whose run it is, by default the user of the operating system. Lists show and queries find
     all three.
 
-    ``fork_from="RUN?step=N"`` makes a new run that shows the history of another up to that step (by
-    default its last), and goes on with the next. It has the other's configuration, with ``config``
-    over it. RUN is an id, a name, ``project/name`` or a folder.
+    ``fork_from="RUN?step=N"`` makes a new run that begins with a copy of another's history up to
+    that step (by default its last), and goes on with the next. It has the other's configuration,
+    with ``config`` over it. RUN is an id, a name, ``project/name`` or a folder.
 
     Arguments that are not given come from the environment, the ``epochal.toml`` of the project,
     that of the user, and the defaults, in this order; ``epochal config show`` prints them.

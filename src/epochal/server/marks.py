@@ -66,7 +66,7 @@ def marks_of(run: RunView, changes: StateChanges) -> wire.MarkList:
 
 def _restarts(run: RunView) -> Iterator[_Found]:
     fork = run.info.fork
-    if fork is not None and not fork.is_gone:
+    if fork is not None:
         yield _Found("restart", f"forked from {fork.name}", step=fork.step)
     for entry in run.entries("resume", rank=None):
         attempt, step = entry.record.get("attempt"), entry.step

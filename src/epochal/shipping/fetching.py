@@ -43,20 +43,13 @@ def mirror_run(
     """Make the one copy in ``root`` what the hub has, but for blobs: ``fetch_blob`` has these.
 
     With ``counts``, what was counted of the copy before is not read again.
-    What differs from the hub is fetched anew. Of a fork, the run that it continues comes too.
+    What differs from the hub is fetched anew.
     """
     state = client.state(run_id)
     folder = _found(state, root) or _made(client, state, root)
-    identity = state.identity
-    fork = identity.get("fork")
-    if isinstance(fork, dict) and fork.get("path") and isinstance(fork.get("id"), str):
-        with contextlib.suppress(HubError):  # deleted there, or not to be seen: the fork says so
-            parent = mirror_run(client, fork["id"], root, counts=counts)
-            path = os.path.relpath(parent.path, folder.path)
-            identity = {**identity, "fork": {**fork, "path": path}}
     fetch = _Fetch(client, run_id, state, folder, counts)
     fetch.drop_what_differs()
-    fetch.fetch(identity, with_blobs=False)
+    fetch.fetch(state.identity, with_blobs=False)
     return folder
 
 

@@ -132,11 +132,7 @@ def checked_identity(run_id: str, identity: Mapping[str, Any]) -> dict[str, Any]
         value = identity.get(key)
         if not isinstance(value, str) or not 0 < len(value) <= _MAX_NAME:
             raise UsageError(f"run.json has no {key} of 1 to {_MAX_NAME} characters.")
-    checked = dict(identity)
-    if isinstance(checked.get("fork"), dict):
-        # A path of the sender's machine; here it could lead into another project.
-        checked["fork"] = {k: v for k, v in checked["fork"].items() if k != "path"}
-    return checked
+    return dict(identity)
 
 
 def is_file_name(kind: str, name: str) -> bool:

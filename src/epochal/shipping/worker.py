@@ -247,7 +247,7 @@ def _last_attempt(state: RunState) -> int:
         *(parse_part_name(f"{stem}.jsonl", ".jsonl") for stem in state.parts),
         *(parse_part_name(name, ".parquet") for name in state.segments),
     ]
-    found = [name.attempt for name in names if name is not None and name.writer == LOOP]
-    if not found:
+    last = max((n.attempt for n in names if n is not None and n.writer == LOOP), default=0)
+    if not last:
         raise NotYetError("the hub has no records of rank 0 yet.")
-    return max(found)
+    return last

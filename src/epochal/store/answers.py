@@ -80,26 +80,16 @@ class TrashedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fork:
-    """The run that a fork continues, and after which step.
-
-    ``path`` leads from the fork's folder to the parent's. ``is_kept``: the fork has a copy of the
-    history. ``is_gone``: it has none, and the parent is no longer there.
-    """
+    """The run that a fork continues, and after which step."""
 
     id: str
     name: str
     project: str
     step: int
-    path: str = ""
-    is_kept: bool = False
-    is_gone: bool = False
 
     def __str__(self) -> str:
         where = f"{self.project}/{self.name}" if self.project else self.name
-        text = f"{where} after step {self.step:,}"
-        if not self.is_gone:
-            return text
-        return f"{text}, which is gone: its history up to that step cannot be shown"
+        return f"{where} after step {self.step:,}"
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):

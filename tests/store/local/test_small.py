@@ -222,7 +222,7 @@ def test_a_header_of_a_newer_format_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_fork_has_its_parts_read(tmp_path: Path) -> None:
-    fork = {"id": "parent", "name": "parent", "step": 3, "path": "../parent"}
+    fork = {"id": "parent", "name": "parent", "project": "p", "step": 3}
     journal = Journal(tmp_path, fork=fork)
     for step in range(90):
         journal.metrics(step, loss=0.5)

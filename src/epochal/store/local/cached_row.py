@@ -5,17 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, TypeVar
-
-import msgspec
 
 from epochal.health.rule_settings import RuleSettings, recorded_rules
 from epochal.records import Record
 from epochal.store.answers import Labels, RunInfo, Status
 from epochal.store.local.cache import MemoryBudget, locked
 from epochal.store.local.columns import unix_time
-from epochal.store.local.folder import FolderSource
 from epochal.store.local.row import (
     Names,
     changed_at,
@@ -315,15 +311,8 @@ class CachedRow:
         )
 
     def info(self, row: Row, run_id: str) -> RunInfo:
-        """A row as an answer, with whether the parent of a fork is gone."""
-        source = self._source
-        info = row.info(run_id, folder=self.folder, status=self.status_of(row))
-        fork = info.fork
-        if fork is None or fork.is_kept or not isinstance(source, FolderSource):
-            return info
-        return msgspec.structs.replace(
-            info, fork=replace(fork, is_gone=not source.has_parent(fork))
-        )
+        """A row as an answer."""
+        return row.info(run_id, folder=self.folder, status=self.status_of(row))
 
     # -- status -----------------------------------------------------------------------------------
 

@@ -14,10 +14,9 @@ from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.reader import NewerFormatError, ShorterFileError, records_lost
 from epochal.journal.regular_file import read_regular
 from epochal.journal.search_bounds import SearchBounds
-from epochal.store.answers import Fork, Labels, LabelsEdit, Machine
+from epochal.store.answers import Labels, LabelsEdit, Machine
 from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.columns import SpillFile
-from epochal.store.local.fork import MAX_DEPTH, ForkedHistory, fork_of, parent_folder
 from epochal.store.local.index import IndexPlace, Stamp
 from epochal.store.local.listing import (
     LINK_OUT,
@@ -211,8 +210,6 @@ class FolderSource:
         asides: Sequence[Aside] = (),
         held: MemoryBudget | None = None,
         bounds: SearchBounds | None = None,
-        parents: SearchBounds | None = None,
-        depth: int = 0,
     ) -> None:
         self.place = str(path)
         self._is_orphan = is_orphan(self.place)
@@ -221,10 +218,6 @@ class FolderSource:
         self._listing: Listing | None = None
         self._dirs: tuple[int, int] | None = None
         self._held = MemoryBudget() if held is None else held
-        # Where the parents of forks may lie; how many forks led here.
-        self._parents = self._bounds if parents is None else parents
-        self._depth = depth
-        self._history: ForkedHistory | None = None
         # Made when they are asked for: most runs of a list are known from the index.
         self._identity: Identity | None = None
         self._loaded: LoadedParts | None = None
@@ -362,30 +355,6 @@ class FolderSource:
         """Read what the journal has gained, and open new segments."""
         if self.is_newer:
             return False
-        changed = self._poll_own()
-        return self._poll_history() or changed
-
-    def _poll_history(self) -> bool:
-        """Read on in the parent of a fork; True when the history has changed."""
-        fork = fork_of(self.run_json)
-        if fork is None or any(part.name.attempt == 0 for part in self._parts.all):
-            return False
-        folder = parent_folder(fork, self.path, self._parents) if self._depth < MAX_DEPTH else None
-        if folder is None:
-            had_one, self._history = self._history is not None, None
-            return had_one
-        if self._history is None:
-            source = FolderSource(
-                folder,
-                held=self._held,
-                bounds=self._parents,
-                parents=self._parents,
-                depth=self._depth + 1,
-            )
-            self._history = ForkedHistory(fork, source)
-        return self._history.poll()
-
-    def _poll_own(self) -> bool:
         try:
             changed = self._parts.poll(self._known)
             for _ in range(_LOOKS):
@@ -402,18 +371,12 @@ class FolderSource:
     @property
     def parts(self) -> Sequence[Part]:
         """The journal's parts, sealed or not."""
-        history = [] if self._history is None else self._history.parts
-        return [*self._parts.all, *history]
+        return self._parts.all
 
     @property
     def held_bytes(self) -> int:
         """How much of the journal is in memory."""
-        history = 0 if self._history is None else self._history.held_bytes
-        return self._parts.held_bytes + history
-
-    def has_parent(self, fork: Fork) -> bool:
-        """Whether the run that this one was forked from is still there."""
-        return parent_folder(fork, self.path, self._parents) is not None
+        return self._parts.held_bytes
 
     def blob(self, file: str) -> bytes:
         """The bytes of a file in the folder of blobs; any other raises ``UsageError``."""
@@ -423,13 +386,6 @@ class FolderSource:
             raise UsageError(f"blob {file!r} is not a file.")
         if not self._bounds.allows(path):
             raise UsageError(f"blob {file!r} lies outside of the searched folder.")
-        fork = None if path.exists() else fork_of(self.run_json)
-        parent = None if fork is None else parent_folder(fork, self.path, self._parents)
-        if parent is not None and self._depth < MAX_DEPTH:
-            source = FolderSource(
-                parent, bounds=self._parents, parents=self._parents, depth=self._depth + 1
-            )
-            return source.blob(file)
         return read_regular(path)
 
     def machines(self) -> Sequence[Machine]:
@@ -444,9 +400,6 @@ class FolderSource:
         """Close every part."""
         if self._loaded is not None:
             self._loaded.close()
-        if self._history is not None:
-            self._history.close()
-            self._history = None
 
 
 def has_stamp(place: str, stamp: Stamp) -> bool:

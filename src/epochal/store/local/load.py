@@ -38,10 +38,7 @@ def load_run(
     asides = asides_below(runs_root).get(path, ())
     if bounds is None:
         bounds = SearchBounds(path, runs_root / LAUNCH_FOLDER, follow_links=follow_links)
-        parents = bounds.with_root(runs_root)
-    else:
-        parents = bounds
-    source = FolderSource(path, asides=asides, held=held, bounds=bounds, parents=parents)
+    source = FolderSource(path, asides=asides, held=held, bounds=bounds)
     return LocalRun(source, held=held)
 
 

@@ -10,21 +10,21 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import LOOP, TELEMETRY
 from epochal.journal.line import decode
+from epochal.journal.process import PROCESS_FIELDS
 from epochal.journal.reader import JOURNAL_SHORTENED, is_newer
 from epochal.journal.regular_file import open_regular
 from epochal.records import ROLE_GUESSES, Position, Record, axis_of, stored_numbers_of, whole_number
-from epochal.store.answers import NO_LABELS, Fork, Labels
+from epochal.store.answers import NO_LABELS, Labels
 from epochal.store.local.columns import seconds, unix_time
 from epochal.store.local.findings import ends_nonfinite, found_in, num_unwatched
-from epochal.store.local.fork import PROCESS_FIELDS, fork_of
 from epochal.store.local.listing import Listing
+from epochal.store.local.run_files import fork_of
 from epochal.store.local.small import SmallPart
 from epochal.store.local.source import RunSource
 from epochal.store.local.state import RunState
@@ -126,18 +126,13 @@ def make_row(
         is_unreadable=source.is_newer or (not state.num_records and bool(problems)),
         vanished=_vanished(state) if finish is None else None,
         found=found_in(state, rules),
-        fork=_fork(source.run_json or state.header or {}, state),
+        fork=fork_of(source.run_json),
         nonfinite=ends_nonfinite(state),
         unwatched=num_unwatched(state),
         written=source.journal_written_s,
         has_companion=_has_companion(state),
         is_ended=finish is not None and _have_all_finished(state),
     ).with_details(state.metrics, state.end(), state.set_metrics)
-
-
-def _fork(told: Mapping[str, Any], state: RunState) -> Fork | None:
-    fork = fork_of(told)
-    return None if fork is None else replace(fork, is_kept=state.has_kept_history)
 
 
 def small_row(
@@ -237,7 +232,7 @@ def _partial_row(
         run_json,
         labels=labels,
         id=own_id,
-        fork=fork_of(run_json) if "fork" in run_json else None,
+        fork=fork_of(run_json),
         is_partial=True,
         **known,
     )

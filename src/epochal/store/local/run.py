@@ -13,7 +13,6 @@ from typing import Any
 
 from epochal.errors import MetricNotFoundError, UsageError
 from epochal.health.finding import Evaluated
-from epochal.journal.layout import PartName, RunFolder
 from epochal.records import Axis, Position, Record
 from epochal.series.reduce import Summary
 from epochal.series.series import Series
@@ -31,7 +30,6 @@ from epochal.store.finding_counts import FindingCounts
 from epochal.store.local.cache import MemoryBudget, locked
 from epochal.store.local.cached_row import CachedRow
 from epochal.store.local.findings import RECORDS_A_LOOK, RunFindings
-from epochal.store.local.fork import fork_of, keep_history
 from epochal.store.local.index import IndexEntry, Stamp
 from epochal.store.local.run_files import patch_file
 from epochal.store.local.source import RunSource
@@ -333,20 +331,6 @@ class LocalRun(RunView):
         """Edit the labels as they are stored now; see ``epochal.store.store``."""
         self.source.relabel(edit)
         self.refresh()
-
-    @locked
-    def keep_history(self) -> list[PartName]:
-        """Copy what a fork has from its parent into its own folder; raises ``OSError``."""
-        folder, run_json = RunFolder(self.path), self._cached.facts
-        if fork_of(run_json) is None:
-            return []
-        written = self._reader.ask(
-            lambda state: keep_history(folder, run_json, state.parts, state.cuts("step"))
-        )
-        if written:
-            self._reader.release()
-            self.refresh()
-        return written
 
     # -- numbers ----------------------------------------------------------------------------------
 

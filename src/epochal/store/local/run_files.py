@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from epochal.atomic_file import between_processes
 from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import LABELS_LOCK, JsonFileError, RunFolder, read_json, write_json
 from epochal.records import FORMAT_VERSION
-from epochal.store.answers import NO_LABELS, Labels, LabelsEdit, Machine
+from epochal.store.answers import NO_LABELS, Fork, Labels, LabelsEdit, Machine
 from epochal.store.local.listing import LINK_OUT, Listing, Stat
 
 _REMEDIES = {
@@ -41,6 +43,14 @@ MAX_NOTES = 20_000
 # Control characters, halves of a surrogate pair, and what else ends a line.
 _REFUSED = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _CODE = {"\n": "a newline", "\r": "a carriage return", "\t": "a tab"}
+
+
+def fork_of(run_json: Mapping[str, Any]) -> Fork | None:
+    """The parent that run.json names; None for a run that is not a fork."""
+    try:
+        return msgspec.convert(run_json["fork"], Fork)
+    except (KeyError, msgspec.ValidationError):
+        return None
 
 
 class Identity:

@@ -98,11 +98,6 @@ class RunState:
         return max((facts.name.attempt for facts in self._facts), default=0)
 
     @property
-    def has_kept_history(self) -> bool:
-        """Whether a fork has a copy of its parent's history."""
-        return any(part.name.attempt == 0 and part.facts.num_records for part in self.parts)
-
-    @property
     def header(self) -> Record | None:
         """The first record of the newest attempt; rank 0's where there is one."""
         newest = self._newest()

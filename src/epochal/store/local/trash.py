@@ -89,21 +89,6 @@ def is_removable(info: RunInfo) -> bool:
     return True
 
 
-def keep_parents(infos: Sequence[RunInfo], going: dict[str, RunInfo]) -> None:
-    """Take out of the runs that go, by folder, those whose history a fork shows that stays."""
-    while True:
-        parents = {
-            info.fork.id
-            for info in infos
-            if info.fork is not None and not info.fork.is_kept and info.folder not in going
-        }
-        needed = {folder for folder, info in going.items() if info.id in parents}
-        if not needed:
-            return
-        for folder in needed:
-            del going[folder]
-
-
 def is_live(info: RunInfo) -> bool:
     """Whether a run may still be written: it is running, or has been silent for a short time."""
     state, since = info.status.state, info.status.since

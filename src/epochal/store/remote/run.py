@@ -74,7 +74,7 @@ class Mirrors:
             fetch_blob(client, run_id, RunFolder(folder), name)
 
     def place(self, run_id: str) -> Path:
-        """Where the copy of a run lies, with that of the run that it was forked from."""
+        """Where the copy of a run lies."""
         return self._folder / quote(run_id, safe="")
 
     def close(self) -> None:

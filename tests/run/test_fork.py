@@ -1,4 +1,4 @@
-"""A fork shows its parent's history up to a step; without the parent it says so."""
+"""A fork has a copy of its parent's history up to a step, and does not need the parent."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ import pytest
 
 import epochal
 from epochal.cli.main import main
-from epochal.errors import RunNotFoundError, UsageError, ValueTypeError
+from epochal.errors import FormatError, RunNotFoundError, UsageError, ValueTypeError
 from epochal.exports import lines, table
-from epochal.journal.layout import RunFolder, read_json
+from epochal.journal.layout import PartName, RunFolder, read_json
 from epochal.segments.seal import seal_part
 from epochal.server.rows import run_row
 from epochal.store.local.load import load_run
 from epochal.store.local.store import open_store
 from tests.conftest import StartRun
+from tests.store.journals import Journal
 
 
 @pytest.fixture
@@ -76,14 +77,10 @@ def test_lineage_is_in_run_json_and_in_every_view(
 ) -> None:
     fork = read_json(child / "run.json")["fork"]
     own = read_json(parent / "run.json")
-    assert fork == {
-        **{key: own[key] for key in ("id", "name", "project")},
-        "step": 4,
-        "path": "../parent",
-    }
+    assert fork == {**{key: own[key] for key in ("id", "name", "project")}, "step": 4}
     row = run_row(load_run(child))
     assert row.fork is not None
-    assert (row.fork.id, row.fork.step, row.fork.is_gone) == (own["id"], 4, False)
+    assert (row.fork.id, row.fork.step) == (own["id"], 4)
     root = child.parent.parent
     assert main(["--dir", str(root), "show", "child"]) == 0
     assert "forked from   tests/parent after step 4" in capsys.readouterr().out
@@ -92,43 +89,72 @@ def test_lineage_is_in_run_json_and_in_every_view(
             assert [run.info.name for run in store.runs(f"parent == '{own['id']}'")] == ["child"]
 
 
-def test_a_parent_that_is_gone_is_said(
-    parent: Path, child: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    view = load_run(child)
-    assert len(view.series("loss")) == 7
-    shutil.rmtree(parent)
-    for run in (view, load_run(child)):
-        run.refresh()
-        assert run.info.fork is not None
-        assert run.info.fork.is_gone
-    assert load_run(child).series("loss").steps.tolist() == [5, 6]
-    root = child.parent.parent
-    assert main(["--dir", str(root), "ls"]) == 0
-    assert "tests/parent after step 4, which is gone: its history" in capsys.readouterr().err
-    assert main(["--dir", str(root), "show", "child"]) == 0
-    assert "which is gone" in capsys.readouterr().out
-
-
-def test_another_run_in_the_parents_place_is_not_the_parent(parent: Path, child: Path) -> None:
-    said = read_json(parent / "run.json")
-    (parent / "run.json").write_text(json.dumps({**said, "id": "another"}))
-    assert load_run(child).series("loss").steps.tolist() == [5, 6]
-
-
-def test_a_packed_fork_needs_no_parent(parent: Path, child: Path) -> None:
-    root = child.parent.parent
-    assert main(["--dir", str(root), "pack", "child"]) == 0
+def test_a_fork_does_not_need_its_parent(parent: Path, child: Path) -> None:
     shutil.rmtree(parent)
     run = epochal.load(child)
     assert run.series("loss").values.tolist() == [10, 9, 8, 7, 6, 100, 101]
-    assert run.series("val").steps.tolist() == [1]
-    assert [entry.record["text"] for entry in run.view.texts()] == ["before"]
     assert run.view.blob(run.view.blobs()[0].record["file"]).endswith(b"parent")
-    assert run.info.fork is not None
-    assert (run.info.fork.is_kept, run.info.fork.is_gone) == (True, False)
-    assert (run.info.attempts, run.info.status.state) == (1, "finished")
-    assert main(["--dir", str(root), "pack", "child"]) == 0
+    assert str(run.info.fork) == "tests/parent after step 4"
+    assert main(["--dir", str(child.parent.parent), "pack", "child"]) == 0
+    assert epochal.load(child).series("loss").values.tolist() == [10, 9, 8, 7, 6, 100, 101]
+
+
+def test_only_the_records_up_to_the_step_are_copied(parent: Path, child: Path) -> None:
+    folder = RunFolder(child)
+    (copied,) = (part for part in folder.parts() if part.attempt == 0)
+    lines = folder.part_path(copied).read_bytes().splitlines()
+    own = RunFolder(parent).part_path(copied._replace(attempt=1)).read_bytes().splitlines()
+    assert set(lines[1:]) < set(own)
+    records = [json.loads(line) for line in lines]
+    assert records[0]["id"] == read_json(child / "run.json")["id"]
+    kinds = ["define", *["metrics"] * 4, "epoch", "metrics", "text", "blob"]
+    assert [record["log"] for record in records[1:]] == kinds
+    assert [file.name for file in folder.blobs.iterdir() if file.suffix == ".png"] == [
+        records[-1]["file"]
+    ]
+
+
+def test_every_rank_and_child_is_copied(tmp_path: Path, start_run: StartRun) -> None:
+    journal = Journal(tmp_path / "runs", "parent", project="tests")
+    for writer in ("loop", "rank-0001", "child-77", "telemetry-node", "findings"):
+        for step in range(4):
+            metrics = {"log": "metrics", "t": 10.0 + step, "step": step, "m": {"a": step}}
+            epoch = {"log": "epoch", "t": 10.5 + step, "epoch": step + 1, "m": {"b": step}}
+            journal.add(metrics, epoch, writer=writer)
+    with start_run("child", fork_from="parent?step=1") as fork:
+        pass
+    copied = [name for name in RunFolder(fork.dir).parts() if name.attempt == 0]
+    assert [name.writer for name in copied] == ["child-77", "loop", "rank-0001"]
+    run = load_run(fork.dir)
+    for rank in (0, 1):
+        assert run.series("a", rank=rank).steps.tolist() == [0, 1]
+        assert run.series("b", rank=rank).steps.tolist() == [1, 2]
+
+
+def test_damaged_lines_are_not_copied(parent: Path, start_run: StartRun) -> None:
+    path = RunFolder(parent).part_path(PartName("loop", 1, 0))
+    lines = path.read_bytes().splitlines(keepends=True)
+    torn = next(line for line in lines if b'"step":1,' in line)
+    # A record cut in the middle with a whole one behind it, and what a power cut leaves.
+    path.write_bytes(b"".join(lines).replace(torn, torn[:-9] + torn) + b"\0\0\n" + lines[-1])
+    with start_run("child", fork_from="parent?step=2") as fork:
+        fork.log({"loss": 0.0})
+    run = load_run(fork.dir)
+    assert run.series("loss").values.tolist() == [10, 9, 8, 0]
+    assert run.info.damaged == 0
+
+
+def test_a_parent_that_cannot_be_read_leaves_no_folder(parent: Path, start_run: StartRun) -> None:
+    folder = RunFolder(parent)
+    (part,) = (part for part in folder.parts() if part.writer == "loop")
+    seal_part(folder, part)
+    with start_run("parent", resume="must") as run:
+        run.log({"loss": 1.0})
+    folder.sealed_path(part).write_bytes(b"PAR1 no segment PAR1")
+    before = set(parent.parent.iterdir())
+    with pytest.raises(FormatError, match=part.stem):
+        start_run("child", fork_from="parent")
+    assert set(parent.parent.iterdir()) == before
 
 
 def test_exports_contain_the_parents_part(child: Path) -> None:
@@ -202,10 +228,3 @@ def test_what_cannot_be_forked_is_said(
 ) -> None:
     with pytest.raises(error, match="fork_from"):
         start_run("child", fork_from=wanted)
-
-
-def test_runs_that_name_each_other_as_parents_are_read(parent: Path, child: Path) -> None:
-    ids = {path: read_json(path / "run.json") for path in (parent, child)}
-    fork = {"id": ids[child]["id"], "name": "child", "step": 2, "path": "../child"}
-    (parent / "run.json").write_text(json.dumps({**ids[parent], "fork": fork}))
-    assert len(load_run(child).series("loss")) == 7
