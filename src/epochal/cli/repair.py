@@ -16,7 +16,6 @@ from epochal.journal.layout import PartName, RunFolder, run_folders
 from epochal.journal.repair import PartDamage, diagnose, repair
 
 _BEGINNING_S = 600.0
-_TAILS = {"torn": "a record cut short", "nul": "a stretch that the file system lost"}
 
 
 @dataclass(slots=True)
@@ -138,8 +137,8 @@ def _part_lines(part: PartDamage) -> Iterator[str]:
         yield f"{part.name.stem}: {part.problem}"
     if part.damaged_lines:
         yield f"{part.name.stem}: {part.damaged_lines} damaged lines, which readers skip."
-    if part.tail is not None:
-        yield f"{part.name.stem}: {part.tail_bytes} bytes at its end are {_TAILS[part.tail]}."
+    if part.tail_bytes:
+        yield f"{part.name.stem}: {part.tail_bytes} bytes at its end are not a whole record."
 
 
 def _unreadable(folder: RunFolder) -> Iterator[str]:

@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -37,11 +36,7 @@ def requested_paths(folder: RunFolder) -> list[str]:
     file = folder.path / _FILE
     if not file.exists():
         return []
-    request: dict[str, Any] = read_json(file)
-    # Runs of version 0.1.0 hold one path.
-    return [
-        str(path) for path in request.get("paths", [request["path"]] if "path" in request else [])
-    ]
+    return [str(path) for path in read_json(file).get("paths", ())]
 
 
 def start_writing(
@@ -78,7 +73,6 @@ def _export(folder: Path, path: str | Path) -> tuple[str, ...]:
 class ArchiveOutcome(msgspec.Struct, frozen=True):
     """Whether one archive was written, in a sentence."""
 
-    path: str
     is_written: bool
     sentence: str
 
@@ -91,51 +85,50 @@ def write_requested_archives(
     A process that needs longer continues on its own.
     """
     until = time.monotonic() + wait_s
-    started = [(path, _start(folder, path, environment)) for path in requested_paths(folder)]
-    return [_outcome(folder, path, one, until) for path, one in started]
+    started: dict[str, subprocess.Popen[bytes] | OSError] = {}
+    for path in requested_paths(folder):
+        try:
+            started[path] = start_writing(
+                folder.path, path, is_detached=True, environment=environment
+            )
+        except OSError as error:
+            started[path] = error
+    outcomes: list[ArchiveOutcome] = []
+    for path, process in started.items():
+        problem = str(process) if isinstance(process, OSError) else _wait(process, until)
+        retry = f"write it with: {shell_command(folder, path)}"
+        if problem is None:
+            sentence = f"the archive is in {path}"
+        elif problem:
+            sentence = f"the archive {path} was not written: {problem}; {retry}"
+        else:
+            sentence = f"the archive {path} is still being written; if it does not appear, {retry}"
+        outcomes.append(ArchiveOutcome(problem is None, sentence))
+    return outcomes
 
 
-def _start(
-    folder: RunFolder, path: str, environment: Mapping[str, str] | None
-) -> subprocess.Popen[bytes] | OSError:
-    try:
-        return start_writing(folder.path, path, is_detached=True, environment=environment)
-    except OSError as error:
-        return error
-
-
-def _outcome(
-    folder: RunFolder, path: str, process: subprocess.Popen[bytes] | OSError, until: float
-) -> ArchiveOutcome:
-    retry = f"write it with: {shell_command(folder, path)}"
-    if isinstance(process, OSError):
-        sentence = f"the archive {path} was not written: {process}; {retry}"
-        return ArchiveOutcome(path, False, sentence)
+def _wait(process: subprocess.Popen[bytes], until: float) -> str | None:
+    """Why an archive was not written; None if it was, and empty if it is still being written."""
     try:
         _, stderr = process.communicate(timeout=max(until - time.monotonic(), 0.0))
     except subprocess.TimeoutExpired:
         process.returncode = 0  # it continues on its own: nobody waits for it
         if process.stderr is not None:
             process.stderr.close()
-        sentence = f"the archive {path} is still being written; if it does not appear, {retry}"
-        return ArchiveOutcome(path, False, sentence)
-    if process.returncode:
-        lines = stderr.decode("utf-8", "replace").strip().splitlines() or ["it gave no reason"]
-        reason = lines[-1].removeprefix("epochal: ").rstrip(".")
-        sentence = f"the archive {path} was not written: {reason}; {retry}"
-        return ArchiveOutcome(path, False, sentence)
-    return ArchiveOutcome(path, True, f"the archive is in {path}")
+        return ""
+    if not process.returncode:
+        return None
+    lines = stderr.decode("utf-8", "replace").strip().splitlines() or ["it gave no reason"]
+    return lines[-1].removeprefix("epochal: ").rstrip(".")
 
 
 class ArchiveJob:
-    """The companion's job after a crash: writes the requested archives one after the other."""
+    """The companion's job after a crash: writes the requested archives."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
-        self._waiting = requested_paths(folder)
-        self._path = ""
-        self._process: subprocess.Popen[bytes] | None = None
-        self._failed: list[str] = []
+        self._paths = requested_paths(folder)
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
     def command(self) -> str:
@@ -143,34 +136,23 @@ class ArchiveJob:
         return " && ".join(shell_command(self._folder, path) for path in self._missing())
 
     def go_on(self) -> bool:
-        """Start the next archive when the last one is done; False when none is left."""
-        if self._process is not None and self._process.poll() is None:
-            return True
-        self._close()
-        if not self._waiting:
-            return False
-        self._path = self._waiting.pop(0)
-        self._process = start_writing(self._folder.path, self._path)
-        return True
+        """Start writing, or look whether it is done; False when it is."""
+        for path in self._paths:
+            if path not in self._processes:
+                self._processes[path] = start_writing(self._folder.path, path)
+        return any(process.poll() is None for process in self._processes.values())
 
     def stop(self) -> None:
-        """Kill the writing process; its partial file never appears."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        """Kill the writing processes; their partial files never appear."""
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
 
     def left(self) -> str | None:
         """A sentence about requested archives that are missing; None for none."""
-        missing = self._missing()
-        if not missing:
-            return None
-        return f"the archive {', '.join(missing)} was not written"
+        missing = ", ".join(self._missing())
+        return f"the archive {missing} was not written" if missing else None
 
     def _missing(self) -> list[str]:
-        is_open = self._process is not None and self._process.returncode != 0
-        return [*self._failed, *([self._path] if is_open else []), *self._waiting]
-
-    def _close(self) -> None:
-        if self._process is not None and self._process.returncode != 0:
-            self._failed.append(self._path)
-        self._process = None
+        done = {path for path, process in self._processes.items() if process.returncode == 0}
+        return [path for path in self._paths if path not in done]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from epochal.errors import FormatError
 from epochal.journal.layout import PartName, RunFolder, read_json
-from epochal.journal.line import encode, now
+from epochal.journal.line import decode, encode, now
 from epochal.journal.process import process_identity
-from epochal.records import FORMAT_VERSION
+from epochal.journal.regular_file import regular_only
+from epochal.records import FORMAT_VERSION, Record
 
 _OF_RUN = ("id", "name", "project")
+_MAX_HEADER_BYTES = 1 << 20
 
 
 def part_header(
@@ -41,6 +44,15 @@ def part_header(
             **fields,
         }
     )
+
+
+def read_header(path: Path) -> Record:
+    """Read the first record of a journal part; empty where it cannot be read."""
+    try:
+        with open(path, "rb", opener=regular_only) as file:
+            return decode(file.readline(_MAX_HEADER_BYTES)) or {}
+    except OSError:
+        return {}
 
 
 def read_identity(folder: RunFolder) -> dict[str, Any]:

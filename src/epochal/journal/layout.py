@@ -40,7 +40,6 @@ LABELS_LOCK = ".labels.lock"
 _PATCH_NAME = re.compile(r"uncommitted(-[0-9a-f]+)?\.patch")
 _MAX_SLUG_BYTES = 100
 MAX_JSON_BYTES = 16 * 1024 * 1024
-_JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 _PART_NAME = re.compile(r"^(?P<writer>[a-z0-9][a-z0-9_-]*)\.(?P<attempt>\d{4,})\.(?P<part>\d{4,})$")
 # Device names that Windows reserves whatever their ending.
 _RESERVED = {"con", "prn", "aux", "nul"} | {f"{d}{i}" for d in ("com", "lpt") for i in range(10)}
@@ -225,37 +224,21 @@ def read_json(path: Path | str, *, max_bytes: int = MAX_JSON_BYTES) -> dict[str,
     """
     try:
         text = read_regular(path, max_bytes=max_bytes)
+        value = decode_json(text)
     except NotRegularFileError:
         raise JsonFileError(Path(path), "is not a regular file") from None
     except FormatError:
         raise JsonFileError(Path(path), f"is larger than {max_bytes:,} bytes") from None
-    try:
-        value = decode_json(text)
     except RecursionError:
-        raise JsonFileError(Path(path), _too_deep(text)) from None
+        raise JsonFileError(Path(path), "is nested too deeply") from None
     except ValueError as error:
         raise JsonFileError(Path(path), f"is not valid JSON: {str(error).rstrip('.')}") from error
     if not isinstance(value, dict):
         raise JsonFileError(Path(path), "holds no JSON object")
     may_nest = text.count(b"{") + text.count(b"[") > MAX_DEPTH
     if may_nest and nests_too_deeply(value):
-        raise JsonFileError(Path(path), _too_deep(text))
+        raise JsonFileError(Path(path), "is nested too deeply")
     return value
-
-
-def _too_deep(text: bytes) -> str:
-    """What is wrong with a text that is nested too deeply, with the line where it goes too far."""
-    depth, end = 0, len(text)
-    for token in _JSON_TOKEN.finditer(text):
-        if token[0] in (b"[", b"{"):
-            depth += 1
-            if depth > MAX_DEPTH:
-                end = token.start()
-                break
-        elif token[0] in (b"]", b"}"):
-            depth -= 1
-    line = text.count(b"\n", 0, end) + 1
-    return f"is nested too deeply (line {line})"
 
 
 @lru_cache(4096)

@@ -7,7 +7,6 @@ its journal that it was terminated, and ends.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from epochal.errors import EpochalError, FormatError, UsageError
+from epochal.journal.header import read_header
 from epochal.journal.layout import LOOP, PartName, RunFolder, rank_of_writer, read_json, write_json
 from epochal.journal.process import is_suspended, liveness, process_identity
 
@@ -35,7 +35,6 @@ _SIGNALS: Mapping[ProcessAction, str] = {
     "checkpoint": SAVE_SIGNAL,
 }
 _ENDS: tuple[ProcessAction, ...] = ("stop", "interrupt", "kill")
-_MAX_HEADER = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,7 @@ def training_processes(folder: RunFolder, attempt: int) -> list[Mapping[str, Any
         and part.writer != LOOP
         and rank_of_writer(part.writer) is not None
     }
-    headers = (_header(folder.part_path(part)) for part in newest.values())
+    headers = (read_header(folder.part_path(part)) for part in newest.values())
     return [read_json(folder.identity), *(header for header in headers if header)]
 
 
@@ -137,15 +136,6 @@ def _ask_to_save(name: str, folder: Path, first: Mapping[str, Any]) -> SentActio
     )
 
 
-def _header(path: Path) -> dict[str, Any]:
-    try:
-        with open(path, "rb") as file:
-            header = json.loads(file.readline(_MAX_HEADER))
-    except (OSError, ValueError):
-        return {}
-    return header if isinstance(header, dict) else {}
-
-
 def _send(name: str, process: Mapping[str, Any], action: ProcessAction, *, was_alive: bool) -> int:
     is_held = action in ("stop", "interrupt") and is_suspended(process)
     try:
@@ -177,19 +167,16 @@ def send_signal(identity: Mapping[str, Any], name: str) -> None:
     pid = identity.get("pid")
     if not isinstance(pid, int) or pid <= 0:
         raise ProcessOutOfReachError("its record names no process.")
-    try:
-        held = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
-    except ProcessLookupError:
-        held = None  # gone, which is said below
-    except OSError:
-        held = None  # an old kernel, or one that forbids it: the check alone must do
     with contextlib.ExitStack() as stack:
-        if held is not None:
-            stack.callback(os.close, held)
-        check_reach(identity)
+        descriptor: int | None = None
+        # Not every system has it; the check of the identity alone must do there.
+        with contextlib.suppress(AttributeError, OSError):
+            descriptor = os.pidfd_open(pid)
+            stack.callback(os.close, descriptor)
+        _check_reach(identity)
         try:
-            if held is not None and hasattr(signal, "pidfd_send_signal"):
-                signal.pidfd_send_signal(held, number)
+            if descriptor is not None:
+                signal.pidfd_send_signal(descriptor, number)
             else:
                 os.kill(pid, number)
         except ProcessLookupError:
@@ -200,15 +187,14 @@ def send_signal(identity: Mapping[str, Any], name: str) -> None:
             ) from None
 
 
-def check_reach(identity: Mapping[str, Any]) -> None:
-    """Raise ``ProcessOutOfReachError`` unless the process exists and is visible from here."""
-    pid, host = identity.get("pid"), identity.get("host")
+def _check_reach(identity: Mapping[str, Any]) -> None:
+    pid, host, here = identity.get("pid"), identity.get("host"), socket.gethostname()
     seen = liveness(identity)
     if seen == "dead":
         raise ProcessOutOfReachError(f"process {pid} has ended.")
-    if seen == "unknown" and host != socket.gethostname():
+    if seen == "unknown" and host != here:
         raise ProcessOutOfReachError(
-            f"process {pid} is on the machine {host!r}, and this is {socket.gethostname()!r}."
+            f"process {pid} is on the machine {host!r}, and this is {here!r}."
         )
     if seen == "unknown":
         raise ProcessOutOfReachError(f"process {pid} is in another container of this machine.")

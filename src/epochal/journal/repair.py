@@ -10,56 +10,43 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from epochal.errors import FormatError
 from epochal.journal.layout import LOOP, PartName, RunFolder, read_json, write_json
-from epochal.journal.process import liveness
+from epochal.journal.process import PROCESS_FIELDS, liveness
 from epochal.journal.reader import NewerFormatError, PartReader
 from epochal.journal.regular_file import regular_only
 from epochal.records import Record
 
-Tail = Literal["torn", "nul"]
-_IDENTITY_FIELDS = (
-    "v",
-    "id",
-    "name",
-    "project",
-    "config",
-    "host",
-    "boot_id",
-    "pid_namespace",
-    "pid",
-    "pid_start",
-)
+_IDENTITY_FIELDS = ("v", "id", "name", "project", "config", *PROCESS_FIELDS)
 # A writer on another machine cannot be looked at; one that wrote this lately may go on.
 _QUIET_S = 600.0
 _CHUNK_BYTES = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PartDamage:
     """What is wrong with one part: damaged lines, and the bytes after the last whole record.
 
-    ``tail`` is "torn" for an incomplete record, "nul" for data that the file system lost.
-    ``problem`` is set for a part that cannot be read.
+    ``problem`` is set for a part that cannot be read. ``header`` is its first record.
     """
 
     name: PartName
-    num_records: int
-    damaged_lines: int
-    tail: Tail | None = None
+    num_records: int = 0
+    damaged_lines: int = 0
     tail_at: int = 0
     tail_bytes: int = 0
     problem: str | None = None
+    header: Record = field(default_factory=dict)
+    has_ended: bool = False
 
     @property
     def is_whole(self) -> bool:
         """Whether there is nothing to report."""
-        return not (self.damaged_lines or self.tail or self.problem)
+        return not (self.damaged_lines or self.tail_bytes or self.problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +66,14 @@ class Diagnosis:
 
 def diagnose(folder: RunFolder) -> Diagnosis:
     """Read the whole folder and report damage; changes nothing."""
-    headers: list[Record] = []
-    ended: set[tuple[str, int]] = set()
-    parts = tuple(_examine(folder, name, headers, ended) for name in folder.parts())
-    unfinished = [part.name for part in parts if part.name[:2] not in ended]
+    parts = tuple(_examine(folder, name) for name in folder.parts())
+    ended = {part.name[:2] for part in parts if part.has_ended}
     problem = _identity_problem(folder)
     return Diagnosis(
         parts=parts,
         identity_problem=problem,
-        identity=None if problem is None else _identity_from(headers),
-        alive=any(_may_be_written(folder.part_path(name), headers) for name in unfinished),
+        identity=None if problem is None else _identity_from(parts),
+        alive=any(_may_be_written(folder, p) for p in parts if p.name[:2] not in ended),
     )
 
 
@@ -102,47 +87,30 @@ def repair(folder: RunFolder, diagnosis: Diagnosis) -> list[str]:
     return [*_cut_tails(folder, diagnosis), *_restore_identity(folder, diagnosis)]
 
 
-def _examine(
-    folder: RunFolder, name: PartName, headers: list[Record], ended: set[tuple[str, int]]
-) -> PartDamage:
-    path = folder.part_path(name)
+def _examine(folder: RunFolder, name: PartName) -> PartDamage:
+    part, path = PartDamage(name), folder.part_path(name)
     reader = PartReader(path, name)
     try:
         for position, record in reader.read():
-            if position.ordinal == 0 and record.get("log") == "run":
-                headers.append({**record, "part_name": name})
-            elif record.get("log") == "finish":
-                ended.add(name[:2])
-        size = path.stat().st_size
+            if position.ordinal == 0 and record["log"] == "run":
+                part.header = record
+            part.has_ended = part.has_ended or record["log"] == "finish"
+        part.tail_at, part.tail_bytes = reader.offset, path.stat().st_size - reader.offset
     except (OSError, NewerFormatError) as error:
-        return PartDamage(name, reader.ordinal, reader.damaged, problem=str(error))
-    if size == reader.offset:
-        return PartDamage(name, reader.ordinal, reader.damaged)
-    return PartDamage(
-        name,
-        reader.ordinal,
-        reader.damaged,
-        tail="nul" if reader.stopped_at_nul or _has_nul(path, reader.offset) else "torn",
-        tail_at=reader.offset,
-        tail_bytes=size - reader.offset,
-    )
+        part.problem = str(error)
+    part.num_records, part.damaged_lines = reader.ordinal, reader.damaged
+    return part
 
 
-def _has_nul(path: Path, offset: int) -> bool:
-    with open(path, "rb", opener=regular_only) as file:
-        file.seek(offset)
-        return any(b"\0" in chunk for chunk in iter(lambda: file.read(_CHUNK_BYTES), b""))
-
-
-def _may_be_written(path: Path, headers: list[Record]) -> bool:
+def _may_be_written(folder: RunFolder, part: PartDamage) -> bool:
     """Whether a process may still append: one that exists here, or wrote recently elsewhere."""
-    header = next((h for h in headers if path.name == f"{h['part_name'].stem}.jsonl"), {})
-    seen = liveness(header)
-    try:
-        age_s = time.time() - path.stat().st_mtime
-    except OSError:
+    seen = liveness(part.header)
+    if seen != "unknown" or not part.header:
         return seen == "alive"
-    return seen == "alive" or (seen == "unknown" and bool(header) and age_s < _QUIET_S)
+    try:
+        return time.time() - folder.part_path(part.name).stat().st_mtime < _QUIET_S
+    except OSError:
+        return False
 
 
 def _identity_problem(folder: RunFolder) -> str | None:
@@ -155,18 +123,20 @@ def _identity_problem(folder: RunFolder) -> str | None:
     return None
 
 
-def _identity_from(headers: list[Record]) -> dict[str, Any] | None:
+def _identity_from(parts: Sequence[PartDamage]) -> dict[str, Any] | None:
     """Who the run is, by the first record of its first attempt, rank 0's where it is left."""
-    if not headers:
+    # Attempt 0 is the history of a fork's parent.
+    order = sorted(parts, key=lambda p: (p.name.writer != LOOP, p.name.attempt == 0, p.name[1:]))
+    first = next((part.header for part in order if part.header), None)
+    if first is None:
         return None
-    first = min(headers, key=lambda h: (h["part_name"].writer != LOOP, h["part_name"][1:]))
-    identity = {field: first[field] for field in _IDENTITY_FIELDS if field in first}
+    identity = {key: first[key] for key in _IDENTITY_FIELDS if key in first}
     return {**identity, "created": first.get("t"), "rebuilt": True}
 
 
 def _cut_tails(folder: RunFolder, diagnosis: Diagnosis) -> Iterator[str]:
     for part in diagnosis.parts:
-        if part.tail is None:
+        if not part.tail_bytes:
             continue
         path = folder.part_path(part.name)
         kept = path.with_name(f"{path.name}.damaged")

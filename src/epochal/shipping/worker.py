@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from epochal.errors import EpochalError
 from epochal.guard import Guard
+from epochal.journal.header import read_header
 from epochal.journal.layout import LOOP, PartName, RunFolder, parse_part_name
-from epochal.journal.line import decode
 from epochal.records import finite
 from epochal.shipping.client import HubClient, HubError, NotYetError
 from epochal.shipping.protocol import RunState
@@ -233,9 +233,8 @@ class NodeShipper(Shipper):
 def _launch_of(folder: RunFolder) -> tuple[str, str, float]:
     """Launch id, project and start of the ranks that write here, as their first record has it."""
     for name in folder.parts():
-        with open(folder.part_path(name), "rb") as file:
-            header = decode(file.readline())
-        if header is not None and header.get("id"):  # a companion's does not say it
+        header = read_header(folder.part_path(name))
+        if header.get("id"):  # a companion's does not say it
             start = finite(header.get("t")) or time.time()
             return str(header.get("id", "")), str(header.get("project", "")), start
     raise NotYetError(f"{folder.path} has no records yet.")

