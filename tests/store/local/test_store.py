@@ -137,7 +137,9 @@ def test_labels_overlay_the_runs_own_words(tmp_path: Path) -> None:
 def test_damaged_labels_are_a_problem_not_an_error(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     write_json(journal.folder.labels, {"tags": 5})
-    assert "labels.json has 'tags' that is not a list" in str(only_run(tmp_path))
+    assert "labels.json is not valid: Expected `array | null`, got `int` - at `$.tags`" in str(
+        only_run(tmp_path)
+    )
 
 
 def test_a_run_is_found_by_its_path(tmp_path: Path) -> None:

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import unicodedata
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +26,11 @@ _REMEDIES = {
     "run.json": "The run is listed by its journal; 'epochal repair' rebuilds that file.",
     "labels.json": "The run is listed without labels; fix or delete that file.",
 }
-_NO_PROBLEMS: Mapping[str, str] = {}
 # A companion writes every second; what is older was left behind by one that was killed.
 STALE_S = 5.0
 # GPUs are read every second, the host every five; one that fell silent is not to look alive.
 _SILENT_S = 15.0
 MAX_LABELS_BYTES = 1024 * 1024
-_FIELDS: tuple[tuple[str, type, str], ...] = (
-    ("name", str, "a text"),
-    ("tags", list, "a list"),
-    ("notes", str, "a text"),
-    ("hidden", bool, "true or false"),
-)
 MAX_NAME = 200
 MAX_TAG = 100
 MAX_TAGS = 100
@@ -64,8 +59,9 @@ class Identity:
     def __init__(self, place: str) -> None:
         self._place = place
         self._listing: Listing | None = None
-        self._seen: list[tuple[Stat | None, int]] = []
-        self._problems: Mapping[str, str] = _NO_PROBLEMS
+        # By file name: what was read of it, and what is wrong with it.
+        self._seen: dict[str, tuple[Stat | None, int]] = {}
+        self._problems: dict[str, str] = {}
         self.run_json: dict[str, Any] = {}
         self.labels = NO_LABELS
         self.newer_format: str | None = None
@@ -73,50 +69,45 @@ class Identity:
     @property
     def problems(self) -> list[str]:
         """One sentence for each file that cannot be read."""
-        if self._problems is _NO_PROBLEMS and self.newer_format is None:
-            return []
-        found = list(self._problems.values())
-        return found if self.newer_format is None else [*found, self.newer_format]
+        newer = () if self.newer_format is None else (self.newer_format,)
+        return [*self._problems.values(), *newer]
 
     def refresh(self, listing: Listing) -> None:
         """Read the files that have changed."""
         if listing is self._listing:
             return
         self._listing = listing
-        files = [(listing.identity, listing.inodes[0]), (listing.labels, listing.inodes[1])]
+        files = {
+            "run.json": (listing.identity, listing.inodes[0]),
+            "labels.json": (listing.labels, listing.inodes[1]),
+        }
         seen, self._seen = self._seen, files
-        if not seen or seen[0] != files[0]:
-            self._read("run.json", listing)
-        if not seen or seen[1] != files[1]:
-            if listing.labels is None and not listing.may_have_labels:
-                self._note("labels.json", None)  # most runs have none
-                self.labels = NO_LABELS
-            else:
-                self._read("labels.json", listing)
+        for name, file in files.items():
+            if seen.get(name) == file:
+                continue
+            problem = self._read(name, listing)
+            self._problems.pop(name, None)
+            if problem is not None:
+                self._problems[name] = problem
 
-    def _read(self, what: str, listing: Listing) -> None:
-        problem: str | None = None
+    def _read(self, name: str, listing: Listing) -> str | None:
+        """Read one file; what is wrong with it, if anything."""
         try:
-            if what in listing.refused:
-                problem = f"{what} {LINK_OUT}"
-            elif what == "run.json":
+            if name in listing.refused:
+                return f"{name} {LINK_OUT}"
+            if name == "run.json":
                 self._read_identity()
             else:
-                self._read_labels()
+                self.labels = NO_LABELS
+                if listing.labels is not None or listing.may_have_labels:  # most runs have none
+                    self.labels = read_labels(RunFolder(Path(self._place)))
         except FileNotFoundError:
-            problem = f"{what} is missing; 'epochal repair' can rebuild it."
+            return f"{name} is missing; 'epochal repair' can rebuild it."
         except JsonFileError as error:
-            problem = f"{what} {error.fault}. {_REMEDIES[what]}"
+            return f"{name} {error.fault}. {_REMEDIES[name]}"
         except OSError as error:
-            reason = error.strerror or error
-            problem = f"{what} cannot be read: {reason}. {_REMEDIES[what]}"
-        self._note(what, problem)
-
-    def _note(self, what: str, problem: str | None) -> None:
-        if problem is not None:
-            self._problems = {**self._problems, what: problem}
-        elif what in self._problems:
-            self._problems = {name: text for name, text in self._problems.items() if name != what}
+            return f"{name} cannot be read: {error.strerror or error}. {_REMEDIES[name]}"
+        return None
 
     def _read_identity(self) -> None:
         self.run_json = {}
@@ -128,10 +119,6 @@ class Identity:
                 f" reads up to {FORMAT_VERSION}): upgrade with 'pip install -U epochal'."
             )
         self.run_json = run_json
-
-    def _read_labels(self) -> None:
-        self.labels = NO_LABELS
-        self.labels = read_labels(RunFolder(Path(self._place)))
 
 
 def patch_file(run_json: Mapping[str, Any]) -> str | None:
@@ -173,80 +160,43 @@ def read_labels(folder: RunFolder) -> Labels:
         stored = read_json(folder.labels, max_bytes=MAX_LABELS_BYTES)
     except FileNotFoundError:
         return NO_LABELS
-    for field, kind, what in _FIELDS:
-        if not isinstance(stored.get(field), (kind, type(None))):
-            raise JsonFileError(folder.labels, f"has {field!r} that is not {what}")
-    tags = stored.get("tags")
-    if tags is not None and not all(isinstance(tag, str) for tag in tags):
-        raise JsonFileError(folder.labels, "has a tag that is not a text")
-    return Labels(
-        name=stored.get("name"),
-        tags=None if tags is None else tuple(tags),
-        notes=stored.get("notes"),
-        hidden=bool(stored.get("hidden")),
-    )
+    try:
+        return msgspec.convert(stored, Labels)
+    except msgspec.ValidationError as error:
+        raise JsonFileError(folder.labels, f"is not valid: {error}") from error
 
 
 def edit_labels(folder: RunFolder, edit: LabelsEdit) -> Labels:
     """Store what ``edit`` makes of the labels that are stored now; returns them.
 
-    Other processes that edit them wait meanwhile: none undoes what another has changed. Raises
-    ``UsageError`` for a text that a list cannot show, and ``OSError``.
+    Other processes that edit them wait meanwhile: none undoes what another has changed. A file that
+    cannot be read is kept as ``labels.json.damaged``. Raises ``UsageError`` for a text that a list
+    cannot show, and ``OSError``.
     """
     with between_processes(folder.path / LABELS_LOCK):
         try:
-            before = read_labels(folder)
+            before, is_damaged = read_labels(folder), False
         except FormatError:
-            before = NO_LABELS
+            before, is_damaged = NO_LABELS, True
         after = edit(before)
         check_labels(after, before)
-        _write_labels(folder, after)
+        if is_damaged:
+            os.replace(folder.labels, folder.labels.with_name("labels.json.damaged"))
+        stored = {k: v for k, v in asdict(after).items() if v is not None and v is not False}
+        write_json(folder.labels, stored)
     return after
-
-
-def _write_labels(folder: RunFolder, labels: Labels) -> None:
-    """Store the labels so that a reader sees the old ones or the new ones.
-
-    A file that cannot be read is kept beside the new one, as ``labels.json.damaged``.
-    """
-    stored: dict[str, Any] = {}
-    if labels.name is not None:
-        stored["name"] = labels.name
-    if labels.tags is not None:
-        stored["tags"] = list(labels.tags)
-    if labels.notes is not None:
-        stored["notes"] = labels.notes
-    if labels.hidden:
-        stored["hidden"] = True
-    _keep_damaged(folder)
-    write_json(folder.labels, stored)
-
-
-def _keep_damaged(folder: RunFolder) -> None:
-    try:
-        read_labels(folder)
-    except FormatError:
-        os.replace(folder.labels, folder.labels.with_name("labels.json.damaged"))
 
 
 def read_machines(folder: RunFolder, *, now: float) -> list[Machine]:
     """The newest readings of a run's machines, by rank; none when no companion measures them."""
-    try:
-        files = sorted(folder.live.iterdir())
-    except OSError:  # most runs have ended, or have no companion
-        return []
-    found = [_machine(read) for file in files if (read := _read(folder, file.name)) is not None]
-    fresh = [one for one in found if one is not None and abs(now - one.t) <= STALE_S]
-    return sorted(fresh, key=lambda one: (one.rank, one.node))
-
-
-def _read(folder: RunFolder, name: str) -> dict[str, Any] | None:
-    if not name.endswith(".json"):
-        return None
-    try:
-        return read_json(folder.live / name)
-    except (OSError, FormatError):  # gone, or met in the middle of a write: the next look finds it
-        return None
+    found: list[Machine] = []
+    for file in folder.live.glob("*.json"):
+        # Gone, or met in the middle of a write: the next look finds it.
+        with contextlib.suppress(OSError, FormatError):
+            machine = _machine(read_json(file))
+            if machine is not None and abs(now - machine.t) <= STALE_S:
+                found.append(machine)
+    return sorted(found, key=lambda machine: (machine.rank, machine.node))
 
 
 def _machine(said: dict[str, Any]) -> Machine | None:
@@ -265,7 +215,7 @@ def _machine(said: dict[str, Any]) -> Machine | None:
 
 
 def _is_read(fields: Mapping[str, float | str], now: float) -> bool:
-    """Whether it was measured lately; files of older versions do not say when."""
+    """Whether it was measured lately, as far as it says."""
     t = fields.get("t")
     return not isinstance(t, (int, float)) or now - t <= _SILENT_S
 

@@ -12,7 +12,6 @@ import contextlib
 import os
 import re
 import shutil
-import stat
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -113,21 +112,16 @@ class FolderTrash:
     def find(self, key: str) -> TrashedRun:
         """The one that a key names; of several the one deleted last."""
         found = self.runs()
-        same = [run for run in found if key in (run.folder, run.origin)]
-        if same:
-            return same[0]
-        newest: dict[tuple[str, str], TrashedRun] = {}
         for run in found:
-            newest.setdefault((run.project, run.name), run)
+            if key in (run.folder, run.origin, run.id):
+                return run
+        runs = list({(run.project, run.name): run for run in reversed(found)}.values())
         try:
-            return found[choose(key, found)]
+            return runs[choose(key, runs)]
         except RunNotFoundError:
             raise RunNotFoundError(
                 f"there is no run {key!r} in the trash: 'epochal trash list' lists those there are."
             ) from None
-        except UsageError:
-            runs = list(newest.values())
-            return runs[choose(key, runs)]
 
     def restore(self, run: TrashedRun) -> str:
         """Move a run back; its folder, which has another name where its own is taken."""
@@ -189,15 +183,8 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
     except OSError:  # gone, no folder, or not for us to look into
         return
     for one in inside:
-        if not _is_run(one):
+        if not is_run_folder(one):
             yield from _below(one, depth + 1)
-
-
-def _is_run(path: Path) -> bool:
-    try:
-        return stat.S_ISREG(os.stat(path / "run.json").st_mode)
-    except OSError:
-        return (path / "journal").is_dir()
 
 
 def _runs_in(trash: Path) -> Iterator[TrashedRun]:
