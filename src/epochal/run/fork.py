@@ -1,6 +1,6 @@
 """Forks a run: finds it, and copies its history up to a step into the folder of the fork.
 
-The copy is attempt 0 of the fork, with one part for each process that trained. Readers treat it as
+The copy is attempt 0 of the fork, with the parts of every process that trained. Readers treat it as
 any other attempt, so a fork does not need its parent any more.
 """
 
@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -181,19 +182,23 @@ class _HistoryCopy:
         self._passed_t = math.inf
 
     def write(self, identity: Mapping[str, Any]) -> None:
-        """Write one part for each writer, rank 0 first, and the blobs that they name."""
+        """Write the parts of rank 0 first, then of the others, and the blobs that they name."""
         self._folder.journal.mkdir()
         self._folder.blobs.mkdir()
-        writers: dict[str, list[PartName]] = {LOOP: []}
-        for part in _parts(self._parent.folder):
-            if rank_of_writer(part.writer) is not None or part.writer.startswith("child-"):
-                writers.setdefault(part.writer, []).append(part)
-        for writer, parts in writers.items():
-            name, rank = PartName(writer, 0, 0), rank_of_writer(writer)
+        numbers: Counter[str] = Counter()
+        for part in sorted(_parts(self._parent.folder), key=lambda part: part.writer != LOOP):
+            rank = rank_of_writer(part.writer)
+            lines = self._kept_lines(part)
+            is_training = rank is not None or part.writer.startswith("child-")
+            first = next(lines, None) if is_training else None
+            if first is None:
+                continue
+            name = PartName(part.writer, 0, numbers[part.writer])
+            numbers[part.writer] += 1
             with self._folder.part_path(name).open("wb") as file:
                 file.write(part_header(name, identity=identity, rank=-1 if rank is None else rank))
-                for part in parts:
-                    file.writelines(self._kept_lines(part))
+                file.write(first)
+                file.writelines(lines)
                 os.fsync(file.fileno())
 
     def _kept_lines(self, part: PartName) -> Iterator[bytes]:
@@ -221,17 +226,12 @@ class _HistoryCopy:
 
     def _copy_blob(self, name: str) -> None:
         source, target = self._parent.folder.blobs / name, self._folder.blobs / name
-        if (
-            Path(name).name != name
-            or target.exists()
-            or source.is_symlink()
-            or not source.is_file()
-        ):
-            return
-        try:
-            os.link(source, target)  # blobs are never changed
-        except OSError:
-            shutil.copyfile(source, target)
+        is_blob = Path(name).name == name and source.is_file() and not source.is_symlink()
+        if is_blob and not target.exists():
+            try:
+                os.link(source, target)  # blobs are never changed
+            except OSError:
+                shutil.copyfile(source, target)
 
 
 class _Kind(TypedDict):
