@@ -79,8 +79,8 @@ class Parent:
                 copy = RunFolder(Path(place))
                 _HistoryCopy(self, copy).write(identity)
                 for source, target in ((copy.blobs, folder.blobs), (copy.journal, folder.journal)):
-                    target.mkdir(exist_ok=True)
                     for file in source.iterdir():
+                        target.mkdir(exist_ok=True)
                         os.replace(file, target / file.name)
         except BaseException:
             with contextlib.suppress(OSError):

@@ -164,27 +164,18 @@ def _tidy(group: Path) -> None:
 
 
 def _trash_folders(root: Path) -> Iterator[Path]:
-    yield from _below(root, 0)
-    # Ranks that found no run write here, and are listed as runs.
-    yield from _below(root / LAUNCH_FOLDER, _MAX_DEPTH)
+    # Ranks that found no run write to the second folder, and are listed as runs.
+    for top, deepest in ((root, _MAX_DEPTH), (root / LAUNCH_FOLDER, 0)):
+        for path, names, _ in os.walk(top):
+            folder = Path(path)
+            if TRASH_FOLDER in names and not (folder / TRASH_FOLDER).is_symlink():
+                yield folder / TRASH_FOLDER
+            is_deep = len(folder.relative_to(top).parts) >= deepest
+            names[:] = [] if is_deep else [n for n in names if _may_have_trash(folder / n)]
 
 
-def _below(folder: Path, depth: int) -> Iterator[Path]:
-    inside: list[Path] = []
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if not entry.is_dir(follow_symlinks=False):
-                    continue
-                if entry.name == TRASH_FOLDER:
-                    yield Path(entry.path)
-                elif not entry.name.startswith(".") and depth < _MAX_DEPTH:
-                    inside.append(Path(entry.path))
-    except OSError:  # gone, no folder, or not for us to look into
-        return
-    for one in inside:
-        if not is_run_folder(one):
-            yield from _below(one, depth + 1)
+def _may_have_trash(folder: Path) -> bool:
+    return not folder.name.startswith(".") and not is_run_folder(folder)
 
 
 def _runs_in(trash: Path) -> Iterator[TrashedRun]:

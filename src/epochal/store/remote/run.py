@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -145,13 +146,7 @@ class RemoteRun(RunView):
     def relabel(self, edit: LabelsEdit) -> None:
         """Edit the labels on the server."""
         with self.lock:
-            after = edit(self._server.run(self.id).labels)
-            change = {
-                "name": after.name,
-                "tags": after.tags,
-                "notes": after.notes,
-                "hidden": after.hidden,
-            }
+            change = asdict(edit(self._server.run(self.id).labels))
             self._server.send("PATCH", f"/api/runs/{quote(self.id, safe='')}/labels", change)
             self.refresh()
 
