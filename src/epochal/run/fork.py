@@ -16,9 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from epochal.errors import RunNotFoundError, UsageError, ValueTypeError
 from epochal.journal.header import part_header
@@ -43,31 +41,29 @@ if TYPE_CHECKING:
 
 # W&B writes ``?_step=``.
 _WANTED = re.compile(r"(?P<run>.+?)(?:\?_?step=(?P<step>\d+))?")
-# The records that say how a run was configured later, and where it was resumed.
-_SCANNED = ("option", "resume", "epoch")
-_SCANNED_LINE = re.compile(rb'"log": ?"(?:option|resume|epoch)"')
+# Passed over without decoding them where a few kinds of records are asked for.
+_MOST_LINES = (b'{"log":"metrics"', b'{"log":"step"')
 # By axis and attempt: the first step or epoch that the attempt logged again.
 Takeovers = dict[str, dict[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Parent:
     """A run to fork: its folder, what it recorded of itself, and the last step to keep."""
 
     folder: RunFolder
     identity: dict[str, Any]
     step: int
-    options: dict[str, Any]
+    # The configuration with the options that were set later.
+    config: dict[str, Any]
     takeovers: Takeovers
+    # When rank 0 logged the first step that is not kept.
+    passed_t: float = math.inf
 
     def record(self) -> dict[str, Any]:
         """What run.json of the fork says of its parent."""
         names = {key: self.identity.get(key) for key in ("id", "name", "project")}
         return {**names, "step": self.step}
-
-    def config(self) -> dict[str, Any]:
-        """The configuration of the parent, options set later included."""
-        return {**(self.identity.get("config") or {}), **self.options}
 
     def copy_history(self, folder: RunFolder, identity: Mapping[str, Any]) -> None:
         """Copy the history up to the step into the empty folder of a fork.
@@ -77,7 +73,7 @@ class Parent:
         try:
             with tempfile.TemporaryDirectory(dir=folder.path, prefix=".fork-") as place:
                 copy = RunFolder(Path(place))
-                _HistoryCopy(self, copy).write(identity)
+                self._write_copy(copy, identity)
                 for source, target in ((copy.blobs, folder.blobs), (copy.journal, folder.journal)):
                     for file in source.iterdir():
                         target.mkdir(exist_ok=True)
@@ -86,6 +82,82 @@ class Parent:
             with contextlib.suppress(OSError):
                 folder.path.rmdir()
             raise
+
+    def _write_copy(self, copy: RunFolder, identity: Mapping[str, Any]) -> None:
+        """Write the parts of rank 0 first, then of the others, and the blobs that they name."""
+        copy.journal.mkdir()
+        copy.blobs.mkdir()
+        numbers: Counter[str] = Counter()
+        for part in sorted(_parts(self.folder), key=lambda part: part.writer != LOOP):
+            rank = rank_of_writer(part.writer)
+            lines = self._kept_lines(part, copy)
+            is_training = rank is not None or part.writer.startswith("child-")
+            first = next(lines, None) if is_training else None
+            if first is None:
+                continue
+            name = PartName(part.writer, 0, numbers[part.writer])
+            numbers[part.writer] += 1
+            with copy.part_path(name).open("wb") as file:
+                file.write(part_header(name, identity=identity, rank=-1 if rank is None else rank))
+                file.write(first)
+                file.writelines(lines)
+                os.fsync(file.fileno())
+
+    def _kept_lines(self, part: PartName, copy: RunFolder) -> Iterator[bytes]:
+        """The lines of a part that are visible in the parent, up to the step."""
+        ends = {
+            axis: min((at for n, at in firsts.items() if n > part.attempt), default=math.inf)
+            for axis, firsts in self.takeovers.items()
+        }
+        for line, record in _records(self.folder, part):
+            kind, axis = record["log"], axis_of(record)
+            at = whole_number(record.get(axis)) if axis in ends else None
+            if kind == "define":
+                yield line or encode(record)
+            elif at is None or at >= ends[axis]:
+                continue  # a newer attempt replaced it, or it is not part of the history
+            elif axis == "step" and at > self.step:
+                if part.writer == LOOP and kind in ("metrics", "step"):
+                    self.passed_t = min(self.passed_t, moment_of(record))
+            elif axis == "step" or moment_of(record) < self.passed_t:
+                yield line or encode(record)
+                if "file" in record:
+                    _copy_blob(str(record["file"]), self.folder, copy)
+
+
+def _copy_blob(name: str, folder: RunFolder, copy: RunFolder) -> None:
+    source, target = folder.blobs / name, copy.blobs / name
+    is_blob = Path(name).name == name and source.is_file() and not source.is_symlink()
+    if is_blob and not target.exists():
+        try:
+            os.link(source, target)  # blobs are never changed
+        except OSError:
+            shutil.copyfile(source, target)
+
+
+def _parts(folder: RunFolder) -> list[PartName]:
+    return sorted({*folder.parts(), *folder.sealed_parts()})
+
+
+def _records(
+    folder: RunFolder, part: PartName, *kinds: str
+) -> Iterator[tuple[bytes | None, Record]]:
+    """The records of a part, of some kinds or of all, and their lines unless the part is sealed."""
+    path = folder.part_path(part)
+    try:
+        with open(path, "rb", opener=regular_only) as file:
+            for line in file:
+                if b"\0" in line or not line.endswith(b"\n"):
+                    return
+                record = None if kinds and line.startswith(_MOST_LINES) else decode(line)
+                if record is not None and (not kinds or record["log"] in kinds):
+                    yield line, record
+    except FileNotFoundError:
+        from epochal.segments.read import Segment  # loads pyarrow, for sealed parents only
+
+        with Segment(folder.sealed_path(part)) as segment:
+            records = segment.entries(*kinds) if kinds else segment.records()
+            yield from ((None, record) for _, record in records)
 
 
 def start_fork(run: Run, name: str | None, step: int | None, arguments: Mapping[str, Any]) -> Run:
@@ -120,7 +192,9 @@ def find_parent(wanted: Any, *, root: Path, project: str) -> Parent:
     if step > reached:
         has = "has no step yet" if reached < 0 else f"has reached step {reached:,}"
         raise UsageError(f"fork_from={wanted!r}: run {identity.get('name')!r} {has} only.")
-    return Parent(folder, identity, step, *_scan(folder))
+    options, takeovers = _scan(folder)
+    config = {**(identity.get("config") or {}), **options}
+    return Parent(folder, identity, step, config, takeovers)
 
 
 def _find(name: str, root: Path, project: str) -> RunFolder:
@@ -158,10 +232,11 @@ def _scan(folder: RunFolder) -> tuple[dict[str, Any], Takeovers]:
     """The options that rank 0 set after the start, and where each attempt took over."""
     options: dict[str, Any] = {}
     takeovers: Takeovers = {"step": {}, "epoch": {}}
-    for part in _parts(folder):
-        for line in _lines(folder, part, only_scanned=True) if part.writer == LOOP else ():
-            record = decode(line) or {"log": ""}
-            if record["log"] == "option":
+    for part in (part for part in _parts(folder) if part.writer == LOOP):
+        for _, record in _records(folder, part, "run", "option", "resume", "epoch"):
+            if record["log"] == "run":
+                check_version(record, folder.part_path(part))
+            elif record["log"] == "option":
                 options[str(record.get("name"))] = record.get("value")
             for axis, firsts in takeovers.items():
                 at = whole_number(record.get(axis))
@@ -170,118 +245,3 @@ def _scan(folder: RunFolder) -> tuple[dict[str, Any], Takeovers]:
                 elif at is not None and record["log"] == axis:
                     firsts.setdefault(part.attempt, at)
     return options, takeovers
-
-
-class _HistoryCopy:
-    """Copies the records of a parent that its fork continues, line by line."""
-
-    def __init__(self, parent: Parent, folder: RunFolder) -> None:
-        self._parent = parent
-        self._folder = folder
-        # When rank 0 logged the first step that is not copied.
-        self._passed_t = math.inf
-
-    def write(self, identity: Mapping[str, Any]) -> None:
-        """Write the parts of rank 0 first, then of the others, and the blobs that they name."""
-        self._folder.journal.mkdir()
-        self._folder.blobs.mkdir()
-        numbers: Counter[str] = Counter()
-        for part in sorted(_parts(self._parent.folder), key=lambda part: part.writer != LOOP):
-            rank = rank_of_writer(part.writer)
-            lines = self._kept_lines(part)
-            is_training = rank is not None or part.writer.startswith("child-")
-            first = next(lines, None) if is_training else None
-            if first is None:
-                continue
-            name = PartName(part.writer, 0, numbers[part.writer])
-            numbers[part.writer] += 1
-            with self._folder.part_path(name).open("wb") as file:
-                file.write(part_header(name, identity=identity, rank=-1 if rank is None else rank))
-                file.write(first)
-                file.writelines(lines)
-                os.fsync(file.fileno())
-
-    def _kept_lines(self, part: PartName) -> Iterator[bytes]:
-        parent, is_loop = self._parent, part.writer == LOOP
-        ends = {
-            axis: min(
-                (at for newer, at in firsts.items() if newer > part.attempt), default=math.inf
-            )
-            for axis, firsts in parent.takeovers.items()
-        }
-        for line, record in _outlines(parent.folder, part):
-            kind, axis = record["log"], axis_of(record)
-            at = whole_number(record.get(axis)) if axis in ends else None
-            if kind == "define":
-                yield line
-            elif at is None or at >= ends[axis]:
-                continue  # a newer attempt replaced it, or it is not part of the history
-            elif axis == "step" and at > parent.step:
-                if is_loop and kind in ("metrics", "step"):
-                    self._passed_t = min(self._passed_t, moment_of(record))
-            elif axis == "step" or moment_of(record) < self._passed_t:
-                yield line
-                if "file" in record:
-                    self._copy_blob(str(record["file"]))
-
-    def _copy_blob(self, name: str) -> None:
-        source, target = self._parent.folder.blobs / name, self._folder.blobs / name
-        is_blob = Path(name).name == name and source.is_file() and not source.is_symlink()
-        if is_blob and not target.exists():
-            try:
-                os.link(source, target)  # blobs are never changed
-            except OSError:
-                shutil.copyfile(source, target)
-
-
-class _Kind(TypedDict):
-    log: str
-
-
-class _Outline(_Kind, total=False):
-    """The fields that decide whether a record is copied."""
-
-    v: Any
-    t: Any
-    step: Any
-    epoch: Any
-    file: Any
-
-
-_outline_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Outline)
-
-
-def _outlines(folder: RunFolder, part: PartName) -> Iterator[tuple[bytes, Record]]:
-    """The lines of a part that are records, with what of them decides whether they are copied."""
-    for line in _lines(folder, part):
-        try:
-            outline = _outline_decoder.decode(line)
-        except (ValueError, RecursionError):  # damaged, or whole behind a torn record
-            outline = decode(line)
-            if outline is None:
-                continue
-            line = encode(outline)
-        if outline["log"] == "run":
-            check_version(outline, folder.part_path(part))
-        yield line, outline
-
-
-def _parts(folder: RunFolder) -> list[PartName]:
-    return sorted({*folder.parts(), *folder.sealed_parts()})
-
-
-def _lines(folder: RunFolder, part: PartName, *, only_scanned: bool = False) -> Iterator[bytes]:
-    """The whole lines of a part; those of a sealed one are made anew."""
-    try:
-        with open(folder.part_path(part), "rb", opener=regular_only) as file:
-            for line in file:
-                if b"\0" in line or not line.endswith(b"\n"):
-                    return
-                if not only_scanned or _SCANNED_LINE.search(line):
-                    yield line
-    except FileNotFoundError:
-        from epochal.segments.read import Segment  # loads pyarrow, for sealed parents only
-
-        with Segment(folder.sealed_path(part)) as segment:
-            records = segment.entries(*_SCANNED) if only_scanned else segment.records()
-            yield from (encode(record) for _, record in records)

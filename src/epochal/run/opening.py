@@ -56,7 +56,7 @@ def start_rank_zero(request: Request, launch: Launch, settings: Settings) -> Run
             from epochal.run.fork import find_parent
 
             parent = find_parent(request.fork_from, root=request.root, project=request.project)
-            request = msgspec.structs.replace(request, config={**parent.config(), **request.config})
+            request = msgspec.structs.replace(request, config={**parent.config, **request.config})
         identity, folder, attempt = _new_run(request)
         if parent is not None:
             identity["fork"] = parent.record()
