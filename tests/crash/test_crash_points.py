@@ -17,8 +17,9 @@ import epochal
 from epochal.cli.main import main
 from epochal.errors import EpochalError
 from epochal.hub.ledger import Ledger
-from epochal.hub.serving import HubStore
-from epochal.journal.layout import RunFolder
+from epochal.hub.store import open_hub_store
+from epochal.journal.layout import RunFolder, create_run_folder
+from epochal.run.fork import find_parent
 from epochal.run.run import Run
 from epochal.shipping.client import HubError
 from epochal.shipping.worker import ship_now
@@ -148,6 +149,28 @@ def test_a_run_that_is_sealed(original: Path, run: Run) -> None:
         assert found(crash.folder / "runs") == expected, crash
         assert pack(crash.folder) == 0, crash
         assert found(crash.folder / "runs") == expected, crash
+
+
+def test_a_run_that_is_forked(original: Path, run: Run) -> None:
+    run.log_image("picture", b"\x89PNG\r\n\x1a\npixels", step=2)
+    run.finish()
+
+    def fork(folder: Path, child: Child) -> None:
+        parent = find_parent("run?step=3", root=folder / "runs", project="tests")
+
+        def call() -> None:
+            forked, name = create_run_folder(folder / "runs" / "tests", "fork")
+            parent.copy_history(forked, {"id": name, "name": name, "project": "tests"})
+
+        child.attempt(call)
+        child.acknowledge("copied")
+
+    for crash in crashes(original, fork):
+        views = [run.view for run in epochal.open(crash.folder / "runs")]
+        assert len(views) == 2 or not crash.acknowledged, crash
+        for view in views:
+            assert view.series("loss").steps.tolist()[:4] == [0, 1, 2, 3], crash
+            assert view.blob(view.blobs()[0].record["file"]).endswith(b"pixels"), crash
 
 
 def delete(store: Store) -> None:

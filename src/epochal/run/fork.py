@@ -68,16 +68,17 @@ class Parent:
     def copy_history(self, folder: RunFolder, identity: Mapping[str, Any]) -> None:
         """Copy the history up to the step into the empty folder of a fork.
 
-        If that fails, it raises and leaves no folder.
+        If that fails, it raises and leaves no run.
         """
         try:
-            with tempfile.TemporaryDirectory(dir=folder.path, prefix=".fork-") as place:
+            with tempfile.TemporaryDirectory(
+                dir=folder.path, prefix=".fork-", ignore_cleanup_errors=True
+            ) as place:
                 copy = RunFolder(Path(place))
                 self._write_copy(copy, identity)
-                for source, target in ((copy.blobs, folder.blobs), (copy.journal, folder.journal)):
-                    for file in source.iterdir():
-                        target.mkdir(exist_ok=True)
-                        os.replace(file, target / file.name)
+                if copy.blobs.exists():
+                    os.replace(copy.blobs, folder.blobs)
+                os.replace(copy.journal, folder.journal)  # from here on it is listed as a run
         except BaseException:
             with contextlib.suppress(OSError):
                 folder.path.rmdir()
@@ -86,7 +87,6 @@ class Parent:
     def _write_copy(self, copy: RunFolder, identity: Mapping[str, Any]) -> None:
         """Write the parts of rank 0 first, then of the others, and the blobs that they name."""
         copy.journal.mkdir()
-        copy.blobs.mkdir()
         numbers: Counter[str] = Counter()
         for part in sorted(_parts(self.folder), key=lambda part: part.writer != LOOP):
             rank = rank_of_writer(part.writer)
@@ -129,6 +129,7 @@ def _copy_blob(name: str, folder: RunFolder, copy: RunFolder) -> None:
     source, target = folder.blobs / name, copy.blobs / name
     is_blob = Path(name).name == name and source.is_file() and not source.is_symlink()
     if is_blob and not target.exists():
+        copy.blobs.mkdir(exist_ok=True)
         try:
             os.link(source, target)  # blobs are never changed
         except OSError:
