@@ -228,3 +228,12 @@ def test_what_cannot_be_forked_is_said(
 ) -> None:
     with pytest.raises(error, match="fork_from"):
         start_run("child", fork_from=wanted)
+
+
+def test_a_damaged_run_beside_the_parent_is_passed_over(parent: Path, start_run: StartRun) -> None:
+    (parent.parent / "damaged").mkdir()
+    (parent.parent / "damaged" / "run.json").write_text("{half")
+    with start_run("child", fork_from="parent?step=4") as fork:
+        assert fork.step == 4
+    with start_run("child", resume="must") as resumed:
+        assert resumed.attempt == 2

@@ -27,14 +27,13 @@ from epochal.journal.layout import (
     is_run_folder,
     rank_of_writer,
     read_json,
-    run_folders,
     slugify,
 )
 from epochal.journal.line import decode, encode
 from epochal.journal.reader import check_version
 from epochal.journal.regular_file import regular_only
 from epochal.records import Record, axis_of, moment_of, whole_number
-from epochal.run.resume import last_step_of
+from epochal.run.resume import last_step_of, newest_run
 
 if TYPE_CHECKING:
     from epochal.run.run import Run
@@ -202,22 +201,13 @@ def _find(name: str, root: Path, project: str) -> RunFolder:
     path = Path(name).expanduser()
     if len(path.parts) > 1 and is_run_folder(path) and (path / "run.json").is_file():
         return RunFolder(path.absolute())
-    own = list(_named(name, root / slugify(project)))
-    found = own or list(_named(name, root))
-    if not found:
+
+    def fits(said: Mapping[str, Any]) -> bool:
+        return name in (said["id"], said["name"], f"{said['project']}/{said['name']}")
+
+    found = newest_run(root / slugify(project), fits) or newest_run(root, fits)
+    if found is None:
         raise RunNotFoundError(f"fork_from={name!r}: there is no such run in {root}.")
-    return max(found, key=lambda folder: folder.identity.stat().st_mtime)
-
-
-def _named(name: str, place: Path) -> list[RunFolder]:
-    found: list[RunFolder] = []
-    for folder in run_folders(place) if place.is_dir() else ():
-        if not folder.identity.is_file():
-            continue
-        said = read_json(folder.identity)
-        own = str(said.get("name"))
-        if name in (said.get("id"), own, f"{said.get('project')}/{own}"):
-            found.append(folder)
     return found
 
 

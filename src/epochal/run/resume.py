@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from epochal.errors import RunNotFoundError, UsageError
+from epochal.journal.header import read_identity
 from epochal.journal.layout import LOOP, PartName, RunFolder, read_json, run_folders, slugify
 from epochal.journal.process import liveness
 from epochal.journal.tail import last_epoch_in, last_step_in
@@ -28,22 +30,21 @@ def find_resumable(request: Request) -> RunFolder | None:
     if request.resume == "allow" and not is_known:
         return None
     project = request.root / slugify(request.project)
-    candidates = [f for f in run_folders(project) if _is_named(f, request)]
-    if candidates:
-        return max(candidates, key=_last_written)
-    if request.resume == "allow":
-        return None
+    if request.id is not None:
+        found = newest_run(project, lambda said: said["id"] == request.id)
+    else:
+        found = newest_run(project, lambda said: not request.named or said["name"] == request.name)
+    if found is not None or request.resume == "allow":
+        return found
     what = f"named {request.name!r} " if request.named else ""
     what = what if request.id is None else f"with the id {request.id!r} "
     raise RunNotFoundError(f"resume={request.resume!r}, but there is no run {what}in {project}.")
 
 
-def _is_named(folder: RunFolder, request: Request) -> bool:
-    if not folder.identity.exists():
-        return False
-    if request.id is not None:
-        return read_json(folder.identity).get("id") == request.id
-    return not request.named or read_json(folder.identity).get("name") == request.name
+def newest_run(place: Path, fits: Callable[[Mapping[str, Any]], bool]) -> RunFolder | None:
+    """The run below a folder that was written last, of those whose id, name and project fit."""
+    found = [f for f in run_folders(place) if (said := read_identity(f)) and fits(said)]
+    return max(found, key=_last_written, default=None)
 
 
 def _last_written(folder: RunFolder) -> float:
