@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import asdict
 
 from benchmarks.sweep import RATES, Trial, curves, last_step, write_sweep
 from epochal import reading
@@ -81,8 +82,8 @@ def test_means_over_seeds_are_the_same_everywhere(
     root, trials = sweep
     expected = expected_means(trials)
     with reading.open(root) as runs:
-        values = runs.groups(by=["lr", "model"]).values(METRIC)
-    in_python = {one.group.values: one.numbers.row(0) for one in values}
+        rows = runs.groups(by=["lr", "model"]).table(METRIC).rows
+    in_python = {row.values: asdict(row) for row in rows}
     text = command(root, capsys, "--group-by", "lr,model", "-m", METRIC, "--csv")
     in_csv = {(float(row["lr"]), row["model"]): row for row in csv.DictReader(io.StringIO(text))}
     asked: dict[str, Any] = {"metric": METRIC, "by": ["lr", "model"]}

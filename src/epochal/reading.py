@@ -19,16 +19,14 @@ from epochal.series.series import X_KINDS, Series, X, data_frame
 from epochal.series.smooth import parse_smoothing
 from epochal.settings import read_settings
 from epochal.store.answers import Metric, RunInfo
-from epochal.store.explain import why_in
-from epochal.store.groups import Choice
+from epochal.store.groups import Choice, RunGroups, groups_of
 from epochal.store.importance import Importance, importance
 from epochal.store.local.load import load_run
 from epochal.store.local.store import open_store
 from epochal.store.lookup import is_address
 from epochal.store.projects import ProjectRow
-from epochal.store.run_groups import RunGroups, groups_of
 from epochal.store.store import RunView, Store
-from epochal.store.why import Why
+from epochal.store.why import Why, why_in
 
 
 def open(  # noqa: A001 - epochal.open is its public name
@@ -213,19 +211,15 @@ class Runs:
         value: Choice = "last",
         at: float | None = None,
         pair: Sequence[str] | None = None,
-        forest: bool = False,
         unfinished: bool = False,
     ) -> Importance:
         """Which keys of the config a metric depends on, the most important first.
 
         ``value`` and ``at`` choose the value of a run, ``pair`` the keys of the interaction.
-        ``forest`` also fits a random forest, with scikit-learn. ``unfinished`` includes runs that
-        have not finished. Raises ``MetricNotFoundError``.
+        ``unfinished`` includes runs that have not finished. Raises ``MetricNotFoundError``.
         """
         runs = self._store.runs(query)
-        return importance(
-            runs, metric, value=value, at=at, pair=pair, forest=forest, unfinished=unfinished
-        )
+        return importance(runs, metric, value=value, at=at, pair=pair, unfinished=unfinished)
 
     def why(
         self,

@@ -75,10 +75,10 @@ def test_csv_has_the_numbers_in_the_end_and_at_each_step(root: Path, capsys: Cap
 
 def test_json_has_groups_runs_and_differences(root: Path, capsys: Capture) -> None:
     found = json.loads(run(root, capsys, "--group-by", "lr", "--json"))
-    (metric,) = found["metrics"]
-    assert (found["keys"], metric["best"], metric["goal"]) == (["lr"], 0, "min")
-    assert sorted(one["value"] for one in metric["groups"][0]["runs"]) == [1.0, 1.1, 1.2]
-    (difference,) = metric["differences"]
+    (table,) = found["tables"]
+    assert (found["keys"], table["best"], table["goal"]) == (["lr"], 0, "min")
+    assert sorted(one["value"] for one in table["rows"][0]["members"]) == [1.0, 1.1, 1.2]
+    (difference,) = table["differences"]
     assert (difference["winner"], difference["units"], difference["is_paired"]) == (0, 3, True)
     steps = json.loads(run(root, capsys, "--group-by", "lr", "--json", "--steps"))
     assert len(steps["steps"]) == 4

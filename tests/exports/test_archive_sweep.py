@@ -41,11 +41,11 @@ def test_an_archive_has_groups_and_the_ranking_as_python_has_them(tmp_path: Path
     found = archived(tmp_path)
     assert list(found["groups"]) == ["-seed", "lr", "seed"]
     with reading.open(tmp_path) as runs:
-        values = runs.groups(by=["lr"]).values("loss")
+        rows = runs.groups(by=["lr"]).table("loss").rows
         sentence = runs.importance("loss").sentence
-        verdict = runs.groups(by_all_but=["seed"]).verdict("loss")
+        verdict = runs.groups(by_all_but=["seed"]).table("loss").verdict
     (table,) = found["groups"]["lr"]["tables"]
-    means = [float(one.numbers.mean[0]) for one in values]
+    means = [row.mean for row in rows]
     assert [row["mean"] for row in table["rows"]] == pytest.approx(means, abs=1e-12)
     assert found["groups"]["-seed"]["tables"][0]["verdict"] == verdict
     assert found["importance"]["loss"]["sentence"] == sentence

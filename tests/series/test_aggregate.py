@@ -3,11 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from epochal.series.aggregate import Points, aggregate, aggregate_values, positions, values_at
-
-
-def points(at: object, values: object) -> Points:
-    return Points(np.asarray(at, dtype=float), np.asarray(values, dtype=float))
+from epochal.series.aggregate import aggregate, numbers_of, positions, stride, values_at
+from tests.series.points import points
 
 
 def test_numbers_at_each_step_are_those_of_numpy() -> None:
@@ -78,15 +75,15 @@ def test_thinned_numbers_are_those_of_the_whole() -> None:
 
 
 def test_one_value_of_each_member_is_aggregated() -> None:
-    row = aggregate_values([1.0, 2.0, 6.0, np.nan]).row(0)
-    assert (row["n"], row["nonfinite"], row["mean"], row["median"]) == (3, 1, 3.0, 2.0)
-    assert row["std"] == pytest.approx(np.std([1, 2, 6], ddof=1))
-    assert aggregate_values([]).row(0)["n"] == 0
+    numbers = numbers_of([1.0, 2.0, 6.0])
+    assert (numbers["n"], numbers["mean"], numbers["median"]) == (3, 3.0, 2.0)
+    assert numbers["std"] == pytest.approx(np.std([1, 2, 6], ddof=1))
+    assert numbers_of([])["n"] == 0
 
 
 @pytest.mark.parametrize(
-    ("at", "stride"),
+    ("at", "expected"),
     [([], 0.0), ([5], 0.0), ([0, 50, 100], 50.0), ([0, 1, 2, 9], 1.0), ([0, 1, 4], 2.0)],
 )
-def test_the_stride_is_the_median_distance(at: list[float], stride: float) -> None:
-    assert points(at, at).stride == stride
+def test_the_stride_is_the_median_distance(at: list[float], expected: float) -> None:
+    assert stride(points(at, at)) == expected

@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from epochal.series.aggregate import Points
 from epochal.series.parting import end_of, noise_between, parting
+from epochal.series.series import Series
+from tests.series.points import points
 
 
 def curve(
@@ -19,14 +20,14 @@ def curve(
     lasting: float = 0.0,
     gap: float = 0.0,
     gap_from: int = 1000,
-) -> Points:
+) -> Series:
     """A loss that falls from 5 to 2 with noise of 5 %, which may last, and a gap from a step on."""
     at = np.arange(0, num_steps, every)
     noise = np.random.default_rng(seed).normal(size=at.size)
     for index in range(1, at.size):
         noise[index] = lasting * noise[index - 1] + math.sqrt(1 - lasting**2) * noise[index]
     values = (2 + 3 * np.exp(-at / 400)) * (1 + 0.05 * noise)
-    return Points(at.astype(np.float64), values + gap * (at >= gap_from))
+    return points(at, values + gap * (at >= gap_from))
 
 
 def false_alarms(lasting: float, *, every: int = 1) -> tuple[int, int]:
@@ -97,12 +98,12 @@ def test_curves_are_compared_where_both_have_steps() -> None:
     found = parting(curve(0, num_steps=500), curve(1, every=10), "min")
     assert found is not None
     assert (found.first, found.last) == (0, 499)
-    later = Points(np.arange(3000.0, 3100.0), np.ones(100))
+    later = points(np.arange(3000.0, 3100.0), np.ones(100))
     assert parting(curve(0), later, "min") is None
 
 
 def test_few_points_need_a_large_gap() -> None:
-    ends = [end_of(Points(np.arange(2.0), np.array([3.0, value]))) for value in (1.0, 1.04, 1.2)]
+    ends = [end_of(points(np.arange(2.0), np.array([3.0, value]))) for value in (1.0, 1.04, 1.2)]
     assert math.isnan(ends[0].error)
     assert abs(ends[1].value - ends[0].value) < noise_between(ends[0], ends[1])
     assert abs(ends[2].value - ends[0].value) > noise_between(ends[0], ends[2])

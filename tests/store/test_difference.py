@@ -9,10 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from epochal import reading
-from epochal.series.aggregate import aggregate_values
 from epochal.store.answers import RunInfo, Status
-from epochal.store.difference import Difference, differences, verdict
-from epochal.store.groups import GroupValue, Member, MemberValue, best_index, group_members
+from epochal.store.difference import Difference
+from epochal.store.groups import Member, MemberValue, RunValues, group_members, group_table
 from epochal.store.store import RunView
 from epochal.store.unfinished import ALL_FINISHED
 from tests.store.journals import Journal
@@ -33,12 +32,12 @@ def compared(
             config = {"lr": lr, "seed": seed}
             Journal(root, f"{lr}-{index}", config=config).metrics(1, loss=value).finish()
     with reading.open(root) as runs:
-        return runs.groups(by=["lr"]).differences("loss")
+        return runs.groups(by=["lr"]).table("loss").differences
 
 
 def said(root: Path) -> str:
     with reading.open(root) as runs:
-        return runs.groups(by=["lr"]).verdict("loss")
+        return runs.groups(by=["lr"]).table("loss").verdict
 
 
 def test_groups_with_the_same_seeds_are_compared_in_pairs(tmp_path: Path) -> None:
@@ -138,7 +137,7 @@ def test_the_sentence_names_whole_groups(tmp_path: Path) -> None:
             journal = Journal(tmp_path, f"{lr}-{seed}", config=config)
             journal.metrics(1, loss=loss + seed / 100 * lr).finish()
     with reading.open(tmp_path) as runs:
-        verdict = runs.groups(by=["lr", "model"]).verdict("loss")
+        verdict = runs.groups(by=["lr", "model"]).table("loss").verdict
     assert verdict.startswith("lr=0.1, model=b is best: ")
     assert "lr=0.2, model=b is 1.00" in verdict
 
@@ -164,35 +163,20 @@ def test_simulated_sweeps_have_the_right_winner_and_no_other(
 
 def winner_of(losses: NDArray[np.float64], *, is_paired: bool) -> int | None:
     """The group that beats all others; a simulated run is nothing but its config and its loss."""
-    members = [
-        [
-            Member(
-                cast("RunView", None),
-                RunInfo(id=f"{lr}-{n}", name="", project="", folder="", status=FINISHED),
-                {"lr": lr, "seed": n if is_paired else 100 * lr + n},
-            )
-            for n in range(losses.shape[1])
-        ]
-        for lr in range(losses.shape[0])
-    ]
-    grouping = group_members([one for inside in members for one in inside], by=["lr"])
-    values = [
-        GroupValue(
-            group,
-            "loss",
-            "min",
-            aggregate_values(own),
-            tuple(MemberValue("", "", float(loss), 1.0, "counted") for loss in own),
-            ALL_FINISHED,
-        )
-        for group, own in zip(grouping.groups, losses, strict=True)
-    ]
-    found = differences(grouping, values)
-    winners = {one.winner for one in found}
-    sentence = verdict(grouping, values, found)
-    assert ("is best" in sentence) == (winners == {found[0].left})
-    assert ("may be as good" in sentence) == (None in winners)
-    return found[0].left if None not in winners else None
+    seeds = np.arange(losses.shape[1]) + (0 if is_paired else 100 * np.arange(len(losses))[:, None])
+    members, values = [], []
+    for (lr, n), loss in np.ndenumerate(losses):
+        run_id = f"{lr}-{n}"
+        info = RunInfo(id=run_id, name="", project="", folder="", status=FINISHED)
+        seed = int(np.broadcast_to(seeds, losses.shape)[lr, n])
+        members.append(Member(cast("RunView", None), info, {"lr": lr, "seed": seed}))
+        values.append(MemberValue(run_id, "", float(loss), 1.0, "counted"))
+    runs = RunValues("loss", "min", members, values, ALL_FINISHED)
+    found = group_table(group_members(members, by=["lr"]), runs)
+    winners = {one.winner for one in found.differences}
+    assert ("is best" in found.verdict) == (winners == {found.best})
+    assert ("may be as good" in found.verdict) == (None in winners)
+    return found.best if None not in winners else None
 
 
 def test_other_keys_are_averaged_within_a_seed(tmp_path: Path) -> None:
@@ -204,8 +188,8 @@ def test_other_keys_are_averaged_within_a_seed(tmp_path: Path) -> None:
                 config = {"lr": lr, "seed": seed, "model": model}
                 Journal(tmp_path, name, config=config).metrics(1, loss=loss).finish()
     with reading.open(tmp_path) as runs:
-        (one,) = runs.groups(by=["lr"]).differences("loss")
-        verdict = runs.groups(by=["lr"]).verdict("loss")
+        (one,) = runs.groups(by=["lr"]).table("loss").differences
+        verdict = runs.groups(by=["lr"]).table("loss").verdict
     assert (one.units, one.is_paired, one.winner) == (3, True, 0)
     assert "over 6 runs of 3 seeds; lr=0.2 is 1.01" in verdict
 
@@ -213,14 +197,13 @@ def test_other_keys_are_averaged_within_a_seed(tmp_path: Path) -> None:
 def test_a_group_alone_is_not_the_best(tmp_path: Path) -> None:
     assert compared(tmp_path, {0.1: [1.0, 2.0, 3.0]}) == []
     with reading.open(tmp_path) as runs:
-        groups = runs.groups(by=["lr"])
-        verdict, values = groups.verdict("loss"), groups.values("loss")
-    assert verdict == "lr=0.1 is the only group: its mean loss is 2.0000."
-    assert best_index(values) is None
+        found = runs.groups(by=["lr"]).table("loss")
+    assert found.verdict == "lr=0.1 is the only group: its mean loss is 2.0000."
+    assert found.best is None
 
 
 def test_groups_without_a_finite_value_say_so(tmp_path: Path) -> None:
     compared(tmp_path, {0.1: [math.nan], 0.2: [math.inf]})
     with reading.open(tmp_path) as runs:
-        verdict = runs.groups(by=["lr"]).verdict("loss")
+        verdict = runs.groups(by=["lr"]).table("loss").verdict
     assert verdict == "No run that counts has a finite loss."

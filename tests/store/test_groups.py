@@ -8,7 +8,7 @@ import pytest
 
 from epochal import reading
 from epochal.errors import MetricNotFoundError, UsageError
-from epochal.store.run_groups import series_rows, value_row
+from epochal.store.groups import series_rows
 from tests.store.journals import Journal
 
 NAN = float("nan")
@@ -64,7 +64,7 @@ def test_a_key_may_be_the_end_of_a_dotted_one_or_a_field(root: Path) -> None:
         with pytest.raises(UsageError, match="either"):
             runs.groups()
         with pytest.raises(MetricNotFoundError, match="nothing"):
-            runs.groups(by=["lr"]).values("nothing")
+            runs.groups(by=["lr"]).table("nothing")
 
 
 def test_1_and_1_0_are_one_level_and_true_is_another(tmp_path: Path) -> None:
@@ -80,22 +80,15 @@ def test_members_that_end_early_or_turn_nan_are_counted_and_marked(root: Path) -
     write(root, "empty", [], lr=1e-3, seed=5)
     with reading.open(root) as runs:
         first, _ = runs.groups(by=["lr"], unfinished=True).series("loss")
-        value, _ = runs.groups(by=["lr"]).values("loss")
+        row, _ = runs.groups(by=["lr"]).table("loss").rows
     assert first.numbers.n.tolist() == [5, 4, 3, 3]
     assert first.numbers.nonfinite.tolist() == [0, 1, 1, 1]
     assert first.numbers.ended.tolist() == [0, 0, 1, 1]
     assert first.missing == 1
     marks = [(one.name, one.at, one.why, one.state) for one in first.dropouts]
     assert marks == [("killed", 1.0, "ended", "failed"), ("nan", 1.0, "nonfinite", "finished")]
-    row = value_row(value)
-    assert row["mean"] == pytest.approx(np.mean([1.0, 1.1, 1.2]))
-    assert {key: row[key] for key in ("members", "n", "nonfinite", "unfinished", "missing")} == {
-        "members": 6,
-        "n": 3,
-        "nonfinite": 1,
-        "unfinished": 1,
-        "missing": 1,
-    }
+    assert row.mean == pytest.approx(np.mean([1.0, 1.1, 1.2]))
+    assert (len(row.members), row.n, row.nonfinite, row.unfinished, row.missing) == (6, 3, 1, 1, 1)
 
 
 def test_a_series_ends_where_fewer_than_half_of_the_members_remain(tmp_path: Path) -> None:
@@ -116,11 +109,11 @@ def test_the_value_of_a_member_is_the_last_the_best_or_that_at_a_step(root: Path
     with reading.open(root) as runs:
         groups = runs.groups(by=["lr"])
         means = [
-            float(groups.values("loss", **choice)[-1].numbers.mean[0])
+            groups.table("loss", **choice).rows[-1].mean
             for choice in ({}, {"value": "best"}, {"value": "mean"}, {"at": 0})
         ]
         with pytest.raises(UsageError, match="use one of last, best"):
-            groups.values("loss", value="median")  # type: ignore[arg-type]
+            groups.table("loss", value="median")  # type: ignore[arg-type]
     assert means == [7.0, 0.5, 21.5 / 4, 0.5]
 
 

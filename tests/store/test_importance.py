@@ -11,8 +11,7 @@ import pytest
 
 from epochal import reading
 from epochal.errors import UsageError
-from epochal.series.effects import between_levels, holm, partial_effect, rank_correlation, ranks
-from epochal.store.importance import Importance, has_forest
+from epochal.store.importance import Importance
 from tests.store.journals import Journal
 
 RATES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
@@ -151,41 +150,3 @@ def test_runs_that_differ_in_nothing_have_no_ranking(tmp_path: Path) -> None:
     assert "No key of the config differs" in found.sentence
     with reading.open(tmp_path) as runs, pytest.raises(UsageError, match="do not both differ"):
         runs.importance("loss", pair=["lr", "wd"])
-
-
-def test_a_forest_gives_its_out_of_bag_score(tmp_path: Path) -> None:
-    if not has_forest():
-        with pytest.raises(UsageError, match="pip install scikit-learn"):
-            ranked(tmp_path, grid(), forest=True)
-        return
-    found = ranked(tmp_path, grid(), forest=True)
-    assert found.forest_score is not None
-    assert found.forest_score > 0.5
-    assert sum(one.forest or 0.0 for one in found.parameters) == pytest.approx(1.0)
-
-
-def test_effects_are_those_of_the_analysis_of_variance() -> None:
-    # By SciPy: f_oneway of [1, 2, 3], [2, 4, 6], [9, 8, 10] and spearmanr of the lists below.
-    codes = np.repeat(np.arange(3), 3)
-    y = np.array([1, 2, 3, 2, 4, 6, 9, 8, 10], dtype=float)
-    effect = between_levels(codes, y)
-    assert effect.share == pytest.approx(1 - 12 / 90)
-    assert effect.p == pytest.approx(0.0023703703703703703, abs=1e-12)
-    rho, p = rank_correlation([1, 2, 3, 4, 5, 6], [2, 1, 4, 3, 7, 5])
-    assert (rho, p) == pytest.approx((0.8285714285714287, 0.04156268221574334))
-    assert ranks([3, 1, 3, 2]).tolist() == [3.5, 1, 3.5, 2]
-
-
-def test_an_effect_beside_a_larger_one_is_seen() -> None:
-    large, small = np.repeat(np.arange(4), 4), np.tile(np.arange(2), 8)
-    noise = np.random.default_rng(2).normal(scale=0.05, size=16)
-    y = 10.0 * large + 0.3 * small + noise
-    assert between_levels(small, y).p > 0.9
-    assert partial_effect([large], small, y).p < 1e-4
-
-
-def test_holm_is_the_step_down_correction() -> None:
-    corrected = holm([0.01, 0.04, math.nan, 0.03, 0.005])
-    assert corrected[:2] == pytest.approx([0.03, 0.06])
-    assert math.isnan(corrected[2])
-    assert corrected[3:] == pytest.approx([0.06, 0.02])

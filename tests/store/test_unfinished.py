@@ -60,14 +60,14 @@ def test_what_has_not_finished(run: RunInfo, expected: str | None) -> None:
 def test_groups_importance_and_why_leave_out_the_same_runs(root: Path) -> None:
     with reading.open(root) as runs:
         groups = runs.groups(by=["lr"])
-        values, series = groups.values("loss"), groups.series("loss")
+        table, series = groups.table("loss"), groups.series("loss")
         ranking = runs.importance("loss")
         why = runs.why("0.003-0")
-    for found in (values[0], series[0], ranking, why):
+    for found in (table, series[0], ranking, why):
         assert sorted(one.name for one in found.unfinished.runs) == ["crashed", "killed"]
         assert not found.unfinished.are_included
-    assert values[0].unfinished.sentence in (LEFT_OUT, swapped(LEFT_OUT))
-    assert [int(one.numbers.n[0]) for one in values] == [5, 5]
+    assert table.unfinished.sentence in (LEFT_OUT, swapped(LEFT_OUT))
+    assert [row.n for row in table.rows] == [5, 5]
     assert [int(one.numbers.n.max()) for one in series] == [5, 5]
     assert (ranking.num_runs, ranking.missing) == (10, 0)
     assert len(why.right.runs) == 9
@@ -83,21 +83,21 @@ def swapped(sentence: str) -> str:
 def test_a_switch_includes_them_everywhere(root: Path) -> None:
     with reading.open(root) as runs:
         groups = runs.groups(by=["lr"], unfinished=True)
-        values, series = groups.values("loss"), groups.series("loss")
+        table, series = groups.table("loss"), groups.series("loss")
         ranking = runs.importance("loss", unfinished=True)
         why = runs.why("0.003-0", unfinished=True)
-    assert [int(one.numbers.n[0]) for one in values] == [6, 6]
+    assert [row.n for row in table.rows] == [6, 6]
     assert [int(one.numbers.n.max()) for one in series] == [6, 6]
     assert ranking.num_runs == 12
     assert len(why.right.runs) == 11
-    for found in (values[0], series[0], ranking, why):
+    for found in (table, series[0], ranking, why):
         assert found.unfinished.sentence.startswith("2 unfinished runs are included: ")
 
 
 def test_a_value_at_a_step_is_of_every_run_that_reached_it(root: Path) -> None:
     with reading.open(root) as runs:
-        values = runs.groups(by=["lr"]).values("loss", at=0)
-    assert [int(one.numbers.n[0]) for one in values] == [6, 6]
+        table = runs.groups(by=["lr"]).table("loss", at=0)
+    assert [row.n for row in table.rows] == [6, 6]
 
 
 def test_where_no_run_with_the_metric_has_finished_all_count(root: Path) -> None:
@@ -106,11 +106,11 @@ def test_where_no_run_with_the_metric_has_finished_all_count(root: Path) -> None
         journal = Journal(root, f"new-{seed}", config=config, totals={"steps": STEPS})
         journal.metrics(9, loss=5.0, acc=0.5).finish("interrupted")
     with reading.open(root) as runs:
-        values = runs.groups(by=["lr"]).values("acc")
-        (alone, _) = runs.groups("status == 'failed'", by=["lr"]).values("loss")
-    assert int(values[0].numbers.n[0]) == 2
-    assert values[0].unfinished.are_included
-    assert values[0].unfinished.sentence.startswith(
+        table = runs.groups(by=["lr"]).table("acc")
+        alone = runs.groups("status == 'failed'", by=["lr"]).table("loss")
+    assert table.rows[0].n == 2
+    assert table.unfinished.are_included
+    assert table.unfinished.sentence.startswith(
         "No finished run has the metric, so 2 unfinished runs are included: new-"
     )
     assert alone.unfinished.sentence.startswith("No run has finished, so all are included: ")

@@ -391,7 +391,7 @@ export interface GroupRow {
   members: MemberValue[];
 }
 
-/** What a member came to; `at` is the step of its last point. */
+/** The value of a run; `at` is the step of its last point. */
 export interface MemberValue {
   run: string;
   name: string;
@@ -463,7 +463,7 @@ export interface DropOut {
   state: StateName;
 }
 
-/** Which keys matter for a metric, the most important first. `num_runs` have a place in the order, `nonfinite` of them as the worst; `missing` have no value of the metric. `forest_score` is the out-of-bag R² of the forest, None without a forest. `has_forest`: a forest can be requested. */
+/** Which keys matter for a metric, the most important first. `num_runs` have a place in the order, `nonfinite` of them as the worst; `missing` have no value of the metric. */
 export interface Importance {
   metric: string;
   goal: "max" | "min" | null;
@@ -473,9 +473,7 @@ export interface Importance {
   unfinished: Unfinished;
   parameters: Parameter[];
   interaction: Interaction | null;
-  forest_score: number | null;
   sentence: string;
-  has_forest: boolean;
 }
 
 /** One key of the config; `share` and `spearman` are nan where they cannot be computed. `share` (η²) is the part of the order of the runs that the levels explain. The table is sorted by `score`: the share without what as many levels explain by chance, or the square of `spearman` if that is larger. `p` tests the key beside the other keys, after Holm's correction over all keys. `best` is the level with the best places in the order. `same_as` are keys that always change together with this one. */
@@ -490,7 +488,6 @@ export interface Parameter {
   levels: Level[];
   best: string | null;
   same_as: string[];
-  forest: number | null;
 }
 
 /** Runs with one value of a key, or with values in a range, and the numbers over them. */

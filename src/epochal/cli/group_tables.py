@@ -16,19 +16,23 @@ from epochal.cli.output import hint, say, say_json
 from epochal.cli.table import table, terminal_columns
 from epochal.errors import UsageError
 from epochal.format import UNKNOWN, format_number
-from epochal.store.difference import Difference, differences, verdict
+from epochal.series.aggregate import Numbers
 from epochal.store.groups import (
     CHOICES,
-    GroupSeries,
-    GroupValue,
+    UNCOUNTED,
+    GroupRow,
+    GroupTable,
+    GroupTables,
+    RunGroups,
     Standing,
-    best_index,
     default_metrics,
+    groups_of,
     level_text,
+    series_rows,
 )
-from epochal.store.importance import Importance, Interaction, importance, level_rows
-from epochal.store.run_groups import RunGroups, groups_of, series_rows, value_row
+from epochal.store.importance import Importance, Interaction, importance
 from epochal.store.store import RunView
+from epochal.store.unfinished import Unfinished
 
 _MOST_METRICS = 8
 # Terminals of so many columns have room for the standard error and the quartiles too.
@@ -51,9 +55,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--importance",
         metavar="METRIC",
         help="rank the keys of the config by how much a metric depends on them",
-    )
-    group.add_argument(
-        "--forest", action="store_true", help="with --importance: also a forest of scikit-learn"
     )
     group.add_argument(
         "--where", metavar="QUERY", help="only runs that match a query: 'config.lr < 3e-4'"
@@ -97,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
             by_all_but=_keys(args.all_but),
             unfinished=args.unfinished,
         )
-        members = [member for group in groups for member in group.members]
+        members = groups.grouping.members
         if not members:
             raise UsageError("there is no run to group.")
         metrics = args.metric or default_metrics(members)[:_MOST_METRICS]
@@ -118,98 +119,88 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
     return text.getvalue().rstrip("\n")
 
 
-def _print_csv(
-    rows: Sequence[Mapping[str, Any]], found: Sequence[GroupSeries | GroupValue | Importance]
-) -> None:
+def _print_csv(rows: Sequence[Mapping[str, Any]], unfinished: Sequence[Unfinished]) -> None:
     say(csv_text(rows))
-    for sentence in dict.fromkeys(unfinished_text(one.unfinished) for one in found):
+    for sentence in dict.fromkeys(map(unfinished_text, unfinished)):
         if sentence:
             hint(sentence)
 
 
 def _print_steps(groups: RunGroups, metrics: Sequence[str], *, as_json: bool) -> None:
-    found = [groups.series(metric) for metric in metrics]
-    every = [one for of_metric in found for one in of_metric]
-    rows = [row for one in every for row in series_rows(one)]
+    found = [one for metric in metrics for one in groups.series(metric)]
+    rows = [row for one in found for row in series_rows(one)]
     if not as_json:
-        _print_csv(rows, every)
+        _print_csv(rows, [one.unfinished for one in found])
         return
     marks = [
-        {"metric": one.metric, "group": one.group.label, "dropouts": one.dropouts} for one in every
+        {"metric": one.metric, "group": one.group.label, "dropouts": one.dropouts} for one in found
     ]
-    unfinished = {one[0].metric: one[0].unfinished for one in found if one}
+    unfinished = {one.metric: one.unfinished for one in found}
     say_json({"keys": groups.keys, "steps": rows, "dropouts": marks, "unfinished": unfinished})
 
 
 def _print_values(args: argparse.Namespace, groups: RunGroups, metrics: Sequence[str]) -> None:
-    found = []
-    for metric in metrics:
-        values = groups.values(metric, value=args.value, at=args.at)
-        found.append((values, differences(groups.grouping, values)))
+    tables = [groups.table(metric, value=args.value, at=args.at) for metric in metrics]
     if args.csv:
-        every = [one for values, _ in found for one in values]
-        _print_csv([value_row(one) for one in every], every)
+        rows = [_csv_row(groups, one, row) for one in tables for row in one.rows]
+        _print_csv(rows, [one.unfinished for one in tables])
     elif args.json:
-        say_json({"keys": groups.keys, "metrics": [_as_data(groups, *one) for one in found]})
+        grouping = groups.grouping
+        keys = (grouping.keys, grouping.varying, grouping.repeats)
+        say_json(GroupTables(*keys, len(grouping.members), tables, []))
     else:
-        say("\n\n".join(_block(groups, *one) for one in found))
+        say("\n\n".join(_block(groups, one) for one in tables))
 
 
-def _as_data(
-    groups: RunGroups, values: Sequence[GroupValue], found: Sequence[Difference]
-) -> dict[str, Any]:
-    best = best_index(values)
+def _csv_row(groups: RunGroups, found: GroupTable, row: GroupRow) -> dict[str, Any]:
+    names = ("n", *UNCOUNTED, *Numbers.__struct_fields__[1:])
     return {
-        "metric": values[0].metric,
-        "goal": values[0].goal,
-        "groups": [
-            {"label": one.group.label, **value_row(one), "runs": one.members} for one in values
-        ],
-        "best": best,
-        "verdict": verdict(groups.grouping, values, found),
-        "differences": found,
-        "unfinished": values[0].unfinished,
+        "metric": found.metric,
+        **dict(zip(groups.keys, row.values, strict=True)),
+        "members": len(row.members),
+        **{name: getattr(row, name) for name in names},
     }
 
 
-def _block(groups: RunGroups, values: Sequence[GroupValue], found: Sequence[Difference]) -> str:
-    best = best_index(values)
-    metric, goal = values[0].metric, values[0].goal
+def _block(groups: RunGroups, found: GroupTable) -> str:
     width = terminal_columns()
     is_wide = width >= _WIDE
     header = (*groups.keys, "N", "MEAN", "95 %", "MEDIAN", "STD", "MIN", "MAX")
     header += ("SE", "QUARTILES") if is_wide else ()
-    rows = [_row(one, is_best=index == best, is_wide=is_wide) for index, one in enumerate(values)]
+    rows = [
+        _row(one, is_best=index == found.best, is_wide=is_wide)
+        for index, one in enumerate(found.rows)
+    ]
     right = range(len(groups.keys), len(header))
     text = table(header, rows, width=width, shrink=range(len(groups.keys)), right=tuple(right))
-    title = metric if goal is None else f"{metric} (better: {'less' if goal == 'min' else 'more'})"
-    remarks = [*_uncounted(values), verdict(groups.grouping, values, found)]
-    return "\n".join([title, text, *([_LEGEND] if best is not None else []), *remarks])
+    better = {"min": " (better: less)", "max": " (better: more)", None: ""}[found.goal]
+    legend = [_LEGEND] if found.best is not None else []
+    remarks = [*legend, *_uncounted(found), found.verdict]
+    return "\n".join([f"{found.metric}{better}", text, *remarks])
 
 
-def _row(one: GroupValue, *, is_best: bool, is_wide: bool) -> tuple[str, ...]:
-    row = one.numbers.row(0)
-    n, members = int(row["n"]), len(one.members)
-    half = (row["high"] - row["low"]) / 2
+def _row(row: GroupRow, *, is_best: bool, is_wide: bool) -> tuple[str, ...]:
+    members = len(row.members)
+    half = (row.high - row.low) / 2
     return (
-        *map(level_text, one.group.values),
-        str(n) if n == members else f"{n} of {members}",
-        f"{'* ' if is_best else ''}{_number(row['mean'])}",
+        *map(level_text, row.values),
+        str(row.n) if row.n == members else f"{row.n} of {members}",
+        f"{'* ' if is_best else ''}{_number(row.mean)}",
         UNKNOWN if math.isnan(half) else f"± {format_number(half)}",
-        *(_number(row[name]) for name in ("median", "std", "min", "max")),
-        *((_number(row["se"]), " – ".join(_number(row[q]) for q in ("q25", "q75"))) * is_wide),
+        *map(_number, (row.median, row.std, row.min, row.max)),
+        *((_number(row.se), f"{_number(row.q25)} – {_number(row.q75)}") if is_wide else ()),
     )
 
 
-def _uncounted(values: Sequence[GroupValue]) -> list[str]:
+def _uncounted(found: GroupTable) -> list[str]:
     """What became of members that do not count."""
     words: dict[Standing, str] = {
         "nonfinite": "ended as nan or infinity",
         "missing": "never logged it",
     }
-    counts = {name: sum(one.count(name) for one in values) for name in words}
+    counts = {name: sum(getattr(row, name) for row in found.rows) for name in words}
     said = [f"{count} {words[name]}" for name, count in counts.items() if count]
-    unfinished = unfinished_text(values[0].unfinished)
+    unfinished = unfinished_text(found.unfinished)
     return [*([f"Not counted: {', '.join(said)}."] if said else []), *filter(None, [unfinished])]
 
 
@@ -217,15 +208,23 @@ def _print_importance(args: argparse.Namespace, runs: Sequence[RunView]) -> None
     if args.group_by is not None or args.all_but is not None:
         raise UsageError("--importance takes no groups: it looks at every key of the config.")
     found = importance(
-        runs,
-        args.importance,
-        value=args.value,
-        at=args.at,
-        forest=args.forest,
-        unfinished=args.unfinished,
+        runs, args.importance, value=args.value, at=args.at, unfinished=args.unfinished
     )
     if args.csv:
-        _print_csv([row for one in found.parameters for row in level_rows(found, one)], [found])
+        rows = [
+            {
+                "metric": found.metric,
+                "key": one.key,
+                "score": one.score,
+                "level": each.label,
+                "num_runs": each.num_runs,
+                "nonfinite": each.nonfinite,
+                **{name: getattr(each, name) for name in Numbers.__struct_fields__},
+            }
+            for one in found.parameters
+            for each in one.levels
+        ]
+        _print_csv(rows, [found.unfinished])
     elif args.json:
         say_json(found)
     else:
@@ -235,8 +234,7 @@ def _print_importance(args: argparse.Namespace, runs: Sequence[RunView]) -> None
 def _importance_blocks(found: Importance) -> list[str]:
     blocks = [found.sentence]
     if found.parameters:
-        has_forest = found.forest_score is not None
-        header: tuple[str, ...] = ("KEY", "EXPLAINS", "SPEARMAN", "P", "BEST AT", "VERDICT")
+        header = ("KEY", "EXPLAINS", "SPEARMAN", "P", "BEST AT", "VERDICT")
         rows = [
             (
                 " = ".join((one.key, *one.same_as)),
@@ -245,21 +243,11 @@ def _importance_blocks(found: Importance) -> list[str]:
                 UNKNOWN if math.isnan(one.p) else f"{one.p:.2g}",
                 (one.best if one.verdict == "matters" else None) or UNKNOWN,
                 one.verdict,
-                *(
-                    (UNKNOWN if one.forest is None else f"{100 * one.forest:.0f} %",)
-                    if has_forest
-                    else ()
-                ),
             )
             for one in found.parameters
         ]
-        if has_forest:
-            header = (*header, "FOREST")
-        right = (1, 2, 3, *((6,) if has_forest else ()))
-        blocks.append(table(header, rows, width=terminal_columns(), shrink=(0, 4), right=right))
-    if found.forest_score is not None:
-        score = format_number(found.forest_score)
-        blocks.append(f"The forest explains {score} of the variance out of bag (R²).")
+        columns = terminal_columns()
+        blocks.append(table(header, rows, width=columns, shrink=(0, 4), right=(1, 2, 3)))
     if found.interaction is not None:
         blocks.append(_heat_map(found.metric, found.interaction))
     said = []

@@ -11,8 +11,7 @@ from epochal.cli.output import one_line, say, say_json
 from epochal.cli.table import terminal_columns
 from epochal.errors import UsageError
 from epochal.format import format_number
-from epochal.store.explain import why_in
-from epochal.store.why import RunDifference, Side, Why, value_text
+from epochal.store.why import RunDifference, Side, Why, value_text, why_in
 
 _LONGEST_VALUE = 60
 # Findings are sentences.

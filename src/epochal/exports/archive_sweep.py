@@ -12,17 +12,15 @@ from typing import Any
 import msgspec
 
 from epochal.store.groups import (
-    Group,
     Member,
-    MemberRead,
     default_metrics,
     group_members,
-    member_of,
+    group_tables,
+    members_of,
     read_value,
-    values_of_groups,
+    run_values,
 )
 from epochal.store.importance import importance_of
-from epochal.store.run_groups import group_tables
 from epochal.store.store import RunView
 from epochal.values import flat_items
 
@@ -39,9 +37,8 @@ def pack_sweep(
     A choice is a key, or ``-seed`` for everything but the seed. ``redact`` gives the config of a
     run as it may be shown.
     """
-    found = [(run, member_of(run)) for run in runs]
     members = [
-        Member(run, member.info, dict(flat_items(redact(run)))) for run, member in found if member
+        Member(one.run, one.info, dict(flat_items(redact(one.run)))) for one in members_of(runs)
     ]
     metrics = default_metrics(members)[:_MOST_METRICS] if len(members) > 1 else []
     if not metrics:
@@ -51,12 +48,9 @@ def pack_sweep(
         for one in members
     ]
     packed: dict[str, Any] = {"groups": {}, "importance": {}}
-    everything = Group((), (), tuple(members))
     left = budget_bytes
     for metric in metrics:
-        inside: list[MemberRead] = [one[metric] for _, one in read]
-        (values,) = values_of_groups([everything], [inside], metric)
-        ranking = importance_of(values)
+        ranking = importance_of(run_values([(one, own[metric]) for one, own in read], metric))
         packed["importance"][metric] = ranking
         left -= len(msgspec.json.encode(ranking))
     for choice, keys in _choices(members).items():

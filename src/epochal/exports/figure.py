@@ -18,9 +18,8 @@ from epochal.errors import MetricNotFoundError, MissingPackageError, UsageError
 from epochal.series.downsample import buckets
 from epochal.series.series import X
 from epochal.series.smooth import Smoothing
-from epochal.store.groups import common_axis, read_series
+from epochal.store.groups import common_axis, groups_of, read_series
 from epochal.store.metrics import near_names
-from epochal.store.run_groups import groups_of
 from epochal.store.store import RunView
 
 if TYPE_CHECKING:
@@ -153,7 +152,6 @@ def _panel_of_runs(
 ) -> Panel:
     series = [read_series(run, metric, x) for run in runs]
     axis = common_axis(series, x)
-    assert axis is not None
     panel = Panel(metric, axis)
     left_out = []
     for index, (name, one) in enumerate(zip(_names(runs), series, strict=True)):

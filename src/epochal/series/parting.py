@@ -17,8 +17,10 @@ import math
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from epochal.series.aggregate import Floats, Points
+from epochal.series.series import Series
+from epochal.series.statistics import Floats
 from epochal.series.trend import Goal
 
 MOST_BLOCKS = 40
@@ -63,54 +65,42 @@ class Parting(msgspec.Struct, frozen=True):
     parted_at: float | None
 
 
-def end_of(curve: Points) -> End:
+def end_of(curve: Series) -> End:
     """The mean of the last 5 % of the points; of a curve that ends as nan, its last value."""
-    size = curve.values.size
-    if not math.isfinite(last := float(curve.values[-1])):
-        return End(last, math.nan, float(curve.at[-1]))
-    taken = int(np.clip(size * _END_SHARE, 1, _MOST_END_POINTS))
-    values = curve.values[-taken:]
-    values = values[np.isfinite(values)]
-    known = curve.values[np.isfinite(curve.values)]
+    points, at = curve.floats, float(curve.at[-1])
+    if not math.isfinite(last := float(points[-1])):
+        return End(last, math.nan, at)
+    taken = int(np.clip(points.size * _END_SHARE, 1, _MOST_END_POINTS))
+    values = points[-taken:][np.isfinite(points[-taken:])]
+    known = points[np.isfinite(points)]
     error = _standard_error(values, known[-max(_NEIGHBOURS, taken) :])
     num_blocks = min(_MOST_END_BLOCKS, known.size // taken)
     means = known[known.size - num_blocks * taken :].reshape(num_blocks, taken).mean(axis=1)
     if means.size >= 4:
         error = max(error, _scatter(means))
-    return End(float(values.mean()), error, float(curve.at[-1]), values)
+    return End(float(values.mean()), error, at, values)
 
 
 def noise_between(left: End, right: End) -> float:
     """The least gap that is beyond the noise of two ends."""
     level = max(abs(left.value), abs(right.value))
-    error = math.hypot(left.error, right.error)
     if not math.isfinite(level):
         return 0.0
-    if _is_wild(left, right) or _is_wild(right, left):
-        error = min(left.error, right.error)
+    small, large = sorted((left.error, right.error))
+    error = math.hypot(small, large)
+    # The scatter of a run that blew up is no noise that its gap has to exceed.
+    is_wild = large > _WILD * small and min(left.points.size, right.points.size) >= _FEWEST_WILD
+    if is_wild and (
+        left.points.min() > right.points.max() or left.points.max() < right.points.min()
+    ):
+        error = small
     return _limit(error, level)
 
 
-def _is_wild(one: End, other: End) -> bool:
-    """Whether an end scatters far more than another and shares no value with it.
-
-    The scatter of a run that blew up is no noise that its gap has to exceed.
-    """
-    if (
-        not one.error > _WILD * other.error
-        or min(one.points.size, other.points.size) < _FEWEST_WILD
-    ):
-        return False
-    above = one.points.min() > other.points.max()
-    return bool(above or one.points.max() < other.points.min())
-
-
-def parting(left: Points, right: Points, goal: Goal | None) -> Parting | None:
+def parting(left: Series, right: Series, goal: Goal | None) -> Parting | None:
     """Where two curves part; None where they share no step."""
-    low = max(left.at[0], right.at[0])
-    high = min(left.at[-1], right.at[-1])
-    inside = [one.at[(one.at >= low) & (one.at <= high)] for one in (left, right)]
-    at = min(inside, key=len)
+    low, high = float(max(left.at[0], right.at[0])), float(min(left.at[-1], right.at[-1]))
+    at = min((one.between(low, high).at for one in (left, right)), key=len).astype(np.float64)
     if not at.size:
         return None
     values = [_values_on(one, at, goal) for one in (left, right)]
@@ -128,16 +118,17 @@ def parting(left: Points, right: Points, goal: Goal | None) -> Parting | None:
     sides = np.array(
         [_side(difference, level, means, place, *pair) for place, pair in enumerate(pairs)]
     )
-    return _parting(at, edges, sides, float(low), float(high))
+    parted = _parted(sides)
+    return Parting(low, high, None if parted is None else float(at[edges[parted]]))
 
 
-def _values_on(curve: Points, at: Floats, goal: Goal | None) -> Floats:
+def _values_on(curve: Series, at: Floats, goal: Goal | None) -> Floats:
     """Values at positions, linear between points; what is not finite is worse than everything."""
     worst = -math.inf if goal == "max" else math.inf
-    known = np.isfinite(curve.values)
+    known = np.isfinite(curve.floats)
     if not known.any():
         return np.full(at.size, worst)
-    values = np.interp(at, curve.at[known], curve.values[known])
+    values = np.interp(at, curve.at[known], curve.floats[known])
     place = np.clip(np.searchsorted(curve.at, at, side="right") - 1, 0, curve.at.size - 1)
     return np.where(known[place], values, worst)
 
@@ -187,9 +178,8 @@ def _scatter(values: Floats) -> float:
     return float(np.median(np.abs(np.diff(values, 2)))) * _MAD / math.sqrt(6)
 
 
-def _parting(
-    at: Floats, edges: np.ndarray, sides: np.ndarray, first: float, last: float
-) -> Parting:
+def _parted(sides: NDArray[np.int64]) -> int | None:
+    """The block from which on most blocks are on the side of the last ones, none on the other."""
     side, size = np.sign(sides[-_LAST_BLOCKS:].sum()), sides.size
     parted = None
     for index in range(size - 1, -1, -1):
@@ -198,4 +188,4 @@ def _parting(
         is_long = size - index >= min(_FEWEST_LAST, size)
         if sides[index] and is_long and (sides[index:] == side).mean() >= _MOST_OF:
             parted = index
-    return Parting(first, last, None if parted is None else float(at[edges[parted]]))
+    return parted

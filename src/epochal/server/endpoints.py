@@ -163,7 +163,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "groups",
         "/api/groups",
-        "epochal.store.run_groups:GroupTables",
+        "epochal.store.groups:GroupTables",
         groups.groups,
         "what groups of runs came to, and whether the best is shown to be better",
         (
@@ -191,7 +191,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "which keys of the config a metric depends on",
         (
             *(groups.METRIC, groups.RUNS, groups.QUERY),
-            *(groups.VALUE, groups.AT, groups.PAIR, groups.FOREST, groups.UNFINISHED),
+            *(groups.VALUE, groups.AT, groups.PAIR, groups.UNFINISHED),
         ),
     ),
     Endpoint(

@@ -1,7 +1,7 @@
 """Endpoints that compare many runs: groups, their curves, important keys, and why a run is worse.
 
-The answers are those of the store: ``run_groups``, ``groups``, ``importance`` and ``explain``. Runs
-are read some at a time, so that a slow one delays no other request, and compared afterwards.
+The answers are those of the store: ``groups``, ``importance`` and ``why``. Runs are read
+some at a time, so that a slow one delays no other request, and compared afterwards.
 """
 
 from __future__ import annotations
@@ -39,23 +39,25 @@ from epochal.store.groups import (
     Group,
     Grouping,
     GroupSeries,
+    GroupTables,
     Member,
     MemberRead,
     common_axis,
     group_members,
+    group_tables,
     member_of,
     read_series,
     read_value,
+    run_values,
     series_of_groups,
-    values_of_groups,
 )
 from epochal.store.store import RunView
-from epochal.store.unfinished import ALL_FINISHED, Unfinished, peers_of
+from epochal.store.unfinished import ALL_FINISHED, Unfinished
 
 # What computes the answers is loaded when it is asked for: a server starts sooner without it.
 if TYPE_CHECKING:
-    from epochal.store.explain import Project
-    from epochal.store.run_facts import RunFacts
+    from epochal.store.facts import RunFacts
+    from epochal.store.why import Project
 
 T = TypeVar("T")
 
@@ -81,7 +83,6 @@ COLUMNS = str_params("column", most=16, note="default: all")
 VALUE = choice_param("value", CHOICES, typescript='"last" | "best" | "min" | "max" | "mean"')
 AT = float_param("at")
 PAIR = str_params("pair", most=2, note="two keys")
-FOREST = bool_param("forest", note="1: also a forest")
 UNFINISHED = bool_param("unfinished", note="1: include unfinished runs")
 WHY_RUNS = required_param("run", most=2)
 WHY_METRIC = str_param("metric", note="default: the evaluation loss, else the loss")
@@ -141,7 +142,7 @@ async def group_curves(request: Request) -> Response:
     def put_together(read: list[tuple[Member, Series | None]]) -> GroupCurves:
         grouping = group_members([member for member, _ in read], **keys)
         series = {member.run.id: one for member, one in read}
-        x = common_axis(series.values(), asked_x) or asked_x or "step"
+        x = common_axis(series.values(), asked_x)
         found = series_of_groups(
             _largest(grouping.groups),
             series,
@@ -163,8 +164,6 @@ async def group_curves(request: Request) -> Response:
 
 async def groups(request: Request) -> Response:
     """``/api/groups``: what groups of runs came to, and whether the best is shown to be better."""
-    from epochal.store.run_groups import GroupTables, group_tables
-
     metrics, value, at = METRICS(request), VALUE(request) or "last", AT(request)
     keys, unfinished = _keys(request), UNFINISHED(request) or at is not None
     read = await _read_values(request, metrics, value, at)
@@ -182,15 +181,13 @@ async def importance(request: Request) -> Response:
     from epochal.store.importance import Importance, importance_of
 
     (metric,) = METRIC(request)
-    value, at, pair, forest = VALUE(request) or "last", AT(request), PAIR(request), FOREST(request)
+    value, at, pair = VALUE(request) or "last", AT(request), PAIR(request)
     unfinished = UNFINISHED(request) or at is not None
     read = await _read_values(request, [metric], value, at)
 
     def put_together() -> Importance:
-        everything = Group((), (), tuple(member for member, _ in read))
-        inside = [one[metric] for _, one in read]
-        (values,) = values_of_groups([everything], [inside], metric, unfinished=unfinished)
-        return importance_of(values, pair=pair or None, forest=forest)
+        inside = [(member, one[metric]) for member, one in read]
+        return importance_of(run_values(inside, metric, unfinished=unfinished), pair=pair)
 
     reader = server_state(request).reader
     return await json_response(request, await reader.call(put_together))
@@ -198,8 +195,8 @@ async def importance(request: Request) -> Response:
 
 async def why(request: Request) -> Response:
     """``/api/why``: two runs, or one against a query or its group."""
-    from epochal.store.explain import MOST_MEMBERS, MOST_TO_LEARN_FROM, MOST_WITH_FINDINGS, explain
-    from epochal.store.run_facts import common_metric, read_facts
+    from epochal.store.facts import common_metric, read_facts
+    from epochal.store.why import MOST_WITH_FINDINGS, explain, find_others
 
     ids, metric, against = WHY_RUNS(request), WHY_METRIC(request), AGAINST(request)
     if len(ids) == 2 and against is not None:
@@ -209,19 +206,19 @@ async def why(request: Request) -> Response:
     def around() -> tuple[list[str], Unfinished, list[str]]:
         """The ids of the other runs, the unfinished ones, and the ids of runs to learn from."""
         reader.catalog.refresh()
-        rows = [one.outline() for one in reader.catalog.runs()]
-        own = next((one for one in rows if one.id == ids[0]), None)
-        project = [one.id for one in rows if own is not None and one.project == own.project]
-        others, left = [one for one in ids[1:] if one != ids[0]], ALL_FINISHED
-        if len(ids) == 1 and own is not None:
-            if against is not None:
-                rows = [one.outline() for one in reader.catalog.runs(against)]
-            is_query, include = against is not None, UNFINISHED(request)
-            others, left = peers_of(own, rows, is_query=is_query, unfinished=include)
-        return others, left, project[:MOST_TO_LEARN_FROM]
+        own = reader.catalog.find(ids[0])
+        if own is None:
+            raise RunNotFoundError(f"there is no run with the id {ids[0]!r}.")
+        include = UNFINISHED(request)
+        others, left, project = find_others(
+            reader.catalog, own.outline(), against, unfinished=include
+        )
+        if len(ids) == 2:
+            others, left = [one for one in ids[1:] if one != ids[0]], ALL_FINISHED
+        return others, left, project
 
     others, unfinished, project = await reader.query(around)
-    compared = [ids[0], *others[:MOST_MEMBERS]]
+    compared = [ids[0], *others]
     if len(compared) < 2:
         raise UsageError("there is no other run to compare with.")
     metrics = [await reader.query_run(one, _metrics) for one in compared]
@@ -242,17 +239,15 @@ def _metrics(run: RunView) -> list[Metric]:
 
 
 async def _learn(request: Request, project: Sequence[str], metric: str) -> Project:
-    from epochal.store.explain import Project, learn
+    from epochal.store.why import Project, learn
 
     read = await read_runs(request, project, lambda run: read_value(run, metric, "last", None))
 
     def put_together() -> Project:
-        everything = Group((), (), tuple(member for member, _ in read))
         try:
-            (values,) = values_of_groups([everything], [[one for _, one in read]], metric)
+            return learn(run_values(read, metric))
         except MetricNotFoundError:
             return Project()
-        return learn(values)
 
     return await server_state(request).reader.call(put_together)
 

@@ -7,26 +7,30 @@ have the same numbers for every store.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
 from epochal.errors import FormatError, MetricNotFoundError, UsageError
+from epochal.format import format_number
 from epochal.series.aggregate import (
+    STATISTICS,
     Aggregate,
     Number,
-    Points,
+    Numbers,
     aggregate,
-    aggregate_values,
+    numbers_of,
     positions,
+    stride,
     values_at,
 )
-from epochal.series.series import Series, X
-from epochal.series.smooth import Smoothing
+from epochal.series.series import Series, X, data_frame
+from epochal.series.smooth import Smoothing, parse_smoothing
 from epochal.series.trend import Goal
 from epochal.store.answers import Metric, RunInfo, State
+from epochal.store.difference import FEWEST, Difference, Units, differences
 from epochal.store.metrics import in_order, near_names
 from epochal.store.store import RunView
 from epochal.store.unfinished import Unfinished, unfinished_of
@@ -70,10 +74,8 @@ class Group(msgspec.Struct, frozen=True, eq=False):
     @property
     def label(self) -> str:
         """The group in words: ``lr=0.001, model=b``."""
-        if not self.keys:
-            return "all runs"
         pairs = zip(self.keys, self.values, strict=True)
-        return ", ".join(f"{key}={level_text(value)}" for key, value in pairs)
+        return ", ".join(f"{key}={level_text(value)}" for key, value in pairs) or "all runs"
 
 
 class Grouping(msgspec.Struct, frozen=True, eq=False):
@@ -87,6 +89,11 @@ class Grouping(msgspec.Struct, frozen=True, eq=False):
     varying: tuple[str, ...]
     repeats: tuple[str, ...]
     groups: tuple[Group, ...]
+
+    @property
+    def members(self) -> list[Member]:
+        """The runs of all groups."""
+        return [member for group in self.groups for member in group.members]
 
 
 class DropOut(msgspec.Struct, frozen=True):
@@ -115,8 +122,16 @@ class GroupSeries(msgspec.Struct, frozen=True, eq=False):
     unfinished: Unfinished
 
 
+class MemberRead(msgspec.Struct, frozen=True):
+    """The value that was read of a run, its metric, and the step of its last point."""
+
+    metric: Metric | None = None
+    value: float | None = None
+    last_step: float | None = None
+
+
 class MemberValue(msgspec.Struct, frozen=True):
-    """What a member came to; ``at`` is the step of its last point."""
+    """The value of a run; ``at`` is the step of its last point."""
 
     run: str
     name: str
@@ -125,22 +140,143 @@ class MemberValue(msgspec.Struct, frozen=True):
     standing: Standing
 
 
-class GroupValue(msgspec.Struct, frozen=True, eq=False):
-    """What a group came to: ``numbers`` are over the members that count, at one position.
+class RunValues(msgspec.Struct, frozen=True, eq=False):
+    """One metric of several runs: a value of each, and which runs have not finished."""
 
-    ``unfinished`` are the unfinished runs of all groups.
-    """
-
-    group: Group
     metric: str
     goal: Goal | None
-    numbers: Aggregate
-    members: tuple[MemberValue, ...]
+    members: Sequence[Member]
+    values: Sequence[MemberValue]
     unfinished: Unfinished
 
-    def count(self, standing: Standing) -> int:
-        """How many members stand like this."""
-        return sum(one.standing == standing for one in self.members)
+    def counted(self) -> dict[str, float]:
+        """The values that count, by the ids of their runs."""
+        return {
+            one.run: one.value
+            for one in self.values
+            if one.standing == "counted" and one.value is not None
+        }
+
+
+class GroupRow(Numbers, frozen=True, kw_only=True):
+    """One group of a table: the numbers over the members that count, and all members."""
+
+    label: str
+    values: tuple[Any, ...]
+    nonfinite: int
+    unfinished: int
+    missing: int
+    members: tuple[MemberValue, ...]
+
+
+class GroupTable(msgspec.Struct, frozen=True):
+    """One metric of groups of runs; ``best`` is the place of the group with the best mean.
+
+    ``differences`` are those of the best group, the nearest first.
+    """
+
+    metric: str
+    goal: Goal | None
+    rows: list[GroupRow]
+    best: int | None
+    verdict: str
+    differences: list[Difference]
+    unfinished: Unfinished
+
+
+class GroupTables(msgspec.Struct, frozen=True):
+    """Groups of runs by ``keys``; ``repeats`` are the keys that repeat an experiment (seeds).
+
+    ``varying`` are the keys that differ between the runs. ``absent`` are metrics that no run has.
+    """
+
+    keys: tuple[str, ...]
+    varying: tuple[str, ...]
+    repeats: tuple[str, ...]
+    runs: int
+    tables: list[GroupTable]
+    absent: list[str]
+
+
+class RunGroups:
+    """Runs in groups: iterate over the groups, or ask for one metric of all of them."""
+
+    def __init__(self, grouping: Grouping, *, unfinished: bool = False) -> None:
+        self.grouping = grouping
+        self._unfinished = unfinished
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(self.grouping.groups)
+
+    def __len__(self) -> int:
+        return len(self.grouping.groups)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} groups by {', '.join(self.keys) or 'nothing'}>"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of the config that the runs are grouped by."""
+        return self.grouping.keys
+
+    def series(
+        self,
+        metric: str,
+        *,
+        x: X = "step",
+        points: int | None = None,
+        lo: float | None = None,
+        hi: float | None = None,
+        smooth: str | float | None = None,
+    ) -> list[GroupSeries]:
+        """The numbers of each group at each step of its members, or at about ``points`` of them.
+
+        ``x`` is as for ``run.series``; ``x`` of the result says which axis the metric has. Members
+        on another axis are left out. ``smooth`` (``"ema:0.9"``) smooths each member first. A series
+        ends where fewer than half of the members remain. Raises ``MetricNotFoundError`` where no
+        run has the metric.
+        """
+        smoothing = None if smooth is None else parse_smoothing(smooth)
+        members = self.grouping.members
+        series = {one.info.id: read_series(one.run, metric, x, smoothing) for one in members}
+        name = next((one.name for one in series.values() if one is not None), None)
+        if name is None:
+            raise MetricNotFoundError(f"no run of these groups has a metric {metric!r}.")
+        keep, range_ = self._unfinished, {"most": points, "lo": lo, "hi": hi}
+        return series_of_groups(
+            self.grouping.groups, series, metric=name, x=x, unfinished=keep, **range_
+        )
+
+    def table(self, metric: str, *, value: Choice = "last", at: float | None = None) -> GroupTable:
+        """The last value of each run, the best, or that at a step; and which group is best.
+
+        ``verdict`` of the result says in a sentence whether the runs show that. Raises
+        ``MetricNotFoundError`` where no run has the metric.
+        """
+        members = self.grouping.members
+        values = read_values(members, metric, value=value, at=at, unfinished=self._unfinished)
+        return group_table(self.grouping, values)
+
+    def frame(self, metric: str, *, x: X = "step", points: int | None = None) -> Any:
+        """A data frame with one row for each group and step."""
+        rows = [row for one in self.series(metric, x=x, points=points) for row in series_rows(one)]
+        columns = rows[0] if rows else {}
+        return data_frame({name: np.array([row[name] for row in rows]) for name in columns})
+
+
+# -- groups ---------------------------------------------------------------------------------------
+
+
+def groups_of(
+    runs: Iterable[RunView],
+    *,
+    by: Sequence[str] | None = None,
+    by_all_but: Sequence[str] | None = None,
+    unfinished: bool = False,
+) -> RunGroups:
+    """Group runs by keys of their configs, or by every key that differs but some."""
+    grouping = group_members(members_of(runs), by=by, all_but=by_all_but)
+    return RunGroups(grouping, unfinished=unfinished)
 
 
 def members_of(runs: Iterable[RunView]) -> list[Member]:
@@ -170,24 +306,19 @@ def group_members(
     if (by is None) == (all_but is None):
         raise UsageError("groups take either keys to group by, or keys to leave out.")
     varying = varying_keys(members)
-    if by is not None:
-        keys = tuple(dict.fromkeys(full_key(key, members) for key in by))
-    else:
-        left_out = {full_key(key, members) for key in all_but or ()}
-        keys = tuple(key for key in varying if key not in left_out)
+    named = {_full_key(key, members): None for key in by or all_but or ()}
+    keys = tuple(named) if by is not None else tuple(key for key in varying if key not in named)
     known = dict.fromkeys(key for member in members for key in member.config)
     repeats = repeat_keys([key for key in known if key not in keys], all_but)
-    found: dict[tuple[Any, ...], tuple[tuple[Any, ...], list[Member]]] = {}
+    found: dict[Hashable, list[Member]] = {}
     for member in members:
-        values = tuple(level(member.value(key)) for key in keys)
-        found.setdefault(tuple(map(comparable, values)), (values, []))[1].append(member)
-    groups = sorted(found.values(), key=lambda one: tuple(map(sort_key, one[0])))
-    return Grouping(
-        keys,
-        varying,
-        repeats,
-        tuple(Group(keys, values, tuple(inside)) for values, inside in groups),
-    )
+        found.setdefault(tuple(comparable(member.value(key)) for key in keys), []).append(member)
+    groups = [
+        Group(keys, tuple(level(inside[0].value(key)) for key in keys), tuple(inside))
+        for inside in found.values()
+    ]
+    groups.sort(key=lambda one: tuple(map(sort_key, one.values)))
+    return Grouping(keys, varying, repeats, tuple(groups))
 
 
 def varying_keys(members: Sequence[Member]) -> tuple[str, ...]:
@@ -199,9 +330,16 @@ def varying_keys(members: Sequence[Member]) -> tuple[str, ...]:
     return tuple(
         key
         for key in keys
-        if len({comparable(level(member.config.get(key))) for member in members}) > 1
-        and not _is_identity(key, members)
+        if len({comparable(member.config.get(key)) for member in members}) > 1
+        and not _is_identity(key, [one.config[key] for one in members if key in one.config])
     )
+
+
+def _is_identity(key: str, values: Sequence[Any]) -> bool:
+    """Whether a key names the run itself, as an output folder does."""
+    if not all(isinstance(value, str) for value in values) or len(set(values)) < len(values):
+        return False
+    return all("/" in value for value in values) or key.rpartition(".")[2].lower() in _IDENTITY
 
 
 def repeat_keys(free: Sequence[str], all_but: Sequence[str] | None = None) -> tuple[str, ...]:
@@ -209,22 +347,20 @@ def repeat_keys(free: Sequence[str], all_but: Sequence[str] | None = None) -> tu
     if all_but:
         named = {name.removeprefix("config.") for name in all_but}
         return tuple(key for key in free if key in named or key.rpartition(".")[2] in named)
-    return tuple(key for key in free if key.rpartition(".")[2].lower().endswith("seed"))
+    return tuple(key for key in free if key.lower().endswith("seed"))
 
 
-def full_key(name: str, members: Sequence[Member]) -> str:
+def _full_key(name: str, members: Sequence[Member]) -> str:
     """The key that a name means: itself, or the one key that ends in it."""
     short = name.strip().removeprefix("config.")
     known = dict.fromkeys(key for member in members for key in member.config)
-    if short in known or (short in _FIELDS and not name.startswith("config.")):
+    if short in known or (short in _FIELDS and not name.startswith("config.")) or not members:
         return short
     ending = [key for key in known if key.endswith(f".{short}")]
     if len(ending) == 1:
         return ending[0]
     if len(ending) > 1:
         raise UsageError(f"{short!r} may be {' or '.join(ending)}: write the whole key.")
-    if not members:
-        return short
     hint = near_names(short, [*known, *_FIELDS])
     raise UsageError(f"none of the {len(members)} runs has {short!r} in its config.{hint}")
 
@@ -240,14 +376,14 @@ def level_text(value: Any) -> str:
     """A value in words: up to six significant digits of a number."""
     if value is None:
         return "none"
-    if isinstance(value, bool) or not isinstance(value, float):
+    if not isinstance(value, float):
         return str(value)
     return f"{value:.6g}".replace("e-0", "e-").replace("e+0", "e+")
 
 
 def comparable(value: Any) -> tuple[bool, Any]:
-    """What makes two levels equal: 1 and 1.0 are, 1 and True are not."""
-    return isinstance(value, bool), value
+    """What makes two values equal: 1 and 1.0 are, 1 and True are not."""
+    return isinstance(value, bool), level(value)
 
 
 def sort_key(value: Any) -> tuple[int, Any]:
@@ -257,62 +393,7 @@ def sort_key(value: Any) -> tuple[int, Any]:
     return (1, value) if isinstance(value, str) else (0, value)
 
 
-def series_of_groups(
-    groups: Sequence[Group],
-    series: Mapping[str, Series | None],
-    *,
-    metric: str,
-    x: X,
-    unfinished: bool = False,
-    **range_: Any,
-) -> list[GroupSeries]:
-    """The numbers of groups along an axis, from the series of each run, None without one.
-
-    Unfinished runs are left out unless ``unfinished``; ``range_`` are the arguments of ``grid``.
-    """
-    every = [member for group in groups for member in group.members]
-    having = [series[member.run.id] is not None for member in every]
-    left = unfinished_of([one.info for one in every], include=unfinished, having=having)
-    found = []
-    for group in groups:
-        members = tuple(one for one in group.members if one.run.id not in left.left_out)
-        inside = [series[one.run.id] for one in members]
-        at = grid(inside, x=x, **range_)
-        kept = Group(group.keys, group.values, members)
-        found.append(_group_series(kept, inside, at=at, metric=metric, x=x, unfinished=left))
-    return found
-
-
-def _group_series(
-    group: Group,
-    series: Sequence[Series | None],
-    *,
-    at: Any,
-    metric: str,
-    x: X,
-    unfinished: Unfinished,
-) -> GroupSeries:
-    points = [None if one is None or one.x != x else points_of(one) for one in series]
-    known = [one for one in points if one is not None and one.at.size]
-    furthest = max((float(one.at[-1]) for one in known), default=0.0)
-    found = [
-        dropout
-        for member, one in zip(group.members, points, strict=True)
-        if one is not None and (dropout := _dropout(member, one, furthest)) is not None
-    ]
-    dropouts = tuple(sorted(found, key=lambda one: (one.at, one.name)))
-    numbers = aggregate(known, _with_half(at, dropouts, len(known)), is_even=x in _EVEN)
-    missing = len(points) - len(known)
-    return GroupSeries(group, metric, x, numbers, dropouts, missing, unfinished)
-
-
-def _with_half(at: Any, dropouts: Sequence[DropOut], num_members: int) -> Any:
-    """The positions at which at least half of the members remain: a mean of few would jump."""
-    if 2 * len(dropouts) <= num_members:
-        return at
-    # The dropout that leaves fewer than half; a member is still there at its last point.
-    last = dropouts[num_members // 2]
-    return at[at <= last.at] if last.why == "ended" else at[at < last.at]
+# -- along an axis --------------------------------------------------------------------------------
 
 
 def read_series(
@@ -334,130 +415,191 @@ def read_series(
     return moved if smoothing is None else moved.smoothed(smoothing)
 
 
-def common_axis(series: Iterable[Series | None], x: X | None) -> X | None:
+def common_axis(series: Iterable[Series | None], x: X | None) -> X:
     """The axis that series have in common: the one asked for if any has it, else the first's."""
     found = dict.fromkeys(one.x for one in series if one is not None)
-    return x if x in found else next(iter(found), None)
+    return x if x in found else next(iter(found), x or "step")
 
 
-def points_of(series: Series) -> Points:
-    """A series as a member of a group."""
-    return Points(series.at.astype(np.float64), series.floats)
-
-
-def grid(
-    series: Iterable[Series | None],
-    *,
-    x: X = "step",
-    most: int | None = None,
-    lo: float | None = None,
-    hi: float | None = None,
-    is_log: bool = False,
-) -> Any:
-    """The positions that all of these series are aggregated at; see ``aggregate.positions``."""
-    points = [points_of(one) for one in series if one is not None and one.x == x]
-    return positions(points, most=most, lo=lo, hi=hi, is_log=is_log, is_even=x in _EVEN)
-
-
-def group_values(
+def series_of_groups(
     groups: Sequence[Group],
-    name: str,
+    series: Mapping[str, Series | None],
     *,
-    value: Choice = "last",
-    at: float | None = None,
+    metric: str,
+    x: X | None,
     unfinished: bool = False,
-) -> list[GroupValue]:
-    """What each group came to: one value of each member, and the numbers over them.
+    **range_: Any,
+) -> list[GroupSeries]:
+    """The numbers of groups along an axis, from the series of each run, None without one.
 
-    ``value`` is the last one, the best, or another of the summary; ``at`` reads each member at one
-    step instead. A member does not count if its value is not finite. An unfinished one counts with
-    ``unfinished``, with ``at``, and where no other run has the metric. Raises
-    ``MetricNotFoundError``.
+    Unfinished runs are left out unless ``unfinished``; ``range_`` are arguments of ``positions``.
     """
-    if value not in CHOICES:
-        raise UsageError(f"value={value!r} is not known: use one of {', '.join(CHOICES)}.")
-    read = [[read_value(one.run, name, value, at) for one in group.members] for group in groups]
-    return values_of_groups(groups, read, name, unfinished=unfinished or at is not None)
-
-
-def values_of_groups(
-    groups: Sequence[Group],
-    read: Sequence[Sequence[MemberRead]],
-    name: str,
-    *,
-    unfinished: bool = False,
-) -> list[GroupValue]:
-    """Like ``group_values``, from what was read of the members."""
-    every = [one for inside in read for one in inside]
-    metric = next((one.metric for one in every if one.metric is not None), None)
-    if metric is None:
-        raise MetricNotFoundError(f"none of the {len(every)} runs has a metric {name!r}.")
-    infos = [member.info for group in groups for member in group.members]
-    having = [one.metric is not None for one in every]
-    left = unfinished_of(infos, include=unfinished, having=having)
+    axis = common_axis(series.values(), x)
+    every = [member.info for group in groups for member in group.members]
+    having = [series[one.id] is not None for one in every]
+    left = unfinished_of(every, include=unfinished, having=having)
     found = []
-    for group, inside in zip(groups, read, strict=True):
-        members = tuple(
-            MemberValue(
-                member.run.id,
-                member.info.name,
-                one.value,
-                one.last_step,
-                "unfinished" if member.run.id in left.left_out else _standing(one),
-            )
-            for member, one in zip(group.members, inside, strict=True)
-        )
-        counted = [
-            one.value for one in members if one.standing == "counted" and one.value is not None
-        ]
-        numbers = aggregate_values(counted)
-        found.append(GroupValue(group, metric.name, metric.goal, numbers, members, left))
+    for group in groups:
+        members = tuple(one for one in group.members if one.info.id not in left.left_out)
+        inside = [(one.info, series[one.info.id]) for one in members]
+        known = [(i, one) for i, one in inside if one is not None and one.x == axis and len(one)]
+        curves = [one for _, one in known]
+        furthest = max((float(one.at[-1]) for one in curves), default=0.0)
+        gone = filter(None, (_dropout(info, one, furthest) for info, one in known))
+        dropouts = tuple(sorted(gone, key=lambda one: (one.at, one.name)))
+        at = positions(curves, is_even=axis in _EVEN, **range_)
+        if 2 * len(dropouts) > len(curves):
+            # A mean of few would jump. A member is still there at its last point.
+            last = dropouts[len(curves) // 2]
+            at = at[at <= last.at] if last.why == "ended" else at[at < last.at]
+        numbers = aggregate(curves, at, is_even=axis in _EVEN)
+        kept, missing = Group(group.keys, group.values, members), len(members) - len(curves)
+        found.append(GroupSeries(kept, metric, axis, numbers, dropouts, missing, left))
     return found
 
 
-class MemberRead(msgspec.Struct, frozen=True):
-    """The value that was read of a member, its metric, and the step of its last point."""
+def _dropout(info: RunInfo, series: Series, furthest: float) -> DropOut | None:
+    """Where a member leaves: from where on all values are not finite, or its early end."""
+    known = np.flatnonzero(np.isfinite(series.floats))
+    first_bad = int(known[-1]) + 1 if known.size else 0
+    if first_bad < len(series):
+        at = float(series.at[first_bad])
+        return DropOut(info.id, info.name, at, "nonfinite", info.status.state)
+    if series.at[-1] + stride(series) < furthest:
+        return DropOut(info.id, info.name, float(series.at[-1]), "ended", info.status.state)
+    return None
 
-    metric: Metric | None = None
-    value: float | None = None
-    last_step: float | None = None
+
+def series_rows(one: GroupSeries) -> list[dict[str, Any]]:
+    """A table of the numbers at each step."""
+    fixed = {"metric": one.metric, **dict(zip(one.group.keys, one.group.values, strict=True))}
+    counts = {"members": len(one.group.members), "missing": one.missing}
+    columns = [getattr(one.numbers, name).tolist() for name in STATISTICS]
+    return [
+        {
+            **fixed,
+            one.x: int(at) if at.is_integer() else at,
+            **counts,
+            **dict(zip(STATISTICS, row, strict=True)),
+        }
+        for at, *row in zip(one.numbers.at.tolist(), *columns, strict=True)
+    ]
+
+
+# -- in the end -----------------------------------------------------------------------------------
 
 
 def read_value(run: RunView, name: str, value: Choice, at: float | None) -> MemberRead:
-    """Read the value of a member."""
+    """Read the value of a run: of its summary, or at a step."""
     metric = run.metric(name)
     if metric is None or not metric.ranks:
         return MemberRead()
     try:
         if at is not None:
-            points = points_of(run.series(metric.name, rank=metric.ranks[0], axis=metric.axis))
-            values, is_there = values_at(points, np.array([at]))
+            series = run.series(metric.name, rank=metric.ranks[0], axis=metric.axis)
+            values, is_there = values_at(series, np.array([at]))
             return MemberRead(metric, float(values[0]) if is_there[0] else None, at)
         summary = run.summary(metric.name, rank=metric.ranks[0], axis=metric.axis)
     except (MetricNotFoundError, FormatError):
         return MemberRead()
-    if value == "best":
-        if metric.goal is None:
-            raise UsageError(
-                f"whether more or less of {metric.name!r} is better is not known: declare it with"
-                " run.define(name, goal='min'), or use value='min' or 'max'."
-            )
-        best = summary.best(metric.goal)
-        # A best value says nothing of a run that turned nan later, but its end is what counts.
-        number = None if best is None else best[1]
-    else:
-        number = getattr(summary, value)
-    return MemberRead(metric, number, summary.last_step)
+    if value != "best":
+        return MemberRead(metric, getattr(summary, value), summary.last_step)
+    if metric.goal is None:
+        raise UsageError(
+            f"whether more or less of {metric.name!r} is better is not known: declare it with"
+            " run.define(name, goal='min'), or use value='min' or 'max'."
+        )
+    best = summary.best(metric.goal)
+    return MemberRead(metric, None if best is None else best[1], summary.last_step)
 
 
-def best_index(values: Sequence[GroupValue]) -> int | None:
-    """The group with the best mean; None without a goal, without members that count, or alone."""
-    known = [index for index, one in enumerate(values) if one.numbers.n[0]]
-    goal = next((one.goal for one in values), None)
-    if goal is None or not known or len(values) == 1:
-        return None
-    chosen = min if goal == "min" else max
-    return chosen(known, key=lambda index: float(values[index].numbers.mean[0]))
+def read_values(
+    members: Sequence[Member],
+    name: str,
+    *,
+    value: Choice = "last",
+    at: float | None = None,
+    unfinished: bool = False,
+) -> RunValues:
+    """One value of each run: the last one, the best, or another of the summary; or at one step.
+
+    A run does not count if its value is not finite. An unfinished one counts with ``unfinished``,
+    with ``at``, and where no other run has the metric. Raises ``MetricNotFoundError``.
+    """
+    if value not in CHOICES:
+        raise UsageError(f"value={value!r} is not known: use one of {', '.join(CHOICES)}.")
+    read = [(one, read_value(one.run, name, value, at)) for one in members]
+    return run_values(read, name, unfinished=unfinished or at is not None)
+
+
+def run_values(
+    read: Sequence[tuple[Member, MemberRead]], name: str, *, unfinished: bool = False
+) -> RunValues:
+    """Like ``read_values``, from what was read of the runs."""
+    metric = next((one.metric for _, one in read if one.metric is not None), None)
+    if metric is None:
+        raise MetricNotFoundError(f"none of the {len(read)} runs has a metric {name!r}.")
+    members = [member for member, _ in read]
+    having = [one.metric is not None for _, one in read]
+    left = unfinished_of([one.info for one in members], include=unfinished, having=having)
+
+    def standing(info: RunInfo, value: float | None) -> Standing:
+        if info.id in left.left_out:
+            return "unfinished"
+        if value is None:
+            return "missing"
+        return "counted" if math.isfinite(value) else "nonfinite"
+
+    values = [
+        MemberValue(i.id, i.name, one.value, one.last_step, standing(i, one.value))
+        for i, one in ((member.info, one) for member, one in read)
+    ]
+    return RunValues(metric.name, metric.goal, members, values, left)
+
+
+def group_tables(
+    grouping: Grouping,
+    read: Sequence[tuple[Member, Mapping[str, MemberRead]]],
+    metrics: Sequence[str],
+    *,
+    unfinished: bool = False,
+) -> GroupTables:
+    """The tables of some metrics, from what was read of each run."""
+    by_run = {member.info.id: values for member, values in read}
+    tables, absent = [], []
+    for metric in metrics:
+        inside = [(member, by_run[member.info.id][metric]) for member in grouping.members]
+        try:
+            values = run_values(inside, metric, unfinished=unfinished)
+        except MetricNotFoundError:
+            absent.append(metric)
+        else:
+            tables.append(group_table(grouping, values))
+    keys = (grouping.keys, grouping.varying, grouping.repeats)
+    return GroupTables(*keys, len(read), tables, absent)
+
+
+def group_table(grouping: Grouping, values: RunValues) -> GroupTable:
+    """The numbers of each group, and whether the best one is shown to be better."""
+    by_run = {one.run: one for one in values.values}
+    counted = values.counted()
+    rows = []
+    for group in grouping.groups:
+        members = tuple(by_run[one.info.id] for one in group.members)
+        counts = {name: sum(one.standing == name for one in members) for name in UNCOUNTED}
+        numbers = numbers_of([counted[one.run] for one in members if one.run in counted])
+        rows.append(
+            GroupRow(label=group.label, values=group.values, members=members, **counts, **numbers)
+        )
+    having = [index for index, row in enumerate(rows) if row.n]
+    best, found = None, []
+    units = [_units_of(grouping, group, counted) for group in grouping.groups]
+    if values.goal is not None and having and len(rows) > 1:
+        choose = min if values.goal == "min" else max
+        best = choose(having, key=lambda index: rows[index].mean)
+        found = differences(units, best, values.goal)
+    sentence = _verdict(values, rows, best, found, len(units[best or 0]), _unit_word(grouping))
+    return GroupTable(values.metric, values.goal, rows, best, sentence, found, values.unfinished)
 
 
 def default_metrics(members: Sequence[Member]) -> list[str]:
@@ -467,31 +609,80 @@ def default_metrics(members: Sequence[Member]) -> list[str]:
     return list(names or dict.fromkeys(metric.name for metric in found[:1]))
 
 
-def _standing(read: MemberRead) -> Standing:
-    if read.metric is None or read.value is None:
-        return "missing"
-    return "counted" if math.isfinite(read.value) else "nonfinite"
+def _units_of(grouping: Grouping, group: Group, counted: Mapping[str, float]) -> Units:
+    """The counted values of a group by unit and rest; repetitions of both are averaged."""
+    used = (*grouping.keys, *grouping.repeats)
+    rest = [key for key in grouping.varying if key not in used]
+    cells: dict[Hashable, dict[Hashable, list[float]]] = {}
+    for member in group.members:
+        if member.info.id not in counted:
+            continue
+        repeat = tuple(comparable(member.value(key)) for key in grouping.repeats)
+        other = tuple(comparable(member.value(key)) for key in rest)
+        # Without a seed each run is a unit; other keys tell which runs belong together.
+        unit: Hashable = repeat or other or member.info.id
+        cells.setdefault(unit, {}).setdefault(other, []).append(counted[member.info.id])
+    return {
+        unit: {other: math.fsum(found) / len(found) for other, found in inside.items()}
+        for unit, inside in cells.items()
+    }
 
 
-def _dropout(member: Member, points: Points, furthest: float) -> DropOut | None:
-    """Where a member leaves: from where on all values are not finite, or its early end."""
-    if not points.at.size:
-        return None
-    state = member.info.status.state
-    known = np.flatnonzero(np.isfinite(points.values))
-    first_bad = 0 if not known.size else int(known[-1]) + 1
-    if first_bad < points.at.size:
-        at = float(points.at[first_bad])
-        return DropOut(member.run.id, member.info.name, at, "nonfinite", state)
-    if points.at[-1] + points.stride < furthest:
-        return DropOut(member.run.id, member.info.name, float(points.at[-1]), "ended", state)
-    return None
+def _unit_word(grouping: Grouping) -> str:
+    if len(grouping.repeats) != 1:
+        return "repeats" if grouping.repeats else "runs"
+    return grouping.repeats[0].rpartition(".")[2].removesuffix("s") + "s"
 
 
-def _is_identity(key: str, members: Sequence[Member]) -> bool:
-    """Whether a key names the run itself, as an output folder does."""
-    values = [member.config[key] for member in members if key in member.config]
-    if not all(isinstance(value, str) for value in values) or len(set(values)) < len(values):
-        return False
-    is_path = all("/" in value for value in values)
-    return is_path or key.rpartition(".")[2].lower() in _IDENTITY
+def _verdict(
+    values: RunValues,
+    rows: Sequence[GroupRow],
+    best: int | None,
+    found: Sequence[Difference],
+    num_units: int,
+    word: str,
+) -> str:
+    """One sentence about the best group: whether it is best, and how far the next one is."""
+    metric, row = values.metric, rows[best or 0]
+    if not any(each.n for each in rows):
+        return f"No run that counts has a finite {metric}."
+    if len(rows) == 1:
+        return f"{row.label} is the only group: its mean {metric} is {format_number(row.mean)}."
+    if best is None:
+        return f"No group is best, because the goal of {metric} is not known."
+    # The mean as the table has it: ``2.0900 ± 0.0100 over 3 seeds``.
+    half = (row.high - row.low) / 2
+    spread = "" if math.isnan(half) else f" ± {format_number(half)}"
+    over = f"{num_units} {word if num_units != 1 else word.removesuffix('s')}"
+    over = over if row.n == num_units else f"{row.n} runs of {over}"
+    what = f"{metric} {format_number(row.mean)}{spread} over {over}"
+    start = f"{row.label} has the best mean, {what}"
+    if num_units < FEWEST:
+        return (
+            f"{start}, but it takes at least {FEWEST} {word} to tell whether it is the best group."
+        )
+    if not found:
+        return f"{start}; no other group is compared with it."
+    unclear = [each for each in found if each.winner is None]
+    nearest = (unclear or found)[0]
+    label, gap = rows[nearest.right].label, _gap_text(nearest, values.goal, word)
+    if not unclear:
+        who = label if len(found) == 1 else f"the next, {label},"
+        return f"{row.label} is best: {what}; {who} {gap}."
+    if len(unclear) == 1:
+        return f"{start}, but {label} may be as good: it {gap}."
+    share = f"all {len(found)}" if len(unclear) == len(found) else f"{len(unclear)} of {len(found)}"
+    return f"{start}, but {share} other groups may be as good; the nearest, {label}, {gap}."
+
+
+def _gap_text(one: Difference, goal: Goal | None, word: str) -> str:
+    """How far the other group is: ``is 0.1300 worse on the same seeds (p = 0.004)``."""
+    on = f" on the same {word}" if one.is_paired else ""
+    if one.difference == 0:
+        return f"has the same mean{on}"
+    if math.isnan(one.low) and one.winner is None:
+        return "varies too much between its runs to tell"
+    by = format_number(abs(one.difference))
+    if (one.difference < 0) != (goal == "min"):
+        return f"is {by} better{on}"
+    return f"is {by} worse{on} ({'p < 0.001' if one.p < 0.001 else f'p = {one.p:.2g}'})"

@@ -12,29 +12,33 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from importlib import import_module
-from importlib.util import find_spec
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
-from msgspec.structs import asdict, replace
-from numpy.typing import NDArray
 
 from epochal.errors import UsageError
-from epochal.series.aggregate import Number, Numbers, aggregate_values, numbers_at
-from epochal.series.effects import NO_EFFECT, Codes, holm, partial_effect, rank_correlation, ranks
+from epochal.series.aggregate import Number, Numbers, numbers_of
+from epochal.series.statistics import (
+    Codes,
+    Effect,
+    Floats,
+    holm,
+    partial_effect,
+    rank_correlation,
+    ranks,
+)
 from epochal.series.trend import Goal
 from epochal.store.groups import (
     Choice,
-    Group,
-    GroupValue,
     Member,
+    RunValues,
     comparable,
-    group_values,
     level,
     level_text,
     members_of,
+    read_values,
+    repeat_keys,
     sort_key,
     varying_keys,
 )
@@ -49,7 +53,6 @@ _RUNS_IN_A_BIN = 5
 _SIGNIFICANT = 0.05
 # A smaller share of the order matters to nobody, however sure thousands of runs make it.
 _LEAST_SHARE = 0.01
-_NUM_TREES = 300
 
 Verdict = Literal["matters", "little effect", "no effect seen", "too few runs"]
 
@@ -83,7 +86,6 @@ class Parameter(msgspec.Struct, frozen=True):
     levels: tuple[Level, ...]
     best: str | None
     same_as: tuple[str, ...]
-    forest: float | None
 
 
 class Interaction(msgspec.Struct, frozen=True):
@@ -101,8 +103,7 @@ class Importance(msgspec.Struct, frozen=True):
     """Which keys matter for a metric, the most important first.
 
     ``num_runs`` have a place in the order, ``nonfinite`` of them as the worst; ``missing`` have no
-    value of the metric. ``forest_score`` is the out-of-bag R² of the forest, None without a forest.
-    ``has_forest``: a forest can be requested.
+    value of the metric.
     """
 
     metric: str
@@ -113,9 +114,23 @@ class Importance(msgspec.Struct, frozen=True):
     unfinished: Unfinished
     parameters: tuple[Parameter, ...]
     interaction: Interaction | None
-    forest_score: float | None
     sentence: str
-    has_forest: bool
+
+
+class _Column(NamedTuple):
+    """A key of the config: the number of each run's level, and the levels' labels and values."""
+
+    numbers: list[Any] | None
+    codes: Codes
+    levels: list[tuple[str, Any]]
+    same_as: tuple[str, ...]
+
+
+class _Test(NamedTuple):
+    score: float
+    share: float
+    rho: float
+    p: float
 
 
 def importance(
@@ -125,256 +140,188 @@ def importance(
     value: Choice = "last",
     at: float | None = None,
     pair: Sequence[str] | None = None,
-    forest: bool = False,
     unfinished: bool = False,
 ) -> Importance:
     """Rank the keys of the config by how much a metric depends on them.
 
     ``value``, ``at`` and ``unfinished`` are as for groups. ``pair`` names the two keys of the
-    interaction, by default the first two. ``forest`` also fits a random forest of scikit-learn.
-    Raises ``MetricNotFoundError``.
+    interaction, by default the first two. Raises ``MetricNotFoundError``.
     """
-    members = members_of(runs)
-    everything = Group((), (), tuple(members))
-    (values,) = group_values([everything], metric, value=value, at=at, unfinished=unfinished)
-    return importance_of(values, pair=pair, forest=forest)
+    values = read_values(members_of(runs), metric, value=value, at=at, unfinished=unfinished)
+    return importance_of(values, pair=pair)
 
 
-def importance_of(
-    values: GroupValue, *, pair: Sequence[str] | None = None, forest: bool = False
-) -> Importance:
-    """Like ``importance``, from the values of one group of all runs."""
-    is_placed = [
-        one.standing == "counted" or (one.standing == "nonfinite" and values.goal is not None)
-        for one in values.members
+def importance_of(values: RunValues, *, pair: Sequence[str] | None = None) -> Importance:
+    """Like ``importance``, from the values of the runs."""
+    standings = ("counted",) if values.goal is None else ("counted", "nonfinite")
+    placed = [
+        (member, math.nan if one.value is None else one.value)
+        for member, one in zip(values.members, values.values, strict=True)
+        if one.standing in standings
     ]
-    members = list(itertools.compress(values.group.members, is_placed))
-    outcome = np.array(
-        [_number(one.value) for one in itertools.compress(values.members, is_placed)]
-    )
-    order = ranks(_placed(outcome, values.goal))
-    keys = _distinct(varying_keys(members), members)
-    codes = {key: _codes(key, members) for key in keys}
+    members, outcome = [member for member, _ in placed], np.array([value for _, value in placed])
+    # What is not finite is worse than everything.
+    worst = math.inf if values.goal == "min" else -math.inf
+    order = ranks(np.where(np.isfinite(outcome), outcome, worst))
+    columns = _columns(members)
+    tests = {key: _test(key, columns, order) for key in columns}
+    corrected = holm([one.p for one in tests.values()])
     found = [
-        _parameter(key, members, codes, outcome, order, values.goal) for key in keys if members
+        _parameter(key, columns[key], one, p, outcome, order, values.goal)
+        for (key, one), p in zip(tests.items(), corrected, strict=True)
     ]
-    corrected = holm([one.p for one in found])
-    judged = [
-        _judged(one, p, len(members), keys[one.key])
-        for one, p in zip(found, corrected, strict=True)
-    ]
-    judged.sort(key=lambda one: -one.score if not math.isnan(one.score) else 1.0)
-    score = None
-    if forest:
-        score, judged = _with_forest(judged, members, order)
-    chosen = _pair(pair, judged)
+    found.sort(key=lambda one: -one.score if not math.isnan(one.score) else 1.0)
+    chosen = _pair(pair, found)
+    left_out = sum(one.standing == "unfinished" for one in values.values)
     return Importance(
         metric=values.metric,
         goal=values.goal,
         num_runs=len(members),
         nonfinite=int((~np.isfinite(outcome)).sum()),
-        missing=len(values.members) - len(members) - values.count("unfinished"),
+        missing=len(values.values) - len(members) - left_out,
         unfinished=values.unfinished,
-        parameters=tuple(judged),
-        interaction=None if chosen is None else _interaction(chosen, members, outcome),
-        forest_score=score,
-        sentence=_sentence(values.metric, judged, len(members)),
-        has_forest=has_forest(),
+        parameters=tuple(found),
+        interaction=None if chosen is None else _interaction(chosen, columns, outcome),
+        sentence=_sentence(values.metric, found, len(members)),
     )
 
 
-def has_forest() -> bool:
-    """Whether scikit-learn is installed."""
-    return find_spec("sklearn") is not None
-
-
-def level_rows(found: Importance, one: Parameter) -> list[dict[str, Any]]:
-    """A table of the levels of a key."""
-    fixed = {"metric": found.metric, "key": one.key, "score": one.score}
-    rows = []
-    for each in one.levels:
-        row = asdict(each)
-        del row["value"]
-        rows.append({**fixed, "level": row.pop("label"), **row})
-    return rows
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value
-
-
-def _placed(outcome: NDArray[np.float64], goal: Goal | None) -> NDArray[np.float64]:
-    """Values that can be ordered: what is not finite is worse than everything."""
-    worst = math.inf if goal == "min" else -math.inf
-    return np.where(np.isfinite(outcome), outcome, worst)
-
-
-def _distinct(keys: Sequence[str], members: Sequence[Member]) -> dict[str, tuple[str, ...]]:
-    """Keys, each with the later ones that say the same of every run.
+def _columns(members: Sequence[Member]) -> dict[str, _Column]:
+    """The keys that differ, each with the later ones that say the same of every run.
 
     Where every run has a value of its own, that says nothing: only numbers in the same order do.
     """
-    seen: dict[tuple[Any, ...], str] = {}
-    same: dict[str, list[str]] = {}
-    for key in keys:
-        values = [level(member.config.get(key)) for member in members]
-        numbers: dict[Any, int] = {}
+    same: dict[tuple[Any, ...], list[str]] = {}
+    values = {key: [level(one.config.get(key)) for one in members] for key in varying_keys(members)}
+    for key, own in values.items():
+        places: dict[Any, int] = {}
         partition: tuple[Any, ...] = tuple(
-            numbers.setdefault(comparable(value), len(numbers)) for value in values
+            places.setdefault(comparable(value), len(places)) for value in own
         )
-        if len(numbers) == len(values):
-            in_order = _is_numeric(values) and not _is_seed(key)
-            partition = tuple(ranks(values).tolist()) if in_order else (key,)
-        same.setdefault(seen.setdefault(partition, key), []).append(key)
-    return {key: tuple(inside[1:]) for key, inside in same.items()}
+        if len(places) == len(own):
+            partition = tuple(ranks(own).tolist()) if _is_numeric(key, own) else (key,)
+        same.setdefault(partition, []).append(key)
+    return {keys[0]: _column(values[keys[0]], keys) for keys in same.values()}
 
 
-def _is_numeric(values: Sequence[Any]) -> bool:
-    """Whether all values are numbers that a float can hold."""
-    return all(type(one) in (int, float) and not math.isinf(as_float(one)) for one in values)
-
-
-def _is_seed(key: str) -> bool:
-    return key.rpartition(".")[2].lower().endswith("seed")
-
-
-def _codes(key: str, members: Sequence[Member]) -> tuple[Codes, list[tuple[str, Any]]]:
-    """The number of each run's level, and the levels' labels and values."""
-    values = [level(member.config.get(key)) for member in members]
+def _column(values: list[Any], keys: Sequence[str]) -> _Column:
+    numbers = values if _is_numeric(keys[0], values) else None
     distinct = sorted({comparable(one): one for one in values}.values(), key=sort_key)
-    if _is_numeric(values) and len(distinct) > _MOST_LEVELS and not _is_seed(key):
-        return _bins(np.array(values, dtype=np.float64))
-    places = {comparable(one): place for place, one in enumerate(distinct)}
-    codes = np.array([places[comparable(one)] for one in values], dtype=np.intp)
-    return codes, [(level_text(one), one) for one in distinct]
+    if numbers is not None and len(distinct) > _MOST_LEVELS:
+        codes, levels = _bins(np.array(values, dtype=np.float64))
+    else:
+        places = {comparable(one): place for place, one in enumerate(distinct)}
+        codes = np.array([places[comparable(one)] for one in values], dtype=np.intp)
+        levels = [(level_text(one), one) for one in distinct]
+    return _Column(numbers, codes, levels, tuple(keys[1:]))
 
 
-def _bins(values: NDArray[np.float64]) -> tuple[Codes, list[tuple[str, Any]]]:
+def _is_numeric(key: str, values: Sequence[Any]) -> bool:
+    """Whether all values are numbers that a float can hold; the number of a seed is no quantity."""
+    return not repeat_keys([key]) and all(
+        type(one) in (int, float) and not math.isinf(as_float(one)) for one in values
+    )
+
+
+def _bins(values: Floats) -> tuple[Codes, list[tuple[str, Any]]]:
     """Numbers in bins of about equally many runs; equal numbers are in one bin."""
     wanted = int(np.clip(values.size // _RUNS_IN_A_BIN, 2, _MOST_BINS))
     place = np.minimum((ranks(values) - 0.5) / values.size * wanted, wanted - 1).astype(np.intp)
     used, codes = np.unique(place, return_inverse=True)
-    labels: list[tuple[str, Any]] = []
+    levels: list[tuple[str, Any]] = []
     for index in range(used.size):
-        inside = values[codes.reshape(-1) == index]
+        inside = values[codes == index]
         low, high = float(inside.min()), float(inside.max())
-        text = level_text(low) if low == high else f"{_short(low)} – {_short(high)}"
-        labels.append((text, float(np.median(inside))))
-    return codes.reshape(-1).astype(np.intp), labels
+        ends = [f"{end:.3g}".replace("e-0", "e-").replace("e+0", "e+") for end in (low, high)]
+        text = level_text(low) if low == high else " – ".join(ends)
+        levels.append((text, float(np.median(inside))))
+    return codes.astype(np.intp), levels
 
 
-def _short(value: float) -> str:
-    return f"{value:.3g}".replace("e-0", "e-").replace("e+0", "e+")
-
-
-def _parameter(
-    key: str,
-    members: Sequence[Member],
-    codes: dict[str, tuple[Codes, list[tuple[str, Any]]]],
-    outcome: NDArray[np.float64],
-    order: NDArray[np.float64],
-    goal: Goal | None,
-) -> Parameter:
-    own, labels = codes[key]
-    values = [level(member.config.get(key)) for member in members]
-    is_numeric = _is_numeric(values) and not _is_seed(key)
+def _test(key: str, columns: dict[str, _Column], order: Floats) -> _Test:
+    """How much of the order of the runs a key explains, and the p-value of that."""
+    own, num_runs = columns[key], order.size
     others = [
-        one
-        for name, (one, known) in codes.items()
-        if name != key and 2 * len(known) <= len(members)
+        one.codes
+        for name, one in columns.items()
+        if name != key and 2 * len(one.levels) <= num_runs
     ]
-    num_numbers = 1 + sum(int(np.unique(one).size) - 1 for one in (*others, own))
+    num_numbers = 1 + sum(int(np.unique(codes).size) - 1 for codes in (*others, own.codes))
     # Too many levels beside each other explain everything: then the key is tested alone.
-    beside = others if 2 * num_numbers <= len(members) else []
+    beside = others if 2 * num_numbers <= num_runs else []
     # Levels of hardly more than one run each explain everything, whatever they are.
-    effect = partial_effect(beside, own, order) if 2 * len(labels) <= len(members) else NO_EFFECT
-    rho, p_rho = rank_correlation(values, order) if is_numeric else (math.nan, math.nan)
-    levels = tuple(
-        _level(label, value, outcome[own == index]) for index, (label, value) in enumerate(labels)
-    )
-    scores = [effect.adjusted, 1 - (1 - rho * rho) * (len(members) - 1) / max(1, len(members) - 2)]
+    has_repeats = 2 * len(own.levels) <= num_runs
+    effect = partial_effect(beside, own.codes, order) if has_repeats else Effect()
+    rho, p_rho = math.nan, math.nan
+    if own.numbers is not None:
+        rho, p_rho = rank_correlation(own.numbers, order)
+    scores = [effect.adjusted, 1 - (1 - rho * rho) * (num_runs - 1) / max(1, num_runs - 2)]
     known = [max(0.0, one) for one in scores if not math.isnan(one)]
     tested = [one for one in (effect.p, p_rho) if not math.isnan(one)]
     # The better of two tests is taken, so it counts twice.
     p = min(1.0, min(tested) * len(tested)) if tested else math.nan
-    return Parameter(
-        key=key,
-        is_numeric=is_numeric,
-        score=max(known, default=math.nan),
-        share=effect.share,
-        spearman=rho,
-        p=p,
-        verdict="no effect seen",
-        levels=levels,
-        best=_best(labels, own, order, goal),
-        same_as=(),
-        forest=None,
-    )
+    return _Test(max(known, default=math.nan), effect.share, rho, p)
 
 
-def _level(label: str, value: Any, outcome: NDArray[np.float64]) -> Level:
-    finite = outcome[np.isfinite(outcome)]
-    return Level(
-        label=label,
-        value=value,
-        num_runs=outcome.size,
-        nonfinite=outcome.size - finite.size,
-        **numbers_at(aggregate_values(finite), 0),  # type: ignore[arg-type]
-    )
-
-
-def _best(
-    labels: Sequence[tuple[str, Any]], codes: Codes, order: NDArray[np.float64], goal: Goal | None
-) -> str | None:
-    """The level whose runs are the best on average, by their places: one bad run hides none."""
-    if goal is None or not labels:
-        return None
-    means = [float(order[codes == index].mean()) for index in range(len(labels))]
-    chosen = np.argmin(means) if goal == "min" else np.argmax(means)
-    return labels[int(chosen)][0]
-
-
-def _judged(one: Parameter, p: float, num_runs: int, same_as: tuple[str, ...]) -> Parameter:
+def _parameter(
+    key: str,
+    column: _Column,
+    test: _Test,
+    p: float,
+    outcome: Floats,
+    order: Floats,
+    goal: Goal | None,
+) -> Parameter:
+    levels, places = [], []
+    for index, (label, value) in enumerate(column.levels):
+        is_inside = column.codes == index
+        inside = outcome[is_inside]
+        finite = inside[np.isfinite(inside)]
+        counts = {"num_runs": inside.size, "nonfinite": inside.size - finite.size}
+        levels.append(Level(label=label, value=value, **counts, **numbers_of(finite)))
+        # By places: one bad run hides none.
+        places.append(float(order[is_inside].mean()))
+    best = None
+    if goal is not None and levels:
+        best = levels[int(np.argmin(places) if goal == "min" else np.argmax(places))].label
     verdict: Verdict = "no effect seen"
-    if num_runs < FEWEST_RUNS or math.isnan(p):
+    if order.size < FEWEST_RUNS or math.isnan(p):
         verdict = "too few runs"
     elif p < _SIGNIFICANT:
-        verdict = "matters" if one.score >= _LEAST_SHARE else "little effect"
-    return replace(one, p=p, verdict=verdict, same_as=same_as)
+        verdict = "matters" if test.score >= _LEAST_SHARE else "little effect"
+    is_numeric = column.numbers is not None
+    return Parameter(
+        *(key, is_numeric, test.score, test.share, test.rho, p),
+        *(verdict, tuple(levels), best, column.same_as),
+    )
 
 
-def _pair(
-    wanted: Sequence[str] | None, found: Sequence[Parameter]
-) -> tuple[Parameter, Parameter] | None:
+def _pair(wanted: Sequence[str] | None, found: Sequence[Parameter]) -> tuple[str, str] | None:
     if not wanted:
-        return (found[0], found[1]) if len(found) > 1 else None
+        return (found[0].key, found[1].key) if len(found) > 1 else None
     if len(wanted) != 2:
         raise UsageError(f"an interaction is of two keys, not of {len(wanted)}.")
-    chosen = [
-        next((one for one in found if name in (one.key, *one.same_as)), None) for name in wanted
-    ]
-    if chosen[0] is None or chosen[1] is None:
+    chosen = [one.key for name in wanted for one in found if name in (one.key, *one.same_as)]
+    if len(chosen) != 2:
         known = ", ".join(one.key for one in found)
         raise UsageError(f"{' and '.join(wanted)} do not both differ between the runs: {known} do.")
     return chosen[0], chosen[1]
 
 
 def _interaction(
-    pair: tuple[Parameter, Parameter], members: Sequence[Member], outcome: NDArray[np.float64]
+    pair: tuple[str, str], columns: dict[str, _Column], outcome: Floats
 ) -> Interaction:
-    (rows, row_labels), (columns, column_labels) = (_codes(one.key, members) for one in pair)
-    shape = (len(row_labels), len(column_labels))
-    mean, n = np.full(shape, np.nan), np.zeros(shape, dtype=np.int64)
-    nonfinite = np.zeros(shape, dtype=np.int64)
-    for place in itertools.product(range(shape[0]), range(shape[1])):
-        inside = outcome[(rows == place[0]) & (columns == place[1])]
+    rows, across = (columns[key] for key in pair)
+    shape = (len(rows.levels), len(across.levels))
+    mean, n, nonfinite = np.full(shape, np.nan), np.zeros(shape, int), np.zeros(shape, int)
+    for place in itertools.product(*map(range, shape)):
+        inside = outcome[(rows.codes == place[0]) & (across.codes == place[1])]
         finite = inside[np.isfinite(inside)]
         n[place], nonfinite[place] = finite.size, inside.size - finite.size
         if finite.size:
             mean[place] = finite.mean()
-    first, second = (tuple(label for label, _ in one) for one in (row_labels, column_labels))
-    keys = (pair[0].key, pair[1].key)
-    return Interaction(keys, first, second, mean.tolist(), n.tolist(), nonfinite.tolist())
+    labels = [tuple(label for label, _ in one.levels) for one in (rows, across)]
+    return Interaction(pair, labels[0], labels[1], mean.tolist(), n.tolist(), nonfinite.tolist())
 
 
 def _sentence(metric: str, found: Sequence[Parameter], num_runs: int) -> str:
@@ -388,55 +335,24 @@ def _sentence(metric: str, found: Sequence[Parameter], num_runs: int) -> str:
             f"{num_runs} runs with {metric} are too few to tell which key matters:"
             f" {FEWEST_RUNS} are needed."
         )
-    matter = [one for one in found if one.verdict == "matters"]
-    little = [one.key for one in found if one.verdict == "little effect"]
-    unseen = [one.key for one in found if one.verdict == "no effect seen"]
-    unknown = [one.key for one in found if one.verdict == "too few runs"]
+    keys = {
+        verdict: ", ".join(one.key for one in found if one.verdict == verdict)
+        for verdict in ("little effect", "no effect seen", "too few runs")
+    }
     said = []
-    if matter:
+    if matter := [one for one in found if one.verdict == "matters"]:
         first = matter[0]
         best = f"; the best runs are at {first.best}" if first.best is not None else ""
         said.append(
             f"{first.key} matters most for {metric}: it explains {100 * first.score:.0f} % of the"
             f" order of {num_runs:,} runs{best}."
         )
-        rest = [f"{one.key} ({100 * one.score:.0f} %)" for one in matter[1:]]
-        if rest:
+        if rest := [f"{one.key} ({100 * one.score:.0f} %)" for one in matter[1:]]:
             said.append(f"Then {', '.join(rest)}.")
-    if little:
-        said.append(f"The effect of {', '.join(little)} is below {100 * _LEAST_SHARE:.0f} %.")
-    if unseen:
-        said.append(f"No effect is seen of {', '.join(unseen)}.")
-    if unknown:
-        said.append(f"There are too few runs for {', '.join(unknown)}.")
+    if keys["little effect"]:
+        said.append(f"The effect of {keys['little effect']} is below {100 * _LEAST_SHARE:.0f} %.")
+    if keys["no effect seen"]:
+        said.append(f"No effect is seen of {keys['no effect seen']}.")
+    if keys["too few runs"]:
+        said.append(f"There are too few runs for {keys['too few runs']}.")
     return " ".join(said)
-
-
-def _with_forest(
-    found: Sequence[Parameter], members: Sequence[Member], order: NDArray[np.float64]
-) -> tuple[float | None, list[Parameter]]:
-    """The out-of-bag score of a random forest, and the parameters with their shares in it."""
-    if not has_forest():
-        raise UsageError("a forest needs scikit-learn: 'pip install scikit-learn'.")
-    if len(members) < FEWEST_RUNS or not found:
-        return None, list(found)
-    columns, owners = [], []
-    for one in found:
-        values = [level(member.config.get(one.key)) for member in members]
-        if one.is_numeric:
-            columns.append(np.array(values, dtype=np.float64))
-            owners.append(one.key)
-            continue
-        for each in {comparable(value): value for value in values}.values():
-            columns.append(
-                np.array([comparable(value) == comparable(each) for value in values], dtype=float)
-            )
-            owners.append(one.key)
-    forest = import_module("sklearn.ensemble").RandomForestRegressor(
-        n_estimators=_NUM_TREES, oob_score=True, random_state=0
-    )
-    forest.fit(np.column_stack(columns), order)
-    shares: dict[str, float] = dict.fromkeys(owners, 0.0)
-    for owner, share in zip(owners, forest.feature_importances_, strict=True):
-        shares[owner] += float(share)
-    return float(forest.oob_score_), [replace(one, forest=shares[one.key]) for one in found]

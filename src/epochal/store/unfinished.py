@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -86,17 +86,6 @@ def unfinished_of(
     named = ", ".join(f"{one.name} ({one.text})" for one in runs[:_MOST_NAMED])
     more = f" and {len(runs) - _MOST_NAMED:,} more" if len(runs) > _MOST_NAMED else ""
     return Unfinished(runs, is_included, f"{start}: {named}{more}.")
-
-
-def progress_sentences(named: Iterable[RunInfo], peers: Unfinished) -> Iterator[str]:
-    """Who has not finished: of the runs that are compared by name, and of a group."""
-    names = set()
-    for info in named:
-        if (text := unfinished_text(info)) is not None:
-            names.add(info.id)
-            yield f"{info.name} has not finished ({text})."
-    if {one.run for one in peers.runs} - names:
-        yield peers.sentence
 
 
 def peers_of(

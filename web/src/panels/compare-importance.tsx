@@ -20,9 +20,8 @@ export function ImportanceView({ page }: { readonly page: Page }): JSX.Element {
   const [metric, setMetric] = useMetric(page);
   const value = view.text("group-value", "last");
   const pair = view.text("importance-pair");
-  const forest = view.text("importance-forest");
   const request = {
-    ...sweepRuns(page), metric, value: value.value, ...(pair.value === "" ? {} : { pair: pair.value.split(",") }), ...(forest.value === "1" ? { forest: true } : {}),
+    ...sweepRuns(page), metric, value: value.value, ...(pair.value === "" ? {} : { pair: pair.value.split(",") }),
   };
   const { answer, problem, isWaiting } = useSweep(page, metric === "" ? null : JSON.stringify(request), (source) => source.importance(request));
   return (
@@ -32,7 +31,6 @@ export function ImportanceView({ page }: { readonly page: Page }): JSX.Element {
         <select class="select" aria-label="Value of each run" value={value.value} onChange={(event) => (value.value = event.currentTarget.value)}>
           {VALUES.map(([one, label]) => <option key={one} value={one}>{label}</option>)}
         </select>
-        {answer?.has_forest && <label class="check"><input type="checkbox" checked={forest.value === "1"} onChange={(event) => (forest.value = event.currentTarget.checked ? "1" : "")} />Random forest</label>}
       </div>
       <UnfinishedNote page={page} unfinished={answer?.unfinished} />
       {problem !== null && <p class="metric-problem" role="status">{problem}</p>}
@@ -78,14 +76,13 @@ function runsText({ num_runs: runs, nonfinite, missing }: Importance): string {
 }
 
 function RankTable({ found, chosen, onChoose }: { readonly found: Importance; readonly chosen: string; readonly onChoose: (key: string) => void }): JSX.Element {
-  const hasForest = found.forest_score !== null;
   return (
     <div class="groups-scroll" tabIndex={0}>
       <table class="groups-table">
         <thead>
           <tr>
             <th scope="col">key</th><th scope="col" class="matters-share" title="Share of the order of the runs that the key explains">explains</th><th scope="col" title="Spearman's rank correlation">rank correlation</th>
-            <th scope="col" title="After Holm's correction over all keys">p</th><th scope="col">best at</th>{hasForest && <th scope="col" class="matters-share" title={`Out-of-bag R² ${formatNumber(found.forest_score!)}`}>forest</th>}<th scope="col">verdict</th>
+            <th scope="col" title="After Holm's correction over all keys">p</th><th scope="col">best at</th><th scope="col">verdict</th>
           </tr>
         </thead>
         <tbody>
@@ -96,7 +93,6 @@ function RankTable({ found, chosen, onChoose }: { readonly found: Importance; re
               <td>{row.spearman === null ? "" : row.spearman.toFixed(2)}</td>
               <td>{pText(row.p)}</td>
               <td>{row.verdict === "matters" ? row.best : ""}</td>
-              {hasForest && <td><Share value={row.forest} /></td>}
               <td class={row.verdict === "matters" ? "" : "matters-quiet"}>{row.verdict}</td>
             </tr>
           ))}

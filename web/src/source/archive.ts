@@ -86,7 +86,7 @@ function sweepOf(body: ArchiveBody): SweepSource {
       check(request);
       const found = importance[request.metric];
       if (found === undefined) throw new SourceError(`This file ranks keys for ${Object.keys(importance).join(", ") || "no metric"}.`, 0);
-      return { ...found, has_forest: false };
+      return found;
     },
     why: null,
   };

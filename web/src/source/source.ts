@@ -99,7 +99,6 @@ export interface ImportanceRequest extends SweepRuns {
   readonly metric: string;
   readonly value?: string;
   readonly pair?: readonly string[];
-  readonly forest?: boolean;
 }
 
 export interface WhyRequest {

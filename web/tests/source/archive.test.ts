@@ -8,14 +8,14 @@ const TABLE = { metric: "loss", rows: [] } as unknown as GroupTable;
 const TABLES = { keys: ["lr"], varying: ["lr"], repeats: [], runs: 2, tables: [TABLE], absent: [] } satisfies GroupTables;
 const BODY: ArchiveBody = {
   wire: WIRE_VERSION, made: 0, runs: { rows: [], total: 0, offset: 0, pending: 0, groups: null }, axes: {}, responses: {}, blobs: {}, series: [],
-  sweep: { groups: { lr: TABLES, "-seed": { ...TABLES, keys: ["lr", "wd"] } }, importance: { loss: { metric: "loss", has_forest: true } as Importance } },
+  sweep: { groups: { lr: TABLES, "-seed": { ...TABLES, keys: ["lr", "wd"] } }, importance: { loss: { metric: "loss" } as Importance } },
 };
 const { sweep } = createArchiveSource(BODY);
 
 test("a saved page has the groups that were computed when it was saved", async () => {
   expect((await sweep.groups({ metric: ["loss"], by: ["lr"], query: "not hidden" })).tables).toEqual([TABLE]);
   expect((await sweep.groups({ metric: ["loss"], all_but: ["seed"] })).keys).toEqual(["lr", "wd"]);
-  expect((await sweep.importance({ metric: "loss" })).has_forest).toBe(false);
+  expect((await sweep.importance({ metric: "loss" })).metric).toBe("loss");
 });
 
 test("what a saved page does not have is said with what it has", async () => {
