@@ -132,7 +132,7 @@ def test_misuse_names_the_argument() -> None:
         buckets([0], [1.0], pixels=0)
     with pytest.raises(ValueError, match="hi"):
         buckets([0], [1.0], pixels=1, hi=math.inf)
-    with pytest.raises(ValueError, match="lo"):
+    with pytest.raises(ValueError, match="lo not above hi"):
         buckets([0], [1.0], pixels=1, lo=2, hi=1)
 
 

@@ -5,9 +5,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike, NDArray
 
 from epochal.errors import UsageError
-from epochal.series.smooth import Smoothing, ema, gaussian, mean, parse_smoothing, time_ema
+from epochal.series.smooth import Smoothing, SmoothingKind, parse_smoothing
+
+
+def smooth(kind: SmoothingKind, amount: float, values: ArrayLike) -> NDArray[np.float64]:
+    return Smoothing(kind, amount).apply(values, range(len(np.asarray(values))))
+
 
 weights = st.floats(min_value=0, max_value=0.9999)
 any_floats = st.lists(
@@ -29,40 +35,37 @@ def ema_one_by_one(values: list[float], weight: float) -> list[float]:
 @given(any_floats, weights)
 def test_ema_is_the_recurrence(values: list[float], weight: float) -> None:
     expected = np.array(ema_one_by_one(values, weight))
-    np.testing.assert_allclose(ema(values, weight), expected, rtol=1e-7, atol=1e-6)
+    np.testing.assert_allclose(smooth("ema", weight, values), expected, rtol=1e-7, atol=1e-6)
 
 
 @pytest.mark.parametrize("count", [1, 63, 64, 65, 4096, 4097, 10_000])
 def test_ema_joins_its_blocks(count: int) -> None:
     values = np.random.default_rng(0).normal(size=count)
-    np.testing.assert_allclose(ema(values, 0.99), ema_one_by_one(list(values), 0.99), atol=1e-12)
+    np.testing.assert_allclose(
+        smooth("ema", 0.99, values), ema_one_by_one(list(values), 0.99), atol=1e-12
+    )
 
 
 @given(st.floats(min_value=-1e6, max_value=1e6), weights, st.integers(min_value=1, max_value=500))
 def test_ema_of_a_constant_is_that_constant(value: float, weight: float, count: int) -> None:
-    np.testing.assert_allclose(ema([value] * count, weight), value, rtol=1e-9, atol=1e-300)
+    np.testing.assert_allclose(
+        smooth("ema", weight, [value] * count), value, rtol=1e-9, atol=1e-300
+    )
 
 
 def test_a_weight_of_zero_changes_nothing() -> None:
     values = [1.0, math.nan, 3.0]
-    np.testing.assert_array_equal(ema(values, 0), values)
+    np.testing.assert_array_equal(smooth("ema", 0, values), values)
 
 
 def test_the_input_is_left_alone() -> None:
     values = np.array([1.0, 5.0, 2.0])
-    ema(values, 0.5)
+    smooth("ema", 0.5, values)
     np.testing.assert_array_equal(values, [1.0, 5.0, 2.0])
 
 
 def test_empty_series_stay_empty() -> None:
-    assert ema([], 0.5).size == 0
-
-
-def test_misuse_names_the_argument() -> None:
-    with pytest.raises(ValueError, match="weight"):
-        ema([1.0], 1.0)
-    with pytest.raises(ValueError, match="values"):
-        ema([[1.0]], 0.5)
+    assert smooth("ema", 0.5, []).size == 0
 
 
 def time_ema_one_by_one(values: list[float], at: list[float], weight: float) -> list[float]:
@@ -87,31 +90,38 @@ def test_a_time_weighted_average_forgets_by_distance(weight: float) -> None:
     values = rng.normal(size=3000)
     values[[5, 6, 100]] = [math.nan, math.inf, -math.inf]
     expected = time_ema_one_by_one(values.tolist(), at.tolist(), weight)
-    np.testing.assert_allclose(time_ema(values, at, weight), expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        Smoothing("time-ema", weight).apply(values, at), expected, rtol=1e-9, atol=1e-12
+    )
 
 
 def test_at_equal_distances_the_time_weighted_average_is_the_plain_one() -> None:
     values = np.random.default_rng(2).normal(size=5000)
     at = np.arange(5000) * 10.0
-    np.testing.assert_allclose(time_ema(values, at, 0.9), ema(values, 0.9), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        Smoothing("time-ema", 0.9).apply(values, at),
+        smooth("ema", 0.9, values),
+        rtol=1e-9,
+        atol=1e-12,
+    )
 
 
 def test_a_gaussian_and_a_mean_look_at_both_sides_and_not_beyond_the_ends() -> None:
     values = [1.0, 2.0, math.nan, 4.0, 100.0]
-    np.testing.assert_allclose(mean(values, 3), [1.5, 1.5, math.nan, 52.0, 52.0])
-    np.testing.assert_allclose(mean(values, 1), values)
+    np.testing.assert_allclose(smooth("mean", 3, values), [1.5, 1.5, math.nan, 52.0, 52.0])
+    np.testing.assert_allclose(smooth("mean", 1, values), values)
     one = math.exp(-0.5)
     two, three, four = math.exp(-2.0), math.exp(-4.5), math.exp(-8.0)
     first = (1 + 2 * one + 4 * three + 100 * four) / (1 + one + three + four)
-    np.testing.assert_allclose(gaussian(values, 1.0)[0], first)
+    np.testing.assert_allclose(smooth("gaussian", 1.0, values)[0], first)
     second = (1 * one + 2 + 4 * two + 100 * three) / (one + 1 + two + three)
-    np.testing.assert_allclose(gaussian(values, 1.0)[1], second)
+    np.testing.assert_allclose(smooth("gaussian", 1.0, values)[1], second)
 
 
 def test_a_kernel_longer_than_most_gives_the_same_average() -> None:
     values = np.random.default_rng(3).normal(size=9000)
     expected = [values[max(0, i - 2500) : i + 2501].mean() for i in range(0, 9000, 500)]
-    np.testing.assert_allclose(mean(values, 5000)[::500], expected, atol=1e-9)
+    np.testing.assert_allclose(smooth("mean", 5000, values)[::500], expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["ema", "time-ema"])

@@ -7,6 +7,7 @@ pixels is returned unchanged.
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -73,14 +74,10 @@ def buckets(
     """
     if pixels < 1:
         raise ValueError(f"pixels must be at least 1, got {pixels}")
-    for name, bound in (("lo", lo), ("hi", hi)):
-        if bound is not None and not math.isfinite(bound):
-            raise ValueError(f"{name} must be None or a finite number, got {bound!r}")
-    if lo is not None and hi is not None and lo > hi:
-        raise ValueError(f"lo must not be above hi, got {lo!r} and {hi!r}")
+    bounds = [bound for bound in (lo, hi) if bound is not None]
+    if not all(map(math.isfinite, bounds)) or bounds != sorted(bounds):
+        raise ValueError(f"lo and hi must be finite, and lo not above hi; got {lo!r} and {hi!r}")
     at, points = np.asarray(steps), np.asarray(values, dtype=np.float64)
-    assert points.ndim == 1
-    assert at.shape == points.shape
     assert bool(np.all(at[:-1] <= at[1:])), "steps must ascend"
     start = 0 if lo is None else int(np.searchsorted(at, lo, side="left"))
     stop = at.size if hi is None else int(np.searchsorted(at, hi, side="right"))
@@ -88,68 +85,61 @@ def buckets(
     if at.size <= pixels:
         return _raw(at, points)
     first, last = float(at[0] if lo is None else lo), float(at[-1] if hi is None else hi)
-    if is_log and at[-1] > 0:
-        edges = _log_edges(at, first, last, pixels)
-    else:
-        edges = np.linspace(first, last, pixels + 1)
-    return _sliced(at, points, starts=_starts(at, edges))
-
-
-def _log_edges(at: Steps, first: float, last: float, pixels: int) -> Values:
-    positive = float(at[np.searchsorted(at, 0, side="right")])
-    if first > 0:
-        return np.geomspace(first, last, pixels + 1)
-    return np.append(min(first, float(at[0])), np.geomspace(positive, last, pixels))
+    edges = np.linspace(first, last, pixels + 1)
+    if is_log and first > 0:
+        edges = np.geomspace(first, last, pixels + 1)
+    elif is_log and at[-1] > 0:
+        positive = float(at[np.searchsorted(at, 0, side="right")])
+        edges = np.append(min(first, float(at[0])), np.geomspace(positive, last, pixels))
+    if np.issubdtype(at.dtype, np.integer):
+        # The same cut in whole numbers, which spares a converted copy of all steps.
+        edges = np.ceil(np.clip(edges, at[0], float(at[-1]) + 1)).astype(np.int64)
+    starts = np.searchsorted(at, edges[:-1], side="left")
+    return _sliced(at, points, starts=starts[np.diff(starts, append=at.size) > 0])
 
 
 def _raw(steps: Steps, values: Values) -> Buckets:
-    strange = ~np.isfinite(values)
-    return Buckets(
-        raw=True,
-        first=values,
-        first_step=steps,
-        last=values,
-        last_step=steps,
-        min=values,
-        min_step=steps,
-        max=values,
-        max_step=steps,
-        mean=values,
-        count=np.ones(values.size, dtype=np.intp),
-        start=np.arange(values.size),
-        last_index=np.arange(values.size),
-        nonfinite=strange.astype(np.intp),
-        nonfinite_steps=steps[strange],
-        nonfinite_values=values[strange],
-    )
-
-
-def _starts(steps: Steps, edges: Values) -> Positions:
-    """Return the position of the first point of every slice that has one."""
-    if np.issubdtype(steps.dtype, np.integer):
-        # The same cut in whole numbers, which spares a converted copy of all steps.
-        edges = np.ceil(np.clip(edges, steps[0], float(steps[-1]) + 1)).astype(np.int64)
-    starts = np.searchsorted(steps, edges[:-1], side="left")
-    return starts[np.diff(starts, append=steps.size) > 0]
+    every = np.arange(values.size)
+    return _at(steps, values, values, [every] * 4, start=every, mean=values, raw=True)
 
 
 def _sliced(steps: Steps, values: Values, *, starts: Positions) -> Buckets:
     count = np.diff(starts, append=values.size)
-    strange = np.flatnonzero(~np.isfinite(values))
-    nonfinite = np.bincount(
-        np.searchsorted(starts, strange, side="right") - 1, minlength=starts.size
-    )
-    known, summed, first, last = values, values, starts, starts + count - 1
-    if strange.size:
-        known, summed = values.copy(), values.copy()
-        known[strange], summed[strange] = np.nan, 0.0
-        first, last = _ends(known, starts=starts, count=count, filled=nonfinite < count)
-    least = _extremes(np.fmin, known, starts=starts, count=count)
-    most = _extremes(np.fmax, known, starts=starts, count=count)
+    finite = np.isfinite(values)
+    known, summed, num_finite = values, values, count
+    # The first and the last finite point; of a slice without one, its ends.
+    first, last = starts, starts + count - 1
+    if not finite.all():
+        known, summed = np.where(finite, values, np.nan), np.where(finite, values, 0.0)
+        num_finite = np.add.reduceat(finite, starts, dtype=np.intp)
+        filled, at = num_finite > 0, np.flatnonzero(finite)
+        first = starts.copy()
+        first[filled] = at[np.searchsorted(at, first[filled], side="left")]
+        last[filled] = at[np.searchsorted(at, last[filled], side="right") - 1]
+    least, most = (_extremes(choose, known, starts, count) for choose in (np.fmin, np.fmax))
     with np.errstate(invalid="ignore", over="ignore"):
-        mean = np.add.reduceat(summed, starts) / (count - nonfinite)
+        mean = np.add.reduceat(summed, starts) / num_finite
+    # Rounding may bring it just above the largest value or below the smallest.
+    mean = mean.clip(known[least], known[most])
+    return _at(steps, values, known, [first, last, least, most], start=starts, mean=mean)
+
+
+def _at(
+    steps: Steps,
+    values: Values,
+    known: Values,
+    chosen: Sequence[Positions],
+    *,
+    start: Positions,
+    mean: Values,
+    raw: bool = False,
+) -> Buckets:
+    """The slices from the positions of their first, last, smallest and largest points."""
+    first, last, least, most = chosen
+    strange = np.flatnonzero(~np.isfinite(values))
+    inside = np.searchsorted(start, strange, side="right") - 1
     return Buckets(
-        raw=False,
+        raw=raw,
         first=known[first],
         first_step=steps[first],
         last=known[last],
@@ -158,29 +148,17 @@ def _sliced(steps: Steps, values: Values, *, starts: Positions) -> Buckets:
         min_step=steps[least],
         max=known[most],
         max_step=steps[most],
-        # Rounding may bring it just above the largest value or below the smallest.
-        mean=mean.clip(known[least], known[most]),
-        count=count,
-        start=starts,
+        mean=mean,
+        count=np.diff(start, append=values.size),
+        start=start,
         last_index=last,
-        nonfinite=nonfinite,
+        nonfinite=np.bincount(inside, minlength=start.size),
         nonfinite_steps=steps[strange],
         nonfinite_values=values[strange],
     )
 
 
-def _ends(
-    known: Values, *, starts: Positions, count: Positions, filled: NDArray[np.bool_]
-) -> tuple[Positions, Positions]:
-    """Return the positions of each slice's first and last value that is not nan."""
-    first, last = starts.copy(), starts + count - 1
-    at = np.flatnonzero(~np.isnan(known))
-    first[filled] = at[np.searchsorted(at, first[filled], side="left")]
-    last[filled] = at[np.searchsorted(at, last[filled], side="right") - 1]
-    return first, last
-
-
-def _extremes(choose: np.ufunc, known: Values, *, starts: Positions, count: Positions) -> Positions:
+def _extremes(choose: np.ufunc, known: Values, starts: Positions, count: Positions) -> Positions:
     """Return each slice's extreme position, the first of equals; its start if it is all nan."""
     extremes: Values = choose.reduceat(known, starts)
     positions: Positions = starts.copy()

@@ -13,16 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 _PREFIX = "phase/"
-_INPUT = frozenset({"data"})
-_COMMUNICATION = frozenset({"sync"})
-_HOST = frozenset({"log"})
-_ELSEWHERE = frozenset({"eval", "save", "other"})
-_TITLES = {
-    "kernels": "kernels",
-    "host": "host",
-    "input_wait": "input wait",
-    "communication": "communication",
-    "clocks": "clocks",
+# What a phase is lost to; every other phase computes.
+_CAUSES = {
+    "data": "input_wait",
+    "sync": "communication",
+    "log": "host",
+    "eval": "other",
+    "save": "other",
     "other": "other",
 }
 
@@ -45,7 +42,8 @@ class LostTime:
 
     def losses(self) -> list[tuple[str, float]]:
         """What the time was lost to, most first."""
-        named = [(title, float(getattr(self, name))) for name, title in _TITLES.items()]
+        names = ("kernels", "host", "input_wait", "communication", "clocks", "other")
+        named = [(name.replace("_", " "), float(getattr(self, name))) for name in names]
         return sorted(named, key=lambda pair: -pair[1])
 
     def __str__(self) -> str:
@@ -75,65 +73,35 @@ def explain_phases(
     if not isinstance(ideal, (int, float)) or wall <= 0 or not isinstance(means, Mapping):
         return None
     useful = min(float(ideal), wall)
-    gathered = _by_cause(means, wall)
-    excess = max(0.0, gathered.pop("compute") - useful)
-    waiting = gathered["input_wait"] + gathered["host"] + gathered["other"]
-    idle = _idle_ms(record, gpu, wall=wall, explained=waiting, excess=excess)
-    clocks, limit = _clock_ms(gpu, peak_clock_mhz, busy=useful + excess - idle)
-    clocks = min(clocks, excess - idle)
-    gathered["host"] += idle
-    lost = {**gathered, "clocks": clocks, "kernels": excess - idle - clocks}
+    lost = dict.fromkeys(("input_wait", "communication", "host", "other", "compute"), 0.0)
+    for name, mean in means.items():
+        lost[_CAUSES.get(name.removeprefix(_PREFIX), "compute")] += float(mean)
+    if f"{_PREFIX}other" not in means:
+        lost["other"] += max(0.0, wall - sum(lost.values()))
+    excess = max(0.0, lost.pop("compute") - useful)
+    waiting = lost["input_wait"] + lost["host"] + lost["other"]
+    # How long the GPU stood idle in phases that compute, because the host had nothing for it.
+    readings, host_bound = gpu or {}, record.get("host_bound")
+    busy_percent, clock = readings.get("gpu_util"), readings.get("clock")
+    idle = 0.0
+    if isinstance(busy_percent, (int, float)):
+        idle = wall * (1 - min(100.0, float(busy_percent)) / 100) - waiting
+        idle = min(excess, max(0.0, idle))
+    elif isinstance(host_bound, (int, float)):
+        idle = excess * float(host_bound)
+    clocks, limit = 0.0, None
+    if isinstance(clock, (int, float)) and peak_clock_mhz:
+        slower = (useful + excess - idle) * max(0.0, 1 - clock / peak_clock_mhz)
+        clocks = min(slower, excess - idle)
+        word = str(readings.get("throttle") or "").strip()
+        figures = f"{clock:.0f} of {peak_clock_mhz:.0f} MHz"
+        limit = f"{word}, {figures}" if word and word != "idle" else figures
+    lost["host"] += idle
+    lost |= {"clocks": clocks, "kernels": excess - idle - clocks}
     # Phases by the host's clock may end before their work: then they say less than was useful.
     total = sum(lost.values())
-    scale = (wall - useful) / total if total > 0 else 0.0
-    shares = {name: 100 * part * scale / wall for name, part in lost.items()}
-    spare = 0.0 if total > 0 else 100 * (wall - useful) / wall
-    shares["other"] += spare
+    if total <= 0:
+        lost["other"] = total = wall - useful
+    scale = 100 * (wall - useful) / (total * wall) if total > 0 else 0.0
+    shares = {name: part * scale for name, part in lost.items()}
     return LostTime(100 * useful / wall, **shares, limit=limit if clocks > 0 else None)
-
-
-def _by_cause(means: Mapping[str, Any], wall: float) -> dict[str, float]:
-    causes = dict.fromkeys(("input_wait", "communication", "host", "other", "compute"), 0.0)
-    for full, mean in means.items():
-        name = full.removeprefix(_PREFIX)
-        if name in _INPUT:
-            cause = "input_wait"
-        elif name in _COMMUNICATION:
-            cause = "communication"
-        elif name in _HOST:
-            cause = "host"
-        else:
-            cause = "other" if name in _ELSEWHERE else "compute"
-        causes[cause] += float(mean)
-    if f"{_PREFIX}other" not in means:
-        causes["other"] += max(0.0, wall - sum(causes.values()))
-    return causes
-
-
-def _idle_ms(
-    record: Mapping[str, Any],
-    gpu: Mapping[str, Any] | None,
-    *,
-    wall: float,
-    explained: float,
-    excess: float,
-) -> float:
-    """How long the GPU stood idle in phases that compute, because the host had nothing for it."""
-    busy_percent = None if gpu is None else gpu.get("gpu_util")
-    if isinstance(busy_percent, (int, float)):
-        idle = wall * (1 - min(100.0, float(busy_percent)) / 100) - explained
-        return min(excess, max(0.0, idle))
-    share = record.get("host_bound")
-    return excess * float(share) if isinstance(share, (int, float)) else 0.0
-
-
-def _clock_ms(
-    gpu: Mapping[str, Any] | None, peak_clock_mhz: float | None, *, busy: float
-) -> tuple[float, str | None]:
-    clock = None if gpu is None else gpu.get("clock")
-    if not isinstance(clock, (int, float)) or not peak_clock_mhz or gpu is None:
-        return 0.0, None
-    word = str(gpu.get("throttle") or "").strip()
-    figures = f"{clock:.0f} of {peak_clock_mhz:.0f} MHz"
-    limit = f"{word}, {figures}" if word and word != "idle" else figures
-    return busy * max(0.0, 1 - clock / peak_clock_mhz), limit

@@ -15,7 +15,7 @@ from rich.text import Text
 from epochal.format import format_count, format_duration
 from epochal.series.downsample import buckets
 from epochal.series.series import Series, X
-from epochal.series.smooth import ema
+from epochal.series.smooth import Smoothing
 from epochal.store.answers import Metric
 from epochal.store.store import RunView
 from epochal.tui.text import clip, short_number
@@ -211,7 +211,7 @@ def _points(series: Series) -> tuple[Floats, Floats]:
 
 def _curve(series: Series, name: str, colour: int, smoothing: float = 0.0) -> Curve:
     x, values = _points(series)
-    return Curve(name, x, ema(values, smoothing), colour)
+    return Curve(name, x, Smoothing("ema", smoothing).apply(values, x), colour)
 
 
 def _same_metric(run: RunView, metric: Metric) -> Metric | None:
