@@ -1,7 +1,6 @@
 """A series in one line: how many points, first and last, extremes and mean."""
 
 import math
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -19,14 +18,14 @@ class Summary(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     count: int
     nonfinite: int
-    first: float | None
-    last: float | None
-    last_step: int | float | None
-    min: float | None
-    min_step: int | float | None
-    max: float | None
-    max_step: int | float | None
-    mean: float | None
+    first: float | None = None
+    last: float | None = None
+    last_step: int | float | None = None
+    min: float | None = None
+    min_step: int | float | None = None
+    max: float | None = None
+    max_step: int | float | None = None
+    mean: float | None = None
 
     def best(self, goal: Goal) -> tuple[float | None, float] | None:
         """Return step and value of the best finite point, the first of equals; None without one.
@@ -42,73 +41,44 @@ class Summary(msgspec.Struct, array_like=True, frozen=True, gc=False):
 def set_summary(value: float) -> Summary:
     """Summarise one value that a program set itself; no point of it was logged."""
     known = value if math.isfinite(value) else None
-    return Summary(0, 0, None, value, None, known, None, known, None, known)
+    return Summary(0, 0, last=value, min=known, max=known, mean=known)
 
 
 def summarise(steps: ArrayLike, values: ArrayLike) -> Summary:
     """Summarise one series given in the order of its points; steps keep their own number type."""
     points, at = np.asarray(values, dtype=np.float64), np.asarray(steps)
-    assert points.ndim == 1
     assert at.shape == points.shape
+    if not points.size:
+        return Summary(0, 0)
     finite = np.isfinite(points)
     known, known_at = points[finite], at[finite]
-    _, first = _point(at, points, 0)
-    last_step, last = _point(at, points, -1)
-    min_step, lowest = _point(known_at, known, int(known.argmin()) if known.size else 0)
-    max_step, highest = _point(known_at, known, int(known.argmax()) if known.size else 0)
-    return Summary(
-        count=points.size,
-        nonfinite=points.size - known.size,
-        first=first,
-        last=last,
-        last_step=last_step,
-        min=lowest,
-        min_step=min_step,
-        max=highest,
-        max_step=max_step,
-        mean=_mean(known),
-    )
+    ends = (points[0].item(), points[-1].item(), at[-1].item())
+    if not known.size:
+        return Summary(points.size, points.size, *ends)
+    low, high = known.argmin(), known.argmax()
+    lowest = (known[low].item(), known_at[low].item())
+    highest = (known[high].item(), known_at[high].item())
+    with np.errstate(over="ignore"):
+        mean = float(known.mean())
+    # Dividing first cannot overflow, but rounds every term.
+    mean = mean if math.isfinite(mean) else float((known / known.size).sum())
+    return Summary(points.size, points.size - known.size, *ends, *lowest, *highest, mean)
 
 
 def summarise_rows(steps: ArrayLike, rows: NDArray[np.float64]) -> list[Summary]:
     """Summarise many series over the same steps, each a row of values; as ``summarise`` does."""
     at = np.asarray(steps)
-    if not rows.shape[1] or not np.isfinite(rows).all():
-        return [summarise(at, row) for row in rows]
-    lowest, highest = rows.argmin(axis=1), rows.argmax(axis=1)
-    which = np.arange(len(rows))
-    with np.errstate(over="ignore"):
-        means = rows.mean(axis=1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        means = rows.mean(axis=1) if rows.shape[1] else np.full(len(rows), np.nan)
+    # A value that is not finite makes the mean so; a sum that overflows does too.
     if not np.isfinite(means).all():
         return [summarise(at, row) for row in rows]
+    low, high, which = rows.argmin(axis=1), rows.argmax(axis=1), np.arange(len(rows))
+    columns = (rows[which, low], at[low], rows[which, high], at[high], means)
     count, last_step = rows.shape[1], at[-1].item()
-    columns = (
-        rows[:, 0].tolist(),
-        rows[:, -1].tolist(),
-        rows[which, lowest].tolist(),
-        at[lowest].tolist(),
-        rows[which, highest].tolist(),
-        at[highest].tolist(),
-        means.tolist(),
-    )
     return [
-        Summary(count, 0, first, last, last_step, low, low_at, high, high_at, mean)
-        for first, last, low, low_at, high, high_at, mean in zip(*columns, strict=True)
+        Summary(count, 0, first, last, last_step, *rest)
+        for first, last, *rest in zip(
+            rows[:, 0].tolist(), rows[:, -1].tolist(), *(c.tolist() for c in columns), strict=True
+        )
     ]
-
-
-def _point(
-    steps: NDArray[Any], values: NDArray[np.float64], index: int
-) -> tuple[float | None, float | None]:
-    if values.size == 0:
-        return None, None
-    return steps[index].item(), values[index].item()
-
-
-def _mean(values: NDArray[np.float64]) -> float | None:
-    if values.size == 0:
-        return None
-    with np.errstate(over="ignore"):
-        mean = float(values.mean())
-    # Dividing first cannot overflow, but rounds every term.
-    return mean if np.isfinite(mean) else float((values / values.size).sum())

@@ -31,7 +31,7 @@ from epochal.series.smooth import Smoothing, parse_smoothing
 from epochal.series.trend import Goal
 from epochal.store.answers import Metric, RunInfo, State
 from epochal.store.difference import FEWEST, Difference, Units, differences
-from epochal.store.metrics import in_order, near_names
+from epochal.store.metrics import in_order, level, near_names
 from epochal.store.store import RunView
 from epochal.store.unfinished import Unfinished, unfinished_of
 from epochal.values import flat_items
@@ -363,13 +363,6 @@ def _full_key(name: str, members: Sequence[Member]) -> str:
         raise UsageError(f"{short!r} may be {' or '.join(ending)}: write the whole key.")
     hint = near_names(short, [*known, *_FIELDS])
     raise UsageError(f"none of the {len(members)} runs has {short!r} in its config.{hint}")
-
-
-def level(value: Any) -> Any:
-    """A value that can be compared: texts, numbers and None stay, others become text."""
-    if isinstance(value, float) and math.isnan(value):
-        return "nan"
-    return value if value is None or isinstance(value, (str, int, float)) else str(value)
 
 
 def level_text(value: Any) -> str:

@@ -34,7 +34,6 @@ from epochal.store.groups import (
     Member,
     RunValues,
     comparable,
-    level,
     level_text,
     members_of,
     read_values,
@@ -42,6 +41,7 @@ from epochal.store.groups import (
     sort_key,
     varying_keys,
 )
+from epochal.store.metrics import level
 from epochal.store.store import RunView
 from epochal.store.unfinished import Unfinished
 from epochal.values import as_float

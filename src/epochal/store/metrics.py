@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -90,6 +91,13 @@ def dig(values: Mapping[str, Any], names: Sequence[str]) -> Any:
             if isinstance(value, Mapping):
                 return dig(value, rest)
     return NOT_THERE
+
+
+def level(value: Any) -> Any:
+    """A value that can be compared: texts, numbers and None stay, others become text."""
+    if isinstance(value, float) and math.isnan(value):
+        return "nan"
+    return value if value is None or isinstance(value, (str, int, float)) else str(value)
 
 
 def set_metrics(

@@ -16,7 +16,8 @@ A mistake raises ``UsageError``; it shows the query with a mark under the mistak
 from __future__ import annotations
 
 import re
-from typing import Literal, NamedTuple, NoReturn
+from collections.abc import Callable
+from typing import Literal, NamedTuple, NoReturn, get_args
 
 import msgspec
 
@@ -25,23 +26,19 @@ from epochal.errors import UsageError
 MAX_CHARACTERS = 2000
 _MAX_DEPTH = 50
 Operator = Literal["==", "!=", "<", "<=", ">", ">=", "~", "!~", "in", "not in"]
-_OPERATORS: dict[str, Operator] = {
-    "==": "==",
-    "!=": "!=",
-    "<": "<",
-    "<=": "<=",
-    ">": ">",
-    ">=": ">=",
-    "~": "~",
-    "!~": "!~",
-}
+_OPERATORS: dict[str, Operator] = {one: one for one in get_args(Operator)}
+_WORDS = frozenset({"and", "or", "not", "in", "exists"})
 _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "none": None}
 # Operators of other languages, and ours.
 _FOREIGN = {"=": "==", "&&": "and", "||": "or", "!": "not", "=~": "~", "&": "and", "|": "or"}
-_SIGNS = re.compile(r"==|!=|<=|>=|!~|=~|&&|\|\||[<>~=!&|()\[\],]")
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])")
-_NAME = re.compile(r"[^\W\d][\w/@:-]*")
-_INNER_NAME = re.compile(r"[\w/@:-]+")
+_QUOTED = r"""(?:"(?:[^"\\]|\\["\\]|\\(?!["\\]))*"|'(?:[^'\\]|\\['\\]|\\(?!['\\]))*')"""
+_TOKEN = re.compile(
+    rf"(?P<quoted>{_QUOTED})"
+    r"|(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]))"
+    rf"|(?P<field>[^\W\d][\w/@:-]*(?:\.(?:[\w/@:-]+|{_QUOTED}))*)"
+    r"|(?P<sign>==|!=|<=|>=|!~|=~|&&|\|\||[<>~=!&|()\[\],])"
+)
+_PART = re.compile(rf"[\w/@:-]+|{_QUOTED}")
 
 
 class Constant(msgspec.Struct, frozen=True):
@@ -113,9 +110,6 @@ class _Token(NamedTuple):
     value: Value | None = None
 
 
-_WORDS = frozenset({"and", "or", "not", "in", "exists"})
-
-
 def parse(text: str) -> Condition:
     """The tree of a query; raises ``UsageError``."""
     if len(text) > MAX_CHARACTERS:
@@ -159,16 +153,16 @@ class _Parser:
         return condition
 
     def _or(self) -> Condition:
-        operands = [self._and()]
-        while self._takes("word", "or"):
-            operands.append(self._and())
-        return operands[0] if len(operands) == 1 else Junction("or", tuple(operands))
+        return self._joined("or", self._and)
 
     def _and(self) -> Condition:
-        operands = [self._not()]
-        while self._takes("word", "and"):
-            operands.append(self._not())
-        return operands[0] if len(operands) == 1 else Junction("and", tuple(operands))
+        return self._joined("and", self._not)
+
+    def _joined(self, word: Literal["and", "or"], operand: Callable[[], Condition]) -> Condition:
+        operands = [operand()]
+        while self._takes("word", word):
+            operands.append(operand())
+        return operands[0] if len(operands) == 1 else Junction(word, tuple(operands))
 
     def _not(self) -> Condition:
         self._depth += 1
@@ -268,67 +262,44 @@ def _tokens(text: str) -> list[_Token]:
     while at < len(text):
         if text[at].isspace():
             at += 1
-            continue
-        token, at = _token(text, at)
-        tokens.append(token)
+        elif match := _TOKEN.match(text, at):
+            tokens.append(_token(match, text))
+            at = match.end()
+        else:
+            _fail_at(text, at)
     return [*tokens, _Token("end", "", len(text.rstrip()))]
 
 
-def _token(text: str, at: int) -> tuple[_Token, int]:
-    if text[at] in "\"'":
-        value, end = _quoted(text, at)
-        return _Token("constant", text[at:end], at, Constant(value, at)), end
-    if match := _NUMBER.match(text, at):
-        return _Token("constant", match[0], at, Constant(_number(match[0]), at)), match.end()
-    if match := _NAME.match(text, at):
-        return _name(text, at, match.end())
-    if match := _SIGNS.match(text, at):
-        return _Token("sign", match[0], at), match.end()
-    return fail(f"there is no meaning for {text[at]!r}", text, at)
+def _token(match: re.Match[str], text: str) -> _Token:
+    found, at, end = match[0], match.start(), match.end()
+    if match.lastgroup == "sign":
+        return _Token("sign", found, at)
+    if match.lastgroup == "quoted":
+        return _Token("constant", found, at, Constant(_unquoted(found), at))
+    if match.lastgroup == "number":
+        number = float(found) if re.search("[.eE]", found) else int(found)
+        return _Token("constant", found, at, Constant(number, at))
+    if text[end : end + 1] == ".":
+        _fail_at(text, end)
+    if (word := found.lower()) in _WORDS:
+        return _Token("word", word, at)
+    if word in _CONSTANTS:
+        return _Token("constant", found, at, Constant(_CONSTANTS[word], at))
+    return _Token("field", found, at, Field(tuple(map(_unquoted, _PART.findall(found))), at))
 
 
-def _name(text: str, at: int, end: int) -> tuple[_Token, int]:
-    """A word, a constant or a field with its dotted names."""
-    word = text[at:end]
-    if end == len(text) or text[end] != ".":
-        lowered = word.lower()
-        if lowered in _WORDS:
-            return _Token("word", lowered, at), end
-        if lowered in _CONSTANTS:
-            return _Token("constant", word, at, Constant(_CONSTANTS[lowered], at)), end
-    path = [word]
-    while end < len(text) and text[end] == ".":
-        if end + 1 < len(text) and text[end + 1] in "\"'":
-            name, end = _quoted(text, end + 1)
-        elif match := _INNER_NAME.match(text, end + 1):
-            name, end = match[0], match.end()
-        else:
-            fail("expected a name after the dot", text, end)
-        path.append(name)
-    return _Token("field", text[at:end], at, Field(tuple(path), at)), end
+def _unquoted(text: str) -> str:
+    """A text without its quotes, if it has any; ``\\"`` in it is a quote, ``\\\\`` a backslash."""
+    quote = text[0]
+    return re.sub(rf"\\([{quote}\\])", r"\1", text[1:-1]) if quote in "\"'" else text
 
 
-def _quoted(text: str, at: int) -> tuple[str, int]:
-    quote, place = text[at], at + 1
-    characters: list[str] = []
-    while place < len(text):
-        if text[place] == quote:
-            return "".join(characters), place + 1
-        place = _unescaped(text, place, quote)
-        characters.append(text[place])
-        place += 1
-    hint = r"; write \\ for a backslash" if text.rstrip().endswith("\\" + quote) else ""
-    return fail(f"expected a closing {quote}{hint}", text, at)
-
-
-def _unescaped(text: str, place: int, quote: str) -> int:
-    """Where the character is that stands at a place inside quotes: past an escaping backslash."""
-    escapes = text[place] == "\\" and text[place + 1 : place + 2] in ("\\", quote)
-    return place + 1 if escapes else place
-
-
-def _number(text: str) -> float | int:
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
+def _fail_at(text: str, at: int) -> NoReturn:
+    """Say what is wrong where no token begins, or where the parts of a field do not go on."""
+    quoted = at + 1 if text[at] == "." else at
+    if (quote := text[quoted : quoted + 1]) and quote in "\"'":
+        hint = r"; write \\ for a backslash" if text.rstrip().endswith("\\" + quote) else ""
+        fail(f"expected a closing {quote}{hint}", text, quoted)
+    if text[at] == ".":
+        fail("expected a name after the dot", text, at)
+    fail(f"there is no meaning for {text[at]!r}", text, at)

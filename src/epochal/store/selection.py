@@ -15,7 +15,7 @@ from epochal.series.reduce import Summary
 from epochal.store import query as q
 from epochal.store.answers import Metric, State, Status
 from epochal.store.finding_counts import FindingCounts
-from epochal.store.metrics import NOT_THERE, dig
+from epochal.store.metrics import NOT_THERE, dig, level
 from epochal.store.pattern import PatternError, compile_pattern
 from epochal.store.row import Row
 
@@ -119,8 +119,7 @@ def parse_order(text: str) -> Callable[[Sequence[S]], list[S]]:
     keys: list[tuple[Reading, bool]] = []
     for part in text.split(","):
         name = part.strip()
-        field = q.parse_field(name.removeprefix("-"))
-        keys.append((_Compiler(name.removeprefix("-")).field(field), name.startswith("-")))
+        keys.append((_reading(name.removeprefix("-")), name.startswith("-")))
 
     def ordered(runs: Sequence[S]) -> list[S]:
         found = list(runs)
@@ -137,8 +136,7 @@ def parse_groups(text: str) -> Callable[[Sequence[S]], list[tuple[tuple[Any, ...
     Groups and the runs in them keep the order of the runs. A run that does not have a field has
     None there; lists and objects count as the text that shows them.
     """
-    names = [part.strip() for part in text.split(",")]
-    readings = [_Compiler(name).field(q.parse_field(name)) for name in names]
+    readings = [_reading(part.strip()) for part in text.split(",")]
 
     def grouped(runs: Sequence[S]) -> list[tuple[tuple[Any, ...], list[S]]]:
         found: dict[tuple[Any, ...], tuple[tuple[Any, ...], list[S]]] = {}
@@ -151,35 +149,25 @@ def parse_groups(text: str) -> Callable[[Sequence[S]], list[tuple[tuple[Any, ...
     return grouped
 
 
+def _reading(name: str) -> Reading:
+    return _Compiler(name).field(q.parse_field(name))
+
+
 def _group_value(value: Any) -> Any:
-    if value is NOT_THERE or value is None:
-        return None
-    if isinstance(value, float) and value != value:
-        return "nan"
-    return value if isinstance(value, (str, int, float)) else str(value)
+    return None if value is NOT_THERE else level(value)
 
 
 def _sorted(runs: list[S], reading: Reading, *, descending: bool) -> list[S]:
-    present: list[tuple[Any, S]] = []
-    absent: list[S] = []
-    for run in runs:
-        value = reading(run)
-        if _is_orderly(value):
-            present.append((_sortable(value), run))
-        else:
-            absent.append(run)
+    read = [(_sortable(reading(run)), run) for run in runs]
+    present = [(key, run) for key, run in read if key is not None]
     present.sort(key=itemgetter(0), reverse=descending)
-    return [*(run for _, run in present), *absent]
+    return [*(run for _, run in present), *(run for key, run in read if key is None)]
 
 
-def _is_orderly(value: Any) -> bool:
-    if value is NOT_THERE or value is None or isinstance(value, Mapping):
-        return False
-    return bool(value == value)  # nan is not
-
-
-def _sortable(value: Any) -> tuple[int, Any]:
-    """A sort key: numbers before texts before lists, so that any values can be sorted."""
+def _sortable(value: Any) -> tuple[int, Any] | None:
+    """A sort key: numbers before texts before lists; None for what has no order, such as nan."""
+    if value is NOT_THERE or value is None or value != value or isinstance(value, Mapping):
+        return None
     if isinstance(value, (bool, int, float)):
         return 0, value
     return (1, value) if isinstance(value, str) else (2, str(value))
@@ -194,13 +182,8 @@ class _Compiler:
     def condition(self, node: q.Condition) -> Callable[[Subject], bool]:
         if isinstance(node, q.Junction):
             operands = [self.condition(operand) for operand in node.operands]
-            if node.word == "and":
-                first, *others = operands
-                if len(others) == 1:  # the filter of a list and what it leaves out
-                    (second,) = others
-                    return lambda run: first(run) and second(run)
-                return lambda run: all(operand(run) for operand in operands)
-            return lambda run: any(operand(run) for operand in operands)
+            join = all if node.word == "and" else any
+            return lambda run: join(operand(run) for operand in operands)
         if isinstance(node, q.Negation):
             operand = self.condition(node.operand)
             return lambda run: not operand(run)
@@ -227,9 +210,8 @@ class _Compiler:
             return _PLAIN[root]
         if root in _NESTED and names:
             if root == "config":
-                return _configured(names)
-            name = ".".join(names)
-            return _best(name) if root == "best" else _statistic(names)
+                return lambda run: dig(run.row.config, names)
+            return _best(".".join(names)) if root == "best" else _statistic(names)
         if root in _NESTED:
             example = {"config": "config.lr"}.get(root, f"{root}.loss")
             q.fail(f"expected a name after {root}, such as {example}", self._text, node.column)
@@ -248,22 +230,14 @@ class _Compiler:
         for side in (node.left, node.right):
             if isinstance(side, q.Listed) and node.operator not in ("==", "!="):
                 q.fail(f"a list cannot stand beside {node.operator!r}", self._text, side.column)
-        left, right = self._sides(node)
-        if isinstance(node.right, q.Constant):
-            constant = right(None)  # the same for every run
-            return lambda run: compare(left(run), constant)
+        left = self.value(self._beside(node.left, node.right))
+        right = self.value(self._beside(node.right, node.left))
         return lambda run: compare(left(run), right(run))
 
-    def _sides(self, node: q.Comparison) -> tuple[Reading, Reading]:
-        """Both sides; a text compared with a time is a date, with the status a state."""
-        sides = []
-        for side, other in ((node.left, node.right), (node.right, node.left)):
-            if isinstance(other, q.Field) and isinstance(side, q.Constant):
-                side = self._constant_beside(side, other)
-            sides.append(self.value(side))
-        return sides[0], sides[1]
-
-    def _constant_beside(self, node: q.Constant, field: q.Field) -> q.Constant:
+    def _beside(self, node: q.Value, field: q.Value) -> q.Value:
+        """A side as it is; but a text compared with a time is a date, with the status a state."""
+        if not (isinstance(field, q.Field) and isinstance(node, q.Constant)):
+            return node
         if not isinstance(node.value, str):
             return node
         if field.path in [(name,) for name in _TIMES]:
@@ -296,10 +270,7 @@ class _Compiler:
         def selects(run: Subject) -> bool:
             value = reading(run)
             texts = value if isinstance(value, (list, tuple)) else (value,)
-            for text in texts:
-                if isinstance(text, str) and pattern.is_in(text):
-                    return wanted
-            return not wanted
+            return wanted is any(isinstance(one, str) and pattern.is_in(one) for one in texts)
 
         return selects
 
@@ -323,12 +294,9 @@ class _Compiler:
 
 def _contains(word: str, wanted: bool) -> Callable[[Subject], bool]:
     """Whether the texts that a search box looks through contain a word in lower case."""
-    may_be_state = any(word in state for state in get_args(State))
-    if may_be_state:
+    if any(word in state for state in get_args(State)):
         return lambda run: (word in run.search_text or word in run.status.state) is wanted
-    if wanted:
-        return lambda run: word in run.search_text
-    return lambda run: word not in run.search_text
+    return lambda run: (word in run.search_text) is wanted
 
 
 def search_text_of(row: Row, run_id: str) -> str:
@@ -366,13 +334,6 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     ">": _ordered(operator.gt),
     ">=": _ordered(operator.ge),
 }
-
-
-def _configured(names: Sequence[str]) -> Reading:
-    if len(names) == 1:
-        (name,) = names
-        return lambda run: run.row.config.get(name, NOT_THERE)
-    return lambda run: dig(run.row.config, names)
 
 
 def _summary(run: Subject, metric: Metric | None, tail: int = 0) -> Summary | None:
