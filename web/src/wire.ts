@@ -534,8 +534,8 @@ export interface Why {
   verdict: "explained" | "noise" | "same" | "several" | "unexplained" | "weak";
   sentence: string;
   differences: RunDifference[];
-  equal: ("code" | "command" | "config" | "data" | "findings" | "hardware" | "packages" | "progress" | "schedule" | "throughput")[];
-  unknown: ("code" | "command" | "config" | "data" | "findings" | "hardware" | "packages" | "progress" | "schedule" | "throughput")[];
+  equal: ("code" | "command" | "config" | "data" | "findings" | "hardware" | "packages" | "progress" | "schedule")[];
+  unknown: ("code" | "command" | "config" | "data" | "findings" | "hardware" | "packages" | "progress" | "schedule")[];
   unfinished: Unfinished;
 }
 
@@ -557,7 +557,7 @@ export interface RepeatSpread {
 
 /** Something that the first run has otherwise: both values, a score, and the reason for it. A cause can change training; a symptom shows what happened. `others` says how many of a group differ from the run (`5 of 6`), and is empty for a single run. */
 export interface RunDifference {
-  area: "code" | "command" | "config" | "data" | "findings" | "hardware" | "packages" | "progress" | "schedule" | "throughput";
+  area: "code" | "command" | "config" | "data" | "findings" | "hardware" | "packages" | "progress" | "schedule";
   key: string;
   left: unknown;
   right: unknown;

@@ -15,7 +15,7 @@ from epochal.cli.words import most_severe_text, progress_text
 from epochal.errors import UsageError
 from epochal.format import UNKNOWN, format_number
 from epochal.store.answers import RunInfo
-from epochal.store.comparison import ComparedMetric, Comparison, compare
+from epochal.store.comparison import ComparedMetric, Comparison, compare, deltas
 from epochal.store.store import RunView
 
 _LONGEST_CELL = 40
@@ -75,7 +75,7 @@ def _as_data(runs: Sequence[RunView], found: Comparison, config: Any) -> dict[st
                 "axis": metric.axis,
                 "goal": metric.goal,
                 "values": metric.values(),
-                "deltas": metric.deltas(),
+                "deltas": deltas(metric.values()),
                 "last": metric.last(),
                 "ended_badly": metric.ended_badly(),
                 "summaries": metric.summaries,
@@ -114,11 +114,12 @@ def _findings(infos: Sequence[RunInfo]) -> list[tuple[str, ...]]:
 
 def _rows(metric: ComparedMetric) -> Iterator[tuple[str, ...]]:
     """The best and the last where better is known, else the last alone."""
+    values = list(map(_value, metric.values(), deltas(metric.values())))
     if metric.goal is None or metric.axis == "none":
-        yield metric.name, *map(_value, metric.values(), metric.deltas())
+        yield metric.name, *values
         return
-    yield f"{metric.name} best ({metric.goal})", *map(_value, metric.values(), metric.deltas())
-    last = map(_value, metric.last(), metric.last_deltas())
+    yield f"{metric.name} best ({metric.goal})", *values
+    last = map(_value, metric.last(), deltas(metric.last()))
     marks = (f"{_MARK} " if is_bad else "" for is_bad in metric.ended_badly())
     yield f"{metric.name} last", *map(str.__add__, marks, last)
 

@@ -35,31 +35,22 @@ class ComparedMetric(msgspec.Struct, frozen=True):
 
     def values(self) -> tuple[float | None, ...]:
         """One value per run: the best where the goal is known, else the last."""
-        return tuple(self._value(summary) for summary in self.summaries)
-
-    def deltas(self) -> tuple[float | None, ...]:
-        """The difference of each value from the first run's."""
-        return _from_first(self.values())
+        if self.goal is None:
+            return self.last()
+        best = [None if one is None else one.best(self.goal) for one in self.summaries]
+        pairs = zip(best, self.last(), strict=True)
+        return tuple(last if one is None else one[1] for one, last in pairs)
 
     def last(self) -> tuple[float | None, ...]:
         """The last value of each run."""
         return tuple(None if summary is None else summary.last for summary in self.summaries)
 
-    def last_deltas(self) -> tuple[float | None, ...]:
-        """The difference of each last value from the first run's."""
-        return _from_first(self.last())
-
     def ended_badly(self) -> tuple[bool, ...]:
         """Whether the loss of each run ended as nan or infinity, or far above its best."""
-        if self.role not in _LOSSES:
-            return (False,) * len(self.summaries)
-        return tuple(s is not None and _ended_badly(s, self.goal) for s in self.summaries)
-
-    def _value(self, summary: Summary | None) -> float | None:
-        if summary is None or self.goal is None:
-            return None if summary is None else summary.last
-        best = summary.best(self.goal)
-        return summary.last if best is None else best[1]
+        is_loss = self.role in _LOSSES
+        return tuple(
+            is_loss and one is not None and _ended_badly(one, self.goal) for one in self.summaries
+        )
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -128,7 +119,8 @@ def _summary(run: RunView, name: str, axis: Axis) -> Summary | None:
     return run.summary(name, axis=chosen) if chosen in own else None
 
 
-def _from_first(values: tuple[float | None, ...]) -> tuple[float | None, ...]:
+def deltas(values: tuple[float | None, ...]) -> tuple[float | None, ...]:
+    """The difference of each value from the first run's."""
     first = values[0]
     return tuple(None if first is None or value is None else value - first for value in values)
 

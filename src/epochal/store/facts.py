@@ -1,7 +1,7 @@
 """What can make one run differ from another: the facts of a run, and how much each can change.
 
-Config, code, data, packages and hardware are facts by name; the metric, the learning rate and the
-speed are series; findings say what the rules saw. A weight is between 0 (cannot change training)
+Config, code, data, packages and hardware are facts by name; the metric and the learning rate are
+series; findings say what the rules saw. A weight is between 0 (cannot change training)
 and 1: how much a difference can change a metric, before anything else is known.
 """
 
@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import msgspec
-import numpy as np
 
 from epochal.errors import MetricNotFoundError
 from epochal.health.data_window import DataWindow, SampleSet, number, window_of
@@ -35,7 +34,7 @@ from epochal.values import as_float, flat_items
 # fmt: off
 Area = Literal[
     "config", "schedule", "code", "command", "data", "packages", "hardware", "progress",
-    "throughput", "findings",
+    "findings",
 ]
 # fmt: on
 # Those with facts by name.
@@ -88,9 +87,8 @@ class RunFacts(msgspec.Struct, frozen=True, eq=False):
     """Everything about one run that may explain its metric.
 
     An area that the run says nothing about is not in ``facts``. ``curve`` is the metric, ``rates``
-    the learning rate by step. ``speeds`` has the usual tokens per second and milliseconds of a
-    step. ``findings`` has the gravest of each rule, from the first step of any; None where they
-    were not read. ``splits`` has the first epoch of the watched data loaders.
+    the learning rate by step. ``findings`` has the gravest of each rule, from the first step of
+    any; None where they were not read. ``splits`` has the first epoch of the watched data loaders.
     """
 
     info: RunInfo
@@ -98,7 +96,6 @@ class RunFacts(msgspec.Struct, frozen=True, eq=False):
     metric: Metric | None
     curve: Series | None
     rates: Series | None
-    speeds: Mapping[str, float]
     findings: Mapping[str, Finding] | None
     splits: Mapping[str, Sequence[DataWindow]]
 
@@ -145,7 +142,6 @@ def read_facts(run: RunView, metric: str, *, with_findings: bool = True) -> RunF
         metric=run.metric(metric),
         curve=curve or None,
         rates=rates if rates and rates.x == "step" else None,
-        speeds=_speeds(run, curve),
         findings=_findings(run.findings()) if with_findings else None,
         splits=_first_epochs(run.entries("data")),
     )
@@ -211,19 +207,6 @@ def _hardware(run: RunView) -> dict[str, Any]:
         **{title: run.facts.get(name) for title, name in names.items()},
     }
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _speeds(run: RunView, curve: Series | None) -> dict[str, float]:
-    found = {}
-    for name, metric in (("tokens per second", "throughput"), ("ms per step", "train/duration_ms")):
-        series = read_series(run, metric)
-        values = np.empty(0) if series is None else series.floats[np.isfinite(series.floats)]
-        if values.size:
-            found[name] = float(np.median(values))
-    if "ms per step" not in found and curve is not None and curve.x == "step" and len(curve) > 1:
-        times, steps = np.diff(curve.times), np.diff(curve.steps)
-        found["ms per step"] = float(np.median(times / np.maximum(steps, 1))) * 1000
-    return found
 
 
 def _findings(entries: Iterable[Entry]) -> dict[str, Finding]:

@@ -34,12 +34,8 @@ class Progress(msgspec.Struct, frozen=True):
     is_going: bool = False
 
 
-class _Estimate(msgspec.Struct, frozen=True):
-    ends_at: float | None
-    updated: float | None
-    valid_until: float
-
-
+# When a run is expected to end, the time of its newest record, and until when that is kept.
+_Estimate = tuple[float | None, float | None, float]
 _estimates: weakref.WeakKeyDictionary[RunView, _Estimate] = weakref.WeakKeyDictionary()
 
 
@@ -63,13 +59,12 @@ def expected_end(run: RunView, info: RunInfo) -> float | None:
     if info.status.state not in _RUNNING or info.step is info.epoch is None:
         return None
     begun = time.monotonic()
-    kept = _estimates.get(run)
-    if kept is not None and (kept.updated == info.updated or begun < kept.valid_until):
-        return kept.ends_at
+    ends_at, updated, valid_until = _estimates.get(run, (None, math.nan, 0.0))
+    if updated == info.updated or begun < valid_until:
+        return ends_at
     ends_at = _estimate(run, info)
     ended = time.monotonic()
-    valid_until = ended + _REST_FACTOR * (ended - begun)
-    _estimates[run] = _Estimate(ends_at, info.updated, valid_until)
+    _estimates[run] = (ends_at, info.updated, ended + _REST_FACTOR * (ended - begun))
     return ends_at
 
 
@@ -83,8 +78,8 @@ def _counted(run: RunView, info: RunInfo) -> tuple[str, float | None, float | No
     if info.epoch is not None and info.num_epochs:
         return f"epoch {info.epoch:,}/{info.num_epochs:,}", info.epoch, info.num_epochs
     if info.step is not None:
-        goal = _total_tokens(run)
-        tokens = _tokens(run) if goal else None
+        series = _found(run, TOKENS_OF_STEP) if (goal := _total_tokens(run)) else None
+        tokens = None if series is None else float(np.nansum(series.floats))
         return f"step {info.step:,}", tokens, goal if tokens is not None else None
     if info.epoch is not None:
         return f"epoch {info.epoch:,}", None, None
@@ -110,34 +105,31 @@ def epochs_with_eta(run: RunView) -> Iterator[tuple[Entry, float | None]]:
 def _estimate(run: RunView, info: RunInfo) -> float | None:
     if info.total_steps and info.step is not None:
         series = _fullest(run)
-        if series is None:
-            return None
-        # Steps are counted from 0.
-        return _end_of(
-            run, info, series, info.total_steps, np.add(series.steps, 1.0, dtype=np.float64)
-        )
-    tokens = _total_tokens(run)
-    if tokens and (series := _found(run, TOKENS_OF_STEP)) is not None:
+        done = None if series is None else series.steps + 1.0  # steps are counted from 0
+        return _end_of(run, info, series, info.total_steps, done)
+    if (tokens := _total_tokens(run)) and (series := _found(run, TOKENS_OF_STEP)) is not None:
         return _end_of(run, info, series, tokens, np.nancumsum(series.floats))
     if info.epoch is not None:
-        return _end_of_epochs(run, info)
+        # An epoch of an earlier attempt says nothing about this one.
+        entry, left_s = next(reversed(list(epochs_with_eta(run))), (None, None))
+        if entry is None or entry.position.attempt != info.attempts or entry.t is None:
+            return None
+        return None if left_s is None else entry.t + left_s
     if info.num_epochs and (series := _found(run, EPOCH_OF_STEP)) is not None:
         return _end_of(run, info, series, info.num_epochs, series.floats)
     return None
 
 
-def _end_of_epochs(run: RunView, info: RunInfo) -> float | None:
-    last = next(reversed(list(epochs_with_eta(run))), None)
-    if last is None or last[0].position.attempt != info.attempts:
-        return None
-    entry, left_s = last
-    return None if entry.t is None or left_s is None else entry.t + left_s
-
-
 def _end_of(
-    run: RunView, info: RunInfo, series: Series, total: float, done: NDArray[np.float64]
+    run: RunView,
+    info: RunInfo,
+    series: Series | None,
+    total: float,
+    done: NDArray[np.float64] | None,
 ) -> float | None:
     """When ``total`` will be reached; ``done`` is how much was done at each point."""
+    if series is None or done is None:
+        return None
     times = series.times
     chosen = np.isfinite(done) & np.isfinite(times)
     if info.attempts > 1:
@@ -164,14 +156,8 @@ def _fullest(run: RunView) -> Series | None:
 
 def _total_tokens(run: RunView) -> float | None:
     totals = run.facts.get("totals")
-    tokens = totals.get("tokens") if isinstance(totals, dict) else None
-    total = finite(tokens)
+    total = finite(totals.get("tokens")) if isinstance(totals, dict) else None
     return total if total is not None and total > 0 else None
-
-
-def _tokens(run: RunView) -> float | None:
-    series = _found(run, TOKENS_OF_STEP)
-    return None if series is None else float(np.nansum(series.floats))
 
 
 def _found(run: RunView, name: str) -> Series | None:

@@ -65,7 +65,6 @@ _ELIMINATION = 0.25
 _MAD = 1.4826
 _LATE = 0.3
 _RATE_DIFFERS = 0.01
-_SPEED_DIFFERS = 0.05
 _SEVERITY_SCORES = {"error": 0.8, "warning": 0.5, "info": 0.15}
 _EXPLAINS = 0.5
 # Scores nearer than this do not tell which of two differences it was.
@@ -303,7 +302,7 @@ class _Explanation:
 
     def why(self) -> Why:
         """Every difference, and the verdict."""
-        found = [*self._facts(), *self._data(), *self._rates(), *self._progress(), *self._speeds()]
+        found = [*self._facts(), *self._data(), *self._rates(), *self._progress()]
         found = [*_by_elimination(_merged(found)), *self._findings()]
         found.sort(key=lambda one: (one.kind == "symptom", -one.score))
         known = [area for area in FACT_AREAS if self._has(area)]
@@ -460,15 +459,6 @@ class _Explanation:
         if math.isfinite(gap_then) and math.isfinite(self._gap) and self._gap:
             score = 0.95 * float(np.clip(1 - gap_then / self._gap, 0.0, 1.0))
         yield RunDifference("progress", f"last {x}", own, other, score, reason)
-
-    def _speeds(self) -> Iterator[RunDifference]:
-        for name, own in self._left.speeds.items():
-            others = [one.speeds[name] for one in self._others if name in one.speeds]
-            other = float(np.median(others)) if others else own
-            if abs(own - other) > _SPEED_DIFFERS * max(abs(own), abs(other)):
-                x = self._curves[0].x
-                reason = f"Values are compared at the same {x}, so speed does not change it."
-                yield RunDifference("throughput", name, own, other, 0.04, reason, "symptom")
 
     def _findings(self) -> Iterator[RunDifference]:
         read = [one.findings for one in self._others if one.findings is not None]
