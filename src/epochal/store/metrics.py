@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 from epochal.records import ROLE_GUESSES, ROLES, Axis
@@ -46,17 +46,12 @@ def resolve(
     them.
     """
     exact = [metric for metric in metrics if metric.name == name]
-    if exact:
-        return next((metric for metric in exact if metric.axis == "step"), exact[0])
-    if name in ROLES:
-        for metric in metrics:
-            if metric.role == name:
-                return metric
-    found = next((metric for metric in set_values if metric.name == name), None)
-    if found is not None:
-        return found
+    exact.sort(key=lambda metric: metric.axis != "step")
+    of_role = (metric for metric in metrics if metric.role == name and name in ROLES)
+    was_set = (metric for metric in set_values if metric.name == name)
     every = chain(metrics, set_values)
-    return next((metric for metric in every if metric.name.endswith(f"/{name}")), None)
+    ending = (metric for metric in every if metric.name.endswith(f"/{name}"))
+    return next(chain(exact, of_role, was_set, ending), None)
 
 
 def no_metric(
@@ -182,11 +177,9 @@ def _roles(names: set[str], definitions: Mapping[str, Mapping[str, Any]]) -> dic
         if "role" in meaning and name in names
     }
     for role, guesses in ROLE_GUESSES.items():
-        if role in roles.values():
-            continue
-        guess = next((name for name in guesses if name in names and name not in roles), None)
-        if guess is not None:
-            roles[guess] = role
+        if role not in roles.values():
+            known = (name for name in guesses if name in names and name not in roles)
+            roles |= dict.fromkeys(islice(known, 1), role)
     return roles
 
 
@@ -201,15 +194,12 @@ def _with_patterns(
     ]
 
     def meaning_of(name: str) -> Mapping[str, Any]:
-        own = definitions.get(name, {})
-        if not patterns:
-            return own
         found: dict[str, Any] = {}
         for matches, meaning in patterns:
             # A metric that a pattern calls its own axis would stand on itself.
             if matches(name):
                 found.update(meaning if meaning.get("x") != name else {**meaning, "x": None})
-        return {**found, **own}
+        return {**found, **definitions.get(name, {})}
 
     return meaning_of
 

@@ -6,7 +6,8 @@ import difflib
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from operator import itemgetter
+from functools import partial
+from operator import attrgetter, itemgetter
 from typing import Any, Protocol, TypeVar, get_args
 
 from epochal.errors import FormatError, MetricNotFoundError
@@ -60,50 +61,34 @@ class Subject(Protocol):
 S = TypeVar("S", bound=Subject)
 Reading = Callable[[Any], Any]
 
+
+def _found(run: Subject, *, which: str) -> int | None:
+    found = run.found
+    return None if found is None else getattr(found, which)
+
+
+# Fields of a run that its row has under the same name.
+_OF_ROW = (
+    "name project tags notes group job_type owner created updated attempts step epoch total_steps"
+    " num_epochs records damaged problem nonfinite"
+).split()
 _PLAIN: dict[str, Reading] = {
     "id": lambda run: run.id,
-    "name": lambda run: run.row.name,
-    "project": lambda run: run.row.project,
+    **{name: attrgetter(f"row.{name}") for name in _OF_ROW},
     "status": lambda run: run.status.state,
-    "tags": lambda run: run.row.tags,
     # For the search box.
     "text": lambda run: (run.row.name, run.id, *run.row.tags, run.status.state),
-    "notes": lambda run: run.row.notes,
-    "group": lambda run: run.row.group,
-    "job_type": lambda run: run.row.job_type,
-    "owner": lambda run: run.row.owner,
     # The id of the run that it was forked from.
     "parent": lambda run: None if run.row.fork is None else run.row.fork.id,
     "hidden": lambda run: run.row.labels.hidden,
-    "created": lambda run: run.row.created,
-    "updated": lambda run: run.row.updated,
-    "duration": lambda run: _duration(run.row),
-    "attempts": lambda run: run.row.attempts,
-    "step": lambda run: run.row.step,
-    "epoch": lambda run: run.row.epoch,
-    "total_steps": lambda run: run.row.total_steps,
-    "num_epochs": lambda run: run.row.num_epochs,
-    "records": lambda run: run.row.records,
-    "damaged": lambda run: run.row.damaged,
-    "problem": lambda run: run.row.problem,
-    "errors": lambda run: _found(run, "errors"),
-    "warnings": lambda run: _found(run, "warnings"),
-    "open_errors": lambda run: _found(run, "open_errors"),
-    "open_warnings": lambda run: _found(run, "open_warnings"),
-    "nonfinite": lambda run: run.row.nonfinite,
+    # The seconds from the start of a run to its newest record.
+    "duration": lambda run: (
+        None if run.row.updated is None else max(0.0, run.row.updated - run.row.created)
+    ),
+    **{name: partial(_found, which=name) for name in FindingCounts._fields},
 }
 _NESTED = ("config", "summary", "best")
 FIELDS = (*_PLAIN, *(f"{name}.…" for name in _NESTED))
-
-
-def _duration(row: Row) -> float | None:
-    """The seconds from the start of a run to its newest record."""
-    return None if row.updated is None else max(0.0, row.updated - row.created)
-
-
-def _found(run: Subject, which: str) -> int | None:
-    found = run.found
-    return None if found is None else getattr(found, which)
 
 
 def parse_query(text: str) -> Callable[[Subject], bool]:
