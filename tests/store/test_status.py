@@ -8,12 +8,14 @@ import pytest
 
 from epochal.journal.line import encode
 from epochal.journal.process import process_identity
+from epochal.store.answers import Status
 from epochal.store.local.load import load_run
 from epochal.store.status import derive_status, format_age
 from tests.store.journals import Journal
 
 ELSEWHERE = {"host": "another-machine", "pid": 1}
 DEAD = {**process_identity(), "pid_start": -1.0}
+NOW = 1e6
 
 
 @pytest.mark.parametrize("status", ["finished", "failed", "interrupted", "terminated"])
@@ -54,72 +56,47 @@ def test_a_run_says_what_its_companion_saw_of_its_newest_attempt(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("age", "text"), [(89, "running"), (90, "silent 1 min"), (7300, "silent 2 h")]
-)
-def test_a_process_out_of_sight_is_judged_by_its_newest_record(age: float, text: str) -> None:
-    derived = derive_status(finish=None, process=ELSEWHERE, updated=1000.0, now=1000.0 + age)
-    assert derived.text == text
-
-
-@pytest.mark.parametrize(
-    ("age", "state", "text"),
+    ("age", "has_companion", "state", "text"),
     [
-        (60, "running", "running"),
-        (90, "silent", "silent 1 min"),
-        (3599, "silent", "silent 59 min"),
-        (3600, "crashed", "gone"),
+        (89, False, "running", "running"),
+        (7300, False, "silent", "silent 2 h"),
+        (90, True, "silent", "silent 1 min"),
+        (3600, True, "crashed", "gone"),
     ],
 )
-def test_a_companion_that_falls_silent_is_gone_after_an_hour(
-    age: float, state: str, text: str
+def test_a_process_out_of_sight_is_judged_by_its_newest_record(
+    age: float, has_companion: bool, state: str, text: str
 ) -> None:
-    derived = derive_status(
-        finish=None, process=ELSEWHERE, updated=1000.0, now=1000.0 + age, has_companion=True
-    )
+    derived = out_of_sight(updated=NOW - age, has_companion=has_companion)
     assert (derived.state, derived.text) == (state, text)
     assert state == "running" or "another-machine" in str(derived.reason)
 
 
-@pytest.mark.parametrize("skew", [-7200.0, 7200.0])
-def test_a_clock_that_is_wrong_does_not_make_a_running_run_silent(skew: float) -> None:
-    now = 1e6
-    derived = derive_status(
+@pytest.mark.parametrize(
+    ("signs", "state"),
+    [
+        ({"updated": NOW - 7200, "written": NOW - 20}, "running"),
+        ({"updated": NOW + 7200, "written": NOW - 20}, "running"),
+        ({"updated": NOW + 7200, "written": NOW - 7200}, "crashed"),  # a clock that is ahead
+        ({"updated": NOW - 7200, "written": NOW - 7200, "grew": NOW - 5}, "running"),
+    ],
+)
+def test_the_newest_sign_counts_whatever_clocks_say(signs: dict[str, float], state: str) -> None:
+    derived = out_of_sight(**signs)
+    assert derived.state == state
+    is_skewed = "the clock of another-machine is 2 h" in str(derived.reason)
+    assert is_skewed == (state == "running")
+
+
+def out_of_sight(*, has_companion: bool = True, **signs: float) -> Status:
+    return derive_status(
         finish=None,
         process=ELSEWHERE,
-        updated=now + skew,
-        now=now,
-        written=now - 20,
-        has_companion=True,
+        now=NOW,
+        has_companion=has_companion,
+        updated=signs.pop("updated"),
+        **signs,  # type: ignore[arg-type]
     )
-    assert derived.state == "running"
-    assert "the clock of another-machine is 2 h" in str(derived.reason)
-
-
-def test_a_clock_that_is_ahead_does_not_make_a_dead_run_running() -> None:
-    now = 1e6
-    derived = derive_status(
-        finish=None,
-        process=ELSEWHERE,
-        updated=now + 7200,
-        now=now,
-        written=now - 7200,
-        has_companion=True,
-    )
-    assert (derived.state, derived.text) == ("crashed", "gone")
-
-
-def test_a_run_that_a_reader_sees_grow_is_running_whatever_clocks_say() -> None:
-    now = 1e6
-    derived = derive_status(
-        finish=None,
-        process=ELSEWHERE,
-        updated=now - 7200,
-        now=now,
-        written=now - 7200,
-        grew=now - 5,
-        has_companion=True,
-    )
-    assert derived.state == "running"
 
 
 def _on_another_machine(root: Path, t: float) -> Journal:

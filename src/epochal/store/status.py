@@ -19,12 +19,7 @@ UNREADABLE = Status("unreadable", "unreadable")
 FOREIGN_RUNNING_FOR_S = 60.0
 # Nothing says that the process of another tracker's run is gone: pauses of hours are rare.
 ENDED_AFTER_S = 6 * 3600.0
-_ENDINGS: Mapping[str, State] = {
-    "finished": "finished",
-    "failed": "failed",
-    "interrupted": "interrupted",
-    "terminated": "terminated",
-}
+_ENDINGS: tuple[State, ...] = ("finished", "failed", "interrupted", "terminated")
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
 
 
@@ -121,6 +116,6 @@ def format_age(age_s: float) -> str:
 
 
 def _ended(finish: Mapping[str, Any], updated: float | None) -> Status:
-    state = _ENDINGS.get(str(finish.get("status")), "finished")
+    state = next((one for one in _ENDINGS if one == finish.get("status")), "finished")
     reason = finish.get("reason")
     return Status(state, state, reason=None if reason is None else str(reason), since=updated)
