@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,7 +69,7 @@ def test_a_run_says_what_its_companion_saw_of_its_newest_attempt(tmp_path: Path)
 def test_a_process_out_of_sight_is_judged_by_its_newest_record(
     age: float, has_companion: bool, state: str, text: str
 ) -> None:
-    derived = out_of_sight(updated=NOW - age, has_companion=has_companion)
+    derived = out_of_sight({"updated": NOW - age}, has_companion=has_companion)
     assert (derived.state, derived.text) == (state, text)
     assert state == "running" or "another-machine" in str(derived.reason)
 
@@ -82,20 +84,15 @@ def test_a_process_out_of_sight_is_judged_by_its_newest_record(
     ],
 )
 def test_the_newest_sign_counts_whatever_clocks_say(signs: dict[str, float], state: str) -> None:
-    derived = out_of_sight(**signs)
+    derived = out_of_sight(signs)
     assert derived.state == state
     is_skewed = "the clock of another-machine is 2 h" in str(derived.reason)
     assert is_skewed == (state == "running")
 
 
-def out_of_sight(*, has_companion: bool = True, **signs: float) -> Status:
+def out_of_sight(signs: Mapping[str, Any], *, has_companion: bool = True) -> Status:
     return derive_status(
-        finish=None,
-        process=ELSEWHERE,
-        now=NOW,
-        has_companion=has_companion,
-        updated=signs.pop("updated"),
-        **signs,  # type: ignore[arg-type]
+        finish=None, process=ELSEWHERE, now=NOW, has_companion=has_companion, **signs
     )
 
 

@@ -31,6 +31,7 @@ Floats = NDArray[np.float64]
 # The series that say which epoch a step belongs to and how many tokens it has.
 EPOCH_OF_STEP = "train/epoch"
 TOKENS_OF_STEP = "train/step_tokens"
+_OF_STEP = {"epoch": EPOCH_OF_STEP, "tokens": TOKENS_OF_STEP}
 # Whole numbers beyond this may have been rounded when they became floats.
 EXACT_UP_TO = 2.0**53
 _OWN_X: dict[str, X] = {"step": "step", "epoch": "epoch", "time": "wall"}
@@ -183,11 +184,13 @@ class Series:
         if x == "relative":
             return replace(self, reindexed=("relative", self.times - self._start(run)))
         if self.axis == "step" and x in ("epoch", "tokens"):
-            mapping = _points_of(run, EPOCH_OF_STEP if x == "epoch" else TOKENS_OF_STEP, self.rank)
-            if mapping is not None:
-                steps, values = mapping
+            other = _other(run, _OF_STEP[x], self.rank, "step")
+            known = np.isfinite(other.floats) if other is not None else np.zeros(0, dtype=bool)
+            if other is not None and known.any():
+                values = other.floats[known]
                 along = values if x == "epoch" else values.cumsum()
-                return replace(self, reindexed=(x, np.interp(self.steps, steps, along)))
+                at = np.interp(self.steps, other.steps[known], along)
+                return replace(self, reindexed=(x, at))
         if x in ("step", self.x):
             return self
         places = self._along_metric(x, run)
@@ -198,21 +201,14 @@ class Series:
 
         Series of one axis are matched by their steps, others by their times.
         """
-        for rank in dict.fromkeys((self.rank, 0)):
-            try:
-                other = run.series(name, rank=rank)
-            except MetricNotFoundError:
-                continue
-            by_step = other.axis == self.axis and self.axis != "time"
-            places = other.steps if by_step else other.times
-            order = np.argsort(places, kind="stable")
-            index = np.searchsorted(
-                places[order], self.steps if by_step else self.times, side="right"
-            )
-            values = np.append(np.nan, other.floats[order])
-            found: Floats = values[index]
-            return found if bool(np.isfinite(found).any()) else None
-        return None
+        if (other := _other(run, name, self.rank)) is None:
+            return None
+        by_step = other.axis == self.axis and self.axis != "time"
+        own, places = (self.steps, other.steps) if by_step else (self.times, other.times)
+        order = np.argsort(places, kind="stable")
+        index = np.searchsorted(places[order], own, side="right")
+        found: Floats = np.append(np.nan, other.floats[order])[index]
+        return found if bool(np.isfinite(found).any()) else None
 
     def _start(self, run: SeriesRun) -> float:
         if run.created is not None:
@@ -342,14 +338,11 @@ def data_frame(columns: Mapping[str, NDArray[Any]]) -> Any:
     )
 
 
-def _points_of(run: SeriesRun, name: str, rank: int) -> tuple[Floats, Floats] | None:
-    """Steps and finite values of the series that converts steps; rank 0's if a rank has none."""
+def _other(run: SeriesRun, name: str, rank: int, axis: Axis | None = None) -> Series | None:
+    """Another series of the run, of rank 0 if a rank has none; None without it."""
     for candidate in dict.fromkeys((rank, 0)):
         try:
-            other = run.series(name, rank=candidate, axis="step")
+            return run.series(name, rank=candidate, axis=axis)
         except MetricNotFoundError:
             continue
-        known = np.isfinite(other.floats)
-        if known.any():
-            return other.steps[known].astype(np.float64), other.floats[known]
     return None

@@ -105,7 +105,8 @@ def epochs_with_eta(run: RunView) -> Iterator[tuple[Entry, float | None]]:
 def _estimate(run: RunView, info: RunInfo) -> float | None:
     if info.total_steps and info.step is not None:
         series = _fullest(run)
-        done = None if series is None else series.steps + 1.0  # steps are counted from 0
+        # Steps are counted from 0.
+        done = None if series is None else np.add(series.steps, 1.0, dtype=np.float64)
         return _end_of(run, info, series, info.total_steps, done)
     if (tokens := _total_tokens(run)) and (series := _found(run, TOKENS_OF_STEP)) is not None:
         return _end_of(run, info, series, tokens, np.nancumsum(series.floats))

@@ -116,6 +116,6 @@ def format_age(age_s: float) -> str:
 
 
 def _ended(finish: Mapping[str, Any], updated: float | None) -> Status:
-    state = next((one for one in _ENDINGS if one == finish.get("status")), "finished")
+    state: State = next((one for one in _ENDINGS if one == finish.get("status")), "finished")
     reason = finish.get("reason")
     return Status(state, state, reason=None if reason is None else str(reason), since=updated)
