@@ -185,7 +185,7 @@ def why_in(
     run = store.run(key)
     views = {one.id: one for one in store.runs()}
     ids, left, project = find_others(store, run.info, against, unfinished=unfinished)
-    others = [views[one] for one in ids]
+    others = [views[one] for one in ids if one in views]
     if other is not None:
         others, left = [one for one in (store.run(other),) if one.id != run.id], ALL_FINISHED
     if not others:
