@@ -84,10 +84,18 @@ def _metrics(runs: Sequence[RunView], names: Sequence[str]) -> Iterator[Compared
         found = in_order(found)
     chosen = {(metric.name, metric.axis): metric for metric in reversed(found)}
     logged = {metric.name for metric in found if metric.axis != "none"}
+    own = [{(m.name, m.axis) for m in _all_metrics(run) if 0 in m.ranks} for run in runs]
     for name, axis in dict.fromkeys((metric.name, metric.axis) for metric in found):
         if axis == "none" and name in logged:
             continue  # a series of another run: both are in its row
-        summaries = tuple(_summary(run, name, axis) for run in runs)
+        # The summary of the series, or of the number that the program set instead of one.
+        axes: list[list[Axis]] = [
+            [one for one in (axis, "none") if (name, one) in keys] for keys in own
+        ]
+        summaries = tuple(
+            run.summary(name, axis=having[0]) if having else None
+            for run, having in zip(runs, axes, strict=True)
+        )
         metric = chosen[name, axis]
         yield ComparedMetric(name, axis, metric.goal, metric.role, summaries)
 
@@ -110,13 +118,6 @@ def _named(runs: Sequence[RunView], name: str) -> list[Metric]:
 
 def _all_metrics(run: RunView) -> list[Metric]:
     return [*run.metrics(), *run.set_metrics()]
-
-
-def _summary(run: RunView, name: str, axis: Axis) -> Summary | None:
-    """The summary of a series, or of the number that the program set instead of one."""
-    own = {metric.axis for metric in _all_metrics(run) if metric.name == name and 0 in metric.ranks}
-    chosen = axis if axis in own else "none"
-    return run.summary(name, axis=chosen) if chosen in own else None
 
 
 def deltas(values: tuple[float | None, ...]) -> tuple[float | None, ...]:

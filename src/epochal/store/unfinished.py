@@ -86,23 +86,3 @@ def unfinished_of(
     named = ", ".join(f"{one.name} ({one.text})" for one in runs[:_MOST_NAMED])
     more = f" and {len(runs) - _MOST_NAMED:,} more" if len(runs) > _MOST_NAMED else ""
     return Unfinished(runs, is_included, f"{start}: {named}{more}.")
-
-
-def peers_of(
-    run: RunInfo, infos: Iterable[RunInfo], *, is_query: bool, unfinished: bool
-) -> tuple[list[str], Unfinished]:
-    """The ids of the runs that a run is judged against, and those left out as unfinished.
-
-    Where no query chose the runs, those of its group count, else those of its project.
-    """
-    found = [
-        one
-        for one in infos
-        if one.id != run.id
-        and not one.hidden
-        and one.status.state != "unreadable"
-        and (is_query or one.project == run.project)
-        and (is_query or run.group is None or one.group == run.group)
-    ]
-    left = unfinished_of(found, include=unfinished)
-    return [one.id for one in found if one.id not in left.left_out], left

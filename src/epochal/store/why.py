@@ -51,7 +51,7 @@ from epochal.store.groups import (
 )
 from epochal.store.importance import FEWEST_RUNS, Importance, Parameter, importance_of
 from epochal.store.store import RunView, Store
-from epochal.store.unfinished import ALL_FINISHED, Unfinished, peers_of, unfinished_text
+from epochal.store.unfinished import ALL_FINISHED, Unfinished, unfinished_of, unfinished_text
 
 Verdict = Literal["same", "noise", "explained", "several", "weak", "unexplained"]
 Kind = Literal["cause", "symptom"]
@@ -210,12 +210,21 @@ def find_others(
 
     They are those of a query, else of its group or project.
     """
-    rows = [one.outline() for one in store.runs()]
-    project = [one.id for one in rows if one.project == run.project]
+    project = [one for one in _outlines(store.runs()) if one.project == run.project]
     if against is not None:
-        rows = [one.outline() for one in store.runs(against)]
-    ids, left = peers_of(run, rows, is_query=against is not None, unfinished=unfinished)
-    return ids[:MOST_MEMBERS], left, project[:MOST_TO_LEARN_FROM]
+        peers = _outlines(store.runs(against))
+    else:
+        peers = [one for one in project if run.group is None or one.group == run.group]
+    peers = [one for one in peers if one.id != run.id]
+    left = unfinished_of(peers, include=unfinished)
+    ids = [one.id for one in peers if one.id not in left.left_out]
+    return ids[:MOST_MEMBERS], left, [one.id for one in project[:MOST_TO_LEARN_FROM]]
+
+
+def _outlines(runs: Iterable[RunView]) -> list[RunInfo]:
+    """The rows of runs that can be compared."""
+    rows = (one.outline() for one in runs)
+    return [one for one in rows if not one.hidden and one.status.state != "unreadable"]
 
 
 def learn(values: RunValues) -> Project:
