@@ -6,7 +6,7 @@ terminal and Python use. There is no other type in between.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
@@ -226,29 +226,43 @@ class Series:
         return data_frame(columns)
 
 
-def concatenated(pieces: Sequence[Series]) -> Series:
-    """The points of several series, one after the other, under the name of the first."""
-    if len(pieces) == 1:
-        return pieces[0]
-    return replace(
-        pieces[0],
-        steps=np.concatenate([piece.steps for piece in pieces]),
-        times=np.concatenate([piece.times for piece in pieces]),
-        values=np.concatenate([piece.values for piece in pieces]),
-    )
+def concatenated(pieces: Iterable[Series], *, like: Series | None = None) -> Series:
+    """The points of several series, one after the other, under the name of the first.
+
+    Each piece is let go of before the next is read, so that they need their memory only once. Steps
+    and times are those of ``like`` where they are the same.
+    """
+    rest = iter(pieces)
+    first = next(rest)
+    second = next(rest, None)
+    if second is None:
+        return first
+    steps, times = np.empty(0, dtype=np.int64), np.empty(0)
+    values = np.empty(0, dtype=first.values.dtype)
+    for piece in chain((first, second), rest):
+        values = values.astype(np.result_type(values, piece.values), copy=False)
+        size, end = values.size, values.size + len(piece)
+        if like is not None and not (
+            np.array_equal(like.steps[size:end], piece.steps)
+            and np.array_equal(like.times[size:end], piece.times)
+        ):
+            steps, times, like = like.steps[:size].copy(), like.times[:size].copy(), None
+        columns = [(values, piece.values)]
+        if like is None:
+            columns += [(steps, piece.steps), (times, piece.times)]
+        for column, more in columns:
+            column.resize(end, refcheck=False)
+            column[size:] = more
+    if like is not None:
+        steps, times = like.steps[: values.size], like.times[: values.size]
+    return replace(first, steps=steps, times=times, values=values)
 
 
-def merge(
-    pieces: Iterable[tuple[int | None, Series]],
-    *,
-    most: int | None = None,
-    like: Series | None = None,
-) -> Series:
+def merge(pieces: Iterable[tuple[int | None, Series]], *, like: Series | None = None) -> Series:
     """The points of several parts of a series, ascending; the time axis keeps every point.
 
     Each piece comes with the step from which a newer attempt replaced it, None where none did. Of
-    points at one step the last piece's counts. With ``most``, more points than there can be, pieces
-    are let go of one by one. Steps and times are those of ``like`` where they are the same.
+    points at one step the last piece's counts. ``like`` is as for ``concatenated``.
     """
     lengths: list[int] = []
 
@@ -257,7 +271,7 @@ def merge(
             lengths.append(len(piece))
             yield _visible(piece, cut)
 
-    series = concatenated(list(visible())) if most is None else _joined(visible(), most, like)
+    series = concatenated(visible(), like=like)
     total = sum(lengths)
     hidden = total - len(series)
     if series.axis == "time":
@@ -267,49 +281,6 @@ def merge(
         is_last_of_step = np.append(series.steps[1:] != series.steps[:-1], True)[: len(series)]
         series = series.select(is_last_of_step)
     return replace(series, duplicates=total - hidden - len(series), hidden=hidden)
-
-
-def _joined(pieces: Iterator[Series], most: int, like: Series | None) -> Series:
-    """The points of all pieces; each is let go of before the next is read."""
-    first = next(pieces)
-    second = next(pieces, None)
-    if second is None:
-        return first
-    # A series may have several points in a record.
-    columns = [np.empty(most, kind) for kind in (np.int64, np.float64, np.float64)]
-    size = 0
-    every = chain((first, second), pieces)
-    for piece in every:
-        end = size + len(piece)
-        if like is not None and not _goes_on(like, piece, size):
-            columns[0][:size], columns[1][:size] = like.steps[:size], like.times[:size]
-            like = None
-        if end > most:
-            done = _cut(first, columns, size)
-            if like is not None:
-                done = replace(done, steps=like.steps[:size], times=like.times[:size])
-            return concatenated([done, piece, *every])
-        columns[2][size:end] = piece.values
-        if like is None:
-            columns[0][size:end], columns[1][size:end] = piece.steps, piece.times
-        size = end
-    series = _cut(first, columns, size)
-    if like is not None:
-        return replace(series, steps=like.steps[:size], times=like.times[:size])
-    return series if 2 * size > most else series.select(np.arange(size))
-
-
-def _goes_on(like: Series, piece: Series, start: int) -> bool:
-    """Whether a series has the steps and times of a piece from a place on."""
-    end = start + len(piece)
-    return np.array_equal(like.steps[start:end], piece.steps) and np.array_equal(
-        like.times[start:end], piece.times
-    )
-
-
-def _cut(like: Series, columns: list[NDArray[Any]], size: int) -> Series:
-    steps, times, values = (column[:size] for column in columns)
-    return replace(like, steps=steps, times=times, values=values)
 
 
 def _visible(piece: Series, cut: int | None) -> Series:

@@ -222,10 +222,9 @@ class RunState:
     def _merged(self, key: SeriesKey, rank: int) -> Series:
         """The points of all parts; notes the blocks that they lie in, where nothing was moved."""
         place = (key.axis, rank)
-        most = sum(part.facts.num_records for part in self.parts_of(rank))
         ends: list[int] = []
         pieces = _noting_order(self._lazy_pieces(key, rank), ends)
-        merged = merge(pieces, most=most, like=self._last.get(place))
+        merged = merge(pieces, like=self._last.get(place))
         self._last_blocks.pop(place, None)
         columns = self._columns(key, rank)
         if columns is not None and ends == sorted(set(ends)) and not merged.hidden:
