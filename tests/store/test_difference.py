@@ -96,6 +96,11 @@ def test_equal_groups_have_no_winner(tmp_path: Path) -> None:
     assert said(tmp_path).endswith("may be as good: it has the same mean on the same seeds.")
 
 
+def test_values_that_are_all_zero_have_no_winner(tmp_path: Path) -> None:
+    found = compared(tmp_path, {lr: [0.0, 0.0, 0.0] for lr in (0.1, 0.2, 0.3)})
+    assert [(one.winner, one.p) for one in found] == [(None, 1.0), (None, 1.0)]
+
+
 def test_many_groups_do_not_hide_a_gap_of_many_deviations(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).normal(scale=0.01, size=(15, 3))
     groups: dict[object, list[float]] = {

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -32,6 +33,7 @@ from epochal.server.params import (
 from epochal.server.responses import json_response
 from epochal.server.state import ServerState, server_state
 from epochal.store.answers import Metric
+from epochal.store.facts import RunFacts, common_metric, read_facts
 from epochal.store.groups import (
     CHOICES,
     Choice,
@@ -51,13 +53,10 @@ from epochal.store.groups import (
     run_values,
     series_of_groups,
 )
+from epochal.store.importance import Importance, importance_of
 from epochal.store.store import RunView
 from epochal.store.unfinished import ALL_FINISHED, Unfinished
-
-# What computes the answers is loaded when it is asked for: a server starts sooner without it.
-if TYPE_CHECKING:
-    from epochal.store.facts import RunFacts
-    from epochal.store.why import Project
+from epochal.store.why import MOST_WITH_FINDINGS, Project, explain, find_others, learn
 
 T = TypeVar("T")
 
@@ -178,8 +177,6 @@ async def groups(request: Request) -> Response:
 
 async def importance(request: Request) -> Response:
     """``/api/importance``: which keys of the config a metric depends on."""
-    from epochal.store.importance import Importance, importance_of
-
     (metric,) = METRIC(request)
     value, at, pair = VALUE(request) or "last", AT(request), PAIR(request)
     unfinished = UNFINISHED(request) or at is not None
@@ -195,9 +192,6 @@ async def importance(request: Request) -> Response:
 
 async def why(request: Request) -> Response:
     """``/api/why``: two runs, or one against a query or its group."""
-    from epochal.store.facts import common_metric, read_facts
-    from epochal.store.why import MOST_WITH_FINDINGS, explain, find_others
-
     ids, metric, against = WHY_RUNS(request), WHY_METRIC(request), AGAINST(request)
     if len(ids) == 2 and against is not None:
         raise UsageError("against= takes one run=.")
@@ -239,8 +233,6 @@ def _metrics(run: RunView) -> list[Metric]:
 
 
 async def _learn(request: Request, project: Sequence[str], metric: str) -> Project:
-    from epochal.store.why import Project, learn
-
     read = await read_runs(request, project, lambda run: read_value(run, metric, "last", None))
 
     def put_together() -> Project:
@@ -320,12 +312,11 @@ async def read_runs(
 def _curves(
     metric: str, x: str, grouping: Grouping, found: Sequence[GroupSeries], columns: Sequence[str]
 ) -> GroupCurves:
-    least = [one.numbers.min[one.numbers.n > 0] for one in found]
-    most = [one.numbers.max[one.numbers.n > 0] for one in found]
+    known = [one.numbers for one in found if one.numbers.n.any()]
     lowest, highest = possible_range(
         metric,
-        min((float(values.min()) for values in least if values.size), default=None),
-        max((float(values.max()) for values in most if values.size), default=None),
+        min((float(np.nanmin(one.min)) for one in known), default=None),
+        max((float(np.nanmax(one.max)) for one in known), default=None),
     )
     curves = [_curve(one, columns) for one in found if len(one.numbers)]
     unfinished = found[0].unfinished if found else ALL_FINISHED
