@@ -333,8 +333,11 @@ def test_watched_data_is_compared_by_contents_order_and_scale(tmp_path: Path) ->
         "ordered": data_record(order=8),
         "scaled": data_record(mean=120.0),
         "other": data_record(first=125),
+        "larger": {**data_record(), "dataset_samples": 2000},
+        "labelled": {**data_record(), "labels": {"0": 900, "1": 100}},
     }
-    for name, record in {"base": data_record(), **records}.items():
+    base = {**data_record(), "labels": {"0": 500, "1": 500}}
+    for name, record in {"base": base, **records}.items():
         journal = Journal(tmp_path, name).add(record)
         for step in range(40):
             journal.metrics(step, loss=0.9**step)
@@ -347,6 +350,9 @@ def test_watched_data_is_compared_by_contents_order_and_scale(tmp_path: Path) ->
     assert found["scaled"][0].right == "mean 120, deviation 1"
     assert keys["other"] == ["train contents"]
     assert "50% of 250 sampled contents" in found["other"][0].reason
+    assert keys["larger"] == ["train dataset size"]
+    assert keys["labelled"] == ["train labels"]
+    assert found["labelled"][0].right == "2 labels: 0 90%, 1 10%"
     assert "data" in asked(tmp_path, "base", "same").equal
 
 

@@ -246,28 +246,26 @@ def data_differences(left: RunFacts, right: RunFacts) -> Iterator[DataDifference
 
 
 def _split_differences(sides: Sequence[Sequence[DataWindow]]) -> Iterator[DataDifference]:
-    sizes = [side[0].count("dataset_samples") for side in sides]
-    if sizes[0] != sizes[1] and all(sizes):
-        reason = "The datasets have different numbers of samples."
-        yield "dataset size", sizes, 0.8, reason
-    classes = [side[0].text("dataset").rpartition("-")[0] for side in sides]
-    if classes[0] != classes[1] and all(classes):
-        yield "dataset class", classes, 0.6, "The datasets are of different classes."
-    samplers = [side[0].text("sampler") for side in sides]
-    if samplers[0] != samplers[1] and all(samplers):
-        reason = "Samples are chosen in another way, such as without shuffling."
-        yield "sampler", samplers, 0.6, reason
+    first = [side[0] for side in sides]
+    sizes = [one.count("dataset_samples") for one in first]
+    classes = [one.text("dataset").rpartition("-")[0] for one in first]
+    samplers = [one.text("sampler") for one in first]
+    given: list[DataDifference] = [
+        ("dataset size", sizes, 0.8, "The datasets have different numbers of samples."),
+        ("dataset class", classes, 0.6, "The datasets are of different classes."),
+        ("sampler", samplers, 0.6, "Samples are chosen in another way, such as unshuffled."),
+    ]
+    yield from (one for one in given if all(one[1]) and one[1][0] != one[1][1])
     yield from _content_differences(sides, sizes)
     yield from _input_differences(sides)
     labels = [sum((Counter(one.labels) for one in side), Counter[str]()) for side in sides]
     totals = [own.total() for own in labels]
     if min(totals) >= _FEWEST_LABELS:
-        shares = [
-            {label: own[label] / own.total() for label in {*labels[0], *labels[1]}}
-            for own in labels
-        ]
         # Half of the differences between the shares: 0 for equal ones, 1 for disjoint ones.
-        apart = sum(abs(share - shares[1][label]) for label, share in shares[0].items()) / 2
+        apart = 0.5 * sum(
+            abs(labels[0][label] / totals[0] - labels[1][label] / totals[1])
+            for label in {*labels[0], *labels[1]}
+        )
         if apart > _LEAST_LABELS:
             reason = f"{apart:.0%} of the labels would have to change to make the shares equal."
             yield "labels", [*map(_label_text, labels)], 0.7, reason
