@@ -32,14 +32,11 @@ print(json.dumps([count, total, time.perf_counter() - begun, time.process_time()
 """
 OUR_READING = """
 from epochal.imports.registry import open_foreign
-from epochal.imports.gathered import Gathered
 (run,) = open_foreign(sys.argv[1]).runs()
-gathered = Gathered(run)
-gathered.poll()
-columns = gathered.attempts[1].columns()
+points = [batch.points for batch in run.read_new()]
 assert not run.problems, run.problems
-count = sum(len(column.values) for column in columns.values())
-total = sum(float(column.values.sum()) for column in columns.values())
+count = sum(len(batch) for batch in points)
+total = sum(float(batch.values.sum()) for batch in points)
 """
 THEIR_READING = """
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

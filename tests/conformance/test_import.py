@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from epochal.errors import FormatError, UsageError
 from epochal.guard import Guard
 from epochal.imports.foreign import Foreign
-from epochal.imports.gathered import Gathered
 from epochal.imports.registry import all_importers, open_foreign, own_formats
 from epochal.journal.line import encode
 from epochal.records import Record
-from tests.imports.samples import SAMPLES, opened
+from tests.imports.samples import SAMPLES, new_records, opened
 
 by_format = pytest.mark.parametrize("name", own_formats())
 damage = settings(suppress_health_check=[HealthCheck.too_slow])
@@ -26,13 +25,7 @@ damage = settings(suppress_health_check=[HealthCheck.too_slow])
 
 def everything(source: Foreign) -> list[Record]:
     """Every record of every run, points one by one."""
-    found: list[Record] = []
-    for run in source.runs():
-        gathered = Gathered(run)
-        gathered.poll()
-        for _, attempt in sorted(gathered.attempts.items()):
-            found += (record for _, record in attempt.records())
-    return found
+    return [record for run in source.runs() for record in new_records(run)]
 
 
 def counted(records: list[Record]) -> Counter[str]:
@@ -96,13 +89,14 @@ def test_a_file_replaced_by_a_shorter_one_is_read_anew(name: str, tmp_path: Path
     if not sample.is_appended:
         pytest.skip("not a file that is appended to")
     text = sample.file.read_bytes()
-    gathered = [Gathered(run) for run in opened(sample.source).runs()]
-    for one in gathered:
-        one.poll()
+    source = opened(sample.source)
+    everything(source)
+    before = [run.extent().size_bytes for run in source.runs()]
     sample.file.write_bytes(text[: len(text) * 2 // 3])
-    assert any(one.poll() for one in gathered)
-    found = [r for one in gathered for a in one.attempts.values() for _, r in a.records()]
-    assert counted(without_file_times(found)) == counted(
+    assert [run.extent().size_bytes for run in source.runs()] < before
+    for run in source.runs():
+        run.rewind()
+    assert counted(without_file_times(everything(source))) == counted(
         without_file_times(everything(opened(sample.source)))
     )
 
@@ -125,17 +119,15 @@ def test_a_file_that_grows_gives_what_the_whole_one_does(name: str, tmp_path: Pa
     start = text.index(b"\n") + 1 if text[:1] in b"[{s" else len(text) // 10
     sample.file.write_bytes(text[:start])
     source = opened(sample.source)
-    gathered = {run.key: Gathered(run) for run in source.runs()}
+    runs = source.runs()
+    found: list[Record] = []
     for end in range(start, len(text) + 1, max(1, len(text) // 23)):
         sample.file.write_bytes(text[:end])
-        for one in gathered.values():
-            one.poll()
+        found += (record for run in runs for record in new_records(run))
     sample.file.write_bytes(text)
-    found: list[Record] = []
-    for one in gathered.values():
-        one.poll()
-        assert one.run.problems == [], one.run.problems
-        found += (r for _, a in sorted(one.attempts.items()) for _, r in a.records())
+    for run in runs:
+        found += new_records(run)
+        assert run.problems == [], run.problems
     assert counted(without_file_times(found)) == counted(without_file_times(whole))
 
 

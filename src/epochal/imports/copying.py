@@ -34,7 +34,7 @@ from epochal.journal.layout import (
     write_json,
 )
 from epochal.journal.line import encode, encode_lines
-from epochal.journal.writer import JournalWriter
+from epochal.journal.writer import PART_BYTES
 from epochal.records import FORMAT_VERSION, Record
 from epochal.values import plain_json
 
@@ -67,27 +67,28 @@ def copy_run(
 ) -> Copied:
     """Copy a run below a folder of runs; raises ``OSError`` when it cannot be written."""
     identity = run.identity
-    identity = replace(identity, name=name or identity.name, project=project or identity.project)
-    place = root / slugify(identity.project)
+    project = project or identity.project
+    place = root / slugify(project)
     origin = {"format": source.label, "path": str(source.path), "key": run.key}
     signature = plain_json(run.signature())
     earlier = _earlier_copy(place, origin)
     if earlier is not None and _identity_of(earlier)["source"].get("signature") == signature:
         final = str(_identity_of(earlier).get("name"))
-        return Copied(identity.id, final, identity.project, earlier.path, "unchanged")
-    with _staging(place) as staged:
-        copy = RunCopy(staged, identity)
-        copy.write(run)
-        target, final = earlier, identity.name
+        return Copied(identity.id, final, project, earlier.path, "unchanged")
+    with staged_folder(place) as staged:
+        copy = RunCopy(staged, run, name=name, project=project)
+        if not copy.read_on():
+            copy.write_empty_part()
+        target, final = earlier, copy.identity.name
         if target is None:
-            target, final = create_run_folder(place, identity.name)
-        said = {**copy.identity_record(), "name": final}
-        write_json(staged.identity, {**said, "source": {**origin, "signature": signature}})
-        _move(staged, target)
+            target, final = create_run_folder(place, final)
+        record = copy.identity_record({**origin, "signature": signature})
+        write_json(staged.identity, {**record, "name": final})
+        swap_in(staged, target)
     return Copied(
         id=identity.id,
         name=final,
-        project=identity.project,
+        project=project,
         folder=target.path,
         outcome="new" if earlier is None else "updated",
         records=copy.num_records,
@@ -111,7 +112,7 @@ def _identity_of(folder: RunFolder) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _staging(place: Path) -> Iterator[RunFolder]:
+def staged_folder(place: Path) -> Iterator[RunFolder]:
     """A hidden folder beside the runs, which no reader takes for one; gone afterwards."""
     folder = RunFolder(place / f".import-{os.getpid()}-{secrets.token_hex(4)}")
     folder.journal.mkdir(parents=True)
@@ -121,7 +122,7 @@ def _staging(place: Path) -> Iterator[RunFolder]:
         shutil.rmtree(folder.path, ignore_errors=True)
 
 
-def _move(staged: RunFolder, target: RunFolder) -> None:
+def swap_in(staged: RunFolder, target: RunFolder) -> None:
     """Replace the old copy by a finished one; run.json comes last and completes it."""
     for piece in _PIECES:
         new, there = staged.path / piece, target.path / piece
@@ -133,93 +134,107 @@ def _move(staged: RunFolder, target: RunFolder) -> None:
 
 
 class RunCopy:
-    """One run being written; a journal part per attempt, more when one grows too long."""
+    """Writes a run of another tracker into a run folder, and later what that run has gained.
 
-    def __init__(self, folder: RunFolder, identity: Identity) -> None:
+    There is a journal part for each attempt, more when one grows too long. ``name`` and ``project``
+    stand in for those of the run; the parts are numbered from ``first_part``.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        run: SourceRun,
+        *,
+        name: str | None = None,
+        project: str | None = None,
+        first_part: int = 0,
+    ) -> None:
+        self.folder = folder
+        self.project = project
         self.num_records = 0
-        self._folder = folder
-        self._identity = identity
+        self._run = run
+        self._name = name
+        self._first_part = first_part
         self._first_t: float | None = None
-        self._faults: list[str] = []
+        # By attempt, the part that is written.
+        self._parts: dict[int, PartName] = {}
 
-    def write(self, run: SourceRun) -> None:
-        """Write everything there is to read; raises ``OSError`` when not all could be written."""
-        writers: dict[int, JournalWriter] = {}
-        try:
-            for batch in run.read_new():
-                self._note_time(batch)
-                if batch.attempt not in writers:
-                    writers[batch.attempt] = self._open(batch.attempt)
-                self._write_batch(writers[batch.attempt], batch)
-                self._store_blobs(run, batch)
-            if not writers:
-                writers[1] = self._open(1)
-        finally:
-            for writer in writers.values():
-                writer.close()
-        if self._faults or any(writer.lost_total for writer in writers.values()):
-            raise OSError(" ".join(self._faults) or f"{self._folder.path} cannot be written.")
+    @property
+    def identity(self) -> Identity:
+        """The identity of the run, as far as it was read, under the names of the copy."""
+        found = self._run.identity
+        name, project = self._name or found.name, self.project or found.project
+        return replace(found, name=name, project=project)
 
-    def identity_record(self) -> dict[str, Any]:
-        """The fields of run.json, without the source of the copy."""
-        identity = self._identity
-        facts = {key: value for key, value in identity.facts.items() if key != "source"}
+    def read_on(self) -> bool:
+        """Write everything there is to read now; False if there was nothing. Raises ``OSError``."""
+        before = self.num_records
+        for batch in self._run.read_new():
+            if self._first_t is None:
+                is_point = len(batch.points) > 0
+                t = batch.points.times[0] if is_point else batch.records[0]["t"]
+                self._first_t = float(t)
+            self._write(batch)
+            self._store_blobs(batch)
+        return self.num_records > before
+
+    def write_empty_part(self) -> None:
+        """Write a part without records, for a run that has none."""
+        self._append(1, b"")
+
+    def identity_record(self, source: Mapping[str, Any]) -> dict[str, Any]:
+        """The content of run.json."""
+        identity = self.identity
+        facts = {key: json_safe(value) for key, value in identity.facts.items() if key != "source"}
         return {
             "v": FORMAT_VERSION,
             "id": identity.id,
             "name": identity.name,
             "project": identity.project,
-            "created": self._created(),
+            "created": self._created(identity),
             "tags": list(identity.tags),
             "notes": identity.notes,
             "config": json_safe(identity.config),
-            "totals": {},
-            "world_size": 1,
-            **{key: json_safe(value) for key, value in facts.items()},
+            **facts,
+            "source": dict(source),
         }
 
-    def _created(self) -> float:
-        created = self._identity.created
-        if created is None:
-            created = time.time() if self._first_t is None else self._first_t
-        return round(created, 3)
+    def _created(self, identity: Identity) -> float | None:
+        created = self._first_t if identity.created is None else identity.created
+        return None if created is None else round(created, 3)
 
-    def _note_time(self, batch: Batch) -> None:
-        if self._first_t is None:
-            if len(batch.points):
-                self._first_t = float(batch.points.times[0])
-            else:
-                self._first_t = float(batch.records[0]["t"])
-
-    def _open(self, attempt: int) -> JournalWriter:
-        writer = JournalWriter(
-            self._folder,
-            writer=LOOP,
-            attempt=attempt,
-            header=self._header,
-            on_fault=self._faults.append,
-        )
-        writer.open()
-        return writer
-
-    def _header(self, part: PartName) -> bytes:
-        identity = self._identity
-        named = {"id": identity.id, "name": identity.name, "project": identity.project}
-        is_first = part.part == 0 and part.attempt == 1
-        fields = {"config": json_safe(identity.config)} if is_first else {}
-        return part_header(part, identity=named, rank=0, t=self._created(), process={}, **fields)
-
-    def _write_batch(self, writer: JournalWriter, batch: Batch) -> None:
+    def _write(self, batch: Batch) -> None:
         waiting: list[bytes] = []
         size = 0
         for lines in self._lines(batch):
             waiting.append(lines)
             size += len(lines)
             if size >= _WRITE_BYTES:
-                writer.append(b"".join(waiting), time.time())
+                self._append(batch.attempt, b"".join(waiting))
                 waiting, size = [], 0
         if waiting:
-            writer.append(b"".join(waiting), time.time())
+            self._append(batch.attempt, b"".join(waiting))
+
+    def _append(self, attempt: int, lines: bytes) -> None:
+        part = self._parts.get(attempt)
+        if part is None:
+            part = PartName(LOOP, attempt, self._first_part)
+        elif self.folder.part_path(part).stat().st_size >= PART_BYTES:
+            part = part._replace(part=part.part + 1)
+        with open(self.folder.part_path(part), "ab") as file:
+            if part != self._parts.get(attempt):
+                file.write(self._header(part))
+                self._parts[attempt] = part
+            file.write(lines)
+
+    def _header(self, part: PartName) -> bytes:
+        identity = self.identity
+        named = {"id": identity.id, "name": identity.name, "project": identity.project}
+        is_first = part.part == self._first_part and part.attempt == 1
+        fields = {"config": json_safe(identity.config)} if is_first else {}
+        t = self._created(identity)
+        t = time.time() if t is None else t
+        return part_header(part, identity=named, rank=0, t=t, process={}, **fields)
 
     def _lines(self, batch: Batch) -> Iterator[bytes]:
         for points in _cut(batch.points):
@@ -236,11 +251,11 @@ class RunCopy:
             except (OverflowError, RecursionError):  # numbers or nesting beyond what JSON takes
                 yield encode(json_safe(record))
 
-    def _store_blobs(self, run: SourceRun, batch: Batch) -> None:
+    def _store_blobs(self, batch: Batch) -> None:
         for record in batch.records:
             if record["log"] == "blob":
-                self._folder.blobs.mkdir(exist_ok=True)
-                (self._folder.blobs / record["file"]).write_bytes(run.blob(record["file"]))
+                self.folder.blobs.mkdir(exist_ok=True)
+                (self.folder.blobs / record["file"]).write_bytes(self._run.blob(record["file"]))
 
 
 def _cut(points: Points, *, size: int = 50_000) -> Iterator[Points]:

@@ -21,7 +21,6 @@ from epochal.store.local.row import (
     recorded_id,
     small_row,
 )
-from epochal.store.local.source import RunSource
 from epochal.store.local.state import RunReader, RunState
 from epochal.store.local.summaries import RowSummaries
 from epochal.store.row import Row
@@ -57,7 +56,7 @@ class CachedRow:
     )
 
     def __init__(
-        self, source: RunSource, reader: RunReader, held: MemoryBudget, lock: threading.RLock
+        self, source: FolderSource, reader: RunReader, held: MemoryBudget, lock: threading.RLock
     ) -> None:
         self.lock = lock
         self._source = source
@@ -311,8 +310,15 @@ class CachedRow:
         )
 
     def info(self, row: Row, run_id: str) -> RunInfo:
-        """A row as an answer."""
-        return row.info(run_id, folder=self.folder, status=self.status_of(row))
+        """A row as an answer, with whether the parent of a fork is gone."""
+        source = self._source
+        info = row.info(run_id, folder=self.folder, status=self.status_of(row))
+        fork = info.fork
+        if fork is None or fork.is_kept:
+            return info
+        return msgspec.structs.replace(
+            info, fork=replace(fork, is_gone=not source.has_parent(fork))
+        )
 
     # -- status -----------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from epochal.errors import FormatError, UsageError
+from epochal.imports.converting import ConvertedRun
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.reader import NewerFormatError, ShorterFileError, records_lost
 from epochal.journal.regular_file import read_regular
@@ -28,7 +29,7 @@ from epochal.store.local.listing import (
     orphaned_ranks,
 )
 from epochal.store.local.part import Part
-from epochal.store.local.row import outline_row
+from epochal.store.local.row import identity_row, outline_row
 from epochal.store.local.run_files import Identity, edit_labels, read_machines
 from epochal.store.local.sealed import SealedPart
 from epochal.store.local.small import SmallPart, read_small
@@ -199,9 +200,10 @@ _LOOKS = 100
 
 
 class FolderSource:
-    """A run folder; ``asides`` are parts that ranks wrote elsewhere for it."""
+    """A run folder; ``asides`` are parts that ranks wrote elsewhere for it.
 
-    tracker: str | None = None
+    ``converted`` follows the files of another tracker and writes the folder.
+    """
 
     def __init__(
         self,
@@ -210,8 +212,14 @@ class FolderSource:
         asides: Sequence[Aside] = (),
         held: MemoryBudget | None = None,
         bounds: SearchBounds | None = None,
+        parents: SearchBounds | None = None,
+        depth: int = 0,
+        converted: ConvertedRun | None = None,
     ) -> None:
         self.place = str(path)
+        self.converted = converted
+        # What the original of a converted run looked like at the last look.
+        self._original: str | None = None
         self._is_orphan = is_orphan(self.place)
         self._bounds = SearchBounds(self.place) if bounds is None else bounds
         self.asides = asides
@@ -231,23 +239,38 @@ class FolderSource:
     @property
     def folder(self) -> RunFolder:
         """The paths inside the folder."""
-        return RunFolder(self.path)
+        return RunFolder(Path(self.place))
 
     @property
     def path(self) -> Path:
-        """The folder."""
-        return Path(self.place)
+        """The folder, or the file or folder of another tracker that it was converted from."""
+        return Path(self.place) if self.converted is None else self.converted.path
+
+    @property
+    def tracker(self) -> str | None:
+        """The tracker that wrote the original, which is only read; None for our own runs."""
+        return None if self.converted is None else self.converted.tracker
 
     @property
     def index_place(self) -> IndexPlace:
-        """Beside the run."""
+        """Beside the run, or in the cache for a run of another tracker."""
+        if self.converted is not None:
+            return IndexPlace(*self.converted.index_key, is_beside=False)
         folder, _, name = self.place.rpartition(os.sep)
         return IndexPlace(folder, name, is_beside=True)
 
     def look(self) -> None:
-        """List the folder."""
+        """List the folder; of a converted run, look at the original as well."""
+        if self.converted is not None:
+            self._original = self.converted.look()
         self._dirs = _changed(self.place)  # first: what changes from here on makes another stamp
         self._listing = Listing(self.place, self.asides, bounds=self._bounds)
+
+    def _convert(self) -> None:
+        """Have the folder of a converted run follow its original, and list it again."""
+        if self.converted is not None and not self.converted.is_current:
+            self.converted.refresh()
+            self._listing = Listing(self.place, bounds=self._bounds)
 
     @property
     def _known(self) -> Listing:
@@ -258,19 +281,28 @@ class FolderSource:
 
     @property
     def signature(self) -> str | None:
-        """Of the files there were at the last look."""
-        return None if self._listing is None else self._listing.signature
+        """Of the files there were at the last look; of the original and labels if converted."""
+        if self._listing is None:
+            return None
+        if self.converted is not None:
+            return f"{self._original}{self._listing.labels}"
+        return self._listing.signature
 
     @property
     def version(self) -> object:
         """The signature, and which files they were; of no use to other processes."""
-        return None if self._listing is None else (self._listing.signature, self._listing.inodes)
+        if self._listing is None:
+            return None
+        is_own = self.converted is None
+        return self.signature, self._listing.inodes if is_own else self._listing.inodes[1]
 
     @property
     def stamp(self) -> Stamp | None:
         """Of the folders and of labels.json; None where a link or another folder has a part."""
         listing = self._known
         if self._dirs is None or self.asides or self._is_orphan or listing.has_links:
+            return None
+        if self.converted is not None:  # the original can change while the folder does not
             return None
         labels = listing.labels
         return Stamp(*self._dirs, labels=None if labels is None else (labels.size, labels.mtime_ns))
@@ -282,7 +314,10 @@ class FolderSource:
     @property
     def newest_s(self) -> float:
         """When anything was written last."""
-        return self._known.newest_s
+        if self.converted is None:
+            return self._known.newest_s
+        labels = self._known.labels
+        return max(self.converted.extent.changed, 0 if labels is None else labels.mtime_ns / 1e9)
 
     @property
     def journal_written_s(self) -> float | None:
@@ -299,8 +334,8 @@ class FolderSource:
 
     @property
     def run_json(self) -> Mapping[str, Any]:
-        """The content of run.json."""
-        return self._files.run_json
+        """The content of run.json; a run that is not converted yet has its identity as well."""
+        return self._files.run_json if self.converted is None else self.converted.run_json()
 
     @property
     def labels(self) -> Labels:
@@ -330,20 +365,28 @@ class FolderSource:
 
     @property
     def unsealed_bytes(self) -> int:
-        """The size of the journal parts."""
+        """The size of the journal parts, or of an original that is not converted yet."""
+        if self.converted is not None and not self.converted.is_current:
+            return self.converted.extent.size_bytes
         return self._known.unsealed_bytes
 
     def outline(self, own_id: str) -> Row | None:
         """From run.json, labels.json and both ends of the newest part."""
         files = self._files
+        if self.converted is not None and not self.converted.is_current:
+            changed = self.converted.extent.changed
+            return identity_row(
+                self.run_json, files.labels, own_id=own_id, place=self.place, updated=changed
+            )
         if files.problems or self.asides or self._is_orphan:
             return None
         return outline_row(
-            self._known, files.run_json, files.labels, own_id=own_id, place=self.place
+            self._known, self.run_json, files.labels, own_id=own_id, place=self.place
         )
 
     def small(self) -> Sequence[SmallPart] | None:
         """From one read of each part."""
+        self._convert()
         files = self._files
         if files.problems or not files.run_json or "fork" in files.run_json:
             return None
@@ -353,6 +396,7 @@ class FolderSource:
 
     def poll(self) -> bool:
         """Read what the journal has gained, and open new segments."""
+        self._convert()
         if self.is_newer:
             return False
         try:
@@ -394,6 +438,13 @@ class FolderSource:
 
     def relabel(self, edit: LabelsEdit) -> None:
         """Edit labels.json."""
+        if self.converted is not None and not self.converted.is_kept:
+            raise UsageError(
+                f"{self.run_json.get('name')!r} lies in files of {self.tracker}, which are only"
+                " read, and there is no cache folder for its labels: 'epochal import' makes a copy"
+                " that can be changed."
+            )
+        self.folder.path.mkdir(exist_ok=True)
         edit_labels(self.folder, edit)
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
 from epochal.guard import Guard
-from epochal.store.local.folder import FolderSource, has_stamp
+from epochal.store.local.folder import has_stamp
 from epochal.store.local.index import Index, IndexEntry, Stamp
 from epochal.store.local.run import LocalRun
 
@@ -55,7 +55,7 @@ class IndexedFolders(Container[str]):
         for place, run in runs.items():
             known = unchanged.get(place)
             source = run.source
-            if known is None or not isinstance(source, FolderSource) or source.asides:
+            if known is None or source.asides:
                 guard.run(place, self._recall, run)
             elif (row := self._index.row(known[0])) is not None:
                 run.recall_unchanged(known[1], row)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from epochal.errors import UsageError
 from epochal.health.rule_settings import RuleSettings
+from epochal.imports.converting import Conversions
 from epochal.journal.layout import LAUNCH_FOLDER, is_run_folder
 from epochal.journal.search_bounds import SearchBounds
 from epochal.settings import cache_folder
 from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.folder import FolderSource
-from epochal.store.local.foreign import ForeignSource, runs_at
 from epochal.store.local.listing import asides_below
 from epochal.store.local.run import LocalRun
 
@@ -33,7 +33,8 @@ def load_run(
     path = Path(folder).expanduser().absolute()
     held = MemoryBudget(rules=rules or RuleSettings()) if held is None else held
     if not is_run_folder(path):
-        return load_foreign(path, cache_folder(), held=held, follow_links=follow_links)
+        conversions = Conversions(SearchBounds(path, follow_links=follow_links), cache_folder())
+        return load_converted(path, conversions, held=held)
     runs_root = path.parent.parent
     asides = asides_below(runs_root).get(path, ())
     if bounds is None:
@@ -42,28 +43,23 @@ def load_run(
     return LocalRun(source, held=held)
 
 
-def load_foreign(
-    path: Path, cache: Path | None, *, held: MemoryBudget | None, follow_links: bool = False
-) -> LocalRun:
+def load_converted(path: Path, conversions: Conversions, *, held: MemoryBudget) -> LocalRun:
     """One run of another tracker; ``UsageError`` unless there is exactly one."""
     if not path.exists():
         raise UsageError(f"there is no file or folder {str(path)!r}.")
-    found = runs_at(path, follow_links=follow_links)
+    found = conversions.at(path)
     if not found:
         raise UsageError(
             f"{str(path)!r} is not a run folder, nor does it hold runs of another tracker."
         )
     if len(found) > 1:
-        names = ", ".join(run.identity.name for _, run in found[:_SHOWN])
+        names = ", ".join(run.run_json()["name"] for run in found[:_SHOWN])
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
         raise UsageError(
             f"{str(path)!r} holds {len(found)} runs: {names}{more}. Open it as a folder of runs,"
             " and name one of them."
         )
-    source, run = found[0]
-    # A folder that is a run itself belongs to the one around it, as a list of that has it.
-    project = path.parent.name if run.key == "." and path.is_dir() else None
-    return LocalRun(ForeignSource(source, run, cache=cache, project=project), held=held)
+    return LocalRun(FolderSource(found[0].folder.path, held=held, converted=found[0]), held=held)
 
 
 def check_place(path: str | Path) -> None:
@@ -73,5 +69,6 @@ def check_place(path: str | Path) -> None:
         return
     if not place.exists():
         raise UsageError(f"there is no folder {str(path)!r}.")
-    if not runs_at(place.absolute()):
+    place = place.absolute()
+    if not Conversions(SearchBounds(place), cache_folder()).at(place):
         raise UsageError(f"{str(path)!r} is not a folder, nor a file with runs of any tracker.")

@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import LOOP, TELEMETRY
@@ -26,10 +26,12 @@ from epochal.store.local.findings import ends_nonfinite, found_in, num_unwatched
 from epochal.store.local.listing import Listing
 from epochal.store.local.run_files import fork_of
 from epochal.store.local.small import SmallPart
-from epochal.store.local.source import RunSource
 from epochal.store.local.state import RunState
 from epochal.store.metrics import set_number
 from epochal.store.row import Row
+
+if TYPE_CHECKING:
+    from epochal.store.local.folder import FolderSource
 
 # Longer than any id that was ever made here; links and positions have to hold it.
 _MAX_ID = 200
@@ -96,7 +98,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 def make_row(
     names: Names,
     state: RunState,
-    source: RunSource,
+    source: FolderSource,
     *,
     own_id: str,
     created: float,
@@ -138,7 +140,7 @@ def make_row(
 def small_row(
     names: Names,
     small: SmallPart,
-    source: RunSource,
+    source: FolderSource,
     *,
     own_id: str,
     created: float,

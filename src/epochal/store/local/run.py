@@ -30,9 +30,10 @@ from epochal.store.finding_counts import FindingCounts
 from epochal.store.local.cache import MemoryBudget, locked
 from epochal.store.local.cached_row import CachedRow
 from epochal.store.local.findings import RECORDS_A_LOOK, RunFindings
+from epochal.store.local.folder import FolderSource
+from epochal.store.local.fork import fork_of, keep_history
 from epochal.store.local.index import IndexEntry, Stamp
 from epochal.store.local.run_files import patch_file
-from epochal.store.local.source import RunSource
 from epochal.store.local.state import RunReader
 from epochal.store.local.summaries import all_series
 from epochal.store.metrics import no_metric, set_role
@@ -53,18 +54,12 @@ class LocalRun(RunView):
     """A run and its source; nothing of it is read before the first query.
 
     Its reader keeps the state of its parts, its cached row what lists show of it. Each method takes
-    ``lock``, which runs of one foreign file share; see ``RunView.lock``.
+    ``lock``; see ``RunView.lock``.
     """
 
-    def __init__(
-        self,
-        source: RunSource,
-        *,
-        held: MemoryBudget | None = None,
-        lock: threading.RLock | None = None,
-    ) -> None:
+    def __init__(self, source: FolderSource, *, held: MemoryBudget | None = None) -> None:
         self.source = source
-        self.lock = threading.RLock() if lock is None else lock
+        self.lock = threading.RLock()
         self._held = MemoryBudget() if held is None else held
         self._key = next(_KEYS)
         self._reader = RunReader(source, self)

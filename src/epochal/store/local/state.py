@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakValueDictionary, ref
 
 import numpy as np
@@ -34,9 +34,11 @@ from epochal.store.local.part import (
     exact_values,
     weight_of,
 )
-from epochal.store.local.source import RunSource
 from epochal.store.local.tail import TailedPart
 from epochal.store.metrics import metrics_of, set_metrics
+
+if TYPE_CHECKING:
+    from epochal.store.local.folder import FolderSource
 
 # Where a name is on several axes, the first of these is meant.
 AXES: tuple[Axis, ...] = ("step", "epoch", "time")
@@ -356,7 +358,7 @@ class RunReader:
 
     __slots__ = ("_is_behind", "_owner", "_stamp", "num_changes", "source", "state")
 
-    def __init__(self, source: RunSource, owner: ReaderOwner) -> None:
+    def __init__(self, source: FolderSource, owner: ReaderOwner) -> None:
         self.source = source
         self.num_changes = 0
         self._owner = ref(owner)

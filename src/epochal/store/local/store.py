@@ -11,14 +11,13 @@ from pathlib import Path
 
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.health.rule_settings import RuleSettings
-from epochal.imports.foreign import Foreign, ForeignRun
+from epochal.imports.converting import Conversions, ConvertedRun
 from epochal.journal.layout import is_run_folder
 from epochal.journal.search_bounds import SearchBounds
 from epochal.settings import cache_folder
 from epochal.store.answers import TrashedRun
 from epochal.store.local.cache import CachedSegments, MemoryBudget
 from epochal.store.local.folder import FolderSource
-from epochal.store.local.foreign import ForeignPlaces, ForeignSource, place_of
 from epochal.store.local.index import Index
 from epochal.store.local.indexed import IndexedFolders, IndexWriter
 from epochal.store.local.known import (
@@ -30,7 +29,7 @@ from epochal.store.local.known import (
     without_collections,
 )
 from epochal.store.local.listing import Aside, asides_of, orphans_below, survey
-from epochal.store.local.load import check_place, load_foreign, load_run
+from epochal.store.local.load import check_place, load_converted, load_run
 from epochal.store.local.row import changed_at
 from epochal.store.local.run import LocalRun
 from epochal.store.local.trash import FolderTrash, move_to_trash
@@ -95,7 +94,7 @@ class LocalStore:
             cached=None if cache is None else CachedSegments(cache, build=build),
             rules=rules,
         )
-        self._foreign = ForeignPlaces(self._bounds, self._held.guard)
+        self._conversions = Conversions(self._bounds, cache, self._held.guard)
 
     def __enter__(self) -> LocalStore:
         return self
@@ -361,11 +360,11 @@ class LocalStore:
         """The one run of another tracker that lies in a file or folder."""
         with self._lock:
             same = [run for run in self._runs.values() if run.path == path]
-        return same[0] if len(same) == 1 else self._read_foreign(path)
-
-    def _read_foreign(self, path: Path) -> LocalRun:
-        follow_links = self._bounds.follow_links
-        return load_foreign(path, self._cache, held=self._held, follow_links=follow_links)
+        if len(same) == 1:
+            return same[0]
+        bounds = SearchBounds(path, follow_links=self._bounds.follow_links)
+        conversions = Conversions(bounds, self._cache, self._held.guard)
+        return load_converted(path, conversions, held=self._held)
 
     def _look_once(self, until: float = math.inf) -> None:
         """Look for runs, unless that was done; until a monotonic time, some may have to wait."""
@@ -394,8 +393,8 @@ class LocalStore:
             return  # no run came or went
         self._has_asides = bool(asides)
         self._runs = self._folder_runs(ours, asides)
-        for source, run, lock in self._foreign.runs(map(Path, sorted(places))):
-            self._take_foreign(source, run, lock, before)
+        for converted in self._conversions.runs(map(Path, sorted(places))):
+            self._take_converted(converted, before)
         gone = [place for place in before if place not in self._runs]
         for place in gone:
             before[place].close_unless_read()
@@ -420,19 +419,22 @@ class LocalStore:
         self._folders = sources
         return runs
 
-    def _take_foreign(
-        self,
-        source: Foreign,
-        run: ForeignRun,
-        lock: threading.RLock,
-        before: Mapping[str, LocalRun],
-    ) -> None:
-        place = place_of(source, run)
+    def _source_in(self, path: str) -> FolderSource:
+        """The files of a folder; engines over a working copy have classes of their own."""
+        return FolderSource(path, held=self._held, bounds=self._bounds)
+
+    def _run_in(self, source: FolderSource) -> LocalRun:
+        """The run of a folder."""
+        return LocalRun(source, held=self._held)
+
+    def _take_converted(self, converted: ConvertedRun, before: Mapping[str, LocalRun]) -> None:
+        """List a run of another tracker; one that lies below two roots is listed once."""
+        place = str(converted.folder.path)
         known = before.get(place)
-        if known is None or getattr(known.source, "run", None) is not run:
-            read_from = ForeignSource(source, run, cache=self._cache)
-            known = LocalRun(read_from, held=self._held, lock=lock)
-        self._runs[place] = known
+        if known is None or known.source.converted is not converted:
+            source = FolderSource(place, held=self._held, converted=converted)
+            known = LocalRun(source, held=self._held)
+        self._runs.setdefault(place, known)
 
     def _leave_out_copied(self) -> None:
         """A run that was imported is listed once, as the copy that was asked for."""
