@@ -33,10 +33,10 @@ print(json.dumps([count, total, time.perf_counter() - begun, time.process_time()
 OUR_READING = """
 from epochal.imports.registry import open_foreign
 (run,) = open_foreign(sys.argv[1]).runs()
-points = [batch.points for batch in run.read_new()]
+records = [record for batch in run.read_new() for record in batch.records]
 assert not run.problems, run.problems
-count = sum(len(batch) for batch in points)
-total = sum(float(batch.values.sum()) for batch in points)
+values = [value for record in records for value in record["m"].values()]
+count, total = len(values), sum(values)
 """
 THEIR_READING = """
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

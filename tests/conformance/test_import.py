@@ -24,12 +24,17 @@ damage = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
 def everything(source: Foreign) -> list[Record]:
-    """Every record of every run, points one by one."""
+    """Every record of every run."""
     return [record for run in source.runs() for record in new_records(run)]
 
 
 def counted(records: list[Record]) -> Counter[str]:
-    return Counter(repr(record) for record in records)
+    """How often there is each record; points one by one, as a reading may cut their record."""
+    return Counter(
+        repr({**record, "m": dict([point])})
+        for record in records
+        for point in record.get("m", {"": 0}).items()
+    )
 
 
 @by_format

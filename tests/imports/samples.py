@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from epochal.imports.foreign import Batch, Foreign, SourceRun
+from epochal.imports.foreign import Foreign, SourceRun
 from epochal.imports.registry import open_foreign
 from epochal.records import Record
 
@@ -109,26 +109,16 @@ def opened(path: Path) -> Foreign:
 
 
 def records_in(path: Path, key: str | None = None) -> list[Record]:
-    """Every record of a source's only run, or of the one with this key; points one by one."""
+    """Every record of a source's only run, or of the one with this key."""
     runs = {run.key: run for run in opened(path).runs()}
     run = next(iter(runs.values())) if key is None else runs[key]
     return new_records(run)
 
 
 def new_records(run: SourceRun) -> list[Record]:
-    """What a run has to read now, attempt by attempt; points one by one."""
+    """What a run has to read now, attempt by attempt."""
     batches = sorted(run.read_new(), key=lambda batch: batch.attempt)
-    return [record for batch in batches for record in records_of(batch)]
-
-
-def records_of(batch: Batch) -> list[Record]:
-    points = batch.points
-    rows = zip(points.which, points.steps, points.times, points.values, strict=True)
-    found: list[Record] = [
-        {"log": "metrics", "t": float(t), "step": int(step), "m": {points.names[which]: float(v)}}
-        for which, step, t, v in rows
-    ]
-    return [*found, *batch.records]
+    return [record for batch in batches for record in batch.records]
 
 
 def values_of(records: list[Record], name: str) -> list[tuple[int, float]]:

@@ -48,4 +48,6 @@ def test_new_rows_and_deleted_runs_show_with_the_next_look(tmp_path: Path) -> No
     connection.close()
     assert source.runs() == [run]
     (batch,) = run.read_new()
-    assert (batch.points.steps.tolist(), batch.points.values.tolist()) == ([31], [0.25])
+    assert [(record["step"], list(record["m"].values())) for record in batch.records] == [
+        (31, [0.25])
+    ]

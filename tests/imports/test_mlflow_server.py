@@ -144,13 +144,8 @@ def runs_of(address: str) -> list[SourceRun]:
 
 
 def values_of(run: SourceRun, name: str) -> list[tuple[int, float]]:
-    found = []
-    for batch in run.read_new():
-        points = batch.points
-        for which, step, value in zip(points.which, points.steps, points.values, strict=True):
-            if points.names[which] == name:
-                found.append((int(step), float(value)))
-    return found
+    records = [record for batch in run.read_new() for record in batch.records]
+    return [(r["step"], r["m"][name]) for r in records if name in r.get("m", {})]
 
 
 def test_every_page_of_runs_and_experiments_is_read(server: Recorded) -> None:

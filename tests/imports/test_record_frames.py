@@ -1,20 +1,15 @@
 from __future__ import annotations
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epochal.imports.tfevents_file import Bytes, find_frames, next_frame
+from epochal.imports.tfevents_file import find_frames, next_frame
 from tests.imports.event_files import frame
 
 
-def as_buffer(text: bytes) -> Bytes:
-    return np.frombuffer(text, dtype=np.uint8)
-
-
 def contents(text: bytes) -> list[bytes]:
-    frames = find_frames(as_buffer(text))
-    pairs = zip(frames.starts.tolist(), frames.lengths.tolist(), strict=True)
+    frames = find_frames(text)
+    pairs = zip(frames.starts, frames.lengths, strict=True)
     return [text[start : start + length] for start, length in pairs]
 
 
@@ -23,7 +18,7 @@ def contents(text: bytes) -> list[bytes]:
 def test_every_record_is_found_in_order(records: list[bytes]) -> None:
     text = b"".join(map(frame, records))
     assert contents(text) == records
-    assert find_frames(as_buffer(text)).end == len(text)
+    assert find_frames(text).end == len(text)
 
 
 def test_a_record_that_holds_records_is_one() -> None:
@@ -39,20 +34,20 @@ def test_long_records_stand_between_short_ones() -> None:
 def test_a_cut_record_is_wanted_not_damaged() -> None:
     whole, cut = frame(b"whole"), frame(b"cut short")
     for end in range(len(cut)):
-        frames = find_frames(as_buffer(whole + cut[:end]))
+        frames = find_frames(whole + cut[:end])
         assert (len(frames.starts), frames.end, frames.is_damaged) == (1, len(whole), False)
 
 
 def test_a_broken_header_is_damage_at_its_place() -> None:
     whole = frame(b"whole")
-    frames = find_frames(as_buffer(whole + b"\x05" + bytes(7) + b"abcd" + b"x" * 20))
+    frames = find_frames(whole + b"\x05" + bytes(7) + b"abcd" + b"x" * 20)
     assert (frames.end, frames.is_damaged) == (len(whole), True)
 
 
 def test_the_next_whole_record_after_damage_is_found() -> None:
     text = b"rubbish" + frame(b"one")[:-1] + b"?" + frame(b"two")
-    assert next_frame(as_buffer(text), 0) == text.index(frame(b"two"))
+    assert next_frame(text, 0) == text.index(frame(b"two"))
 
 
 def test_no_record_after_damage_is_none() -> None:
-    assert next_frame(as_buffer(b"rubbish" * 10), 0) is None
+    assert next_frame(b"rubbish" * 10, 0) is None

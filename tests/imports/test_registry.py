@@ -16,9 +16,7 @@ from tests.doubles.packages import installed_package
 from tests.imports.samples import SAMPLES
 
 IMPORTER = """
-import numpy as np
-
-from epochal.imports.foreign import Batch, Identity, Points, file_extent, file_signature
+from epochal.imports.foreign import Batch, Identity, RecordList, file_extent, file_signature
 
 
 def find(path, bounds=None):
@@ -56,9 +54,10 @@ class DiaryRun:
         if self._is_read:
             return
         self._is_read = True
-        values = np.array([float(line) for line in self.path.read_text().split()])
-        steps = np.arange(len(values))
-        yield Batch(Points(["loss"], np.zeros(len(values), np.int32), steps, steps * 1.0, values))
+        records = RecordList()
+        for step, line in enumerate(self.path.read_text().split()):
+            records.add_point("loss", float(line), step=step, t=step * 1.0)
+        yield Batch(records)
 
     def rewind(self):
         self._is_read = False

@@ -29,13 +29,11 @@ def test_record_is_framed_as_the_format_says() -> None:
 
 @given(st.lists(st.binary(max_size=40), max_size=60))
 def test_frames_are_found_again(events: list[bytes]) -> None:
-    import numpy as np
-
     data = framed(events)
-    frames = find_frames(np.frombuffer(data, dtype=np.uint8))
+    frames = find_frames(data)
     found = [
         data[start : start + length]
-        for start, length in zip(frames.starts.tolist(), frames.lengths.tolist(), strict=True)
+        for start, length in zip(frames.starts, frames.lengths, strict=True)
     ]
     assert found == events
     assert not frames.is_damaged

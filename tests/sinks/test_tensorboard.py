@@ -217,7 +217,7 @@ def test_every_record_of_the_file_is_whole(start_run: StartRun) -> None:
     run = start_run()
     log_steps(run, range(100))
     (file,) = send(run).iterdir()
-    data = np.frombuffer(file.read_bytes(), dtype=np.uint8)
+    data = file.read_bytes()
     frames = find_frames(data)
     assert (frames.end, frames.is_damaged) == (len(data), False)
 

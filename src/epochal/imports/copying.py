@@ -17,10 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from epochal.errors import FormatError
-from epochal.imports.foreign import Batch, Identity, Points, Source, SourceRun
+from epochal.imports.foreign import Batch, Identity, Source, SourceRun
 from epochal.imports.values import json_safe
 from epochal.journal.header import part_header
 from epochal.journal.layout import (
@@ -35,7 +33,7 @@ from epochal.journal.layout import (
 )
 from epochal.journal.line import encode, encode_lines
 from epochal.journal.writer import PART_BYTES
-from epochal.records import FORMAT_VERSION, Record
+from epochal.records import FORMAT_VERSION
 from epochal.values import plain_json
 
 Outcome = Literal["new", "updated", "unchanged"]
@@ -171,9 +169,7 @@ class RunCopy:
         before = self.num_records
         for batch in self._run.read_new():
             if self._first_t is None:
-                is_point = len(batch.points) > 0
-                t = batch.points.times[0] if is_point else batch.records[0]["t"]
-                self._first_t = float(t)
+                self._first_t = float(batch.records[0]["t"])
             self._write(batch)
             self._store_blobs(batch)
         return self.num_records > before
@@ -237,15 +233,16 @@ class RunCopy:
         return part_header(part, identity=named, rank=0, t=t, process={}, **fields)
 
     def _lines(self, batch: Batch) -> Iterator[bytes]:
-        for points in _cut(batch.points):
-            records = list(metrics_of(points))
-            self.num_records += len(records)
-            if bool(np.isfinite(points.values).all()):
-                yield encode_lines(records)
-            else:
-                yield from map(encode, records)
-        for record in others_of(batch):
-            self.num_records += 1
+        self.num_records += len(batch.records)
+        for record in batch.records:
+            record["t"] = round(float(record["t"]), 3)
+        # Most batches are plain numbers. What is not finite is encoded as null, without a word.
+        with contextlib.suppress(TypeError, ValueError, OverflowError, RecursionError):
+            lines = encode_lines(batch.records)
+            if b"null" not in lines:
+                yield lines
+                return
+        for record in batch.records:
             try:
                 yield encode(record)
             except (OverflowError, RecursionError):  # numbers or nesting beyond what JSON takes
@@ -256,48 +253,3 @@ class RunCopy:
             if record["log"] == "blob":
                 self.folder.blobs.mkdir(exist_ok=True)
                 (self.folder.blobs / record["file"]).write_bytes(self._run.blob(record["file"]))
-
-
-def _cut(points: Points, *, size: int = 50_000) -> Iterator[Points]:
-    """Points in pieces, so that their records are never all in memory."""
-    for start in range(0, len(points), size):
-        end = start + size
-        yield Points(
-            points.names,
-            points.which[start:end],
-            points.steps[start:end],
-            points.times[start:end],
-            points.values[start:end],
-        )
-
-
-def others_of(batch: Batch) -> Iterator[Record]:
-    """The records of a batch that are not points."""
-    for record in batch.records:
-        yield {**record, "t": round(float(record["t"]), 3)}
-
-
-def metrics_of(points: Points) -> Iterator[Record]:
-    """The records of these points; times are rounded to the millisecond, as in a journal.
-
-    Points that follow each other with the same step, at the same millisecond and under different
-    names are one record.
-    """
-    if not len(points):
-        return
-    millis = np.rint(points.times * 1000.0)
-    is_new = (np.diff(points.steps) != 0) | (np.diff(millis) != 0)
-    names = points.names
-    record: Record = {}
-    metrics: dict[str, float] = {}
-    columns = (points.which, points.steps, millis / 1000.0, points.values)
-    rows = zip([True, *is_new.tolist()], *(column.tolist() for column in columns), strict=True)
-    for starts, which, step, t, value in rows:
-        name = names[which]
-        if starts or name in metrics:
-            if metrics:
-                yield record
-            metrics = {}
-            record = {"log": "metrics", "t": t, "step": step, "m": metrics}
-        metrics[name] = value
-    yield record

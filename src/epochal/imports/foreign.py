@@ -6,9 +6,9 @@ Importers never write to the files they read, and read on demand.
 
 - ``Foreign.runs()`` lists the folder again. A known run is the same object, with its position in
   its files.
-- ``ForeignRun.read_new()`` returns what was written since the last call, in batches: points of
-  free metrics as columns, everything else as records of Epochal's kinds (``epochal.records``). An
-  incomplete record at the end of a file is left for the next call.
+- ``ForeignRun.read_new()`` returns what was written since the last call, in batches of records of
+  Epochal's kinds (``epochal.records``). An incomplete record at the end of a file is left for the
+  next call.
 - A batch names its attempt. A run that was resumed at step S begins a new attempt, whose first
   record is ``resume`` with ``step`` S, as in a journal.
 - Files only grow while they are read. A smaller ``extent`` means that they were replaced; then
@@ -27,36 +27,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from epochal.records import Record
 
-_BATCH_RECORDS = 8192
-
-
-class Points(msgspec.Struct, frozen=True, eq=False):
-    """Values of free metrics at steps, in the order written: ``names[which[i]]`` is the i-th's."""
-
-    names: Sequence[str]
-    which: NDArray[np.int32]
-    steps: NDArray[np.int64]
-    times: NDArray[np.float64]
-    values: NDArray[np.float64]
-
-    def __len__(self) -> int:
-        return len(self.values)
+BATCH_RECORDS = 8192
 
 
 class Batch(msgspec.Struct, frozen=True, eq=False):
-    """What one reading found, points before records; attempts count from 1."""
+    """What one reading found; attempts count from 1."""
 
-    points: Points
-    records: Sequence[Record] = ()
+    records: Sequence[Record]
     attempt: int = 1
 
 
@@ -178,23 +163,28 @@ def file_extent(*paths: Path) -> Extent:
     return Extent(sum(size for _, size, _ in found), changed_ns / 1e9)
 
 
+class RecordList(list[Record]):
+    """Records in the order written."""
+
+    def add_point(self, name: str, value: float, *, step: int, t: float) -> None:
+        """Add a value of a free metric; the time is rounded to milliseconds already.
+
+        Values that follow each other with the same step, at the same time and under different names
+        are one record.
+        """
+        last = self[-1] if self else {}
+        is_same = last.get("log") == "metrics" and last["t"] == t and last["step"] == step
+        if is_same and name not in last["m"]:
+            last["m"][name] = value
+        else:
+            self.append({"log": "metrics", "t": t, "step": step, "m": {name: value}})
+
+
 def batches_of(records: Iterable[Record]) -> Iterator[Batch]:
     """Records in batches, as they come."""
-    batch: list[Record] = []
-    for record in records:
-        batch.append(record)
-        if len(batch) == _BATCH_RECORDS:
-            yield Batch(empty_points(), batch)
-            batch = []
-    if batch:
-        yield Batch(empty_points(), batch)
-
-
-def empty_points() -> Points:
-    """No points."""
-    whole = np.zeros(0, dtype=np.int64)
-    real = np.zeros(0, dtype=np.float64)
-    return Points((), np.zeros(0, dtype=np.int32), whole, real, real)
+    source = iter(records)
+    while batch := list(islice(source, BATCH_RECORDS)):
+        yield Batch(batch)
 
 
 class UnreadableFile:

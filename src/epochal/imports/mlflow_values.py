@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from epochal.imports.foreign import Identity
 from epochal.imports.values import unix_seconds
 from epochal.records import Record
 
-_LARGEST = np.finfo(np.float64).max
 _FINISH = {"FINISHED": "finished", "FAILED": "failed", "KILLED": "terminated"}
 
 
@@ -46,9 +44,10 @@ def finish_record(status: Any, *, end: Any, latest: float) -> Record | None:
     return None if finish is None else _finish(finish, unix_seconds(end) or latest)
 
 
-def restore_infinities(values: NDArray[np.float64]) -> None:
-    """Turn the largest floats back into the infinities for which MLflow's databases keep them."""
-    values[np.abs(values) >= _LARGEST] *= np.inf
+def restored(value: Any) -> float:
+    """A value as it was logged: MLflow's databases keep infinities as the largest floats."""
+    number = float(value)
+    return math.copysign(math.inf, number) if abs(number) >= sys.float_info.max else number
 
 
 def _finish(status: str, t: float) -> Record:

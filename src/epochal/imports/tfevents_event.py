@@ -1,6 +1,6 @@
 """Reads one TensorBoard event field by field: every kind of summary, old style and new.
 
-This is the way for everything but plain scalars, which :mod:`tfevents_template` takes in bulk.
+This is the way for the first event of a shape; ``tfevents_file`` reads others like it faster.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from epochal.imports import protobuf
 from epochal.imports.histogram import edges_from_limits, histogram_record, moments_of
 from epochal.imports.media import blob_record, media_type_of
 from epochal.imports.protobuf import BYTES, FIXED32, FIXED64, VARINT, Field, WireError
-from epochal.imports.tfevents_template import SCALARS
 from epochal.records import Record
 
 # Reads the ``TensorProto`` of a TensorBoard summary: numbers as an array, strings as bytes.
@@ -40,7 +39,15 @@ _TYPES: dict[int, tuple[str, int]] = {
     23: ("<u8", 17),
 }
 _MAX_DIMENSIONS = 32
+SCALARS = "scalars"
 _MAX_FILLED = 1_000_000
+
+
+class NumberPlace(NamedTuple):
+    """Where a number lies in an event, and how it is laid out."""
+
+    start: int
+    layout: str
 
 
 class Tensor(msgspec.Struct, frozen=True, eq=False):
@@ -50,6 +57,8 @@ class Tensor(msgspec.Struct, frozen=True, eq=False):
     numbers: NDArray[Any]
     strings: tuple[bytes, ...] = ()
     is_text: bool = False
+    # Where the only number lies, if the tensor is one.
+    number: NumberPlace | None = None
 
 
 def read_tensor(data: bytes, field: Field) -> Tensor | None:
@@ -68,7 +77,17 @@ def read_tensor(data: bytes, field: Field) -> Tensor | None:
         return Tensor(shape, np.zeros(0), strings, is_text=True)
     if kind not in _TYPES:
         return None
-    return Tensor(shape, _shaped(_numbers(data, kind, values), shape, field))
+    numbers = _shaped(_numbers(data, kind, values), shape, field)
+    return Tensor(shape, numbers, number=_place_of(kind, values) if numbers.size == 1 else None)
+
+
+def _place_of(kind: int, values: list[Field]) -> NumberPlace | None:
+    """Where the only value of a tensor of floats lies; None where that is not plain."""
+    layout = _TYPES[kind][0]
+    if layout not in ("<f4", "<f8") or len(values) != 1:
+        return None
+    is_one = values[0].end - values[0].start == int(layout[2])
+    return NumberPlace(values[0].start, layout) if is_one else None
 
 
 def _shape(data: bytes, field: Field) -> tuple[int, ...]:
@@ -172,6 +191,8 @@ class Event(msgspec.Struct):
     blobs: dict[str, BlobPlace] = {}
     writer: str | None = None
     is_restart: bool = False
+    # Where the number of the last point lies.
+    number: NumberPlace | None = None
 
 
 def read_event(data: bytes, tags: Tags) -> Event:
@@ -232,6 +253,7 @@ def _read_value(data: bytes, value: Field, event: Event, tags: Tags) -> None:
     name = tag or "unnamed"
     if 2 in parts and parts[2].wire == FIXED32:
         event.points.append((name, protobuf.single(data, parts[2])))
+        event.number = NumberPlace(parts[2].start, "<f4")
     elif 4 in parts:
         _read_media(data, parts[4], event, name, bytes_tag=4)
     elif 5 in parts:
@@ -269,6 +291,7 @@ def _read_tensor_value(data: bytes, part: Field, event: Event, name: str, plugin
         _read_strings(data, part, event, name, plugin, tensor)
     elif tensor.numbers.ndim == 0 or (plugin in ("", SCALARS) and tensor.numbers.size == 1):
         event.points.append((name, float(tensor.numbers.reshape(-1)[0])))
+        event.number = tensor.number
     elif plugin == "histograms" and tensor.numbers.ndim == 2 and tensor.numbers.shape[1] == 3:
         rows = tensor.numbers.astype(np.float64)
         edges = [*rows[:1, 0].tolist(), *rows[:, 1].tolist()]

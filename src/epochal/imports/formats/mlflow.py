@@ -6,16 +6,15 @@ infinity as the largest float and nan as 0 with a flag; both are turned back.
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from epochal.errors import FormatError
-from epochal.imports.foreign import Batch, Extent, Identity, Points, empty_points, file_extent
-from epochal.imports.mlflow_values import finish_record, identity_of, restore_infinities
+from epochal.imports.foreign import BATCH_RECORDS, Batch, Extent, Identity, RecordList, file_extent
+from epochal.imports.mlflow_values import finish_record, identity_of, restored
 from epochal.imports.problems import Problems
 from epochal.imports.sqlite_file import SqliteFile, is_sqlite
 from epochal.imports.values import unix_seconds
@@ -30,7 +29,6 @@ _TABLES = {
     "params": {"key", "value", "run_uuid"},
     "tags": {"key", "value", "run_uuid"},
 }
-_BATCH_POINTS = 200_000
 _RUNS = """
 SELECT run_uuid, runs.name, status, start_time, end_time, experiments.name
 FROM runs LEFT JOIN experiments USING (experiment_id)
@@ -141,11 +139,14 @@ class MlflowRun:
         try:
             with self._file.opened() as connection:
                 cursor = connection.execute(_METRICS, (self.key, self._last_row))
-                while rows := cursor.fetchmany(_BATCH_POINTS):
-                    points = _points(rows)
-                    self._last_row = int(rows[-1][0])
-                    latest = max(latest, float(points.times.max()))
-                    yield Batch(points)
+                while rows := cursor.fetchmany(BATCH_RECORDS):
+                    records = RecordList()
+                    for row, name, value, is_nan, step, t in rows:
+                        number = math.nan if is_nan else restored(value)
+                        records.add_point(str(name), number, step=int(step), t=t / 1000)
+                        latest = max(latest, t / 1000)
+                        self._last_row = int(row)
+                    yield Batch(records)
         except (FormatError, OSError, TypeError, ValueError, OverflowError) as error:
             self.problems.say_once(
                 f"{self.path} is damaged after row {self._last_row} of its metrics: {error}"
@@ -154,27 +155,11 @@ class MlflowRun:
         record = finish_record(self._row.get("status"), end=self._row.get("end"), latest=latest)
         if record is not None and not self._has_finished:
             self._has_finished = True
-            yield Batch(empty_points(), [record])
+            yield Batch([record])
 
     def blob(self, file: str) -> bytes:
         """There are none: artifacts lie outside the database."""
         raise KeyError(file)
-
-
-def _points(rows: Sequence[Sequence[Any]]) -> Points:
-    _, keys, values, are_nan, steps, times = zip(*rows, strict=True)
-    names = dict.fromkeys(map(str, keys))
-    numbers = {name: number for number, name in enumerate(names)}
-    value = np.array(values, dtype=np.float64)
-    restore_infinities(value)
-    value[np.array(are_nan, dtype=bool)] = np.nan
-    return Points(
-        tuple(names),
-        np.array([numbers[str(key)] for key in keys], dtype=np.int32),
-        np.array(steps, dtype=np.int64),
-        np.array(times, dtype=np.float64) / 1000.0,
-        value,
-    )
 
 
 def _pairs(connection: sqlite3.Connection, table: str, run: str) -> dict[str, Any]:

@@ -14,20 +14,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-import numpy as np
 
 from epochal.imports.foreign import (
+    BATCH_RECORDS,
     Batch,
     Extent,
     Identity,
-    Points,
-    empty_points,
+    RecordList,
     file_extent,
     file_signature,
     stable_id,
 )
 from epochal.imports.tfevents_event import Event, Tags
-from epochal.imports.tfevents_file import Chunk, EventFile
+from epochal.imports.tfevents_file import EventFile
 from epochal.journal.regular_file import regular_only
 from epochal.journal.search_bounds import SearchBounds
 from epochal.records import Record
@@ -193,12 +192,9 @@ class TensorboardRun:
             if source.attempt is None:
                 source.attempt = self._attempt
             try:
-                for chunk in source.file.read():
-                    yield from self._batches(source, chunk)
+                yield from self._batches(source)
             except OSError as error:
-                sentence = f"{path} cannot be read: {error.strerror or error}."
-                if sentence not in source.file.problems:
-                    source.file.problems.append(sentence)
+                source.file.problems.say_once(f"{path} cannot be read: {error.strerror or error}.")
 
     def _ordered(self) -> list[Path]:
         """The files by name, which begins with the time they were begun at."""
@@ -211,51 +207,39 @@ class TensorboardRun:
             opened.seek(place.start)
             return opened.read(place.end - place.start)
 
-    def _batches(self, source: _Source, chunk: Chunk) -> Iterator[Batch]:
-        """A batch for each attempt that a chunk has part in."""
-        points, places = chunk.points.points()
-        records: list[Record] = []
-        start = 0
-        for place, event in chunk.events:
-            if event.is_restart:
-                end = int(np.searchsorted(places, place))
-                yield from self._batch(source, _slice(points, start, end), records)
-                records, start = [], end
-                if self._has_read:
-                    records.append(self._restart(source, event))
-            self._take(source.file.path, place, event, records)
-        yield from self._batch(source, _slice(points, start, len(points)), records)
+    def _batches(self, source: _Source) -> Iterator[Batch]:
+        """The new records of one file; a batch has records of one attempt."""
+        records = RecordList()
+        for place, t, step, name, value in source.file.read():
+            if not isinstance(value, Event):
+                records.add_point(name, value, step=step, t=t)
+            else:
+                if value.is_restart and (self._has_read or records):
+                    if records:
+                        yield self._batch(source, records)
+                    self._attempt += 1
+                    source.attempt = self._attempt
+                    at: Record = {"t": t, "attempt": self._attempt, "step": step}
+                    records = RecordList([{"log": "resume", **at}])
+                self._take(source.file.path, place, value, records)
+            if len(records) >= BATCH_RECORDS:
+                yield self._batch(source, records)
+                records = RecordList()
+        if records:
+            yield self._batch(source, records)
 
-    def _batch(self, source: _Source, points: Points, records: list[Record]) -> Iterator[Batch]:
-        if len(points) or records:
-            self._has_read = True
-            assert source.attempt is not None
-            yield Batch(points, records, source.attempt)
+    def _batch(self, source: _Source, records: list[Record]) -> Batch:
+        self._has_read = True
+        assert source.attempt is not None
+        return Batch(records, source.attempt)
 
-    def _restart(self, source: _Source, event: Event) -> Record:
-        self._attempt += 1
-        source.attempt = self._attempt
-        return {"log": "resume", "t": event.t, "attempt": self._attempt, "step": event.step}
-
-    def _take(self, path: Path, place: int, event: Event, records: list[Record]) -> None:
+    def _take(self, path: Path, place: int, event: Event, records: RecordList) -> None:
         self._writer = event.writer or self._writer
+        for name, value in event.points:
+            records.add_point(name, value, step=event.step, t=round(event.t, 3))
         records.extend(event.records)
         for file, (start, end) in event.blobs.items():
             self._blobs.setdefault(file, _Blob(path, place + start, place + end))
-
-
-def _slice(points: Points, start: int, end: int) -> Points:
-    if start == 0 and end == len(points):
-        return points
-    if start == end:
-        return empty_points()
-    return Points(
-        points.names,
-        points.which[start:end],
-        points.steps[start:end],
-        points.times[start:end],
-        points.values[start:end],
-    )
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from epochal.errors import FormatError
-from epochal.imports.foreign import Batch, Extent, Identity, empty_points, file_extent, stable_id
+from epochal.imports.foreign import Batch, Extent, Identity, file_extent, stable_id
 from epochal.imports.media import TABLE, blob_record
 from epochal.imports.problems import Problems
 from epochal.imports.sqlite_file import SqliteFile, is_sqlite
@@ -168,7 +168,7 @@ class TrackioRun:
                         )
                 self._last[table] = int(rows[-1]["id"])
                 if records:
-                    yield Batch(empty_points(), records)
+                    yield Batch(records)
 
     def _metrics(self, row: sqlite3.Row) -> Iterator[Record]:
         t, step = utc_seconds(str(row["timestamp"])) or 0.0, int(row["step"])

@@ -19,9 +19,8 @@ from epochal.errors import FormatError, MissingPackageError
 from epochal.imports.foreign import (
     Batch,
     Identity,
-    Points,
+    RecordList,
     batches_of,
-    empty_points,
     file_signature,
     stable_id,
 )
@@ -108,14 +107,14 @@ class AimRun:
         """Metrics, texts, distributions, images and sounds; the end, if the run was closed."""
         latest = self.identity.created or 0.0
         with self._explained():
-            for points in self._metrics():
-                latest = max(latest, float(points.times.max()))
-                yield Batch(points)
+            for records in self._metrics():
+                latest = max(latest, float(records[-1]["t"]))
+                yield Batch(records)
             yield from batches_of(self._records())
             end = _end_of(self._run)
             if end is not None:
                 record: Record = {"log": "finish", "t": max(end, latest), "status": "finished"}
-                yield Batch(empty_points(), [record])
+                yield Batch([record])
 
     def blob(self, file: str) -> bytes:
         """The bytes of an image or a sound."""
@@ -143,19 +142,15 @@ class AimRun:
             if sequence is not None:
                 yield series_name(name, context.to_dict()), sequence
 
-    def _metrics(self) -> Iterator[Points]:
+    def _metrics(self) -> Iterator[RecordList]:
         for name, sequence in self._sequences(_NUMBERS):
             steps, (values, _, times) = sequence.data.numpy()
-            if len(steps) == 0:
-                continue
-            order = np.argsort(times, kind="stable")
-            yield Points(
-                (name,),
-                np.zeros(len(order), dtype=np.int32),
-                np.asarray(steps, dtype=np.int64)[order],
-                np.asarray(times, dtype=np.float64)[order],
-                np.asarray(values, dtype=np.float64)[order],
-            )
+            records = RecordList()
+            for number in np.argsort(times, kind="stable").tolist():
+                step, t, value = int(steps[number]), float(times[number]), float(values[number])
+                records.add_point(name, value, step=step, t=t)
+            if records:
+                yield records
 
     def _records(self) -> Iterator[Record]:
         for kind in (_TEXT, _HISTOGRAM, *_FILES):

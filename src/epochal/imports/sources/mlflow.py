@@ -17,12 +17,10 @@ from itertools import chain
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-import numpy as np
-
 from epochal.errors import UsageError
-from epochal.imports.foreign import Batch, Identity, Points, empty_points, stable_id
+from epochal.imports.foreign import Batch, Identity, RecordList, stable_id
 from epochal.imports.http_api import HttpApi, ServerError, is_address
-from epochal.imports.mlflow_values import finish_record, identity_of, restore_infinities
+from epochal.imports.mlflow_values import finish_record, identity_of, restored
 from epochal.imports.values import plain_number, unix_seconds
 from epochal.records import Record
 
@@ -149,30 +147,30 @@ class MlflowServerRun:
     def read_new(self) -> Iterator[Batch]:
         """The history of every metric, by time; the list of artifacts; the end."""
         latest = self.identity.created or 0.0
-        for points in self._histories():
-            latest = max(latest, float(points.times.max()))
-            yield Batch(points)
-        records = self._artifacts(latest)
+        for records in self._histories():
+            latest = max(latest, float(records[-1]["t"]))
+            yield Batch(records)
+        more = self._artifacts(latest)
         end = finish_record(self._info.get("status"), end=self._info.get("end_time"), latest=latest)
         if end is not None:
-            records.append(end)
-        if records:
-            yield Batch(empty_points(), records)
+            more.append(end)
+        if more:
+            yield Batch(more)
 
     def blob(self, file: str) -> bytes:
         """There are none: artifacts stay on the server."""
         raise KeyError(file)
 
-    def _histories(self) -> Iterator[Points]:
-        held: list[_Row] = []
+    def _histories(self) -> Iterator[RecordList]:
+        waiting: list[_Row] = []
         for metric in self._latest:
             for page in self._history(str(metric.get("key"))):
-                held += page
-                if len(held) >= _MAX_POINTS_HELD:
-                    yield self._points(held)
-                    held = []
-        if held:
-            yield self._points(held)
+                waiting += page
+                if len(waiting) >= _MAX_POINTS_HELD:
+                    yield self._records(waiting)
+                    waiting = []
+        if waiting:
+            yield self._records(waiting)
 
     def _history(self, name: str) -> Iterator[Sequence[_Row]]:
         path, asked = "/metrics/get-history", {"run_id": self.key, "metric_key": name}
@@ -185,21 +183,19 @@ class MlflowServerRun:
             # MLflow's store of files knows no pages, and refuses the question for one.
             yield _rows(self._api.get(f"{_API}{path}", asked), "metrics")
 
-    def _points(self, rows: Sequence[_Row]) -> Points:
+    def _records(self, rows: Sequence[_Row]) -> RecordList:
+        records = RecordList()
         try:
-            times = np.array([int(row["timestamp"]) for row in rows], dtype=np.float64) / 1000.0
-            steps = np.array([int(row.get("step") or 0) for row in rows], dtype=np.int64)
-            values = np.array([float(row.get("value") or 0.0) for row in rows], dtype=np.float64)
-            keys = [str(row["key"]) for row in rows]
+            for row in sorted(
+                rows, key=lambda row: (int(row["timestamp"]), int(row.get("step") or 0))
+            ):
+                value, t = restored(row.get("value") or 0.0), int(row["timestamp"]) / 1000
+                records.add_point(str(row["key"]), value, step=int(row.get("step") or 0), t=t)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ServerError(
                 f"{self.path}: the history of run {self.key} has a point that is damaged: {error}."
             ) from error
-        restore_infinities(values)
-        names = {name: number for number, name in enumerate(dict.fromkeys(keys))}
-        which = np.array([names[key] for key in keys], dtype=np.int32)
-        order = np.lexsort((steps, times))
-        return Points(tuple(names), which[order], steps[order], times[order], values[order])
+        return records
 
     def _artifacts(self, t: float) -> list[Record]:
         """One event that lists the files; that they cannot be listed is a problem."""
