@@ -16,7 +16,7 @@ from tests.doubles.packages import installed_package
 from tests.imports.samples import SAMPLES
 
 IMPORTER = """
-from epochal.imports.foreign import Batch, Identity, RecordList, file_extent, file_signature
+from epochal.imports.foreign import Batch, Identity, RecordList, file_signature
 
 
 def find(path, bounds=None):
@@ -46,9 +46,6 @@ class DiaryRun:
 
     def signature(self):
         return file_signature(self.path)
-
-    def extent(self):
-        return file_extent(self.path)
 
     def read_new(self):
         if self._is_read:

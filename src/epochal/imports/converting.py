@@ -31,7 +31,7 @@ from epochal.atomic_file import between_processes, replaced_file
 from epochal.errors import FormatError, InternalError
 from epochal.guard import Guard
 from epochal.imports.copying import RunCopy, staged_folder, swap_in
-from epochal.imports.foreign import Extent, Foreign, ForeignRun, UnreadableFile, stable_id
+from epochal.imports.foreign import Foreign, ForeignRun, UnreadableFile, stable_id
 from epochal.imports.registry import all_importers, open_all_foreign
 from epochal.journal.layout import RunFolder, json_bytes, read_json
 from epochal.journal.search_bounds import SearchBounds
@@ -82,10 +82,10 @@ class ConvertedRun:
         self._copy = RunCopy(self.folder, run, project=project)
         # What marks a folder that this object wrote last, and how much of the original it has.
         self._token = ""
-        self._size_bytes = 0
+        self._converted_bytes = 0
         # Of the original: as it was at the last look, and as it is in the folder.
         self._seen = self._converted = ""
-        self.extent = Extent(0, 0.0)
+        self.size_bytes, self.changed = 0, 0.0
         self._num_left = 0
 
     @property
@@ -101,7 +101,9 @@ class ConvertedRun:
     def look(self) -> str:
         """Look at the original, without reading it; two equal answers mean that it is the same."""
         with self._lock:
-            signature, self.extent = self.run.signature(), self.run.extent()
+            signature = self.run.signature()
+        self.size_bytes = sum(size for _, size, _ in signature)
+        self.changed = max((changed_ns for *_, changed_ns in signature), default=0) / 1e9
         text = repr(signature).encode("utf-8", "surrogatepass")
         self._seen = hashlib.blake2b(text, digest_size=16).hexdigest()
         if not self._converted and self._state()[0].get("signature") == self._seen:
@@ -121,7 +123,7 @@ class ConvertedRun:
         with self._lock:
             found = self._copy.identity_record({})
         source = {**stored.get("source", {}), **self._source()}
-        created = found["created"] or stored.get("created") or self.extent.changed
+        created = found["created"] or stored.get("created") or self.changed
         return {**stored, **found, "created": created, "source": source}
 
     def refresh(self) -> None:
@@ -142,7 +144,7 @@ class ConvertedRun:
             return
         token, self._token = self._token, ""  # until everything is written
         is_ours = state.get("writer") == token
-        if is_ours and self.extent.size_bytes >= self._size_bytes:
+        if is_ours and self.size_bytes >= self._converted_bytes:
             if self._copy.read_on():
                 self._write_identity(self.folder)
         elif not is_ours and self._converted and time.time() - written < _LEFT_TO_OTHERS_S:
@@ -150,9 +152,9 @@ class ConvertedRun:
             return
         else:
             token = self._build()
-        self._token, self._size_bytes = token, self.extent.size_bytes
+        self._token, self._converted_bytes = token, self.size_bytes
         self._converted, self._num_left = self._seen, 0
-        is_settled = time.time() - self.extent.changed > _SETTLED_S
+        is_settled = time.time() - self.changed > _SETTLED_S
         with replaced_file(self.folder.path / _STATE) as temporary:
             known = self._seen if is_settled else None
             temporary.write_bytes(json_bytes({"signature": known, "writer": token}))

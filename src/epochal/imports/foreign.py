@@ -11,8 +11,8 @@ Importers never write to the files they read, and read on demand.
   next call.
 - A batch names its attempt. A run that was resumed at step S begins a new attempt, whose first
   record is ``resume`` with ``step`` S, as in a journal.
-- Files only grow while they are read. A smaller ``extent`` means that they were replaced; then
-  ``rewind`` makes the run be read again from its beginning.
+- Files only grow while they are read. Smaller sizes in the ``signature`` mean that they were
+  replaced; then ``rewind`` makes the run be read again from its beginning.
 - A ``blob`` record names a file; ``ForeignRun.blob`` reads its bytes.
 - ``read_new`` never raises for damage. It adds a sentence with the file and the position to
   ``problems``, and reads the rest. A file that cannot be read raises ``FormatError`` from ``find``
@@ -29,7 +29,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -62,11 +62,8 @@ class Identity:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Extent(NamedTuple):
-    """Size and time of a run's files; ``changed`` in Unix seconds, 0 if there are none."""
-
-    size_bytes: int
-    changed: float
+# Name, size and time of change in nanoseconds of each file; a fact that is no file has zeros.
+FileSignature = tuple[tuple[str, int, int], ...]
 
 
 class SourceRun(Protocol):
@@ -105,8 +102,8 @@ class ForeignRun(SourceRun, Protocol):
     def path(self) -> Path:
         """The file or folder it lies in; several runs may share one."""
 
-    def extent(self) -> Extent:
-        """How much there is of its files, and when they were last written to."""
+    def signature(self) -> FileSignature:
+        """Names, sizes and times of its files; if unchanged, there is nothing new to read."""
 
     def rewind(self) -> None:
         """Forget what was read: the next ``read_new`` begins at the beginning."""
@@ -144,7 +141,7 @@ def stable_id(*parts: object) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-def file_signature(*paths: Path) -> tuple[tuple[str, int, int], ...]:
+def file_signature(*paths: Path) -> FileSignature:
     """Name, size and time of change of files; those that are gone are left out."""
     found = []
     for path in paths:
@@ -154,13 +151,6 @@ def file_signature(*paths: Path) -> tuple[tuple[str, int, int], ...]:
             continue
         found.append((str(path), status.st_size, status.st_mtime_ns))
     return tuple(found)
-
-
-def file_extent(*paths: Path) -> Extent:
-    """Size and time of some files; missing ones do not count."""
-    found = file_signature(*paths)
-    changed_ns = max((changed for _, _, changed in found), default=0)
-    return Extent(sum(size for _, size, _ in found), changed_ns / 1e9)
 
 
 class RecordList(list[Record]):
@@ -207,13 +197,9 @@ class UnreadableFile:
         name, project = self.path.name, self.path.parent.name or "unreadable"
         return Identity(id=stable_id("unreadable", self.path), name=name, project=project)
 
-    def signature(self) -> object:
+    def signature(self) -> FileSignature:
         """Size and time of the file, and what is wrong with it."""
-        return file_signature(self.path), self.problems
-
-    def extent(self) -> Extent:
-        """Size and time of the file."""
-        return file_extent(self.path)
+        return (*file_signature(self.path), (self.problems[0], 0, 0))
 
     def read_new(self) -> Iterator[Batch]:
         """Nothing can be read."""

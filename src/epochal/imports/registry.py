@@ -104,23 +104,13 @@ def open_foreign(path: str | Path, *, follow_links: bool = False) -> Foreign | N
     place = Path(path).expanduser().absolute()
     if not place.exists():
         raise UsageError(f"there is no file or folder {str(path)!r}.")
-    bounds = SearchBounds(place, follow_links=follow_links)
     guard = Guard()
-    fault: InternalError | None = None
-    importers = all_importers(guard)
-    for left_out in guard.faults.values():
-        fault = fault or left_out.as_error()
-    for importer in importers:
-        try:
-            found = _found(importer, place, bounds, guard)
-        except InternalError as error:
-            fault = fault or error
-            continue
-        if found is not None:
-            return found
-    if fault is not None:
-        raise fault
-    return None
+    found = open_all_foreign(
+        place, bounds=SearchBounds(place, follow_links=follow_links), guard=guard
+    )
+    for left_out in () if found else guard.faults.values():
+        raise left_out.as_error()
+    return found[0] if found else None
 
 
 def open_source(place: str, *, follow_links: bool = False) -> Source | None:

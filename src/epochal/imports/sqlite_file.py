@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from epochal.errors import FormatError
-from epochal.imports.foreign import file_signature
+from epochal.imports.foreign import FileSignature, file_signature
 from epochal.journal.regular_file import regular_only
 
 MAGIC = b"SQLite format 3\0"
@@ -40,7 +40,7 @@ class SqliteFile:
         self._copy: Path | None = None
         self._copied: object = None
 
-    def signature(self) -> tuple[tuple[str, int, int], ...]:
+    def signature(self) -> FileSignature:
         """Size and time of the file and of those that SQLite keeps beside it."""
         return file_signature(self.path, *self._sides())
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from epochal.imports.foreign import (
     Batch,
-    Extent,
+    FileSignature,
     Identity,
     batches_of,
-    file_extent,
     file_signature,
     stable_id,
 )
@@ -193,13 +194,9 @@ class TextFileRun(ABC):
         """Sentences about rows that cannot be read."""
         return self._file.problems
 
-    def signature(self) -> object:
+    def signature(self) -> FileSignature:
         """Size and time of the file."""
         return file_signature(self.path)
-
-    def extent(self) -> Extent:
-        """Size and time of the file."""
-        return file_extent(self.path)
 
     def read_new(self) -> Iterator[Batch]:
         """The records of whole rows written since."""
@@ -233,3 +230,55 @@ def files_in(path: Path, patterns: Iterable[str], bounds: SearchBounds | None) -
         return [path] if path.is_file() else []
     found = {file for pattern in patterns for file in path.glob(pattern) if file.is_file()}
     return sorted((bounds or SearchBounds(path)).chosen(found))
+
+
+# Text files whose rows are JSON objects, a run each; the formats differ in how objects follow.
+
+# Takes the whole objects that follow the file's offset, moving it, and says what is damaged.
+Objects = Callable[[TextFile], Iterator[dict[str, Any]]]
+
+
+class ObjectFormat(msgspec.Struct, frozen=True):
+    """One way of writing objects; ``files`` are those of this format at a path."""
+
+    name: str
+    label: str
+    files: Callable[[Path, SearchBounds | None], Sequence[Path]]
+    objects: Objects
+
+
+class ObjectFiles(msgspec.Struct, eq=False):
+    """The files of one format in a place."""
+
+    path: Path
+    format: ObjectFormat
+    bounds: SearchBounds | None = None
+    _runs: dict[Path, ObjectFileRun] = {}
+
+    @property
+    def label(self) -> str:
+        """What people call the format."""
+        return self.format.label
+
+    def runs(self) -> Sequence[ObjectFileRun]:
+        """Every file that is there."""
+        files = self.format.files(self.path, self.bounds)
+        self._runs = {f: self._runs.get(f) or ObjectFileRun(f, self.format) for f in files}
+        return list(self._runs.values())
+
+
+class ObjectFileRun(TextFileRun):
+    """One file."""
+
+    def __init__(self, path: Path, written: ObjectFormat) -> None:
+        super().__init__(path, f"{path.parent.name}/{path.name}")
+        self._format = written
+
+    @property
+    def identity(self) -> Identity:
+        """Named after the file, or after its folder where the file has a name of no use."""
+        return identity_of(self.path, self._format.name)
+
+    def _new_records(self) -> Iterator[Record]:
+        for row in self._format.objects(self._file):
+            yield from self._rows.records(row)

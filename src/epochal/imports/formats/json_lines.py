@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from epochal.imports.object_files import ObjectFiles, ObjectFormat
-from epochal.imports.text_file import TextFile, files_in
+from epochal.imports.text_file import ObjectFiles, ObjectFormat, TextFile, files_in
 from epochal.imports.values import json_value
 from epochal.journal.regular_file import regular_only
 from epochal.journal.search_bounds import SearchBounds

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from epochal.errors import FormatError
-from epochal.imports.foreign import BATCH_RECORDS, Batch, Extent, Identity, RecordList, file_extent
+from epochal.imports.foreign import BATCH_RECORDS, Batch, FileSignature, Identity, RecordList
 from epochal.imports.mlflow_values import finish_record, identity_of, restored
 from epochal.imports.problems import Problems
 from epochal.imports.sqlite_file import SqliteFile, is_sqlite
@@ -98,13 +98,9 @@ class MlflowRun:
         """Read the row of the run again."""
         self._row = row
 
-    def signature(self) -> object:
+    def signature(self) -> FileSignature:
         """Size and time of the database, and the run's status."""
-        return (self._row.get("status"), self._file.signature())
-
-    def extent(self) -> Extent:
-        """Size and time of the database."""
-        return file_extent(self.path)
+        return (*self._file.signature(), (f"status {self._row.get('status')}", 0, 0))
 
     @property
     def identity(self) -> Identity:

@@ -18,10 +18,9 @@ import msgspec
 from epochal.imports.foreign import (
     BATCH_RECORDS,
     Batch,
-    Extent,
+    FileSignature,
     Identity,
     RecordList,
-    file_extent,
     file_signature,
     stable_id,
 )
@@ -177,13 +176,9 @@ class TensorboardRun:
             *(p for source in self._sources.values() for p in source.file.problems),
         ]
 
-    def signature(self) -> object:
+    def signature(self) -> FileSignature:
         """Sizes and times of the event files."""
         return file_signature(*self._sources)
-
-    def extent(self) -> Extent:
-        """Sizes and times of the event files."""
-        return file_extent(*self._sources)
 
     def read_new(self) -> Iterator[Batch]:
         """What was written to any of the files since."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from epochal.errors import FormatError
-from epochal.imports.foreign import Batch, Extent, Identity, file_extent, stable_id
+from epochal.imports.foreign import Batch, FileSignature, Identity, stable_id
 from epochal.imports.media import TABLE, blob_record
 from epochal.imports.problems import Problems
 from epochal.imports.sqlite_file import SqliteFile, is_sqlite
@@ -105,13 +105,9 @@ class TrackioRun:
         self._blobs: dict[str, Path | bytes] = {}
         self._identity: Identity | None = None
 
-    def signature(self) -> object:
+    def signature(self) -> FileSignature:
         """Size and time of the database."""
         return self._file.signature()
-
-    def extent(self) -> Extent:
-        """Size and time of the database."""
-        return file_extent(self.path)
 
     @property
     def identity(self) -> Identity:

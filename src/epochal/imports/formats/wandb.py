@@ -18,10 +18,9 @@ from epochal.imports import protobuf
 from epochal.imports import wandb_log as wb
 from epochal.imports.foreign import (
     Batch,
-    Extent,
+    FileSignature,
     Identity,
     batches_of,
-    file_extent,
     file_signature,
     stable_id,
 )
@@ -99,13 +98,9 @@ class WandbRun:
         """Places of the log that are damaged."""
         return [*self._log.problems, *self._faults]
 
-    def signature(self) -> object:
+    def signature(self) -> FileSignature:
         """Size and time of the log."""
         return file_signature(self.path)
-
-    def extent(self) -> Extent:
-        """Size and time of the log."""
-        return file_extent(self.path)
 
     @property
     def identity(self) -> Identity:

@@ -317,7 +317,7 @@ class FolderSource:
         if self.converted is None:
             return self._known.newest_s
         labels = self._known.labels
-        return max(self.converted.extent.changed, 0 if labels is None else labels.mtime_ns / 1e9)
+        return max(self.converted.changed, 0 if labels is None else labels.mtime_ns / 1e9)
 
     @property
     def journal_written_s(self) -> float | None:
@@ -367,14 +367,14 @@ class FolderSource:
     def unsealed_bytes(self) -> int:
         """The size of the journal parts, or of an original that is not converted yet."""
         if self.converted is not None and not self.converted.is_current:
-            return self.converted.extent.size_bytes
+            return self.converted.size_bytes
         return self._known.unsealed_bytes
 
     def outline(self, own_id: str) -> Row | None:
         """From run.json, labels.json and both ends of the newest part."""
         files = self._files
         if self.converted is not None and not self.converted.is_current:
-            changed = self.converted.extent.changed
+            changed = self.converted.changed
             return identity_row(
                 self.run_json, files.labels, own_id=own_id, place=self.place, updated=changed
             )
