@@ -46,7 +46,7 @@ _CLEAN_EVERY_S = 86400.0
 # A line that is being written may be completed without a new size or time.
 _SETTLED_S = 10.0
 # A run that another process took in news of so lately is left to that process.
-_LEFT_TO_OTHERS_S = 5.0
+_LEFT_TO_OTHERS_S = 2.0
 # Files without a tracker's own layout are looked for so many folders deep.
 _DEPTH = 2
 # TensorBoard's folders are looked for at any depth, so once is enough for all folders below one.

@@ -39,7 +39,6 @@ from epochal.values import plain_json
 Outcome = Literal["new", "updated", "unchanged"]
 # What a copy is made of; a segment is made of the journal, so an old one goes with it.
 _PIECES = ("journal", "blobs", "segments")
-_WRITE_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +169,7 @@ class RunCopy:
         for batch in self._run.read_new():
             if self._first_t is None:
                 self._first_t = float(batch.records[0]["t"])
-            self._write(batch)
+            self._append(batch.attempt, b"".join(self._lines(batch)))
             self._store_blobs(batch)
         return self.num_records > before
 
@@ -198,18 +197,6 @@ class RunCopy:
     def _created(self, identity: Identity) -> float | None:
         created = self._first_t if identity.created is None else identity.created
         return None if created is None else round(created, 3)
-
-    def _write(self, batch: Batch) -> None:
-        waiting: list[bytes] = []
-        size = 0
-        for lines in self._lines(batch):
-            waiting.append(lines)
-            size += len(lines)
-            if size >= _WRITE_BYTES:
-                self._append(batch.attempt, b"".join(waiting))
-                waiting, size = [], 0
-        if waiting:
-            self._append(batch.attempt, b"".join(waiting))
 
     def _append(self, attempt: int, lines: bytes) -> None:
         part = self._parts.get(attempt)

@@ -59,6 +59,11 @@ def fields(data: bytes, start: int = 0, end: int | None = None) -> Iterator[Fiel
         place = finish
 
 
+def by_tag(data: bytes, field: Field) -> dict[int, Field]:
+    """The fields of a message by number; of a repeated one the last."""
+    return {inner.tag: inner for inner in fields(data, field.start, field.end)}
+
+
 def varint(data: bytes, place: int, stop: int) -> tuple[int, int]:
     """The number at a place, unsigned, and the place after it; raises ``WireError``."""
     number = shift = 0

@@ -16,11 +16,11 @@ from epochal.imports.foreign import (
     Batch,
     FileSignature,
     Identity,
+    Problems,
     batches_of,
     file_signature,
     stable_id,
 )
-from epochal.imports.problems import Problems
 from epochal.imports.values import plain_number, sort_values, unix_seconds
 from epochal.journal.regular_file import regular_only
 from epochal.journal.search_bounds import SearchBounds

@@ -6,7 +6,7 @@ This is the way for the first event of a shape; ``tfevents_file`` reads others l
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -108,42 +108,28 @@ def _numbers(data: bytes, kind: int, values: list[Field]) -> NDArray[Any]:
     layout, listed = _TYPES[kind]
     size = np.dtype(layout).itemsize
     content = b"".join(data[v.start : v.end] for v in values if (v.tag, v.wire) == (4, BYTES))
+    chosen = [value for value in values if value.tag == listed]
+    if not content and layout in ("<f4", "<f8"):
+        content = b"".join(data[v.start : v.end] for v in chosen)
     if content:
-        return _widened(kind, np.frombuffer(content[: len(content) // size * size], dtype=layout))
-    raw = [number for v in values if v.tag == listed for number in _listed(data, v, layout)]
-    if kind in (_HALF, _BFLOAT16):  # 16 bits in the low half of an int32
-        return _widened(kind, np.array([n & 0xFFFF for n in raw], dtype="<u2").view(layout))
-    if np.dtype(layout).kind in "iu":
-        bits = 8 * size
-        wrapped = np.array([n % (1 << bits) for n in raw], dtype=f"<u{size}")
-        return wrapped.view(layout)
-    return np.array(raw, dtype=np.float64)
-
-
-def _listed(data: bytes, value: Field, layout: str) -> list[Any]:
-    """The numbers of a repeated field, packed or one by one."""
-    if value.wire == FIXED32:
-        return [protobuf.single(data, value)]
-    if value.wire == FIXED64:
-        return [protobuf.double(data, value)]
-    if value.wire == VARINT:
-        return [value.number]
-    text = data[value.start : value.end]
-    if layout in ("<f4", "<f8"):
-        size = int(layout[2])
-        floats: list[Any] = np.frombuffer(text[: len(text) // size * size], dtype=layout).tolist()
-        return floats
-    numbers, place = [], 0
-    while place < len(text):
-        number, place = protobuf.varint(text, place, len(text))
-        numbers.append(number)
-    return numbers
-
-
-def _widened(kind: int, numbers: NDArray[Any]) -> NDArray[Any]:
+        numbers = np.frombuffer(content[: len(content) // size * size], dtype=layout)
+    else:
+        whole = np.array([n for v in chosen for n in _varints(data, v)], dtype=np.uint64)
+        # The 16 bits of a half are the lower ones of an integer.
+        numbers = whole.astype("<u2").view(layout) if kind == _HALF else whole.astype(layout)
     if kind == _BFLOAT16:
         return (numbers.astype(np.uint32) << np.uint32(16)).view(np.float32)
     return numbers
+
+
+def _varints(data: bytes, value: Field) -> Iterator[int]:
+    """The numbers of a repeated field, packed or one by one."""
+    if value.wire == VARINT:
+        yield value.number
+    place = value.start if value.wire == BYTES else value.end
+    while place < value.end:
+        number, place = protobuf.varint(data, place, value.end)
+        yield number
 
 
 def _shaped(numbers: NDArray[Any], shape: tuple[int, ...], field: Field) -> NDArray[Any]:
@@ -223,43 +209,43 @@ def _read_part(data: bytes, part: Field, event: Event, tags: Tags) -> None:
     elif part.tag == 9:
         _add_blob(event, data, part, name="meta_graph", media_type="application/x-protobuf")
     elif part.tag == 8:
-        inner = _by_tag(data, part)
+        inner = protobuf.by_tag(data, part)
         if 1 in inner and 2 in inner:
             name = f"run_metadata/{protobuf.text(data, inner[1])}"
             _add_blob(event, data, inner[2], name=name, media_type="application/x-protobuf")
     elif part.tag == 6:
-        inner = _by_tag(data, part)
+        inner = protobuf.by_tag(data, part)
         level = _LEVELS.get(inner[1].number if 1 in inner else 0, "info")
         words = protobuf.text(data, inner[2]) if 2 in inner else ""
         event.records.append({"log": "message", "t": event.t, "level": level, "text": words})
     elif part.tag == 7:
-        inner = _by_tag(data, part)
+        inner = protobuf.by_tag(data, part)
         event.is_restart = 1 in inner and inner[1].number == _START
     elif part.tag == 10:
-        inner = _by_tag(data, part)
+        inner = protobuf.by_tag(data, part)
         event.writer = protobuf.text(data, inner[1]) if 1 in inner else None
 
 
 def _read_value(data: bytes, value: Field, event: Event, tags: Tags) -> None:
-    parts = _by_tag(data, value)
+    parts = protobuf.by_tag(data, value)
     tag = protobuf.text(data, parts[1]) if 1 in parts else ""
-    plugin, content = _metadata(data, parts[9], tag, event, tags) if 9 in parts else ("", b"")
+    plugin, settings = _metadata(data, parts[9], tag, event, tags) if 9 in parts else ("", b"")
     if plugin:
         tags.plugins.setdefault(tag, plugin)
     plugin = plugin or tags.plugins.get(tag, "")
     if plugin == "hparams":
-        event.records.extend(hparam_records(content, event.t))
+        event.records.extend(hparam_records(settings, event.t))
         return
     name = tag or "unnamed"
     if 2 in parts and parts[2].wire == FIXED32:
         event.points.append((name, protobuf.single(data, parts[2])))
         event.number = NumberPlace(parts[2].start, "<f4")
-    elif 4 in parts:
-        _read_media(data, parts[4], event, name, bytes_tag=4)
+    elif 4 in parts or 6 in parts:  # an image or a sound
+        content = protobuf.by_tag(data, parts[4] if 4 in parts else parts[6]).get(4)
+        if content is not None and content.wire == BYTES:
+            _add_blob(event, data, content, name=name)
     elif 5 in parts:
         _read_histogram(data, parts[5], event, name)
-    elif 6 in parts:
-        _read_media(data, parts[6], event, name, bytes_tag=4)
     elif 8 in parts and parts[8].wire == BYTES:
         _read_tensor_value(data, parts[8], event, name, plugin)
 
@@ -272,7 +258,7 @@ def _metadata(
     words: dict[str, str] = {}
     for part in protobuf.fields(data, metadata.start, metadata.end):
         if (part.tag, part.wire) == (1, BYTES):
-            inner = _by_tag(data, part)
+            inner = protobuf.by_tag(data, part)
             plugin = protobuf.text(data, inner[1]) if 1 in inner else ""
             content = data[inner[2].start : inner[2].end] if 2 in inner else b""
         elif part.wire == BYTES and part.tag in (2, 3) and part.start < part.end:
@@ -323,7 +309,7 @@ def _read_strings(
 ) -> None:
     if plugin in ("images", "audio"):
         # Images are [width, height, image…]; audio is [[clip, label], …].
-        places = _string_places(data, part)
+        places = [f for f in protobuf.fields(data, part.start, part.end) if f.tag == 8]
         chosen = places[2:] if plugin == "images" else places[::2]
         for number, place in enumerate(chosen):
             label = name if len(chosen) == 1 else f"{name}/{number}"
@@ -334,12 +320,6 @@ def _read_strings(
     event.records.append(
         {"log": "text", "t": event.t, "step": event.step, "name": label, "text": words}
     )
-
-
-def _read_media(data: bytes, part: Field, event: Event, name: str, *, bytes_tag: int) -> None:
-    inner = _by_tag(data, part)
-    if bytes_tag in inner and inner[bytes_tag].wire == BYTES:
-        _add_blob(event, data, inner[bytes_tag], name=name)
 
 
 def _read_histogram(data: bytes, part: Field, event: Event, name: str) -> None:
@@ -380,19 +360,6 @@ def _add_blob(
     event.blobs[record["file"]] = BlobPlace(place.start, place.end)
 
 
-def _string_places(data: bytes, tensor: Field) -> list[Field]:
-    return [
-        part
-        for part in protobuf.fields(data, tensor.start, tensor.end)
-        if (part.tag, part.wire) == (8, BYTES)
-    ]
-
-
-def _by_tag(data: bytes, part: Field) -> dict[int, Field]:
-    """The fields of a message by number; of a repeated one the last."""
-    return {inner.tag: inner for inner in protobuf.fields(data, part.start, part.end)}
-
-
 _STATUS = {1: "success", 2: "failure", 3: "running"}
 _MAX_DEPTH = 20
 
@@ -407,7 +374,7 @@ def hparam_records(content: bytes, t: float) -> list[Record]:
         if (part.tag, part.wire) == (3, BYTES):
             records += _start_records(content, part, t)
         elif (part.tag, part.wire) == (4, BYTES):
-            inner = {f.tag: f for f in protobuf.fields(content, part.start, part.end)}
+            inner = protobuf.by_tag(content, part)
             status = _STATUS.get(inner[1].number if 1 in inner else 0, "unknown")
             records.append({"log": "event", "t": t, "name": "session-end", "status": status})
     return records
@@ -419,7 +386,7 @@ def _start_records(content: bytes, start: Field, t: float) -> list[Record]:
         if part.wire != BYTES:
             continue
         if part.tag == 1:
-            inner = {f.tag: f for f in protobuf.fields(content, part.start, part.end)}
+            inner = protobuf.by_tag(content, part)
             name = protobuf.text(content, inner[1]) if 1 in inner else ""
             value = _value(content, inner[2], 0) if 2 in inner else None
             records.append({"log": "option", "t": t, "name": name, "value": value})
@@ -449,7 +416,7 @@ def _struct(data: bytes, field: Field, depth: int) -> dict[str, Any]:
     found = {}
     for entry in protobuf.fields(data, field.start, field.end):
         if (entry.tag, entry.wire) == (1, BYTES):
-            inner = {f.tag: f for f in protobuf.fields(data, entry.start, entry.end)}
+            inner = protobuf.by_tag(data, entry)
             if 1 in inner and 2 in inner:
                 found[protobuf.text(data, inner[1])] = _value(data, inner[2], depth)
     return found

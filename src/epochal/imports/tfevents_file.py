@@ -21,7 +21,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from epochal.imports import crc32c
-from epochal.imports.problems import Problems
+from epochal.imports.foreign import Problems
 from epochal.imports.protobuf import WireError
 from epochal.imports.tfevents_event import Event, Tags, read_event
 from epochal.journal.regular_file import regular_only

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from epochal.imports import protobuf
+from epochal.imports.foreign import Problems
 from epochal.imports.histogram import histogram_record
 from epochal.imports.media import blob_record, media_type_of_name
-from epochal.imports.problems import Problems
 from epochal.imports.protobuf import BYTES, FIXED64, VARINT, Field
 from epochal.imports.values import json_value
 from epochal.journal.regular_file import read_regular, regular_only
@@ -42,11 +42,6 @@ _VALUE_JSON, _KEY, _NESTED_KEY = 16, 1, 2
 def kind_of(data: bytes) -> Field | None:
     """The payload of a record; None for kinds that are not imported."""
     return next((f for f in protobuf.fields(data) if f.tag in KINDS and f.wire == BYTES), None)
-
-
-def parts_of(data: bytes, part: Field) -> dict[int, Field]:
-    """The fields of a message by number; of a repeated one the last."""
-    return {inner.tag: inner for inner in protobuf.fields(data, part.start, part.end)}
 
 
 def items_of(data: bytes, part: Field, *, tag: int) -> dict[str, Any]:

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from epochal.errors import FormatError
-from epochal.imports.foreign import Batch, FileSignature, Identity, stable_id
+from epochal.imports.foreign import Batch, FileSignature, Identity, Problems, stable_id
 from epochal.imports.media import TABLE, blob_record
-from epochal.imports.problems import Problems
 from epochal.imports.sqlite_file import SqliteFile, is_sqlite
 from epochal.imports.values import json_safe, json_value, sort_values, utc_seconds
 from epochal.imports.wandb_log import media_records

@@ -167,7 +167,7 @@ class WandbRun:
 
     def _history(self, data: bytes, part: Field) -> Iterator[Record]:
         row = wb.items_of(data, part, tag=1)
-        parts = wb.parts_of(data, part)
+        parts = protobuf.by_tag(data, part)
         if 2 in parts:
             number = next(
                 (f.number for f in protobuf.fields(data, parts[2].start, parts[2].end)), 0
@@ -196,7 +196,7 @@ class WandbRun:
                 yield record
 
     def _stats(self, data: bytes, part: Field) -> Iterator[Record]:
-        parts = wb.parts_of(data, part)
+        parts = protobuf.by_tag(data, part)
         t = wb.time_at(data, parts, 2) or self._t
         self._latest = max(self._latest, t)
         numbers = {
@@ -209,7 +209,7 @@ class WandbRun:
 
     def _output(self, data: bytes, part: Field) -> Iterator[Record]:
         """Whole lines; what comes before a newline waits for it."""
-        parts = wb.parts_of(data, part)
+        parts = protobuf.by_tag(data, part)
         stream = "stdout" if 1 in parts and parts[1].number == 1 else "stderr"
         t = wb.time_at(data, parts, 2) or self._t
         self._latest = max(self._latest, t)
@@ -219,7 +219,7 @@ class WandbRun:
             yield {"log": "message", "t": t, "level": stream, "text": line}
 
     def _definition(self, data: bytes, part: Field) -> Iterator[Record]:
-        parts = wb.parts_of(data, part)
+        parts = protobuf.by_tag(data, part)
         name = wb.text_at(data, parts, 1) or wb.text_at(data, parts, 2)
         if name is None:
             return
@@ -231,7 +231,7 @@ class WandbRun:
         yield record
 
     def _alert(self, data: bytes, part: Field) -> Record:
-        parts = wb.parts_of(data, part)
+        parts = protobuf.by_tag(data, part)
         record: Record = {"log": "event", "t": self._t, "name": "alert", "step": self._step}
         for key, tag in (("title", 1), ("text", 2), ("level", 3)):
             if (word := wb.text_at(data, parts, tag)) is not None:
@@ -251,7 +251,7 @@ class WandbRun:
         }
         for name, value in own.items():
             yield {"log": "summary", "t": t, "name": name, "value": value}
-        parts = wb.parts_of(data, part)
+        parts = protobuf.by_tag(data, part)
         code = protobuf.signed(parts[1].number) if 1 in parts else 0
         finish: Record = {"log": "finish", "t": t, "status": "failed" if code else "finished"}
         if code:
@@ -259,7 +259,7 @@ class WandbRun:
         yield {**finish, "last_step": self._step}
 
     def _read_identity(self, data: bytes, part: Field) -> Identity:
-        parts = wb.parts_of(data, part)
+        parts = protobuf.by_tag(data, part)
         config = {}
         if 4 in parts:
             items = wb.items_of(data, parts[4], tag=1)

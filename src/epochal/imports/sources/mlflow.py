@@ -19,8 +19,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from epochal.errors import UsageError
 from epochal.imports.foreign import Batch, Identity, RecordList, stable_id
+from epochal.imports.formats.mlflow import finish_record, identity_of, restored
 from epochal.imports.http_api import HttpApi, ServerError, is_address
-from epochal.imports.mlflow_values import finish_record, identity_of, restored
 from epochal.imports.values import plain_number, unix_seconds
 from epochal.records import Record
 
