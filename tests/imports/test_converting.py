@@ -12,7 +12,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from epochal.imports.converting import FOLDER, Conversions, delete_unused
+from epochal.imports.foreign import Identity
+from epochal.imports.formats.tensorboard import TensorboardRun
 from epochal.journal.search_bounds import SearchBounds
 from epochal.store.local.run import LocalRun
 from epochal.store.local.store import LocalStore
@@ -159,3 +163,23 @@ def test_converted_runs_are_deleted_when_nobody_needs_them(tmp_path: Path) -> No
     assert [run.brief().name for run in LocalStore(tmp_path / "logs", cache=cache).runs()].count(
         "kept"
     ) == 1
+
+
+def test_a_run_whose_identity_cannot_be_read_leaves_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_losses(tmp_path / "logs" / "a", range(3))
+    log_losses(tmp_path / "logs" / "b", range(3))
+    identity = TensorboardRun.identity.fget
+    assert identity is not None
+
+    def failing(run: TensorboardRun) -> Identity:
+        if run.key == "b":
+            raise RuntimeError("no name")
+        return identity(run)
+
+    monkeypatch.setattr(TensorboardRun, "identity", property(failing))
+    with LocalStore(tmp_path / "logs", cache=tmp_path / "cache") as store:
+        found = {run.brief().name: run.info.problem for run in store.runs()}
+    assert found["a"] is None
+    assert "no name" in str(found["b"])

@@ -241,12 +241,23 @@ class Conversions:
         A file that is a tracker's and cannot be read is a run that has nothing but a problem.
         """
         found = {
-            id(run): self._runs.get(id(run)) or ConvertedRun(self, source, run, lock=lock)
+            id(run): self._runs.get(id(run)) or self._converted(source, run, lock)
             for place in places
             for source, run, lock in self._below(place, depth=0, without=frozenset())
         }
         self._runs = found
         return list(found.values())
+
+    def _converted(self, source: Foreign, run: ForeignRun, lock: threading.RLock) -> ConvertedRun:
+        """A run to convert; a fault in its identity is a problem of this one run."""
+        member = f"{run.path}/{run.key}"
+        made = self._guard.run(member, lambda: ConvertedRun(self, source, run, lock=lock))
+        if made is not None:
+            return made
+        faulty = UnreadableFile(
+            run.path, source.label, f"{member} cannot be read: {self._guard.faults[member].error}."
+        )
+        return ConvertedRun(self, faulty, faulty)
 
     def at(self, path: Path) -> Sequence[ConvertedRun]:
         """The runs of one file or folder, without those in folders below it."""
