@@ -121,6 +121,16 @@ def test_events_of_one_length_and_other_shapes_are_parsed_one_by_one(tmp_path: P
     ]
 
 
+def test_the_title_of_a_tag_is_recorded_once(tmp_path: Path) -> None:
+    title = field(9, field(2, "Loss of the day"))
+    summaries = [field(1, field(1, "a") + b"\x15" + struct.pack("<f", i) + title) for i in range(9)]
+    write_events(tmp_path, [event(field(5, s), step=i + 1) for i, s in enumerate(summaries)])
+    records = records_in(tmp_path)
+    titles = [record["title"] for record in records if record["log"] == "define"]
+    assert titles == ["Loss of the day"]
+    assert values_of(records, "a") == [(i + 1, float(i)) for i in range(9)]
+
+
 def test_a_tag_that_is_no_text_is_still_shown(tmp_path: Path) -> None:
     broken = field(5, field(1, field(1, b"\xff\xfe!") + b"\x15" + struct.pack("<f", 1.0)))
     write_events(tmp_path, [event(broken, step=i) for i in range(8)])

@@ -8,7 +8,6 @@ end that are not a whole record are a record being written.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator
 from functools import lru_cache
@@ -238,7 +237,7 @@ class EventFile:
         for _ in range(_MAX_SHAPES):
             if not len(rows):
                 break
-            shape = self._shape(rows[0].tobytes())
+            _, shape = self._probe(rows[0].tobytes())
             if shape is None:
                 others.append(int(starts[0]))
                 rows, starts = rows[1:], starts[1:]
@@ -257,11 +256,9 @@ class EventFile:
         names: list[str | None] = []
         for key, row in zip(different.tolist(), first.tolist(), strict=True):
             if key not in self._names and len(self._names) < _MAX_NAMES:
-                data = rows[row].tobytes()
-                with contextlib.suppress(WireError):
-                    event = read_event(data, self._tags)
-                    if _shape_of(data, event) == shape:
-                        self._names[key] = event.points[0][0]
+                name, found = self._probe(rows[row].tobytes())
+                if found == shape:
+                    self._names[key] = name
             names.append(self._names.get(key))
         times = _times(rows)
         is_named = np.array([name is not None for name in names])
@@ -280,11 +277,14 @@ class EventFile:
         items.extend(zip(*(column.tolist() for column in columns), strict=True))
         return is_point
 
-    def _shape(self, data: bytes) -> _Shape | None:
+    def _probe(self, data: bytes) -> tuple[str, _Shape | None]:
+        """The name and the shape of an event that is a point; the tags stay as they are."""
         try:
-            return _shape_of(data, read_event(data, self._tags))
+            event = read_event(data, Tags(self._tags.plugins, set(self._tags.described)))
         except WireError:
-            return None
+            return "", None
+        shape = _shape_of(data, event)
+        return ("", None) if shape is None else (event.points[0][0], shape)
 
     def _take_event(self, data: bytes, start: int, items: list[Item]) -> None:
         place = self.offset + start

@@ -162,8 +162,8 @@ class Settings:
     cache_dir: str | None = _setting(
         None,
         kinds.PATH,
-        "the folder of the index of runs, of copies of large journals and of converted runs of other"
-        " trackers; it can be deleted."
+        "the folder of the index of runs, of copies of large journals and of converted runs of"
+        " other trackers; it can be deleted."
         " By default `epochal` in the user's cache folder",
     )
     server_port: int = _setting(
