@@ -20,8 +20,8 @@ from epochal.companion.timeline import (
     on_grid,
 )
 from epochal.journal.alike import decode_alike
-from epochal.journal.columnar import model_of
 from epochal.journal.line import encode
+from epochal.journal.shape import NUMBER, struct_of
 from tests.doubles.companions import companion_config, wait_for
 from tests.doubles.journals import of_kind
 
@@ -116,7 +116,7 @@ def test_steps_that_are_alike_are_followed_as_others_are(tmp_path: Path) -> None
     times = [1000.0 + i / 100 for i in range(60)] + [1004.0]
     steps = [{"log": "step", "t": at, "step": i} for i, at in enumerate(times)]
     text = b"".join(map(encode, steps))
-    model = model_of(encode(steps[0])[:-1])
+    model = struct_of(encode(steps[0])[:-1], NUMBER)
     assert model is not None
     alike = decode_alike(model, text)
     assert alike is not None

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from epochal.health.engine import Health
 from epochal.health.rate_limiter import MOST_A_SECOND, RateLimiter, Sample
 from epochal.journal.alike import decode_alike
-from epochal.journal.columnar import model_of
 from epochal.journal.line import encode
+from epochal.journal.shape import NUMBER, struct_of
 from epochal.records import Record
 
 
@@ -146,7 +146,7 @@ def test_records_that_are_alike_pass_as_others_do(
             for i in range(count)
         ]
     one_by_one, at_once = RateLimiter(), RateLimiter()
-    model = model_of(encode(records[0])[:-1])
+    model = struct_of(encode(records[0])[:-1], NUMBER)
     assert model is not None
     passed: list[Sample] = []
     for start in range(0, len(records), size):

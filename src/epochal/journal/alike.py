@@ -8,19 +8,14 @@ decoded when it is asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any
 
-from epochal.journal.columnar import model_of
 from epochal.journal.line import decode_json
-from epochal.journal.line_columns import LineModel, LineShape
+from epochal.journal.shape import NUMBER, WORTH_A_STRUCT, LineStruct, struct_of
 from epochal.records import Record
 
-# Fewer lines are decoded sooner than a decoder for them is made.
-_WORTH_A_DECODER = 64
 _MAX_PAUSE = 8
-_RECORD_START = b'{"log":"'
-_FIRST_BYTES = itemgetter(slice(len(_RECORD_START)))
 
 
 class AlikeRecords:
@@ -29,14 +24,14 @@ class AlikeRecords:
     ``names`` are those of the free metrics. ``times`` has the time of each record.
     """
 
-    __slots__ = ("_lines", "_numbers", "_shape", "kind", "names", "times")
+    __slots__ = ("_lines", "_struct", "_structs", "kind", "names", "times")
 
-    def __init__(self, shape: LineShape, numbers: list[Any], lines: list[bytes]) -> None:
-        self._shape = shape
-        self._numbers = numbers
+    def __init__(self, struct: LineStruct, structs: list[Any], lines: list[bytes]) -> None:
+        self._struct = struct
+        self._structs = structs
         self._lines = lines
-        self.kind = shape.kind
-        self.names = dict(shape.keys).get("m") or ()
+        self.kind = struct.kind
+        self.names = dict(struct.keys).get("m") or ()
         self.times = self.column("t")
 
     def __len__(self) -> int:
@@ -51,22 +46,18 @@ class AlikeRecords:
 
     def column(self, *path: str) -> list[float]:
         """The number that each record has in a field; empty where they have no such field."""
-        attribute = self._shape.attribute(path)
-        return [] if attribute is None else list(map(attrgetter(attribute), self._numbers))
+        attribute = self._struct.attribute(path)
+        return [] if attribute is None else list(map(attrgetter(attribute), self._structs))
 
 
-def decode_alike(model: LineModel, text: bytes) -> AlikeRecords | None:
-    """The records of whole lines; None unless all have the keys of the model, and numbers."""
-    try:
-        numbers = model.decode_numbers(text)
-    except (ValueError, RecursionError):
-        return None
+def decode_alike(struct: LineStruct, text: bytes) -> AlikeRecords | None:
+    """The records of whole lines; None unless all have the keys of the struct, and floats as times."""
     lines = text.split(b"\n")
     lines.pop()
-    # Each record begins a line, and none ends in a later one.
-    if len(lines) != len(numbers) or set(map(_FIRST_BYTES, lines)) != {_RECORD_START}:
+    structs = struct.decode(text, len(lines))
+    if structs is None:
         return None
-    records = AlikeRecords(model.shape, numbers, lines)
+    records = AlikeRecords(struct, structs, lines)
     return records if set(map(type, records.times)) == {float} else None
 
 
@@ -78,7 +69,7 @@ class AlikeDecoder:
     """Recognises lines with the keys of the lines before them."""
 
     def __init__(self) -> None:
-        self._model: LineModel | None = None
+        self._struct: LineStruct | None = None
         # How often in turn lines were not alike, and how often to wait until the next attempt.
         self._misses = 0
         self._pause = 0
@@ -88,9 +79,8 @@ class AlikeDecoder:
         if self._pause:
             self._pause -= 1
             return None
-        model = self._model
-        if model is not None:
-            found = decode_alike(model, text)
+        if self._struct is not None:
+            found = decode_alike(self._struct, text)
             if found is not None:
                 self._misses = 0
                 return found
@@ -101,9 +91,9 @@ class AlikeDecoder:
 
     def _learn(self, text: bytes) -> None:
         """Expect lines like the last one from now on."""
-        self._model = None
-        if text.count(b"\n") >= _WORTH_A_DECODER:
-            model = model_of(text[text.rfind(b"\n", 0, -1) + 1 : -1])
-            keys = [] if model is None else [key for key, _ in model.shape.keys]
+        self._struct = None
+        if text.count(b"\n") >= WORTH_A_STRUCT:
+            struct = struct_of(text[text.rfind(b"\n", 0, -1) + 1 : -1], NUMBER)
+            keys = [] if struct is None else [key for key, _ in struct.keys]
             if "t" in keys and "nonfinite" not in keys:
-                self._model = model
+                self._struct = struct

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
+from tests.journal.test_columnar import damaged_texts
 
 from epochal.journal import columnar
 from epochal.journal.reader import read_part
 from epochal.records import axis_of, scalars_of
 from epochal.store.local.columns import SeriesKey
 from epochal.store.local.tail import TailedPart
-from tests.journal.test_columnar import damaged_texts
 from tests.segments.parts import HEADER, NAME, lines, write_part
 
 STEP = {"epoch": 0.5, "step_tokens": 512, "duration_ms": 7, "norm": 1.5, "loss": 2.5, "lr": 1e-3}
