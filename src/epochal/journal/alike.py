@@ -51,7 +51,7 @@ class AlikeRecords:
 
 
 def decode_alike(struct: LineStruct, text: bytes) -> AlikeRecords | None:
-    """The records of whole lines; None unless all have the keys of the struct, and floats as times."""
+    """The records of whole lines; None unless all have the keys of the struct."""
     lines = text.split(b"\n")
     lines.pop()
     structs = struct.decode(text, len(lines))

@@ -181,7 +181,7 @@ def _line_struct(kind: str, keys: Keys, value: Any) -> LineStruct | None:
         return None
 
 
-def struct_of(line: bytes, value: Any = _SCALAR) -> LineStruct | None:
+def struct_of(line: bytes, scalar: Any = _SCALAR) -> LineStruct | None:
     """The struct for lines like this one; None where only the reference decoder can read them."""
     record = decode_whole(line)
     if record is None or record["log"] not in DENSE_KINDS:
@@ -195,7 +195,7 @@ def struct_of(line: bytes, value: Any = _SCALAR) -> LineStruct | None:
             keys.append((name, inner))
     if not keys or sum(len(inner or " ") for _, inner in keys) > _MAX_FIELDS:
         return None
-    return _line_struct(record["log"], tuple(keys), value)
+    return _line_struct(record["log"], tuple(keys), scalar)
 
 
 class KnownShapes:
