@@ -11,7 +11,9 @@ import hashlib
 import io
 import json
 import math
+import os
 import re
+import shutil
 import tarfile
 import time
 from collections.abc import Iterator, Mapping
@@ -23,12 +25,16 @@ import msgspec
 import pytest
 
 from epochal.cli.main import main
+from epochal.journal.layout import RunFolder, parse_part_name
+from epochal.segments.seal import seal_part
 from epochal.serving import export_formats
 from tests.server.live import Answer, Server, decode_series, serving, until
 
 HERE = Path(__file__).parent
 RUNS = HERE / "runs.tar.xz"
 ANSWERS = HERE / "answers"
+# The lines of sealed parts, below the folder that the reference is unpacked to.
+LINES = "lines"
 # Formats that no other part of the project is about to change.
 EXPORTS = ("csv", "jsonl")
 
@@ -205,6 +211,19 @@ def unpack(root: Path) -> None:
     """Put the reference below a folder."""
     with tarfile.open(RUNS) as archive:
         archive.extractall(root, filter="data")
+    for lines in sorted((root / LINES).rglob("*.jsonl")):
+        seal(lines, RunFolder(root / "runs" / lines.parent.relative_to(root / LINES)))
+
+
+def seal(lines: Path, folder: RunFolder) -> None:
+    """Seal the lines of a part into its run, as if that had been done long ago."""
+    name = parse_part_name(lines.name, ".jsonl")
+    assert name is not None
+    written = lines.stat().st_mtime
+    shutil.copy2(lines, folder.part_path(name))
+    path = seal_part(folder, name).path
+    for changed in (path, path.parent, folder.journal):
+        os.utime(changed, (written, written))
 
 
 def gather(root: Path) -> dict[str, Any]:

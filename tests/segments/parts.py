@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import encode_json
 from epochal.journal.reader import read_part
@@ -43,13 +45,12 @@ def copied(folder: RunFolder, into: Path) -> SealReport:
 
 
 def journal_texts(folder: RunFolder) -> list[bytes]:
-    records = read_part(folder.part_path(NAME), NAME)
-    return [encode_json(record) for _, record in records]
+    return texts(read_part(folder.part_path(NAME), NAME))
 
 
-def texts(records: Iterable[tuple[int, Record]]) -> list[bytes]:
-    """JSON text tells ints from floats from bools, and holds the order of keys."""
-    return [encode_json(record) for _, record in records]
+def texts(records: Iterable[tuple[Any, Record]]) -> list[bytes]:
+    """JSON text tells ints from floats from bools; the order of keys does not matter."""
+    return [msgspec.json.encode(record, order="sorted") for _, record in records]
 
 
 def metrics(step: int, **values: Any) -> Record:

@@ -4,14 +4,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from epochal.journal import columnar
+from epochal.journal import shape
 from epochal.journal.line import decode, encode
 from epochal.records import KINDS, Record, axis_of, scalars_of
-from epochal.segments import plan, read, rebuild, table
+from epochal.segments import read, seal
 from epochal.segments.read import Segment
 from tests.segments.parts import (
     FINISH,
@@ -21,7 +22,6 @@ from tests.segments.parts import (
     journal_texts,
     lines,
     metrics,
-    sealed,
     texts,
     write_part,
 )
@@ -64,21 +64,19 @@ def _records(draw: st.DrawFn) -> Record:
     return record
 
 
+def columns_for_few(patch: pytest.MonkeyPatch) -> None:
+    """Columns for a few lines already, several slices and row groups of them."""
+    patch.setattr(shape, "WORTH_A_STRUCT", 2)
+    patch.setattr(seal, "WORTH_A_STRUCT", 2)
+    patch.setattr(shape, "_SLICE_BYTES", 500)
+    patch.setattr(seal, "_ROWS_IN_GROUP", 3)
+    patch.setattr(read, "_BATCH_ROWS", 2)
+
+
 @settings(suppress_health_check=list(HealthCheck))
 @given(st.lists(_records(), max_size=12))
 def test_every_record_comes_back_as_it_was(records: list[Record]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        run_folder = finished_part(Path(folder), *records)
-        with Segment(copied(run_folder, Path(folder) / "cache").path) as segment:
-            assert texts(segment.records()) == journal_texts(run_folder)
-
-
-@settings(suppress_health_check=list(HealthCheck))
-@given(st.lists(st.dictionaries(_KEY, _SCALAR, max_size=6), max_size=20))
-def test_long_form_gives_back_every_record(objects: list[dict[str, Any]]) -> None:
-    records = [{**metrics(step), "m": values} for step, values in enumerate(objects)]
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "MAX_COLUMNS", 2)
         run_folder = finished_part(Path(folder), *records)
         with Segment(copied(run_folder, Path(folder) / "cache").path) as segment:
             assert texts(segment.records()) == journal_texts(run_folder)
@@ -91,8 +89,7 @@ def test_records_that_become_columns_at_once_come_back(
 ) -> None:
     records = records + [{**metrics(step), "m": values} for step, values in enumerate(objects)]
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columnar, "_WORTH_A_DECODER", 2)
-        patch.setattr(columnar, "_SLICE_BYTES", 500)
+        columns_for_few(patch)
         run_folder = finished_part(Path(folder), *records * 4)
         with Segment(copied(run_folder, Path(folder) / "cache").path) as segment:
             assert texts(segment.records()) == journal_texts(run_folder)
@@ -112,15 +109,16 @@ _NUMBER = st.floats() | st.integers(-(2**53), 2**53) | st.booleans()
         ),
         max_size=15,
     ),
-    st.sampled_from([2, 500]),
+    st.booleans(),
 )
-def test_series_are_what_the_records_say(entries: list[Any], max_columns: int) -> None:
+def test_series_are_what_the_records_say(entries: list[Any], in_columns: bool) -> None:
     written = [
         {"log": kind, "t": 1700000000.5 + step, "step": step, "id": step % 2, **fields, "m": inner}
         for kind, step, fields, inner in entries
     ]
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "MAX_COLUMNS", max_columns)
+        if in_columns:
+            columns_for_few(patch)
         text = lines(HEADER) + b"".join(map(encode, written)) + lines(FINISH)
         run_folder = write_part(Path(folder), text)
         expected: dict[tuple[str, str], list[tuple[int, float, str]]] = {}
@@ -138,80 +136,60 @@ def test_series_are_what_the_records_say(entries: list[Any], max_columns: int) -
                         *(column.tolist() for column in _columns(segment, name, axis)), strict=True
                     )
                 ]
-                for name in segment.names()
-                for axis in segment.axes(name)
+                for name, axis in segment.footer.names
             }
         assert found == expected
 
 
 def _columns(segment: Segment, name: str, axis: Any) -> tuple[Any, Any, Any]:
-    series = segment.series(name, axis=axis)
+    series = segment.series(name, axis)
     return series.steps, series.times, series.values
-
-
-def test_the_extremes_of_telemetry_have_columns_but_are_no_series(tmp_path: Path) -> None:
-    import pyarrow.parquet as pq
-
-    records = [
-        {"log": "gpu", "t": 1700000000.0 + i, "id": 0, "power": 5, "min": {"power": 4}}
-        for i in range(3)
-    ]
-    report = copied(finished_part(tmp_path, *records), tmp_path / "copy")
-    assert pq.read_table(report.path)["min.power"].drop_null().to_pylist() == [4, 4, 4]
-    with Segment(report.path) as segment:
-        assert segment.names() == ("gpu/0/power",)
 
 
 @settings(suppress_health_check=list(HealthCheck))
 @given(st.lists(_records(), max_size=8), st.lists(st.dictionaries(_KEY, _SCALAR), max_size=6))
-def test_records_of_many_row_groups_come_back(
+def test_series_and_records_are_the_same_in_columns_and_as_json(
     records: list[Record], objects: list[dict[str, Any]]
 ) -> None:
     records = records + [{**metrics(step), "m": values} for step, values in enumerate(objects)]
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         run_folder = finished_part(Path(folder), *records * 3)
         with Segment(copied(run_folder, Path(folder) / "one").path) as whole:
-            names, extents = whole.names(), whole.extents()
-            series = {name: whole.series(name) for name in names}
-        patch.setattr(table, "_OWN_GROUP_ROWS", 2)
-        patch.setattr(table, "_GROUP_ROWS", 3)
+            footer = whole.footer
+            series = {key: whole.series(*key) for key in footer.names}
+        columns_for_few(patch)
         with Segment(copied(run_folder, Path(folder) / "many").path) as segment:
             written = journal_texts(run_folder)
             assert texts(segment.records()) == written
             assert texts(segment.records(first=3)) == written[3:]
-            assert (segment.names(), segment.extents()) == (names, extents)
-            for name, points in series.items():
-                found = segment.series(name)
+            assert set(segment.footer.names) == set(footer.names)
+            assert segment.footer.extents == footer.extents
+            assert segment.footer.kinds == footer.kinds
+            assert str(segment.footer.summaries) == str(
+                {key: footer.summaries[key] for key in segment.footer.names}
+            )
+            for key, points in series.items():
+                found = segment.series(*key)
                 assert found.steps.tolist() == points.steps.tolist()
                 assert repr(found.values.tolist()) == repr(points.values.tolist())
-            of_kind = [text for text in written if text.startswith(b'{"log":"metrics"')]
-            ours = [t for t in texts(segment.entries("metrics")) if t.startswith(b'{"log":"m')]
+            tables = {
+                (name, table.axis): table.values[:, place].tolist()
+                for table in segment.tables()
+                for place, name in enumerate(table.names)
+            }
+            for key, values in tables.items():
+                assert repr(values) == repr(segment.series(*key).values.tolist())
+            of_kind = [text for text in written if b'"log":"metrics"' in text]
+            ours = [t for t in texts(segment.entries("metrics")) if b'"log":"metrics"' in t]
             assert ours == of_kind
 
 
-def test_a_reader_of_records_holds_one_row_group_of_a_kind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However large a part is: what is held of it does not grow with it."""
-    monkeypatch.setattr(table, "_OWN_GROUP_ROWS", 100)
-    monkeypatch.setattr(table, "_GROUP_ROWS", 100)
-    held: list[int] = []
-
-    class Counted(rebuild.Rebuilder):
-        def __init__(self, contents: Any, rows: Any, long: Any) -> None:
-            held.append(rows.num_rows)
-            super().__init__(contents, rows, long)
-
-    monkeypatch.setattr(read, "Rebuilder", Counted)
-    most = []
-    for size in (1_000, 4_000):
-        records = [metrics(step, loss=step / 3) for step in range(size)]
-        evals = [
-            {"log": "eval", "t": 1.5 + step, "step": step, "loss": 1.0} for step in range(size)
-        ]
-        mixed = [record for pair in zip(records, evals, strict=True) for record in pair]
-        with sealed(tmp_path / str(size), *mixed) as segment:
-            held.clear()
-            assert sum(1 for _ in segment.records()) == 2 * size + 2
-        most.append(max(held))
-    assert most[0] == most[1] <= 202
+def test_the_extremes_of_telemetry_have_columns_but_are_no_series(tmp_path: Path) -> None:
+    records = [
+        {"log": "gpu", "t": 1700000000.0 + i, "id": 0, "power": 5, "min": {"power": 4}}
+        for i in range(100)
+    ]
+    report = copied(finished_part(tmp_path, *records), tmp_path / "copy")
+    assert pq.read_table(report.path)["min.power"].drop_null().to_pylist() == [4] * 100
+    with Segment(report.path) as segment:
+        assert segment.footer.names == [("gpu/0/power", "time")]

@@ -15,7 +15,6 @@ from epochal.journal.process import process_identity
 from epochal.journal.reader import NewerFormatError, PartReader
 from epochal.records import FORMAT_VERSION
 from epochal.segments.finished import sealable_parts
-from epochal.segments.footer import read_footer
 from epochal.segments.read import Segment
 from epochal.segments.seal import seal_part
 from tests.segments.parts import (
@@ -186,16 +185,15 @@ def test_a_flipped_bit_in_a_column_is_noticed(tmp_path: Path) -> None:
         list(segment.records())
 
 
-@pytest.mark.parametrize("field", [b'"columns"', b'"shapes"', b'"names"', b'"summaries"'])
-def test_a_flipped_bit_in_the_table_of_contents_is_noticed(tmp_path: Path, field: bytes) -> None:
-    folder = finished_part(tmp_path, *(metrics(step, loss=step / 3) for step in range(50)))
+@pytest.mark.parametrize("field", [b'"columns"', b'"groups"', b'"names"', b'"summaries"'])
+def test_a_flipped_bit_in_the_metadata_is_noticed(tmp_path: Path, field: bytes) -> None:
+    folder = finished_part(tmp_path, *(metrics(step, loss=step / 3) for step in range(500)))
     path = seal_part(folder, NAME).path
     text = bytearray(path.read_bytes())
     text[text.index(field) + len(field) + 3] ^= 1
     path.write_bytes(text)
     with pytest.raises(FormatError, match="damaged"):
         Segment(path)
-    assert read_footer(path) is None or field in (b'"columns"', b'"shapes"')
 
 
 def test_unfinished_files_are_no_segments(tmp_path: Path) -> None:

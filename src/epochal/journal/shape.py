@@ -36,6 +36,7 @@ _CODES = {float: "d", int: "q", bool: "?"}
 # What numbers are made of. Lines that differ in nothing else usually have the same keys.
 _NUMBER_BYTES = b"0123456789.eE+-"
 _NEXT_RECORD = b'}\n{"log":'
+_HEADER, _FINISH = b'{"log":"run",', b'{"log":"finish",'
 _KEY = re.compile(rb'"([^"\\]*)":')
 # So little text that its structs are still in the processor's cache when their values are read.
 _SLICE_BYTES = 128 * 1024
@@ -206,6 +207,8 @@ class KnownShapes:
         self.structs: dict[bytes, LineStruct | None] = {}
         # Signatures of lines with different keys, such as "layer1" and "layer2".
         self.ambiguous: set[bytes] = set()
+        # The last line of which all lines of a slice were alike, without numbers, and its struct.
+        self.latest: tuple[bytes, LineStruct] | None = None
 
     def struct(self, signature: bytes, line: bytes, count: int) -> LineStruct | None:
         """The struct for lines with a signature, once there were enough of them."""
@@ -229,16 +232,18 @@ class LineDecoder:
 
     def __init__(self, known: KnownShapes | None = None) -> None:
         self._known = KnownShapes() if known is None else known
-        # The struct of the last slice whose lines were all alike.
-        self._last: LineStruct | None = None
 
     def decode(self, text: bytes, *, first: int) -> Decoded:
         """Decode whole lines, each ended by a newline; ``first`` is the first record's ordinal."""
         decoded = Decoded([], [], 0)
         start, ordinal = 0, first
+        # The first and the last record of a part are unlike the others.
+        last = text.rfind(b"\n", 0, len(text) - 1) + 1
+        stop = last if text.startswith(_FINISH, last) else len(text)
         while start < len(text):
-            end = text.rfind(b"\n", start, start + _SLICE_BYTES) + 1
-            end = end or text.index(b"\n", start) + 1
+            end = text.rfind(b"\n", start, min(start + _SLICE_BYTES, stop)) + 1
+            if not end or (start == 0 and text.startswith(_HEADER)):
+                end = text.index(b"\n", start) + 1
             ordinal = self._decode_slice(text[start:end], start, ordinal, decoded)
             start = end
         return decoded._replace(num_records=ordinal - first)
@@ -246,7 +251,14 @@ class LineDecoder:
     def _decode_slice(self, text: bytes, start: int, first: int, decoded: Decoded) -> int:
         """Decode some of the lines; returns the ordinal of the next record."""
         num_lines = text.count(b"\n")
-        groups = None if self._last is None else _packed(self._last, text, range(num_lines))
+        groups: list[_Group] | None = []
+        if num_lines > 1 or not text.startswith((_HEADER, _FINISH)):
+            signature, latest = self._known.latest or (b"", None)
+            is_latest = text[: text.index(b"\n")].translate(None, _NUMBER_BYTES) == signature
+            if latest is None or not is_latest:
+                groups = None
+            else:
+                groups = _packed(latest, text, range(num_lines))
         if groups is None:
             groups = self._decode_groups(text)
         if sum(len(places) for _, places, _ in groups) < num_lines:
@@ -267,7 +279,7 @@ class LineDecoder:
             if model is not None:
                 by_struct.setdefault(model, []).append(places)
         taken: list[_Group] = []
-        self._last = None
+        self._known.latest = None
         for model, groups in by_struct.items():
             places = groups[0] if len(groups) == 1 else sorted(itertools.chain(*groups))
             decoded = _packed(model, b"\n".join([*_take(lines, places), b""]), places)
@@ -276,7 +288,8 @@ class LineDecoder:
                     return self._decode_groups(text)
                 continue
             taken += decoded
-            self._last = model if len(places) == len(lines) else None
+            if len(places) == len(lines):
+                self._known.latest = lines[0].translate(None, _NUMBER_BYTES), model
         return taken
 
     def _note_ambiguous(self, lines: list[bytes]) -> bool:

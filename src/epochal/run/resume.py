@@ -111,7 +111,7 @@ def _sealed_step(folder: RunFolder, name: PartName) -> int | None:
     from epochal.segments.read import Segment  # loads pyarrow, and only a resumed run needs it
 
     with Segment(folder.sealed_path(name)) as segment:
-        extents = segment.extents()
+        extents = segment.footer.extents
     steps = [extents[kind].step for kind in ("metrics", "step") if kind in extents]
     return max((step for step in steps if step is not None), default=None)
 

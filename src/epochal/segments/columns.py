@@ -1,126 +1,336 @@
-"""The columns of a segment: their names, their types, and how each is encoded."""
+"""The numbers of one part as growing columns.
+
+Records that hold the same series share a block: 24 bytes for a record, and 8 for each value. Rows
+of one shape are added at once, other records one by one. Each block keeps the ordinals of its
+records, so that a series of several blocks comes back in the order written.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from array import array
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from epochal.segments.shape import NUMBERS, Path
+from epochal.journal.shape import Rows, Shape, unpack
+from epochal.records import KINDS, Axis, Record, axis_of, stored_numbers_of, whole_number, word_key
+from epochal.series.reduce import Summary, summarise_rows
+from epochal.series.series import Series, concatenated, merge
 
-LOG, ORDINAL, STEP, TIME, SHAPE, DOCUMENT = "log", "ordinal", "step", "t", "shape", "json"
-LONG_NAME, LONG_VALUE = "long.name", "long.value"
-LONG_AXIS, LONG_FIELD, LONG_PLACE, LONG_TYPE = "long.axis", "long.of", "long.place", "long.type"
-DAMAGE = "damage"
-FIXED: Mapping[str, pa.DataType] = {
-    LOG: pa.string(),
-    ORDINAL: pa.int64(),
-    STEP: pa.int64(),
-    TIME: pa.int64(),
-    SHAPE: pa.int32(),
-    DOCUMENT: pa.string(),
-    LONG_NAME: pa.string(),
-    LONG_AXIS: pa.string(),
-    LONG_FIELD: pa.string(),
-    LONG_PLACE: pa.int32(),
-    LONG_TYPE: pa.string(),
-    LONG_VALUE: pa.float64(),
-    DAMAGE: pa.binary(),
-}
-# Other tools show these first, then the values, then what only this package needs.
-_FIRST = (LOG, ORDINAL, STEP, TIME)
-_SAMPLE = 4096
-_FEW = 256
-# Where a value repeats this often, a dictionary is smaller than the values' bytes.
-_REPEATS = 16
+NO_STEP = -1
+STEP_LIMIT = 2**63
+# Logs that hardly ever repeat a set of names would make a block for each record: beyond this many
+# sets, each value goes to a block of its own name.
+_MAX_BLOCKS = 256
+_VALUES_AT_ONCE = 1 << 20
+WORDS = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
+_NUMPY_TYPES: dict[type, Any] = {float: np.float64, int: np.int64, bool: np.bool_}
+
+Names = tuple[str, ...]
 
 
-def name_columns(paths: Iterable[Path]) -> dict[Path, str]:
-    """A column name for each path: its names with dots, made unique without regard to case."""
-    taken = {name.lower() for name in FIXED}
-    names: dict[Path, str] = {}
-    for path in paths:
-        plain = "".join(c if c.isprintable() else "_" for c in ".".join(path)) or "_"
-        name, number = plain, 2
-        while name.lower() in taken:
-            name, number = f"{plain}_{number}", number + 1
-        taken.add(name.lower())
-        names[path] = name
-    return names
+class SeriesKey(NamedTuple):
+    """A name on an axis: an epoch's ``loss`` and a step's ``loss`` are two series."""
+
+    name: str
+    axis: Axis
 
 
-def column_type(codes: set[str], arrays: Iterable[NDArray[Any]]) -> pa.DataType:
-    """The narrowest type that gives every value back; ``arrays`` are the values of a number."""
-    if codes <= {"b"}:
-        return pa.bool_()
-    if codes <= {"i", "l", "b"}:
-        return pa.int64()
-    if codes <= NUMBERS:
-        return pa.float32() if all(map(_is_float32, arrays)) else pa.float64()
-    if codes == {"I"}:
-        return pa.list_(pa.int64())
-    return pa.list_(pa.float64()) if codes == {"F"} else pa.string()
+class SeriesTable(NamedTuple):
+    """Series of one part that were logged together: ``values`` has a column for each name."""
+
+    axis: Axis
+    names: Names
+    steps: NDArray[np.int64]
+    times: NDArray[np.float64]
+    values: NDArray[np.float64]
 
 
-def _is_float32(values: NDArray[Any]) -> bool:
-    with np.errstate(over="ignore"):
-        narrow = values.astype(np.float32)
-    return np.array_equal(narrow.astype(np.float64), values, equal_nan=True)
+class PartSummary(NamedTuple):
+    """The summary of a series in one part.
+
+    ``first_at`` is the position of its first point on its axis, ``last_t`` the time of its last
+    point in Unix seconds.
+    """
+
+    summary: Summary
+    first_at: float
+    last_t: float
 
 
-def schema_of(names: Mapping[Path, str], types: Mapping[Path, pa.DataType]) -> pa.Schema:
-    """The schema of a segment with these value columns."""
-    fixed = [pa.field(name, kind) for name, kind in FIXED.items()]
-    values = [pa.field(name, types[path]) for path, name in names.items()]
-    first = len(_FIRST)
-    return pa.schema([*fixed[:first], *values, *fixed[first:]])
+class Extent(NamedTuple):
+    """The highest step and the latest time (Unix seconds) of some records, where they have any."""
+
+    step: int | None
+    time: float | None
+
+    def joined(self, other: Extent) -> Extent:
+        """The extent of both."""
+        pairs = zip(self, other, strict=True)
+        return Extent(*(max((n for n in p if n is not None), default=None) for p in pairs))
 
 
-def writer_options(schema: pa.Schema, few_valued: set[str]) -> dict[str, Any]:
-    """How to encode each column; ``few_valued`` names number columns that repeat themselves."""
-    encodings: dict[str, str] = {}
-    dictionaries: list[str] = []
-    for column in schema:
-        if column.name in few_valued or pa.types.is_string(column.type):
-            if column.name != DOCUMENT:
-                dictionaries.append(column.name)
+class Plan(NamedTuple):
+    """Which columns of the rows of a shape are series: their names, and the columns' places.
+
+    A value that JSON cannot hold is null, and ``words`` has the place of the column that names it.
+    """
+
+    axis: Axis
+    names: Names
+    places: tuple[int, ...]
+    words: tuple[int | None, ...]
+
+
+@lru_cache(1024)
+def plan_of(shape: Shape, gpu: Any) -> Plan | None:
+    """The series of a shape, in the order of ``numbers_of``; None if one name occurs twice."""
+    places = {path: place for place, path in enumerate(shape.paths())}
+    kind, fields = KINDS[shape.kind], {name: None for name, _ in shape.keys}
+    record: Record = {"log": shape.kind, **fields, **({"id": gpu} if "id" in fields else {})}
+    sources = [(path[1], path, word_key(path[1], record)) for path in places if path[0] == "m"]
+    for name in kind.objects:
+        members = [path[1] for path in places if path[0] == name and len(path) == 2]
+        sources += [(kind.prefix + m, (name, m), word_key(m, record)) for m in members]
+    if kind.scalars:
+        named = kind.series_names(record).items()
+        sources += [(name, (field,), field) for field, name in named]
+    found: dict[str, tuple[int, int | None]] = {}
+    for name, path, word in sources:
+        place, said = places.get(path, -1), places.get(("nonfinite", word))
+        is_word = place >= 0 and shape.types[place] is type(None) and said is not None
+        if place < 0 or not (is_word or shape.types[place] in _NUMPY_TYPES):
             continue
-        leaf, path = column.type, column.name
-        if pa.types.is_list(leaf):
-            leaf, path = leaf.value_type, f"{path}.list.element"
-        if pa.types.is_floating(leaf):
-            encodings[path] = "BYTE_STREAM_SPLIT"
-        elif pa.types.is_integer(leaf):
-            encodings[path] = "DELTA_BINARY_PACKED"
-    return {
-        "compression": "zstd",
-        # Level 9 takes two and a half times as long for one byte in fifty.
-        "compression_level": 3,
-        "version": "2.6",
-        # Every type is one that Parquet has itself.
-        "store_schema": False,
-        "write_page_checksum": True,
-        "use_dictionary": dictionaries or False,
-        "column_encoding": encodings or None,
-        # Statistics cost a footer entry per column and group; steps are what ranges are asked of.
-        "write_statistics": [STEP, TIME, ORDINAL, LONG_NAME],
-    }
+        if name in found:
+            return None
+        found[name] = (place, said if is_word else None)
+    steps = places.get(("step",))
+    has_step = steps is not None and shape.types[steps] is int
+    if kind.axis == "none" or (kind.axis != "time" and not has_step):
+        found = {}
+    columns = tuple(found.values())
+    return (
+        Plan(kind.axis, tuple(found), *zip(*columns, strict=True))
+        if columns
+        else Plan(kind.axis, (), (), ())
+    )
 
 
-def has_few_values(values: NDArray[Any]) -> bool:
-    """Whether a number column is better written as a dictionary; looks at a sample first."""
-    if values.size < _SAMPLE:
-        return False
-    sample = values[:: max(1, values.size // _SAMPLE)]
-    if _num_distinct(sample) > _FEW:
-        return False
-    return _num_distinct(values) * _REPEATS < values.size
+def seconds(record: Record) -> float:
+    """A record's time in Unix seconds; nan when it has none."""
+    t = record.get("t")
+    return float(t) if isinstance(t, (int, float)) and abs(t) < STEP_LIMIT else float("nan")
 
 
-def _num_distinct(values: NDArray[Any]) -> int:
-    # np.unique imports numpy.ma first, which takes longer than this.
-    ordered = np.sort(values)
-    return 1 + int(np.count_nonzero(ordered[1:] != ordered[:-1]))
+def by_id(rows: Rows) -> Iterator[tuple[Any, Rows]]:
+    """The rows of each GPU with its id; all rows of kinds whose series are not named by it."""
+    paths = rows.shape.paths()
+    if not KINDS[rows.shape.kind].by_id or ("id",) not in paths:
+        yield None, rows
+        return
+    place = paths.index(("id",))
+    ids = unpack(rows.shape.types[place], rows.columns[place], len(rows.ordinals))
+    for one in dict.fromkeys(ids):
+        some = [row for row, value in enumerate(ids) if value == one]
+        yield one, rows if len(some) == len(ids) else rows.select(some)
+
+
+class _Block:
+    """The records of one part that hold the same series."""
+
+    __slots__ = ("names", "ordinals", "steps", "times", "values")
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.ordinals, self.steps = array("q"), array("q")
+        self.times = array("d")
+        self.values = [array("d") for _ in names]
+
+    @property
+    def nbytes(self) -> int:
+        return 8 * len(self.ordinals) * (3 + len(self.names))
+
+    def order(self) -> NDArray[np.intp] | slice:
+        """What sorts the records by ordinal; rows and other records come by turns."""
+        ordinals = np.array(self.ordinals)
+        if bool(np.all(ordinals[:-1] <= ordinals[1:])):
+            return slice(None)
+        return np.argsort(ordinals, kind="stable")
+
+    def table(self, axis: Axis, places: list[int]) -> SeriesTable:
+        """Copies of the columns of some names. A view would keep the buffers from growing."""
+        order = self.order()
+        values = np.empty((len(self.times), len(places)), order="F")
+        for column, place in enumerate(places):
+            values[:, column] = np.frombuffer(self.values[place])[order]
+        names = tuple(self.names[place] for place in places)
+        steps, times = np.array(self.steps)[order], np.array(self.times)[order]
+        return SeriesTable(axis, names, steps, times, values)
+
+
+class PartColumns:
+    """Every series of one part, in order of first appearance."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[tuple[Axis, Names], _Block] = {}
+        self._places: dict[SeriesKey, list[tuple[_Block, int]]] = {}
+
+    def __iter__(self) -> Iterator[SeriesKey]:
+        return iter(self._places)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._places
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory the columns take."""
+        return sum(block.nbytes for block in self._blocks.values())
+
+    def _blocks_of(self, axis: Axis, names: Names) -> list[_Block]:
+        """The block of these names; a block for each if there are too many sets of names."""
+        block = self._blocks.get((axis, names))
+        if block is None:
+            if len(names) > 1 and len(self._blocks) >= _MAX_BLOCKS:
+                return [block for name in names for block in self._blocks_of(axis, (name,))]
+            block = self._blocks[axis, names] = _Block(names)
+            for place, name in enumerate(names):
+                self._places.setdefault(SeriesKey(name, axis), []).append((block, place))
+        return [block]
+
+    def add_rows(self, rows: Rows, gpu: Any) -> Extent:
+        """Add records of one shape and GPU; returns how far they reach."""
+        shape, paths = rows.shape, rows.shape.paths()
+        found = {
+            path: np.frombuffer(column, dtype=_NUMPY_TYPES[kind])
+            for path, kind, column in zip(paths, shape.types, rows.columns, strict=True)
+            if isinstance(column, bytes) and len(path) == 1
+        }
+        size = len(rows.ordinals)
+        times = found.get(("t",), np.full(size, np.nan)).astype(np.float64, copy=False)
+        is_time = np.abs(times) < STEP_LIMIT
+        times = times if is_time.all() else np.where(is_time, times, np.nan)
+        steps = found.get(("step",))
+        if steps is not None and steps.dtype != np.int64:
+            steps = None
+        plan = plan_of(shape, gpu)
+        columns = None if plan is None else _values(rows, plan)
+        if plan is None or columns is None:
+            for ordinal, record in zip(rows.ordinals, rows.records(), strict=True):
+                self.add(record, ordinal=ordinal)
+        elif plan.names:
+            given = np.full(size, NO_STEP) if steps is None else steps
+            left = iter(columns)
+            for block in self._blocks_of(plan.axis, plan.names):
+                block.ordinals.extend(rows.ordinals)
+                block.steps.frombytes(given.data.cast("B"))
+                block.times.frombytes(times.data.cast("B"))
+                for values in block.values:
+                    values.frombytes(next(left))
+        latest = float(times[is_time].max()) if is_time.any() else None
+        return Extent(None if steps is None else int(steps.max()), latest)
+
+    def add(self, record: Record, *, ordinal: int) -> Extent:
+        """Add every number of a record; returns how far it reaches.
+
+        Raises one of ``MALFORMED`` for a record that is not what its kind should be.
+        """
+        axis, t = axis_of(record), seconds(record)
+        at = whole_number(record.get("epoch" if axis == "epoch" else "step"))
+        extent = Extent(whole_number(record.get("step")), t if np.isfinite(t) else None)
+        if axis == "none" or (at is None and axis != "time"):
+            return extent
+        if record["log"] == "allocator" and not isinstance(record.get("stats", []), list):
+            raise TypeError("the stats of an allocator are a list")
+        numbers = list(stored_numbers_of(record))
+        if numbers:
+            names, values = zip(*numbers, strict=True)
+            left = iter(values)
+            for block in self._blocks_of(axis, names):
+                block.ordinals.append(ordinal)
+                block.steps.append(NO_STEP if at is None else at)
+                block.times.append(t)
+                for column in block.values:
+                    column.append(next(left))
+        return extent
+
+    def series(self, key: SeriesKey, rank: int = 0) -> Series:
+        """The points of one series, in the order they were written."""
+        return in_order([self.points(key, rank)])
+
+    def points(self, key: SeriesKey, rank: int = 0) -> tuple[Series, NDArray[np.int64]]:
+        """The points of one series, block by block, and the ordinals of their records."""
+        blocks = self._places[key]
+        columns = [
+            Series(*key, rank, np.array(b.steps), np.array(b.times), np.array(b.values[place]))
+            for b, place in blocks
+        ]
+        return concatenated(columns), np.concatenate([np.array(b.ordinals) for b, _ in blocks])
+
+    def tables(self) -> Iterator[SeriesTable]:
+        """The series that lie in one block each."""
+        for (axis, names), block in self._blocks.items():
+            keys = (SeriesKey(name, axis) for name in names)
+            alone = [place for place, key in enumerate(keys) if len(self._places[key]) == 1]
+            if alone:
+                yield block.table(axis, alone)
+
+    def summaries(self) -> dict[SeriesKey, PartSummary]:
+        """The summary of every series."""
+        found: dict[SeriesKey, PartSummary] = {}
+        for table in self.tables():
+            found |= table_summaries(table)
+        for key in self._places:
+            if key not in found:
+                whole = merge([(None, self.series(key))])
+                found[key] = PartSummary(whole.summary, whole.at[0].item(), whole.times[-1].item())
+        return found
+
+
+# What a record raises that is not what its kind should be.
+MALFORMED = (AttributeError, TypeError, ValueError, OverflowError)
+
+
+def table_summaries(table: SeriesTable) -> dict[SeriesKey, PartSummary]:
+    """The summaries of the series of a table; none where points are not in their order."""
+    along = table.times if table.axis == "time" else table.steps
+    before, after = along[:-1], along[1:]
+    if not along.size or not np.all(before <= after if table.axis == "time" else before < after):
+        return {}
+    found: dict[SeriesKey, PartSummary] = {}
+    width = max(1, _VALUES_AT_ONCE // along.size)
+    first_at, last_t = along[0].item(), table.times[-1].item()
+    for start in range(0, len(table.names), width):
+        rows = np.ascontiguousarray(table.values[:, start : start + width].T)
+        names = table.names[start : start + width]
+        for name, summary in zip(names, summarise_rows(along, rows), strict=True):
+            found[SeriesKey(name, table.axis)] = PartSummary(summary, first_at, last_t)
+    return found
+
+
+def _values(rows: Rows, plan: Plan) -> list[bytes] | None:
+    """The values of the series of rows, packed; None where a word is none for a number."""
+    found: list[bytes] = []
+    for place, said in zip(plan.places, plan.words, strict=True):
+        column = rows.columns[place if said is None else said]
+        if isinstance(column, bytes):
+            kind = rows.shape.types[place]
+            is_float = kind is float
+            values = np.frombuffer(column, dtype=_NUMPY_TYPES[kind])
+            found.append(column if is_float else values.astype(np.float64).tobytes())
+        elif column is None or not WORDS.keys() >= set(column):
+            return None
+        else:
+            found.append(np.array([WORDS[word] for word in column]).tobytes())
+    return found
+
+
+def in_order(pieces: list[tuple[Series, NDArray[np.int64]]]) -> Series:
+    """The points of several places of a part, in the order of their records."""
+    whole = concatenated([points for points, _ in pieces])
+    ordinals = np.concatenate([ordinals for _, ordinals in pieces])
+    if bool(np.all(ordinals[:-1] <= ordinals[1:])):
+        return whole
+    return whole.select(np.argsort(ordinals, kind="stable"))

@@ -1,15 +1,14 @@
-"""Reads sealed journal parts: one column at a time, or every record as it was written."""
+"""Reads sealed journal parts: one column at a time, or every record."""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
-from functools import cached_property, partial
-from pathlib import Path as FilePath
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence, Set
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -18,64 +17,62 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from epochal.errors import FormatError
-from epochal.records import Axis, Record, axis_of
-from epochal.segments import columns as c
-from epochal.segments.contents import SeriesSources, Source, decode_contents
-from epochal.segments.footer import Extent
-from epochal.segments.long import NO_NUMBER
-from epochal.segments.points import (
+from epochal.journal.line import decode_json
+from epochal.journal.shape import FieldPath, records_of
+from epochal.records import DENSE_KINDS, Axis, Record
+from epochal.segments.columns import (
+    MALFORMED,
     NO_STEP,
-    SegmentSeries,
-    compute,
-    filled_column,
-    is_number,
-    join_points,
-    points_of,
-    rows_where,
-    seconds_of,
-    take,
+    STEP_LIMIT,
+    PartColumns,
+    SeriesKey,
+    SeriesTable,
+    in_order,
+    plan_of,
 )
-from epochal.segments.rebuild import LONG_COLUMNS, LongValues, Rebuilder, columns_for, plain_numbers
-from epochal.segments.shape import Shape
+from epochal.segments.footer import Column, Footer, decode_footer
+from epochal.series.series import Series
 
-# Points in long form that are sorted by name once, and then held: 32 bytes each.
-MAX_LONG_POINTS = 4_000_000
-_LONG_SERIES = [c.ORDINAL, c.STEP, c.TIME, c.LONG_NAME, c.LONG_AXIS, c.LONG_VALUE]
-_AXES: tuple[Axis, ...] = ("step", "epoch", "time")
-_LAST = 2**62
+# The columns of a segment that are no values: the kind of a record, the number of its group, the
+# record as JSON where it is in no group, and bytes that are no record.
+LOG, GROUP, JSON, DAMAGE = "log", "group", "json", "damage"
+_BATCH_ROWS = 8192
 
 
-class SegmentTable(NamedTuple):
-    """Series over the same steps and times in file order: ``values`` has a column for each name."""
+@contextlib.contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Raise what a damaged file makes as ``FormatError``."""
+    try:
+        yield
+    except (FileNotFoundError, FormatError):
+        raise
+    # Columns that do not fit the metadata make the others.
+    except (pa.ArrowException, OSError, KeyError, IndexError, TypeError, ValueError) as error:
+        # A number comes from the system, as for a file without permission; damage has none.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise FormatError(f"{path} cannot be read: {os.strerror(error.errno)}.") from error
+        raise FormatError(f"{path} is damaged: {error}") from error
 
-    axis: Axis
-    names: tuple[str, ...]
-    steps: NDArray[np.int64]
-    times: NDArray[np.float64]
-    values: NDArray[np.float64]
+
+def read_footer(path: Path) -> Footer:
+    """The metadata of a segment; raises ``FormatError``, naming the file, where it is damaged."""
+    with translated(path):
+        return decode_footer(pq.read_metadata(path).metadata or {}, file=str(path))
 
 
 class Segment:
-    """One sealed part; its table of contents is read at once, everything else when asked for.
+    """One sealed part; its metadata is read at once, everything else when asked for.
 
-    Raises FormatError, naming the file, for one that is damaged, of a newer format or not readable.
+    Raises FormatError, naming the file, for one that is damaged, of another format or unreadable.
     """
 
-    def __init__(self, path: FilePath) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        with self._translated():
+        with translated(path):
             self._file = pq.ParquetFile(path, page_checksum_verification=True)
-            metadata = self._file.metadata.metadata or {}
-        self._contents = decode_contents(metadata, file=str(path))
-        # Row groups of the same kinds, in file order, are read as one.
-        self._groups: dict[tuple[str, ...], list[int]] = {}
-        for number, kinds in enumerate(self._contents.groups):
-            self._groups.setdefault(kinds, []).append(number)
-        self._by_name: dict[str, list[SeriesSources]] = {}
-        for series in self._contents.series:
-            self._by_name.setdefault(series.name, []).append(series)
-        # Series of one row group are drawn over the same steps and times: those are read once for
-        # as long as anybody holds them.
+            self.footer = decode_footer(self._file.metadata.metadata or {}, file=str(path))
+        # Series that were logged together have the same steps and times: these are read once for
+        # as long as anybody uses them.
         self._shared: WeakValueDictionary[tuple[int, str], NDArray[Any]] = WeakValueDictionary()
 
     def __enter__(self) -> Segment:
@@ -88,390 +85,235 @@ class Segment:
         """Close the file."""
         self._file.close()
 
-    # -- what there is ----------------------------------------------------------------------------
-
-    @property
-    def shapes(self) -> tuple[Shape, ...]:
-        """The shapes of its records."""
-        return self._contents.shapes
-
     @property
     def num_records(self) -> int:
         """How many records the part holds."""
-        return self._contents.num_records
+        return self.footer.num_records
 
     @property
     def num_damaged(self) -> int:
         """How many damaged lines a reader of the journal part would have counted."""
-        return self._contents.num_damaged
+        return self.footer.num_damaged
 
     @property
     def journal_bytes(self) -> int:
         """How large the journal part was: a larger one has grown since it was sealed."""
-        return self._contents.journal_bytes
+        return self.footer.journal_bytes
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows the file has."""
+        return int(self._file.metadata.num_rows)
 
     @property
     def header(self) -> Record | None:
         """The first record, when it is the one that opens a part."""
-        if "run" not in self._contents.kinds:
-            return None
-        ordinal, record = next(self.entries("run"))
+        ordinal, record = next(self.entries("run"), (None, None))
         return record if ordinal == 0 else None
-
-    def extents(self) -> dict[str, Extent]:
-        """How far the records of each kind reach."""
-        found: dict[str, Extent] = {}
-        for kinds, groups in self._groups.items():
-            if len(kinds) == 1:  # the file's statistics say it
-                step, milliseconds = (self._largest(groups, name) for name in (c.STEP, c.TIME))
-                found[kinds[0]] = _extent(step, milliseconds)
-                continue
-            table = self._table(groups, [c.LOG, c.STEP, c.TIME])
-            # Kinds that share a group are few records.
-            logs, *columns = (table.column(n).to_pylist() for n in (c.LOG, c.STEP, c.TIME))
-            for kind in kinds:
-                step, milliseconds = (
-                    max(
-                        (
-                            n
-                            for log, n in zip(logs, column, strict=True)
-                            if log == kind and n is not None
-                        ),
-                        default=None,
-                    )
-                    for column in columns
-                )
-                found[kind] = _extent(step, milliseconds)
-        return found
-
-    def _largest(self, groups: Sequence[int], name: str) -> int | None:
-        found = [self._bounds(group, name) for group in groups]
-        if all(bounds is not None for bounds in found):
-            return max(int(bounds[1]) for bounds in found if bounds is not None)
-        column = self._table(groups, [name]).column(name)
-        if column.null_count == len(column):
-            return None
-        return int(plain_numbers(column, absent=NO_NUMBER).max())
-
-    def _bounds(self, group: int, name: str) -> tuple[Any, Any] | None:
-        """The lowest and the highest value of a column; None where the file does not say it."""
-        # Lists take one leaf each, so leaves and fields are numbered alike.
-        place = self._file.schema_arrow.get_field_index(name)
-        statistics = self._file.metadata.row_group(group).column(place).statistics
-        if statistics is None or not statistics.has_min_max:
-            return None
-        return statistics.min, statistics.max
-
-    def kinds(self) -> Mapping[str, int]:
-        """How many records there are of each kind."""
-        return dict(self._contents.kinds)
-
-    def names(self) -> tuple[str, ...]:
-        """The scalar series, in order of first appearance."""
-        return tuple(self._by_name)
-
-    def axes(self, name: str) -> tuple[Axis, ...]:
-        """The axes a series has points on."""
-        found = {series.axis for series in self._by_name.get(name, ())}
-        return tuple(axis for axis in _AXES if axis in found)
 
     # -- numbers ----------------------------------------------------------------------------------
 
-    def series(self, name: str, *, axis: Axis | None = None) -> SegmentSeries:
-        """Every point of one scalar series; without an axis, on the first it has points on.
+    def series(self, name: str, axis: Axis, rank: int = 0) -> Series:
+        """Every point of one series, in the order written; none for a name that is not here."""
+        key = SeriesKey(name, axis)
+        pieces = [
+            self._points(key, series[key], group, rank)
+            for group, series in enumerate(self._group_series)
+            if key in series
+        ]
+        if key in self._documented:
+            pieces.append(self._documents.points(key, rank))
+        if pieces:
+            return in_order(pieces)
+        none: NDArray[Any] = np.zeros(0)
+        return Series(name, axis, rank, none.astype(np.int64), none, none)
 
-        A name that is not here has no points.
-        """
-        axes = self.axes(name) if axis is None else (axis,)
-        pieces: list[SegmentSeries] = []
-        for entry in self._by_name.get(name, ()):
-            if axes and entry.axis == axes[0]:
-                pieces += self._pieces(entry)
-        return join_points(pieces)
-
-    def tables(self) -> Iterator[SegmentTable]:
-        """The series that lie in one place each, many at a time: in a row group, or in long form.
-
-        Each file's region is read once, however many series there are. A series that is not among
-        these is asked for by its name.
-        """
-        holders = Counter(kind for kinds in self._groups for kind in kinds)
-        for kinds in self._groups:
-            for kind in kinds:
-                if holders[kind] == 1:
-                    yield from self._group_tables(kinds, kind)
-        yield from self._long_tables()
-
-    def _group_tables(self, kinds: tuple[str, ...], kind: str) -> Iterator[SegmentTable]:
-        by_axis: dict[Axis, dict[str, str]] = {}
-        for entry in self._contents.series:
-            if entry.long or len(entry.sources) != 1 or entry.axis == "epoch":
-                continue
-            source = entry.sources[0]
-            if source.kind == kind and source.gpu is None:
-                column = self._contents.columns[source.path]
-                by_axis.setdefault(entry.axis, {})[entry.name] = column
-        for axis, columns in by_axis.items():
-            names = [c.LOG, c.STEP, c.TIME, *columns.values()]
-            table = self._table(self._groups[kinds], names)
-            if len(kinds) > 1:
-                table = table.filter(compute().equal(table.column(c.LOG), kind))
-            if axis == "step" and table.column(c.STEP).null_count:
-                continue
-            whole = {
-                name: column.to_numpy().astype(np.float64, copy=False)
-                for name, column in zip(columns, table.columns[3:], strict=True)
-                if not column.null_count and is_number(column.type)
+    def tables(self) -> Iterator[SeriesTable]:
+        """The series that lie in one group each, or only in records that are kept as JSON."""
+        holders = Counter(key for keys in self._group_series for key in keys)
+        for group, series in enumerate(self._group_series):
+            alone = {
+                key: column
+                for key, column in series.items()
+                if holders[key] == 1 and key not in self._documented
             }
+            pieces = [self._points(*item, group, 0)[0] for item in alone.items()]
+            rows = len(self._rows(group)) if pieces else 0
+            whole = [piece for piece in pieces if len(piece) == rows]
             if whole:
-                steps = filled_column(table.column(c.STEP), NO_STEP).astype(np.int64, copy=False)
-                values = np.stack(list(whole.values()), axis=1)
-                times = seconds_of(table.column(c.TIME))
-                yield SegmentTable(axis, tuple(whole), steps, times, values)
-
-    def _long_tables(self) -> Iterator[SegmentTable]:
-        """The series that are in long form alone; those over the same steps are one table."""
-        wanted = [e for e in self._contents.series if e.long and not e.sources]
-        points = (self._long_points if wanted else None) or {}
-        together: dict[tuple[Axis, bytes, bytes], dict[str, SegmentSeries]] = {}
-        for entry in wanted:
-            found = points.get((entry.name, entry.axis))
-            if found is not None:
-                key = (entry.axis, found.steps.tobytes(), found.times.tobytes())
-                together.setdefault(key, {})[entry.name] = found
-        for (axis, _, _), members in together.items():
-            first = next(iter(members.values()))
-            values = np.stack([found.values for found in members.values()], axis=1)
-            yield SegmentTable(axis, tuple(members), first.steps, first.times, values)
+                names, values = tuple(p.name for p in whole), [p.values for p in whole]
+                first = whole[0]
+                stacked = np.stack(values, axis=1)
+                yield SeriesTable(first.axis, names, first.steps, first.times, stacked)
+        for table in self._documents.tables() if self._documented else ():
+            keys = [SeriesKey(name, table.axis) for name in table.names]
+            alone_here = [place for place, key in enumerate(keys) if not holders[key]]
+            if alone_here:
+                names = tuple(table.names[place] for place in alone_here)
+                yield table._replace(names=names, values=table.values[:, alone_here])
 
     @cached_property
-    def _long_points(self) -> Mapping[tuple[str, str], SegmentSeries] | None:
-        """The points in long form by name and axis; None where they are too many to hold.
+    def _documented(self) -> set[SeriesKey]:
+        return {self.footer.names[number] for number in self.footer.documented}
 
-        Asked for one name at a time, each would go through the points of all.
-        """
-        trailing = range(len(self._contents.groups), self._file.metadata.num_row_groups)
-        rows = sum(self._file.metadata.row_group(group).num_rows for group in trailing)
-        return None if rows > MAX_LONG_POINTS else dict(self._sorted_long())
-
-    def _sorted_long(self) -> Iterator[tuple[tuple[str, str], SegmentSeries]]:
-        table = self._long_table(_LONG_SERIES)
-        if not table.num_rows:
-            return
-        found = table.column(c.LONG_NAME).combine_chunks().dictionary_encode()
-        axes = table.column(c.LONG_AXIS).combine_chunks().dictionary_encode()
-        codes = found.indices.to_numpy().astype(np.int64) * len(axes.dictionary)
-        codes += axes.indices.to_numpy()
-        table = table.take(np.lexsort((table.column(c.ORDINAL).to_numpy(), codes)))
-        codes = np.sort(codes)
-        ordinals = table.column(c.ORDINAL).to_numpy()
-        steps = filled_column(table.column(c.STEP), NO_STEP).astype(np.int64, copy=False)
-        has_step = table.column(c.STEP).is_valid().to_numpy()
-        times = seconds_of(table.column(c.TIME))
-        values = table.column(c.LONG_VALUE).to_numpy().astype(np.float64, copy=False)
-        names, kinds = found.dictionary.to_pylist(), axes.dictionary.to_pylist()
-        edges = np.flatnonzero(np.diff(codes, prepend=-1, append=-1)).tolist()
-        for start, end in itertools.pairwise(edges):
-            name, axis = divmod(int(codes[start]), len(kinds))
-            rows: Any = slice(start, end)
-            if kinds[axis] != "time" and not has_step[rows].all():
-                rows = start + np.flatnonzero(has_step[rows])
-            points = SegmentSeries(
-                steps[rows], times[rows], values[rows], partial(take, ordinals, rows)
-            )
-            yield (names[name], kinds[axis]), points
-
-    def field(self, kind: str, *path: str) -> SegmentSeries:
-        """Every number a kind's records hold in a field, ``("epoch", "resources", "rss")``."""
-        if tuple(path) not in self._contents.columns:
-            return join_points([])
-        axis: Axis = axis_of({"log": kind, "step": 0})
-        return join_points(list(self._wide(Source(kind, tuple(path)), axis)))
-
-    def _pieces(self, entry: SeriesSources) -> Iterator[SegmentSeries]:
-        """Members of objects first, then fields: the order of a record's own scalars."""
-        members = [source for source in entry.sources if len(source.path) > 1]
-        fields = [source for source in entry.sources if len(source.path) == 1]
-        for source in members:
-            yield from self._wide(source, entry.axis)
-        if entry.long:
-            yield from self._from_long(entry)
-        for source in fields:
-            yield from self._wide(source, entry.axis)
-
-    def _wide(self, source: Source, axis: Axis) -> Iterator[SegmentSeries]:
-        name = self._contents.columns[source.path]
-        along = self._contents.columns.get(("epoch",), "") if axis == "epoch" else c.STEP
-        wanted = {c.ORDINAL, c.TIME, along, name}
-        if source.gpu is not None and ("id",) in self._contents.columns:
-            wanted.add(self._contents.columns["id",])
-        for kinds, groups in self._groups.items():
-            if source.kind not in kinds:
-                continue
-            if len(kinds) == 1 and source.gpu is None:
-                points = self._whole(groups, name, along)
-                if points is not None:
-                    yield points
-                    continue
-            shared = {c.LOG} if len(kinds) > 1 else set()
-            table = self._table(groups, sorted(wanted | shared))
-            table = rows_where(table, self._conditions(table, source, name))
-            yield points_of(table, along=along, value=name, axis=axis)
-
-    def _whole(self, groups: Sequence[int], name: str, along: str) -> SegmentSeries | None:
-        """A column of row groups all of whose rows are points; None where some are not."""
-        column = self._table(groups, [name]).column(name)
-        if column.null_count or not is_number(column.type):
-            return None
-        steps, times = self._along(groups, along), self._along(groups, c.TIME)
-        if steps is None or times is None:
-            return None
-        values = column.to_numpy().astype(np.float64, copy=False)
-        return SegmentSeries(steps, times, values, lambda: self._ordinals(groups))
-
-    def _ordinals(self, groups: Sequence[int]) -> NDArray[np.int64]:
-        found: NDArray[np.int64] = self._table(groups, [c.ORDINAL]).column(c.ORDINAL).to_numpy()
+    @cached_property
+    def _documents(self) -> PartColumns:
+        """The numbers of the records that are kept as JSON."""
+        found = PartColumns()
+        for ordinal, record in self._kept_as_json():
+            with contextlib.suppress(*MALFORMED):
+                found.add(record, ordinal=ordinal)
         return found
 
-    def _along(self, groups: Sequence[int], name: str) -> NDArray[Any] | None:
-        """Steps, epochs or times of row groups; None where a row has none."""
-        group = groups[0]
-        found = self._shared.get((group, name))
+    @cached_property
+    def _columns(self) -> dict[tuple[FieldPath, type], Column]:
+        return {(column.path, column.type): column for column in self.footer.columns}
+
+    @cached_property
+    def _group_series(self) -> list[dict[SeriesKey, Column]]:
+        """The series of each group, with their columns."""
+        found: list[dict[SeriesKey, Column]] = []
+        for shape, gpu, _ in self.footer.groups:
+            plan, paths = plan_of(shape, gpu), shape.paths()
+            series: dict[SeriesKey, Column] = {}
+            for name, place in () if plan is None else zip(plan.names, plan.places, strict=True):
+                kind = shape.types[place]
+                # The numbers that JSON cannot hold are in a column of floats.
+                stored = float if kind is type(None) else kind
+                series[SeriesKey(name, plan.axis)] = self._columns[paths[place], stored]
+            found.append(series)
+        return found
+
+    def _points(
+        self, key: SeriesKey, column: Column, group: int, rank: int
+    ) -> tuple[Series, NDArray[np.int64]]:
+        """The points of a series in one group, and the ordinals of their records."""
+        rows = self._rows(group)
+        values = self._values(column, rows).astype(np.float64, copy=False)
+        series = Series(*key, rank, self._steps(group), self._times(group), values)
+        types = dict(zip(*self._typed(group), strict=True))
+        if types[column.path] is type(None):  # a word may be none for a number
+            has_value = self._table([column.name]).column(0).is_valid().to_numpy()[rows]
+            return series.select(has_value), rows[has_value]
+        return series, rows
+
+    def _typed(self, group: int) -> tuple[list[FieldPath], tuple[type, ...]]:
+        shape = self.footer.groups[group].shape
+        return shape.paths(), shape.types
+
+    def _steps(self, group: int) -> NDArray[np.int64]:
+        column = self._column_of(group, "step", (int,))
+        if column is None:
+            return np.full(self.footer.groups[group].num_rows, NO_STEP)
+        return self._shared_values(group, column)
+
+    def _times(self, group: int) -> NDArray[np.float64]:
+        column = self._column_of(group, "t", (int, float))
+        if column is None:
+            return np.full(self.footer.groups[group].num_rows, np.nan)
+        return self._shared_values(group, column)
+
+    def _column_of(self, group: int, name: str, kinds: tuple[type, ...]) -> Column | None:
+        kind = dict(zip(*self._typed(group), strict=True)).get((name,))
+        return self._columns[(name,), kind] if kind in kinds else None
+
+    def _shared_values(self, group: int, column: Column) -> NDArray[Any]:
+        found = self._shared.get((group, column.name))
         if found is None:
-            column = self._table(groups, [name]).column(name)
-            if column.null_count:
-                return None
-            found = seconds_of(column) if name == c.TIME else column.to_numpy().astype(np.int64)
+            found = self._values(column, self._rows(group))
+            if column.path == ("t",):
+                found = found.astype(np.float64)
+                found[np.abs(found) >= STEP_LIMIT] = np.nan
             found.flags.writeable = False
-            self._shared[group, name] = found
+            self._shared[group, column.name] = found
         return found
 
-    def _conditions(self, table: pa.Table, source: Source, name: str) -> Iterator[Any]:
-        if not is_number(table.schema.field(name).type):
-            yield pa.scalar(False)
-        if table.column(name).null_count:
-            yield table.column(name).is_valid()
-        if c.LOG in table.column_names:
-            yield compute().equal(table.column(c.LOG), source.kind)
-        if source.gpu is not None:
-            yield self._is_gpu(table, source.gpu)
+    def _rows(self, group: int) -> NDArray[np.int64]:
+        """The rows of a group, which are the ordinals of its records."""
+        return np.flatnonzero(self._groups == group)
 
-    def _is_gpu(self, table: pa.Table, gpu: str) -> Any:
-        name = self._contents.columns.get(("id",))
-        if name is None:
-            return pa.scalar(gpu == "0")
-        column = table.column(name)
-        if not pa.types.is_string(column.type):
-            column = column.cast(pa.int64(), safe=False).cast(pa.string())
-        return compute().equal(column.fill_null("0"), gpu)
+    @cached_property
+    def _groups(self) -> NDArray[np.int16]:
+        found: NDArray[np.int16] = self._table([GROUP]).column(0).fill_null(-1).to_numpy()
+        return found
 
-    def _from_long(self, entry: SeriesSources) -> Iterator[SegmentSeries]:
-        points = self._long_points
-        if points is not None:
-            found = points.get((entry.name, entry.axis))
-            if found is not None:
-                yield found
-            return
-        table = self._long_table(_LONG_SERIES, only=entry.name)
-        conditions = [
-            compute().equal(table.column(c.LONG_NAME), entry.name),
-            compute().equal(table.column(c.LONG_AXIS), entry.axis),
-        ]
-        rows = rows_where(table, conditions).sort_by(c.ORDINAL)
-        yield points_of(rows, along=c.STEP, value=c.LONG_VALUE, axis=entry.axis)
+    def _values(self, column: Column, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """The numbers of a column in some rows."""
+        found = self._table([column.name]).column(0)
+        values: NDArray[Any] = (
+            found.fill_null(column.type(0)) if found.null_count else found
+        ).to_numpy()[rows]
+        return values / 1000 if column.stored == "ms" else values
 
     # -- records ----------------------------------------------------------------------------------
 
     def records(self, *, first: int = 0) -> Iterator[tuple[int, Record]]:
-        """Every record from an ordinal on, as it was written, with its ordinal."""
-        for rebuilder, start, end in self._stretches(range(len(self._contents.groups)), first):
-            yield from rebuilder.records(first=start, end=end)
+        """Every record from an ordinal on, with its ordinal."""
+        metadata, start = self._file.metadata, 0
+        for number in range(metadata.num_row_groups):
+            end = start + metadata.row_group(number).num_rows
+            if end > first:
+                with translated(self.path):
+                    batches = self._file.iter_batches(_BATCH_ROWS, row_groups=[number])
+                    for batch in batches:
+                        if start + batch.num_rows > first:
+                            found = enumerate(self._records_of(batch), start)
+                            yield from ((o, r) for o, r in found if o >= first and r is not None)
+                        start += batch.num_rows
+            start = end
 
-    def entries(self, *kinds: str, name: str | None = None) -> Iterator[tuple[int, Record]]:
-        """The records of some kinds, in file order; of one ``name`` when given."""
-        wanted = set(kinds)
-        groups = [g for g, held in enumerate(self._contents.groups) if wanted & set(held)]
-        for rebuilder, start, end in self._stretches(groups, 0, wanted):
-            for ordinal, record in rebuilder.records(first=start, end=end, kinds=wanted):
-                if name is None or record.get("name") == name:
-                    yield ordinal, record
+    def entries(self, *kinds: str) -> Iterator[tuple[int, Record]]:
+        """The records of some kinds, in file order."""
+        there = {kind for kind in kinds if kind in self.footer.kinds}
+        if there <= set(self.footer.kept):
+            found: Iterable[tuple[int, Record]] = self.footer.records
+        elif there & DENSE_KINDS:
+            found = self.records()
+        else:
+            found = self._kept_as_json(there)
+        return (entry for entry in found if entry[1]["log"] in there)
 
-    def rebuilder(self) -> Rebuilder | None:
-        """What makes records of all rows; None where there are none."""
-        groups = range(len(self._contents.groups))
-        if not groups:
-            return None
-        table = self._table(groups, columns_for(self._contents, set(self._contents.kinds)))
-        return Rebuilder(self._contents, table, self._long_values())
+    def _kept_as_json(self, kinds: Set[str] | None = None) -> Iterator[tuple[int, Record]]:
+        """The records that are kept as JSON, of some kinds or of all."""
+        table = self._table([LOG, JSON])
+        has_text = table.column(1).is_valid().to_numpy()
+        if kinds is not None:
+            logs = table.column(0).combine_chunks()
+            logs = logs if pa.types.is_dictionary(logs.type) else logs.dictionary_encode()
+            wanted = [n for n, kind in enumerate(logs.dictionary.to_pylist()) if kind in kinds]
+            has_text &= np.isin(logs.indices.fill_null(-1).to_numpy(), wanted)
+        places = np.flatnonzero(has_text)
+        for start in range(0, len(places), _BATCH_ROWS):
+            some = places[start : start + _BATCH_ROWS]
+            texts = table.column(1).take(pa.array(some)).to_pylist()
+            yield from zip(some.tolist(), map(decode_json, texts), strict=True)
 
-    def _stretches(
-        self, groups: Sequence[int], first: int, kinds: Set[str] | None = None
-    ) -> Iterator[tuple[Rebuilder, int, int]]:
-        """What makes the records of some row groups, from an ordinal on, a stretch at a time.
-
-        A stretch is from one ordinal to another; only the row groups that reach into it are read.
-        """
-        reach = {group: self._bounds(group, c.ORDINAL) or (0, _LAST) for group in groups}
-        starts = sorted({max(first, low) for low, high in reach.values() if high >= first})
-        names = columns_for(self._contents, kinds or set(self._contents.kinds))
-        long = self._long_values() if starts else None
-        tables: dict[int, pa.Table] = {}
-        for start, end in itertools.zip_longest(starts, starts[1:], fillvalue=_LAST + 1):
-            held = [g for g, (low, high) in reach.items() if low < end and high >= start]
-            tables = {g: tables[g] if g in tables else self._table([g], names) for g in held}
-            yield Rebuilder(self._contents, pa.concat_tables(tables.values()), long), start, end
+    def _records_of(self, batch: pa.RecordBatch) -> list[Record | None]:
+        """The records of some rows; None for a row that is none."""
+        found: list[Record | None] = [None] * batch.num_rows
+        texts, groups = batch.column(JSON), batch.column(GROUP).fill_null(-1).to_numpy()
+        for row in np.flatnonzero(texts.is_valid().to_numpy(False)).tolist():
+            found[row] = decode_json(texts[row].as_py())
+        for group in np.unique(groups[groups >= 0]).tolist():
+            rows = np.flatnonzero(groups == group)
+            shape = self.footer.groups[group].shape
+            columns: list[Sequence[Any]] = []
+            for path, kind in zip(*self._typed(group), strict=True):
+                if kind is type(None):
+                    columns.append([None] * len(rows))
+                    continue
+                column = self._columns[path, kind]
+                values = batch.column(column.name).take(pa.array(rows)).to_numpy(False)
+                columns.append((values / 1000 if column.stored == "ms" else values).tolist())
+            for row, record in zip(rows, records_of(shape, columns, len(rows)), strict=True):
+                found[row] = record
+        return found
 
     def damage(self) -> list[tuple[int, bytes]]:
-        """What no reader hands out: the bytes, and the ordinal of the record they stand before."""
-        if self._file.metadata.num_row_groups == len(self._contents.groups):
-            return []
-        table = self._trailing([c.ORDINAL, c.DAMAGE])
-        table = rows_where(table, [table.column(c.DAMAGE).is_valid()])
-        return list(
-            zip(
-                table.column(c.ORDINAL).to_pylist(), table.column(c.DAMAGE).to_pylist(), strict=True
-            )
-        )
+        """The bytes that no reader returns, and the ordinal of the record they stand before."""
+        texts = self._table([DAMAGE]).column(0).slice(self.num_records).to_pylist()
+        return list(zip(self.footer.damage, texts, strict=True))
 
-    def _long_values(self) -> LongValues | None:
-        """The members of records that are in long form; None where there are none."""
-        has_long = any("w" in shape.codes for shape in self._contents.shapes)
-        return LongValues(self._long_table(list(LONG_COLUMNS))) if has_long else None
-
-    # -- the file ---------------------------------------------------------------------------------
-
-    def _long_table(self, names: list[str], *, only: str | None = None) -> pa.Table:
-        table = self._trailing(names, only=only)
-        return rows_where(table, [table.column(c.LONG_NAME).is_valid()])
-
-    def _trailing(self, names: list[str], *, only: str | None = None) -> pa.Table:
-        """Columns of the row groups that hold no records: long points, by name, and damage."""
-        groups = range(len(self._contents.groups), self._file.metadata.num_row_groups)
-        return self._table([g for g in groups if self._may_hold(g, only)], names)
-
-    def _may_hold(self, group: int, name: str | None) -> bool:
-        bounds = None if name is None else self._bounds(group, c.LONG_NAME)
-        return bounds is None or bool(bounds[0] <= name <= bounds[1])
-
-    def _table(self, groups: Sequence[int], names: list[str]) -> pa.Table:
-        with self._translated():
-            table = self._file.read_row_groups(list(groups), columns=names, use_threads=False)
-            return table.select(names)
-
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except FileNotFoundError:
-            raise
-        # A schema that does not fit its contents makes the last two.
-        except (pa.ArrowException, OSError, KeyError, IndexError) as error:
-            # A number comes from the system, as for a file without permission; damage has none.
-            if isinstance(error, OSError) and error.errno is not None:
-                reason = os.strerror(error.errno)
-                raise FormatError(f"{self.path} cannot be read: {reason}.") from error
-            raise FormatError(f"{self.path} is damaged: {error}") from error
-
-
-def _extent(step: int | None, milliseconds: int | None) -> Extent:
-    return Extent(step, None if milliseconds is None else milliseconds / 1000)
+    def _table(self, names: list[str]) -> pa.Table:
+        with translated(self.path):
+            return self._file.read(columns=names, use_threads=False).select(names)

@@ -1,43 +1,47 @@
-"""Turns a finished journal part into a segment, so that no moment exists without its records.
+"""Turns a finished journal part into a segment: one Parquet file.
 
-The segment is written under a name that no reader looks at. It is read back, compared with what was
-read from the journal, brought to the disk, and renamed. Only then is the journal part deleted.
-
-What was read is exact. Lines that became columns at once gave back their very bytes when they were
-encoded again. Records that were taken apart one by one were put together again. So it is enough
-that the file gives back the columns, every bit of every number, and every record exactly once.
+The file is written under a name that no reader looks at, opened again, brought to the disk and
+renamed. Only then is the journal part deleted, so that its records are always in one of the two.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from epochal.atomic_file import replaced_file, sync_folder
 from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import PartName, RunFolder
-from epochal.journal.line import encode_json, encode_lines
+from epochal.journal.line import encode_json
 from epochal.journal.reader import read_part
-from epochal.segments.collect import Collected, collect
+from epochal.journal.shape import WORTH_A_STRUCT, FieldPath
+from epochal.segments.columns import WORDS, plan_of
+from epochal.segments.content import PartContent, PartNumbers, ShapedRows, read_content
 from epochal.segments.finished import is_sealable
-from epochal.segments.plan import Piece, Plan, make_plan
-from epochal.segments.read import Segment
-from epochal.segments.rebuild import Rebuilder
-from epochal.segments.table import write_segment
+from epochal.segments.footer import KEY, Column, Footer, Group
+from epochal.segments.read import DAMAGE, GROUP, JSON, LOG, Segment
 
 _ABANDONED_S = 3600.0
+_LATEST_MS = 2**52
+# Cells of the table, empty ones included; records of shapes beyond that are kept as JSON.
+_MAX_CELLS = 1 << 24
+_MAX_COLUMNS = 8192
+_ROWS_IN_GROUP = 1 << 17
+_NUMPY_TYPES: dict[type, Any] = {float: np.float64, int: np.int64, bool: np.bool_}
 
 
 @dataclass(frozen=True, slots=True)
 class SealReport:
-    """What sealing one part came to; ``kept_bytes`` are those of damaged lines and torn ends."""
+    """The result of sealing one part; ``kept_bytes`` are those of damaged lines and torn ends."""
 
     name: PartName
     path: Path
@@ -51,8 +55,8 @@ class SealReport:
 def seal_part(folder: RunFolder, name: PartName, *, into: Path | None = None) -> SealReport:
     """Seal one part; with ``into``, a copy in that folder, and the journal part stays.
 
-    Raises UsageError for a part that may still be written, FormatError when the segment does not
-    give back what the journal holds; the journal is then as it was.
+    Raises UsageError for a part that may still be written, FormatError when the segment cannot be
+    read again; the journal is then as it was.
     """
     journal = folder.part_path(name)
     target = (folder.segments if into is None else into) / f"{name.stem}.parquet"
@@ -61,9 +65,10 @@ def seal_part(folder: RunFolder, name: PartName, *, into: Path | None = None) ->
             f"{journal} may still be written, or is not there: only finished parts can be sealed."
         )
     covered = _covers(target, journal, name) if target.exists() else False
-    report = _report(target, name) if covered else _write(journal, name, target)
-    size = journal.stat().st_size
-    if size != report.journal_bytes:
+    if not covered:
+        _write(journal, name, target)
+    report = _report(target, name)
+    if journal.stat().st_size != report.journal_bytes:
         if into is None and not covered:
             target.unlink()
         raise UsageError(f"{journal} was written to while it was being sealed: try again later.")
@@ -74,46 +79,40 @@ def seal_part(folder: RunFolder, name: PartName, *, into: Path | None = None) ->
     return report
 
 
-def _write(journal: Path, name: PartName, target: Path) -> SealReport:
-    """Make a segment appear under its name, whole and checked."""
+def _write(journal: Path, name: PartName, target: Path) -> None:
+    """Make a segment appear under its name, complete and readable."""
     is_first = not target.parent.exists()
     target.parent.mkdir(parents=True, exist_ok=True)
     _sweep(target)
     with replaced_file(target, durable=True) as temporary:
-        found = collect(journal)
-        plan = make_plan(found)
-        write_segment(temporary, found, plan, part=name.stem)
-        verify(temporary, journal, found, plan)
+        content = read_content(journal)
+        write_segment(temporary, content, part=name.stem)
+        with Segment(temporary) as segment:
+            if (segment.num_records, segment.num_rows) != (content.num_records, _num_rows(content)):
+                raise FormatError(
+                    f"{journal} was not sealed: its segment does not have all records."
+                )
     sync_folder(target.parent)
     if is_first:
         sync_folder(target.parent.parent)
-    return SealReport(
-        name=name,
-        path=target,
-        num_records=found.num_records,
-        num_damaged=found.num_damaged,
-        kept_bytes=sum(len(damage.text) for damage in found.damage),
-        journal_bytes=found.journal_bytes,
-        segment_bytes=target.stat().st_size,
-    )
+
+
+def _num_rows(content: PartContent) -> int:
+    return content.num_records + len(content.damage)
 
 
 def _sweep(target: Path) -> None:
     """Remove what an earlier attempt left that was killed; a young file may be someone's work."""
-    with os.scandir(target.parent) as entries:
-        names = [e.name for e in entries if e.name[0] == "." and e.name.endswith(".tmp")]
-    for name in names:
-        if name.startswith(f".{target.name}."):
-            left = target.parent / name
-            with contextlib.suppress(FileNotFoundError):
-                if time.time() - left.stat().st_mtime > _ABANDONED_S:
-                    left.unlink()
+    for left in target.parent.glob(f".{target.name}.*.tmp"):
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - left.stat().st_mtime > _ABANDONED_S:
+                left.unlink()
 
 
 def _covers(target: Path, journal: Path, name: PartName) -> bool:
-    """Whether a segment that is already there holds just what the journal part holds.
+    """Whether a segment that is already there has just what the journal part has.
 
-    One that holds less, or that cannot be read, is written anew from the journal. One that holds
+    One that has less, or that cannot be read, is written again from the journal. One that has
     something else is never replaced: raises UsageError.
     """
     try:
@@ -147,59 +146,183 @@ def _report(target: Path, name: PartName) -> SealReport:
         )
 
 
-def verify(path: Path, journal: Path, found: Collected, plan: Plan) -> None:
-    """Raise FormatError, naming the journal part, unless a segment gives back all of it."""
-    with Segment(path) as segment:
-        if segment.damage() != found.damage:
-            raise FormatError(f"{journal} was not sealed: its damaged lines came out wrong.")
-        rebuilder = segment.rebuilder()
-        seen = [] if rebuilder is None else _compared(rebuilder, segment, found, plan, journal)
-    ordinals = np.sort(np.concatenate(seen)) if seen else np.zeros(0, dtype=np.int64)
-    if not np.array_equal(ordinals, np.arange(found.num_records)):
-        raise FormatError(f"{journal} was not sealed: records are missing, or there are too many.")
+# -- the file -------------------------------------------------------------------------------------
 
 
-def _compared(
-    rebuilder: Rebuilder, segment: Segment, found: Collected, plan: Plan, journal: Path
-) -> list[NDArray[np.int64]]:
-    """The ordinals of the records that are as they should be."""
-    numbers = {shape: number for number, shape in enumerate(segment.shapes)}
-    seen: list[NDArray[np.int64]] = []
-    for piece in plan.pieces:
-        if not _is_same(rebuilder, numbers.get(piece.shape, -1), piece):
-            raise FormatError(
-                f"{journal} was not sealed: records of kind {piece.shape.kind!r} came out wrong."
-            )
-        seen.append(piece.ordinals)
-    rows = rebuilder.rows_of(None)
-    expected = sorted((document.ordinal, document.text) for document in found.documents)
-    ordinals = rebuilder.ordinals(rows)
-    if list(zip(ordinals.tolist(), rebuilder.documents(rows), strict=True)) != expected:
-        raise FormatError(f"{journal} was not sealed: records kept as JSON came out wrong.")
-    return [*seen, ordinals]
-
-
-def _is_same(rebuilder: Rebuilder, number: int, piece: Piece) -> bool:
-    """Whether the rows of a piece hold its values; several pieces can share a shape."""
-    rows = rebuilder.rows_of(number)
-    order = np.argsort(piece.ordinals, kind="stable")
-    ordinals = piece.ordinals[order]
-    rows = rows[np.isin(rebuilder.ordinals(rows), ordinals)]
-    if not np.array_equal(rebuilder.ordinals(rows), ordinals):
-        return False
-    if "w" in piece.shape.codes:  # some of its values are in long form
-        expected = piece.bucket.records()
-        made = [record for _, record in rebuilder.records(rows)]
-        return encode_lines(made) == encode_lines([expected[place] for place in order.tolist()])
-    return all(
-        _are_same(read, given, order)
-        for read, given in zip(rebuilder.cells(number, rows), piece.cells, strict=True)
+def write_segment(path: Path, content: PartContent, *, part: str) -> None:
+    """Write a part as Parquet: a row for each record in file order, then one for each damage."""
+    _keep_rare_shapes(content)
+    num_rows = _num_rows(content)
+    cells: dict[tuple[FieldPath, type], _Cells] = {}
+    numbers = np.full(num_rows, -1, dtype=np.int16)
+    for number, ((_, gpu), rows) in enumerate(content.groups.items()):
+        places = np.frombuffer(rows.ordinals, dtype=np.int64)
+        numbers[places] = number
+        for key, place in _stored_types(rows).items():
+            column, dtype = rows.columns[place], _NUMPY_TYPES.get(key[1])
+            values = np.array(column, object) if dtype is None else np.frombuffer(column, dtype)
+            cells.setdefault(key, _Cells(num_rows, *key)).put(places, values)
+        for key, words in _words(rows, gpu):
+            is_word = np.array([word in WORDS for word in words])
+            values = np.array([WORDS[word] for word in words if word in WORDS])
+            cells.setdefault(key, _Cells(num_rows, *key)).put(places[is_word], values)
+    _put_positions(cells, content, num_rows)
+    columns = {
+        LOG: _kinds(content, num_rows),
+        GROUP: pa.array(numbers, mask=numbers < 0),
+        JSON: _texts(num_rows, [(o, encode_json(r).decode()) for o, r in content.documents]),
+    }
+    described: list[Column] = []
+    used = {*columns, DAMAGE}
+    for one in cells.values():
+        name = _unused(".".join(one.path), used)
+        columns[name], stored = one.array()
+        described.append(Column(name, one.path, one.type, stored))
+    first = content.num_records
+    columns[DAMAGE] = _texts(
+        num_rows, [(first + n, text) for n, (_, text) in enumerate(content.damage)], pa.binary()
     )
+    table = pa.table(columns)
+    numeric = [column for column in described if column.type in (int, float)]
+    encodings = {
+        column.name: "BYTE_STREAM_SPLIT" if "float" in column.stored else "DELTA_BINARY_PACKED"
+        for column in numeric
+    }
+    with pq.ParquetWriter(
+        path,
+        table.schema,
+        compression="zstd",
+        compression_level=3,
+        use_dictionary=[LOG, GROUP, *(column.name for column in described if column.type is str)],
+        column_encoding=encodings,
+        write_statistics=False,
+        write_page_checksum=True,
+        store_schema=False,
+    ) as writer:
+        writer.write_table(table, row_group_size=_ROWS_IN_GROUP)
+        footer = _footer(content, described, part=part)
+        writer.add_key_value_metadata({KEY: footer.encode()})
 
 
-def _are_same(
-    read: NDArray[Any] | list[Any], given: NDArray[Any] | list[Any], order: NDArray[np.intp]
-) -> bool:
-    if isinstance(given, list) or isinstance(read, list):
-        return encode_json(list(read)) == encode_json([given[place] for place in order.tolist()])
-    return read.dtype == given.dtype and read.tobytes() == given[order].tobytes()
+def _keep_rare_shapes(content: PartContent) -> None:
+    """Keep records of rare shapes as JSON, and those that would make the table mostly empty."""
+    keys: set[tuple[FieldPath, type]] = set()
+    by_size = sorted(content.groups.items(), key=lambda item: -len(item[1].ordinals))
+    for key, rows in by_size:
+        more = keys | set(_stored_types(rows))
+        is_wide = len(more) > _MAX_COLUMNS or len(more) * content.num_records > _MAX_CELLS
+        # A series that a record holds twice is read from the records themselves.
+        if len(rows.ordinals) < WORTH_A_STRUCT or is_wide or plan_of(*key) is None:
+            content.dissolve(key)
+        else:
+            keys = more
+
+
+def _stored_types(rows: ShapedRows) -> dict[tuple[FieldPath, type], int]:
+    """The path and type of each column of some rows that has values, with its place."""
+    types = zip(rows.shape.paths(), rows.shape.types, strict=True)
+    return {(p, t): place for place, (p, t) in enumerate(types) if t is not type(None)}
+
+
+def _words(rows: ShapedRows, gpu: Any) -> Iterator[tuple[tuple[FieldPath, type], list[str]]]:
+    """The series of rows whose values are null, and the words that say which numbers they are."""
+    plan, paths = plan_of(rows.shape, gpu), rows.shape.paths()
+    if plan is not None:
+        for place, said in zip(plan.places, plan.words, strict=True):
+            if said is not None:
+                yield (paths[place], float), rows.columns[said]
+
+
+def _put_positions(
+    cells: dict[tuple[FieldPath, type], _Cells], content: PartContent, num_rows: int
+) -> None:
+    """Give records that are kept as JSON their step and time as well, for other programs."""
+    for path, kind in ((("step",), int), (("t",), float)):
+        found = [(o, r[path[0]]) for o, r in content.documents if type(r.get(path[0])) is kind]
+        fits = [(o, n) for o, n in found if abs(n) < _LATEST_MS / 1000 and n == round(n, 3)]
+        if fits:
+            places, values = zip(*fits, strict=True)
+            cell = cells.setdefault((path, kind), _Cells(num_rows, path, kind))
+            cell.put(np.array(places), np.array(values))
+
+
+class _Cells:
+    """The values of one path and type for all rows; rows without one are empty."""
+
+    def __init__(self, num_rows: int, path: FieldPath, kind: type) -> None:
+        self.path, self.type = path, kind
+        self._values: NDArray[Any] = np.zeros(num_rows, dtype=_NUMPY_TYPES.get(kind, object))
+        self._is_empty = np.ones(num_rows, dtype=np.bool_)
+
+    def put(self, places: NDArray[np.int64], values: Any) -> None:
+        """Set the values of some rows."""
+        self._values[places] = values
+        self._is_empty[places] = False
+
+    def array(self) -> tuple[pa.Array, str]:
+        """The column, and how its values are stored."""
+        values, stored = self._values, {float: "float64", int: "int64"}.get(self.type, "")
+        if self.type is float:
+            with np.errstate(over="ignore", invalid="ignore"):
+                small, ms = values.astype(np.float32), np.rint(values * 1000)
+            is_ms = self.path == ("t",) and bool(np.all(np.abs(ms) < _LATEST_MS))
+            if is_ms and np.array_equal(ms / 1000, values) and not np.signbit(values).any():
+                values, stored = ms.astype(np.int64), "ms"
+            elif np.array_equal(small, values, equal_nan=True):
+                values, stored = small, "float32"
+        mask = self._is_empty if self._is_empty.any() else None
+        return pa.array(values, pa.string() if self.type is str else None, mask=mask), stored
+
+
+def _unused(name: str, used: set[str]) -> str:
+    """A name for a column that no other has, whatever the case of its letters."""
+    found, number = name, 2
+    while found.lower() in used:
+        found, number = f"{name}#{number}", number + 1
+    used.add(found.lower())
+    return found
+
+
+def _kinds(content: PartContent, num_rows: int) -> pa.Array:
+    groups = [rows.shape.kind for rows in content.groups.values()]
+    documents = [record["log"] for _, record in content.documents]
+    kinds = {kind: number for number, kind in enumerate(dict.fromkeys([*groups, *documents]))}
+    numbers = np.full(num_rows, -1, dtype=np.int32)
+    for rows in content.groups.values():
+        numbers[np.frombuffer(rows.ordinals, dtype=np.int64)] = kinds[rows.shape.kind]
+    for ordinal, record in content.documents:
+        numbers[ordinal] = kinds[record["log"]]
+    indices = pa.array(numbers, mask=numbers < 0)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(list(kinds), pa.string()))
+
+
+def _texts(num_rows: int, texts: list[tuple[int, Any]], kind: Any = None) -> pa.Array:
+    found: list[Any] = [None] * num_rows
+    for place, text in texts:
+        found[place] = text
+    return pa.array(found, pa.string() if kind is None else kind)
+
+
+def _footer(content: PartContent, columns: list[Column], *, part: str) -> Footer:
+    kept, records = content.kept()
+    numbers = PartNumbers(content)
+    names = list(numbers.columns)
+    return Footer(
+        part=part,
+        num_records=content.num_records,
+        num_damaged=content.num_damaged,
+        num_malformed=numbers.num_malformed,
+        journal_bytes=content.journal_bytes,
+        kinds=dict(numbers.kinds),
+        extents=numbers.extents,
+        groups=[
+            Group(shape, gpu, len(rows.ordinals)) for (shape, gpu), rows in content.groups.items()
+        ],
+        columns=columns,
+        names=names,
+        documented=[number for number, key in enumerate(names) if key in numbers.documented],
+        summaries=numbers.columns.summaries(),
+        kept=kept,
+        records=records,
+        damage=[ordinal for ordinal, _ in content.damage],
+    )

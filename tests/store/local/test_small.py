@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from epochal.journal import shape
 from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.load import load_run
 from epochal.store.row import Row
@@ -23,6 +24,11 @@ FINDING: dict[str, Any] = {
     "sentence": "The loss has a spike.",
     "state": "open",
 }
+
+
+@pytest.fixture(autouse=True)
+def _structs_for_few_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shape, "WORTH_A_STRUCT", 1)
 
 
 def whole(row: Row) -> Any:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from epochal.journal.layout import PartName, RunFolder
 from epochal.series.series import Series
-from epochal.store.local.columns import SeriesKey, SpillFile
+from epochal.store.local.columns import SeriesKey
 from epochal.store.local.state import RunState
 from epochal.store.local.store import LocalStore
 from epochal.store.local.tail import TailedPart
@@ -69,12 +69,11 @@ def test_series_are_the_same_whatever_was_asked_before(
 ) -> None:
     folder = tmp_path_factory.mktemp("series")
     parts = []
-    spill = SpillFile(folder / "columns", piece_bytes=200)
     for number, (attempt, steps) in enumerate(wanted):
         name = PartName("loop", attempt, number)
         records = [metrics(at, **dict.fromkeys(given, at + number / 8)) for at, given in steps]
         write_part(folder, lines(HEADER | {"attempt": attempt}, *records), name=name)
-        parts.append(TailedPart(RunFolder(folder).part_path(name), name, spill=spill))
+        parts.append(TailedPart(RunFolder(folder).part_path(name), name))
         parts[-1].poll()
     one = RunState(parts)
     kept = []  # as a store keeps series in memory

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
-from tests.journal.test_columnar import damaged_texts
 
-from epochal.journal import columnar
+from epochal.journal import shape
 from epochal.journal.reader import read_part
 from epochal.records import axis_of, scalars_of
 from epochal.store.local.columns import SeriesKey
 from epochal.store.local.tail import TailedPart
+from tests.journal.test_shape import damaged_texts
 from tests.segments.parts import HEADER, NAME, lines, write_part
 
 STEP = {"epoch": 0.5, "step_tokens": 512, "duration_ms": 7, "norm": 1.5, "loss": 2.5, "lr": 1e-3}
@@ -82,9 +82,8 @@ def test_columns_and_single_lines_make_the_same_of_damage(text: bytes) -> None:
     found = []
     for worth in (2, 10**9):
         with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-            patch.setattr(columnar, "_WORTH_A_DECODER", worth)
-            patch.setattr(columnar, "MAX_DECODERS", 0 if worth > 2 else 256)
-            patch.setattr(columnar, "_SLICE_BYTES", 400)
+            patch.setattr(shape, "WORTH_A_STRUCT", worth)
+            patch.setattr(shape, "_SLICE_BYTES", 400)
             run_folder = write_part(Path(folder), text)
             part = TailedPart(run_folder.part_path(NAME), NAME)
             part.poll()

@@ -5,8 +5,7 @@ of runs hold that of the run (``locked``).
 
 Copies on disk are segments of large unsealed parts. They are in the user's cache folder, never in a
 run's own. Each is named after size and time of the journal part that it was made of. So one of an
-older state is never used for the part as it is. ``python -m epochal.store.local.cache`` makes them
-in a process of its own, because that takes seconds and would hold up every answer meanwhile.
+older state is never used for the part as it is.
 """
 
 from __future__ import annotations
@@ -16,12 +15,10 @@ import functools
 import hashlib
 import os
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
@@ -29,8 +26,8 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 from epochal.errors import EpochalError
 from epochal.guard import Guard
 from epochal.health.rule_settings import RuleSettings
-from epochal.journal.columnar import KnownShapes
-from epochal.journal.layout import PartName, RunFolder, parse_part_name
+from epochal.journal.layout import RunFolder, parse_part_name
+from epochal.journal.shape import KnownShapes
 from epochal.series.series import Series
 from epochal.store.local.columns import SeriesKey
 from epochal.store.local.listing import FoundPart
@@ -209,92 +206,48 @@ class MemoryBudget:
 
 
 class CachedSegments:
-    """Finds copies; with ``build`` it starts a process that makes a missing one, one at a time."""
+    """Finds copies of large parts that nobody writes; with ``build`` it makes the missing ones."""
 
     def __init__(self, folder: Path, *, build: bool = False) -> None:
         self._folder = folder / "segments"
-        # Columns of journals that are too large for memory go here.
-        self.spill_folder = folder / "columns"
         self._build = build
-        self._builder: subprocess.Popen[bytes] | None = None
-        self._tried: set[Path] = set()
+        self._failed: set[Path] = set()
         self._lock = threading.Lock()
 
-    def find(self, found: FoundPart, name: PartName) -> Path | None:
-        """The copy of a large part as it is now; a missing one is made for the next query."""
-        if found.stat.size < LARGE_BYTES:
-            return None
-        if time.time() - found.stat.mtime_ns / 1e9 < QUIET_S:
-            return None
-        path = self._path(found, name)
-        with contextlib.suppress(OSError):
-            os.utime(path)  # it is in use
-        if path.exists():
-            return path
-        if self._build:
-            with self._lock:
-                self._start(found, path)
-        return None
+    def find(self, found: FoundPart) -> Path | None:
+        """The copy of a large part as it is now; None where its lines have to be read.
 
-    def close(self) -> None:
-        """Stop making copies."""
-        if self._builder is not None and self._builder.poll() is None:
-            self._builder.terminate()
-            self._builder.wait()
-        self._builder = None
-
-    def _path(self, found: FoundPart, name: PartName) -> Path:
+        Making a copy reads the lines once, and takes little longer than reading them.
+        """
+        is_quiet = time.time() - found.stat.mtime_ns / 1e9 >= QUIET_S
+        if found.stat.size < LARGE_BYTES or not is_quiet:
+            return None
         said = f"{found.path} {found.stat.size} {found.stat.mtime_ns}"
         digest = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
-        # A rank's part written aside has another attempt than in its run: the file's name counts.
-        return self._folder / digest / f"{found.path.stem}.parquet"
+        # A part that a rank wrote elsewhere has another attempt than in its run.
+        path = self._folder / digest / f"{found.path.stem}.parquet"
+        with self._lock:
+            with contextlib.suppress(OSError):
+                os.utime(path)  # it is in use
+            if not path.exists() and (not self._build or not self._make(found.path, path)):
+                return None
+        return path
 
-    def _start(self, found: FoundPart, target: Path) -> None:
-        if target in self._tried or (self._builder is not None and self._builder.poll() is None):
-            return
-        self._tried.add(target)
-        command = [
-            sys.executable,
-            "-m",
-            "epochal.store.local.cache",
-            str(found.path),
-            str(target.parent),
-        ]
-        with contextlib.suppress(OSError):  # no process to spare: the journal itself is read
-            self._builder = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+    def _make(self, journal: Path, target: Path) -> bool:
+        """Whether a copy was made; deletes copies that nobody uses any more."""
+        from epochal.segments.seal import seal_part
 
-
-def make_copy(journal: Path, target: Path) -> None:
-    """Seal a copy of one journal part into a folder, and delete copies nobody uses any more."""
-    from epochal.segments.seal import seal_part
-
-    name = parse_part_name(journal.name, ".jsonl")
-    if name is None:
-        raise EpochalError(f"{journal} is not a part of a journal.")
-    seal_part(RunFolder(journal.parent.parent), name, into=target)
-    for folder in target.parent.iterdir():
-        used = [path.stat().st_mtime for path in folder.glob("*.parquet")]
-        if used and time.time() - max(used) > KEEP_S:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Make one copy: JOURNAL-PART FOLDER."""
-    journal, target = map(Path, arguments)
-    try:
-        make_copy(journal, target)
-    except (EpochalError, OSError) as error:
-        shutil.rmtree(target, ignore_errors=True)
-        sys.stderr.write(f"epochal: {error}\n")
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+        name = parse_part_name(journal.name, ".jsonl")
+        if name is None or target in self._failed:
+            return False
+        try:
+            seal_part(RunFolder(journal.parent.parent), name, into=target.parent)
+        except (EpochalError, OSError):  # the lines are read in its place, which says what is wrong
+            self._failed.add(target)
+            shutil.rmtree(target.parent, ignore_errors=True)
+            return False
+        for folder in self._folder.iterdir():
+            used = [path.stat().st_mtime for path in folder.glob("*.parquet")]
+            if used and time.time() - max(used) > KEEP_S:
+                shutil.rmtree(folder, ignore_errors=True)
+        return True

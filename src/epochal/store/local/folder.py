@@ -17,7 +17,7 @@ from epochal.journal.regular_file import read_regular
 from epochal.journal.search_bounds import SearchBounds
 from epochal.store.answers import Labels, LabelsEdit, Machine
 from epochal.store.local.cache import MemoryBudget
-from epochal.store.local.columns import SpillFile
+from epochal.store.local.fork import MAX_DEPTH, ForkedHistory, fork_of, parent_folder
 from epochal.store.local.index import IndexPlace, Stamp
 from epochal.store.local.listing import (
     LINK_OUT,
@@ -43,9 +43,6 @@ class LoadedParts:
     def __init__(self, held: MemoryBudget) -> None:
         self._held = held
         self._parts: dict[PartName, Part] = {}
-        # Columns of all journal parts that are too large for memory.
-        self._spill: SpillFile | None = None
-        self._num_sharing = 1
         # The file, size and time of the segment that each sealed part was read from.
         self._sealed: dict[PartName, FoundPart] = {}
         self._damaged: dict[FoundPart, str] = {}
@@ -79,10 +76,6 @@ class LoadedParts:
         if listing.problem is not None:
             return False
         changed = False
-        # What other runs have in memory leaves less for this one.
-        self._num_sharing = len(listing.journal) * max(self._held.loaded.num_runs, 1)
-        if self._spill is not None:
-            self._spill.share_among(self._num_sharing)
         for name in [name for name in self._parts if name not in names]:
             self._drop(name)
             changed = True
@@ -102,7 +95,6 @@ class LoadedParts:
         """Close every part."""
         for name in list(self._parts):
             self._drop(name)
-        self._spill = None
 
     def _drop(self, name: PartName) -> None:
         self._parts.pop(name).close()
@@ -132,7 +124,7 @@ class LoadedParts:
 
     def _use_copy(self, name: PartName, journal: FoundPart) -> bool:
         cached = self._held.cached
-        path = None if cached is None else cached.find(journal, name)
+        path = None if cached is None else cached.find(journal)
         if path is None:
             return False
         copy = FoundPart(path, journal.stat)
@@ -175,11 +167,7 @@ class LoadedParts:
         return True
 
     def _new_tail(self, name: PartName, journal: FoundPart) -> TailedPart:
-        if self._spill is None:
-            cached = self._held.cached
-            self._spill = SpillFile(None if cached is None else cached.spill_folder)
-            self._spill.share_among(self._num_sharing)
-        return TailedPart(journal.path, name, spill=self._spill, shapes=self._held.shapes)
+        return TailedPart(journal.path, name, shapes=self._held.shapes)
 
     def _is_complete(self, segment: FoundPart, journal: Stat) -> bool:
         """Whether a segment contains all of a journal part that still exists."""

@@ -17,7 +17,7 @@ from epochal.errors import FormatError
 from epochal.journal.layout import LOOP, PartName, rank_of_writer
 from epochal.journal.line import nests_too_deeply
 from epochal.records import Axis, Position, Record, axis_of, numbers_of, whole_number
-from epochal.segments.footer import PartSummary
+from epochal.segments.columns import PartSummary
 from epochal.series.series import Series, merge
 from epochal.store.answers import Entry
 from epochal.store.local.columns import NO_STEP, Origin, SeriesKey, SeriesTable, seconds
@@ -105,7 +105,7 @@ class Part(Protocol):
     def tables(self) -> Iterable[SeriesTable]:
         """Its series that lie in one table each; those in none are asked for by ``series``."""
 
-    def kept_summaries(self) -> Mapping[tuple[str, Axis], PartSummary]:
+    def kept_summaries(self) -> Mapping[SeriesKey, PartSummary]:
         """What its series amount to, as far as that is known without reading them."""
 
     def series(self, key: SeriesKey) -> Series | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,10 +10,9 @@ from typing import TYPE_CHECKING
 
 from epochal.journal.layout import PartName
 from epochal.journal.reader import check_version
-from epochal.records import Axis, Position, Record, axis_of, whole_number
-from epochal.segments.footer import PartSummary, read_footer
+from epochal.records import Position, Record, axis_of, whole_number
+from epochal.segments.columns import PartSummary, SeriesKey, SeriesTable
 from epochal.series.series import Series
-from epochal.store.local.columns import Blocks, SeriesKey, SeriesTable, seconds
 from epochal.store.local.part import FACT_KINDS, PartFacts, Place, label_of
 
 if TYPE_CHECKING:
@@ -68,24 +66,23 @@ class OpenSegments:
 class SealedPart:
     """One segment, of the run or of the cache; raises ``FormatError`` where it is damaged.
 
-    Its footer has what lists need, and with ``check`` its columns are looked for at once: a journal
-    that holds the same can be read in its place.
+    Its metadata has what lists need. With ``check`` the file is opened at once: a journal with the
+    same records can be read in its place.
     """
+
+    held_bytes = 0
 
     def __init__(
         self, path: Path, name: PartName, segments: OpenSegments, *, check: bool = False
     ) -> None:
+        from epochal.segments.read import read_footer
+
         self.path = path
         self.name = name
         self._segments = segments
-        # None in a segment that was sealed before there were footers.
-        self._footer = read_footer(path)
-        if check:
-            segments.at(path)
-        self._epochs = Blocks()
-        self._keys: dict[SeriesKey, None] | None = None
+        self._footer = segments.at(path).footer if check else read_footer(path)
         # The records that ``places`` went through, for the ``read`` that follows.
-        self._held: dict[int, Record] = {}
+        self._read: dict[int, Record] = {}
         self.facts = self._read_facts()
 
     @property
@@ -93,21 +90,21 @@ class SealedPart:
         return self._segments.at(self.path)
 
     def _read_facts(self) -> PartFacts:
-        about = self._footer or self._segment
+        footer = self._footer
         facts = PartFacts(
             self.name,
-            header={} if about.num_records else None,
-            num_records=about.num_records,
-            num_damaged=about.num_damaged,
+            header={} if footer.num_records else None,
+            num_records=footer.num_records,
+            num_damaged=footer.num_damaged + footer.num_malformed,
         )
         for ordinal, record in self._entries(*FACT_KINDS):
             if ordinal == 0:
                 check_version(record, self.path)
             facts.note(ordinal, record)
-            if record["log"] == "epoch":
-                self._take_epoch(facts, ordinal, record)
-        extents = self._segment.extents() if self._footer is None else self._footer.extents
-        for kind, extent in extents.items():
+            epoch = whole_number(record.get("epoch"))
+            if record["log"] == "epoch" and epoch is not None:
+                facts.reach("epoch", epoch)
+        for kind, extent in footer.extents.items():
             if extent.time is not None and (facts.updated is None or extent.time > facts.updated):
                 facts.updated = extent.time
             if extent.step is not None and axis_of({"log": kind, "step": 0}) == "step":
@@ -116,85 +113,50 @@ class SealedPart:
 
     def _entries(self, *kinds: str) -> Iterable[tuple[int, Record]]:
         """The records of some kinds, in file order."""
-        footer = self._footer
-        if footer is None:
-            return self._segment.entries(*kinds)
-        there = [kind for kind in kinds if kind in footer.kinds]
-        if all(kind in footer.kept for kind in there):
-            return [entry for entry in footer.records if entry[1]["log"] in there]
+        there = {kind for kind in kinds if kind in self._footer.kinds}
+        if there <= set(self._footer.kept):
+            return [entry for entry in self._footer.records if entry[1]["log"] in there]
         return self._segment.entries(*there)
-
-    def _take_epoch(self, facts: PartFacts, ordinal: int, record: Record) -> None:
-        """Keep the numbers of an epoch record: they are few, and have names of their own."""
-        epoch = whole_number(record.get("epoch"))
-        if epoch is None:
-            return
-        facts.reach("epoch", epoch)
-        try:
-            self._epochs.add(record, axis="epoch", ordinal=ordinal, at=epoch, t=seconds(record))
-        except (AttributeError, TypeError, ValueError, OverflowError, struct.error):
-            facts.num_damaged += 1  # valid JSON, but not what this kind of record holds
-
-    @property
-    def held_bytes(self) -> int:
-        """0: numbers are read for each query."""
-        return 0
 
     def series_keys(self) -> Iterable[SeriesKey]:
         """Every series it holds, in order of first appearance."""
-        if self._keys is None:
-            found = map(SeriesKey._make, self._names())
-            # Of epochs there are series that the segment does not know by name.
-            self._keys = dict.fromkeys((*found, *self._epochs))
-        return self._keys
+        return self._footer.keys
 
-    def _names(self) -> Iterable[tuple[str, Axis]]:
-        if self._footer is not None:
-            return self._footer.names
-        segment = self._segment
-        return ((name, axis) for name in segment.names() for axis in segment.axes(name))
+    def kept_summaries(self) -> Mapping[SeriesKey, PartSummary]:
+        """The summary of every series; reads no column."""
+        return self._footer.summaries
 
-    def kept_summaries(self) -> Mapping[tuple[str, Axis], PartSummary]:
-        """What its series amount to, of those that its footer has; reads no column."""
-        return {} if self._footer is None else self._footer.summaries
+    def summaries(self) -> Mapping[SeriesKey, PartSummary]:
+        """The summary of every series."""
+        return self._footer.summaries
 
     def tables(self) -> Iterable[SeriesTable]:
         """Its series that lie in one table each."""
-        yield from self._epochs.tables()
-        for table in self._segment.tables():
-            if table.axis != "epoch":
-                yield SeriesTable(*table)
+        return self._segment.tables()
 
     def series(self, key: SeriesKey) -> Series | None:
         """Its points of one series in the order written, None when there are none."""
-        rank = self.facts.origin.rank
-        if key.axis == "epoch":
-            return self._epochs.series(key, rank) if key in self._epochs else None
-        if key not in self.series_keys():
+        if key not in self._footer.keys:
             return None
-        points = self._segment.series(key.name, axis=key.axis)
-        return Series(key.name, key.axis, rank, points.steps, points.times, points.values)
+        return self._segment.series(*key, self.facts.origin.rank)
 
     def places(self, kind: str, *, label: str | None = None) -> Iterable[Place]:
         """Where its records of a kind are."""
-        self._held = {}
-        if kind not in (self._segment.kinds() if self._footer is None else self._footer.kinds):
-            return ()
-        self._held = {
+        self._read = {
             ordinal: record
             for ordinal, record in self._entries(kind)
             if label in (None, label_of(record))
         }
         origin = self.facts.origin
-        return [Place.of(ordinal, record, origin) for ordinal, record in self._held.items()]
+        return [Place.of(ordinal, record, origin) for ordinal, record in self._read.items()]
 
     def read(self, kind: str, places: list[Place]) -> Iterable[Record]:
         """The records at these places."""
-        held, self._held = self._held, {}
+        held, self._read = self._read, {}
         return [held[place.ordinal] for place in places]
 
     def records(self, *, first: int) -> Iterator[tuple[Position, Record]]:
-        """Its records as written, from an ordinal on."""
+        """Its records, from an ordinal on."""
         for ordinal, record in self._segment.records(first=first):
             yield Position(*self.name, ordinal), record
 

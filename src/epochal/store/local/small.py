@@ -19,12 +19,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from epochal.journal.columnar import KnownShapes
 from epochal.journal.layout import FINDINGS, LOOP, TELEMETRY, PartName
 from epochal.journal.line import decode_whole
-from epochal.journal.line_columns import FieldPath, LineShape
 from epochal.journal.reader import is_newer
 from epochal.journal.regular_file import open_regular
+from epochal.journal.shape import FieldPath, KnownShapes, LineDecoder, Shape, unpack
 from epochal.records import (
     DENSE_KINDS,
     Axis,
@@ -34,21 +33,19 @@ from epochal.records import (
     stored_numbers_of,
     whole_number,
 )
-from epochal.segments.footer import PartSummary
+from epochal.segments.columns import PartSummary, plan_of
 from epochal.series.reduce import Summary, summarise_rows
 from epochal.series.series import Series
 from epochal.store.answers import Metric
 from epochal.store.local.columns import Names, SeriesKey, SeriesTable, seconds
 from epochal.store.local.listing import Listing
 from epochal.store.local.part import FACT_KINDS, PartFacts, Place, StalePartError, label_of
-from epochal.store.local.tail import plan_of
 from epochal.store.metrics import undefined_metrics
 
 _MAX_BYTES = 512 * 1024
 _LIMIT = 2**63
 # A sum of as many numbers as fit in such a file is finite.
 _NEARLY_INFINITE = 1e300
-_DENSE = tuple(f'{{"log":"{kind}",'.encode() for kind in DENSE_KINDS)
 
 
 class SmallPart:
@@ -193,7 +190,7 @@ def _read_part(name: PartName, path: str, size: int, shapes: KnownShapes) -> Sma
     return SmallPart(facts, tables, others)
 
 
-_Groups = list[tuple[LineShape, list[tuple[Any, ...]]]]
+_Groups = list[tuple[Shape, list[tuple[Any, ...]]]]
 
 
 def _content(
@@ -202,22 +199,22 @@ def _content(
     """The columns of lines, and the other records with their ordinals; None for any damage."""
     if not text:
         return [], []
-    usual = shapes.usual_columns(text)
-    if usual is not None:
-        return [usual], []
-    lines = text.split(b"\n")
-    lines.pop()
+    decoded = LineDecoder(shapes).decode(text, first=1)
     others: list[tuple[int, Record]] = []
-    dense: list[bytes] = []
-    for ordinal, line in enumerate(lines, 1):
-        if line.startswith(_DENSE):
-            dense.append(line)
-            continue
-        record = decode_whole(line)
-        if record is None or record["log"] in DENSE_KINDS:
+    for line in decoded.lines:
+        if line.record is None or not line.is_whole or line.record["log"] in DENSE_KINDS:
             return None, None
-        others.append((ordinal, record))
-    return shapes.columns_by_look(dense), others
+        others.append((line.ordinal, line.record))
+    return [
+        (
+            rows.shape,
+            [
+                tuple(unpack(kind, column, len(rows.ordinals)))
+                for kind, column in zip(rows.shape.types, rows.columns, strict=True)
+            ],
+        )
+        for rows in decoded.rows
+    ], others
 
 
 def _tables(groups: _Groups) -> list[_Table] | None:
@@ -237,7 +234,7 @@ def _tables(groups: _Groups) -> list[_Table] | None:
 
 
 def _by_gpu(
-    shape: LineShape, columns: list[tuple[Any, ...]]
+    shape: Shape, columns: list[tuple[Any, ...]]
 ) -> Iterator[tuple[Any, list[tuple[Any, ...]]]]:
     """The columns of each GPU, with its id: those of several GPUs have one shape."""
     place = _places(shape).get(("id",)) if shape.kind == "gpu" else None
@@ -288,12 +285,13 @@ def _text(path: str, size: int) -> bytes | None:
     return text if is_whole else None
 
 
-def _table(shape: LineShape, gpu: Any, columns: list[tuple[Any, ...]]) -> _Table | None:
+def _table(shape: Shape, gpu: Any, columns: list[tuple[Any, ...]]) -> _Table | None:
     """The series of records of one shape; None where a point may replace or follow another."""
     plan = plan_of(shape, gpu)
-    if plan is None:
-        return None
     places = _places(shape)
+    is_float = ("t",) in places and shape.types[places["t",]] is float
+    if plan is None or not plan.names or any(w is not None for w in plan.words) or not is_float:
+        return None
     times = columns[places["t",]]
     is_time = plan.axis == "time"
     if not is_time and ("step",) not in places:
@@ -302,8 +300,7 @@ def _table(shape: LineShape, gpu: Any, columns: list[tuple[Any, ...]]) -> _Table
     if not all(map(le if is_time else lt, along, along[1:])):
         return None
     rows: list[tuple[Any, ...]] = []
-    for path in plan.paths:
-        place = places[path]
+    for place in plan.places:
         column = columns[place]
         if shape.types[place] is not float:
             if min(column) < -_LIMIT or max(column) >= _LIMIT:
@@ -321,7 +318,7 @@ def _table(shape: LineShape, gpu: Any, columns: list[tuple[Any, ...]]) -> _Table
 
 
 @lru_cache(256)
-def _places(shape: LineShape) -> dict[FieldPath, int]:
+def _places(shape: Shape) -> dict[FieldPath, int]:
     return {path: place for place, path in enumerate(shape.paths())}
 
 

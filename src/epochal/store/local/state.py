@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakValueDictionary, ref
-
-import numpy as np
 
 from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import LOOP
 from epochal.records import DENSE_KINDS, KINDS, Axis, Position, Record
 from epochal.series.series import Series, merge
 from epochal.store.answers import Cursor, Entry, Metric
-from epochal.store.local.columns import Block, SeriesKey
+from epochal.store.local.columns import SeriesKey
 from epochal.store.local.index import Stamp
 from epochal.store.local.part import (
     DELETED,
@@ -34,7 +32,7 @@ from epochal.store.local.part import (
     exact_values,
     weight_of,
 )
-from epochal.store.local.tail import TailedPart
+from epochal.store.local.source import RunSource
 from epochal.store.metrics import metrics_of, set_metrics
 
 if TYPE_CHECKING:
@@ -67,8 +65,6 @@ class RunState:
         ]
         # Series that are logged together have the same steps and times: they are kept once.
         self._last: WeakValueDictionary[tuple[Axis, int], Series] = WeakValueDictionary()
-        # The blocks that those of the last series lie in, one after the other.
-        self._last_blocks: dict[tuple[Axis, int], list[Block]] = {}
 
     # -- the run as a whole -----------------------------------------------------------------------
 
@@ -207,7 +203,9 @@ class RunState:
         """Every point of one rank's series."""
         cuts = self.cuts(key.axis)
         parts = self._parts_of.get(rank, ())
-        merged = self._beside_last(key, rank) or self._merged(key, rank)
+        most = sum(part.facts.num_records for part in parts)
+        pieces = self._lazy_pieces(key, rank)
+        merged = merge(pieces, most=most, like=self._last.get((key.axis, rank)))
         exact = exact_values(parts, key, rank, cuts=cuts) if merged.may_be_rounded else None
         metric = self._metric_of.get(key)
         series = replace(
@@ -220,44 +218,6 @@ class RunState:
             column.flags.writeable = False  # answers are shared between all who ask
         self._last[key.axis, rank] = series
         return series
-
-    def _merged(self, key: SeriesKey, rank: int) -> Series:
-        """The points of all parts; notes the blocks that they lie in, where nothing was moved."""
-        place = (key.axis, rank)
-        ends: list[int] = []
-        pieces = _noting_order(self._lazy_pieces(key, rank), ends)
-        merged = merge(pieces, like=self._last.get(place))
-        self._last_blocks.pop(place, None)
-        columns = self._columns(key, rank)
-        if columns is not None and ends == sorted(set(ends)) and not merged.hidden:
-            self._last_blocks[place] = [block for block, _ in columns]
-        return merged
-
-    def _beside_last(self, key: SeriesKey, rank: int) -> Series | None:
-        """A series that was logged together with the last one: only its values are read."""
-        place = (key.axis, rank)
-        last, blocks = self._last.get(place), self._last_blocks.get(place)
-        columns = None if blocks is None else self._columns(key, rank)
-        if last is None or columns is None or [block for block, _ in columns] != blocks:
-            return None
-        if sum(block.size for block, _ in columns) != len(last):
-            return None
-        values = np.empty(len(last))
-        end = 0
-        for block, number in columns:
-            start, end = end, end + block.size
-            block.read_column(number, values[start:end])
-        return replace(last, name=key.name, values=values)
-
-    def _columns(self, key: SeriesKey, rank: int) -> list[tuple[Block, int]] | None:
-        """The columns of a series, in order; None unless a block of each journal part has it."""
-        found: list[tuple[Block, int]] = []
-        for part in sorted(self.parts_of(rank), key=lambda part: weight_of(part.facts.origin)):
-            columns = part.columns(key) if isinstance(part, TailedPart) else None
-            if columns is None or len(columns) > 1:
-                return None
-            found += columns
-        return found
 
     @cached_property
     def _metric_of(self) -> Mapping[SeriesKey, Metric]:
@@ -323,19 +283,6 @@ class RunState:
             for part in self.parts
             if part.facts.num_records
         }
-
-
-def _noting_order(
-    pieces: Iterable[tuple[int | None, Series]], ends: list[int]
-) -> Iterator[tuple[int | None, Series]]:
-    """The same pieces; ``ends`` ascends if all of them do, and one after the other."""
-    for cut, piece in pieces:
-        steps = piece.steps
-        if len(piece):
-            ascends = bool(np.all(steps[:-1] < steps[1:]))
-            ends += [int(steps[0]), int(steps[-1])] if len(piece) > 1 else [int(steps[0])]
-            ends += [] if ascends else [ends[-1]]
-        yield cut, piece
 
 
 class ReaderOwner(Protocol):

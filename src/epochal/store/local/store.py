@@ -106,8 +106,6 @@ class LocalStore:
         """Write to the index what was learnt, and close every file."""
         self._writer.write_all()
         self._held.segments.close_all()
-        if self._held.cached is not None:
-            self._held.cached.close()
 
     @property
     def notices(self) -> Mapping[str, int]:

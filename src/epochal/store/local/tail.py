@@ -1,7 +1,7 @@
-"""Processes the records of a part, each once, and reads on in the file of a journal part.
+"""A journal part that is read on as it grows.
 
-Frequent kinds that hold only numbers (``metrics``, ``step`` and others) come as columns and go
-straight to their block. Other records come one by one. What is kept are columns of numbers, and
+Frequent kinds that hold only numbers (``metrics``, ``step`` and others) come as rows and go
+straight to their columns. Other records come one by one. What is kept are columns of numbers, and
 the file positions of other records.
 """
 
@@ -10,35 +10,28 @@ from __future__ import annotations
 import bisect
 import math
 import os
-import struct
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
 
-import numpy as np
-
-from epochal.journal.columnar import ColumnarDecoder, Decoded, KnownShapes, Line
 from epochal.journal.layout import PartName
 from epochal.journal.line import decode
-from epochal.journal.line_columns import FieldPath, Lines, LineShape
 from epochal.journal.reader import PartReader, ShorterFileError, check_version
 from epochal.journal.regular_file import regular_only
-from epochal.records import DENSE_KINDS, KINDS, Axis, Position, Record, axis_of, whole_number
-from epochal.segments.footer import PartSummary
-from epochal.series.series import Series
-from epochal.store.local.columns import (
+from epochal.journal.shape import KnownShapes, Line, LineDecoder, Rows
+from epochal.records import DENSE_KINDS, Axis, Position, Record, axis_of, whole_number
+from epochal.segments.columns import (
+    MALFORMED,
     NO_STEP,
-    STEP_LIMIT,
-    Block,
-    Blocks,
-    Names,
+    Extent,
+    PartColumns,
+    PartSummary,
     SeriesKey,
     SeriesTable,
-    SpillFile,
+    by_id,
     seconds,
 )
+from epochal.series.series import Series
 from epochal.store.local.part import (
     FACT_KINDS,
     PartFacts,
@@ -53,156 +46,64 @@ _COMPARED_BYTES = 64
 # The starts of so many newest chunks are kept; of older ones, one in so many bytes.
 _NEWEST_MARKS = 16
 _MARK_EVERY_BYTES = 256 * 1024
-_PLANNED = frozenset({"step", "moe", "gpu", "system"})
-_NUMPY_TYPES: Mapping[type, Any] = {float: np.float64, int: np.int64, bool: np.bool_}
-
-
-class Plan(NamedTuple):
-    """Which values of a record of one shape belong to which series."""
-
-    names: Names
-    paths: tuple[FieldPath, ...]
-    axis: Axis
 
 
 class PartDigest:
     """The content of a part: columns of numbers, file positions of other records, and the facts."""
 
-    def __init__(self, name: PartName, spill: SpillFile | None = None) -> None:
+    def __init__(self, name: PartName) -> None:
         self.facts = PartFacts(name)
-        self.blocks = Blocks(spill)
+        self.columns = PartColumns()
         self.places: dict[str, RecordIndex] = {}
-        self._plans: dict[tuple[LineShape, Any], Plan | None] = {}
 
     def take(self, ordinal: int, record: Record, start: int, end: int) -> None:
         """Process the next record, which lies between these bytes of its file."""
-        if ordinal == 0:
-            self.facts.header = {}
-        kind = record["log"]
-        facts, axis, t = self.facts, axis_of(record), seconds(record)
-        if math.isfinite(t) and (facts.updated is None or t > facts.updated):
-            facts.updated = t
+        kind, axis, facts = record["log"], axis_of(record), self.facts
+        facts.header = {} if facts.header is None else facts.header
         if kind in FACT_KINDS:
             facts.note(ordinal, record)
-        at = whole_number(record.get("epoch" if axis == "epoch" else "step"))
-        if at is not None and axis in ("step", "epoch"):
-            facts.reach(axis, at)
-        if axis == "time" or (at is not None and axis != "none"):
-            step = NO_STEP if at is None else at
-            try:
-                self.blocks.add(record, axis=axis, ordinal=ordinal, at=step, t=t)
-            except (AttributeError, TypeError, ValueError, OverflowError, struct.error):
-                facts.num_damaged += 1  # valid JSON, but not what this kind of record holds
+        try:
+            self.columns.add(record, ordinal=ordinal)
+        except MALFORMED:
+            facts.num_damaged += 1  # valid JSON, but not what this kind of record holds
+        at, t = whole_number(record.get("epoch" if axis == "epoch" else "step")), seconds(record)
+        self._note(axis, Extent(at, t if math.isfinite(t) else None))
         if kind not in DENSE_KINDS:
-            places = self.places.get(kind)
-            if places is None:
-                places = self.places[kind] = RecordIndex()
+            places = self.places.setdefault(kind, RecordIndex())
             places.add(ordinal, (start, end), label_of(record), NO_STEP if at is None else at, t)
 
-    def take_lines(self, lines: Lines) -> None:
-        """Process records of one shape that ``plan_of`` has a plan for."""
-        plan = self.plan_of(lines)
-        assert plan is not None
-        paths = lines.shape.paths()
-        numbers = {
-            path: np.frombuffer(column, dtype=_NUMPY_TYPES[kind])
-            for path, kind, column in zip(paths, lines.shape.types, lines.columns, strict=True)
-            if kind in _NUMPY_TYPES
-        }
-        if lines.ordinals[0] == 0:
-            self.facts.header = {}
-        times = numbers["t",]
-        is_time = np.abs(times) < STEP_LIMIT
-        if not is_time.all():
-            times = np.where(is_time, times, np.nan)
-        steps = numbers.get(("step",))
-        block = self.blocks.block(plan.axis, plan.names)
-        columns = [numbers[path].astype(np.float64, copy=False) for path in plan.paths]
-        if block is not None:
-            block.extend(lines.ordinals, steps, times, columns)
-        else:
-            for name, column in zip(plan.names, columns, strict=True):
-                alone = self.blocks.block(plan.axis, (name,))
-                assert alone is not None
-                alone.extend(lines.ordinals, steps, times, [column])
-        facts, latest = self.facts, float(times[is_time].max(initial=-np.inf))
-        if math.isfinite(latest) and (facts.updated is None or latest > facts.updated):
-            facts.updated = latest
-        if steps is not None and plan.axis == "step":
-            facts.reach("step", int(steps.max()))
+    def take_rows(self, rows: Rows) -> None:
+        """Process records of one shape."""
+        self.facts.header = {} if self.facts.header is None else self.facts.header
+        for gpu, some in by_id(rows):
+            self._note(axis_of({"log": rows.shape.kind}), self.columns.add_rows(some, gpu))
 
-    def plan_of(self, lines: Lines) -> Plan | None:
-        """The plan that turns records of one shape into series at once; None if there is none."""
-        gpu = lines.columns[lines.shape.paths().index(("id",))][0] if _has_id(lines) else None
-        key = (lines.shape, gpu)
-        if key not in self._plans:
-            self._plans[key] = plan_of(lines.shape, gpu)
-        return self._plans[key]
-
-
-@lru_cache(256)
-def plan_of(shape: LineShape, gpu: Any) -> Plan | None:
-    """The plan for records of a shape; None where a number has to be looked for in each record."""
-    paths = shape.paths()
-    types = dict(zip(paths, shape.types, strict=True))
-    keys = [name for name, _ in shape.keys]
-    if types.get(("t",)) is not float or "nonfinite" in keys:
-        return None
-    if types.get(("step",), int) is not int:
-        return None
-    named: dict[str, FieldPath]
-    if shape.kind == "metrics":
-        if ("step",) not in types:
-            return None
-        named = {path[1]: path for path in paths if path[0] == "m" and len(path) == 2}
-    elif shape.kind in _PLANNED and "m" not in keys:
-        fields: Record = dict.fromkeys(keys) | ({"id": gpu} if "id" in keys else {})
-        named = {name: (field,) for field, name in KINDS[shape.kind].series_names(fields).items()}
-        if KINDS[shape.kind].axis == "step" and ("step",) not in types:
-            return None
-    else:
-        return None
-    if not named or any(types.get(path) not in _NUMPY_TYPES for path in named.values()):
-        return None
-    return Plan(tuple(named), tuple(named.values()), KINDS[shape.kind].axis)
-
-
-def are_series(shape: LineShape) -> bool:
-    """Whether all that is kept of records of a shape is their series."""
-    return shape.kind != "gpu" and plan_of(shape, None) is not None
-
-
-def _has_id(lines: Lines) -> bool:
-    return lines.shape.kind == "gpu" and ("id",) in lines.shape.paths()
+    def _note(self, axis: Axis, extent: Extent) -> None:
+        """Note how far some records reach."""
+        facts = self.facts
+        if extent.time is not None and (facts.updated is None or extent.time > facts.updated):
+            facts.updated = extent.time
+        if extent.step is not None and axis in ("step", "epoch"):
+            facts.reach(axis, extent.step)
 
 
 class TailedPart:
     """One journal file; ``poll`` reads the new records."""
 
-    def __init__(
-        self,
-        path: Path,
-        name: PartName,
-        *,
-        spill: SpillFile | None = None,
-        shapes: KnownShapes | None = None,
-    ) -> None:
+    def __init__(self, path: Path, name: PartName, *, shapes: KnownShapes | None = None) -> None:
         self.path = path
         self.name = name
         self.offset = 0
-        self._digest = PartDigest(name, spill)
-        self._decoder = ColumnarDecoder(shapes, are_series=are_series)
+        self._digest = PartDigest(name)
+        self.facts = self._digest.facts
+        self._columns = self._digest.columns
+        self._decoder = LineDecoder(shapes)
         # Ordinal and offset where each chunk started: positions are ordinals, files are bytes.
         self._marks: list[tuple[int, int]] = []
         # Size and time of the file when a NUL was met: it may be filled in later.
         self._stopped_at: tuple[int, int] | None = None
         # The end of what was read: other bytes there mean that the file was cut and grew again.
         self._last_bytes = b""
-
-    @property
-    def facts(self) -> PartFacts:
-        """The facts about the run that its records hold."""
-        return self._digest.facts
 
     # -- reading on -------------------------------------------------------------------------------
 
@@ -239,22 +140,22 @@ class TailedPart:
 
     def _take(self, text: bytes) -> None:
         """Process complete lines."""
-        facts, digest = self._digest.facts, self._digest
+        facts = self.facts
         decoded = self._decoder.decode(text, first=facts.num_records)
         if facts.num_records == 0 and (first := decoded.first_record()) is not None:
             check_version(first, self.path)
         if decoded.num_records:
             self._mark(facts.num_records)
-        for item in self._in_order(decoded, text):
-            if isinstance(item, Lines):
-                digest.take_lines(item)
+        items: list[tuple[int, Rows | Line]] = [(line.ordinal, line) for line in decoded.lines]
+        items += [(rows.ordinals[0], rows) for rows in decoded.rows]
+        for _, item in sorted(items, key=itemgetter(0)):
+            if isinstance(item, Rows):
+                self._digest.take_rows(item)
             elif item.record is None:
                 facts.num_damaged += 1
             else:
                 start, end = self.offset + item.start, self.offset + item.end
-                digest.take(item.ordinal, item.record, start, end)
-        digest.blocks.sort(facts.num_records, decoded.num_records)
-        digest.blocks.spill()
+                self._digest.take(item.ordinal, item.record, start, end)
         facts.num_records += decoded.num_records
         self.offset += len(text)
         self._last_bytes = (self._last_bytes + text[-_COMPARED_BYTES:])[-_COMPARED_BYTES:]
@@ -267,49 +168,35 @@ class TailedPart:
         if older > 1 and marks[older][1] - marks[older - 2][1] < _MARK_EVERY_BYTES:
             del marks[older - 1]
 
-    def _in_order(self, decoded: Decoded, text: bytes) -> list[Lines | Line]:
-        """Groups that become series at once, and every other record, by their first ordinals."""
-        work: list[tuple[int, Lines | Line]] = [(line.ordinal, line) for line in decoded.lines]
-        spans: list[tuple[int, int]] = []
-        for group in decoded.groups:
-            for lines in group.by_value(("id",)) if group.shape.kind == "gpu" else [group]:
-                if self._digest.plan_of(lines) is not None:
-                    work.append((lines.ordinals[0], lines))
-                    continue
-                spans = spans or decoded.spans(text)
-                for ordinal, record in zip(lines.ordinals, lines.records(), strict=True):
-                    start, end = spans[ordinal - self._digest.facts.num_records]
-                    work.append((ordinal, Line(ordinal, start, end, record, is_whole=True)))
-        return [item for _, item in sorted(work, key=itemgetter(0))]
-
     # -- answers ----------------------------------------------------------------------------------
 
     @property
     def held_bytes(self) -> int:
         """The memory of the columns, and of the places of other records."""
-        digest = self._digest
-        return digest.blocks.held_bytes + sum(one.held_bytes for one in digest.places.values())
+        return self._columns.nbytes + sum(
+            places.held_bytes for places in self._digest.places.values()
+        )
 
     def series_keys(self) -> Iterable[SeriesKey]:
         """Every series it holds, in order of first appearance."""
-        return self._digest.blocks
+        return self._columns
 
     def tables(self) -> Iterable[SeriesTable]:
         """Its series that lie in one table each."""
-        return self._digest.blocks.tables()
+        return self._columns.tables()
 
-    def kept_summaries(self) -> Mapping[tuple[str, Axis], PartSummary]:
+    def kept_summaries(self) -> Mapping[SeriesKey, PartSummary]:
         """None: its series are read."""
         return {}
 
+    def summaries(self) -> Mapping[SeriesKey, PartSummary]:
+        """The summary of every series."""
+        return self._columns.summaries()
+
     def series(self, key: SeriesKey) -> Series | None:
         """Its points of one series in the order written, None when there are none."""
-        blocks = self._digest.blocks
-        return blocks.series(key, self.facts.origin.rank) if key in blocks else None
-
-    def columns(self, key: SeriesKey) -> list[tuple[Block, int]]:
-        """The blocks that have a series, each with the number of its column."""
-        return self._digest.blocks.columns(key)
+        rank = self.facts.origin.rank
+        return self._columns.series(key, rank) if key in self._columns else None
 
     def places(self, kind: str, *, label: str | None = None) -> Iterable[Place]:
         """Where its records of a kind are."""

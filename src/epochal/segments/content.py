@@ -1,0 +1,158 @@
+"""Reads one journal part for sealing: records by shape, other records as JSON, and damage."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from dataclasses import dataclass, field
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from epochal.journal.line import encode_json
+from epochal.journal.reader import check_version
+from epochal.journal.regular_file import regular_only
+from epochal.journal.shape import Decoded, LineDecoder, Rows, Shape
+from epochal.records import Record
+from epochal.segments.columns import MALFORMED, Extent, PartColumns, by_id
+from epochal.segments.footer import KEPT_KINDS, MAX_KEPT_BYTES
+
+_CHUNK_BYTES = 1024 * 1024
+_MAX_KEPT = 4096
+
+
+class ShapedRows:
+    """All rows of one shape and GPU: their ordinals, and a growing column for each path."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.ordinals = array("q")
+        self.columns: list[Any] = [
+            None if kind is type(None) else [] if kind is str else bytearray()
+            for kind in shape.types
+        ]
+
+    def extend(self, rows: Rows) -> None:
+        """Add rows of the same shape."""
+        self.ordinals.extend(rows.ordinals)
+        for column, more in zip(self.columns, rows.columns, strict=True):
+            if column is not None:
+                column += more
+
+    def rows(self) -> Rows:
+        """The rows as they were added."""
+        columns = [bytes(c) if isinstance(c, bytearray) else c for c in self.columns]
+        return Rows(self.shape, self.ordinals, columns)
+
+
+@dataclass(slots=True)
+class PartContent:
+    """The content of one part.
+
+    ``documents`` are the records that are kept as JSON, and ``damage`` the bytes that no reader
+    returns, each by ordinal.
+    """
+
+    groups: dict[tuple[Shape, Any], ShapedRows] = field(default_factory=dict)
+    documents: list[tuple[int, Record]] = field(default_factory=list)
+    damage: list[tuple[int, bytes]] = field(default_factory=list)
+    num_records: int = 0
+    num_damaged: int = 0
+    journal_bytes: int = 0
+
+    def take(self, decoded: Decoded, text: bytes) -> None:
+        """Take in the next lines of the part."""
+        for rows in decoded.rows:
+            for gpu, some in by_id(rows):
+                key = (rows.shape, gpu)
+                if key not in self.groups:
+                    self.groups[key] = ShapedRows(rows.shape)
+                self.groups[key].extend(some)
+        for line in decoded.lines:
+            if not line.is_whole:
+                # A torn line may end in a whole record; the bytes before it are kept as well.
+                self.damage.append((line.ordinal, text[line.start : line.end - 1]))
+                self.num_damaged += line.record is None
+            if line.record is not None:
+                self.documents.append((line.ordinal, line.record))
+        self.num_records += decoded.num_records
+
+    def dissolve(self, key: tuple[Shape, Any]) -> None:
+        """Keep the records of a group as JSON."""
+        rows = self.groups.pop(key).rows()
+        self.documents += zip(rows.ordinals, rows.records(), strict=True)
+        self.documents.sort(key=itemgetter(0))
+
+    def kept(self) -> tuple[list[str], list[tuple[int, Record]]]:
+        """The kinds whose records are few enough for the metadata, and their records."""
+        by_kind: dict[str, list[tuple[int, Record]]] = {}
+        for ordinal, record in self.documents:
+            if record["log"] in KEPT_KINDS:
+                by_kind.setdefault(record["log"], []).append((ordinal, record))
+        kinds = [
+            kind
+            for kind, records in by_kind.items()
+            if len(records) <= _MAX_KEPT and len(encode_json(records)) <= MAX_KEPT_BYTES
+        ]
+        return kinds, [entry for entry in self.documents if entry[1]["log"] in kinds]
+
+
+class PartNumbers:
+    """The series of a part, the number of its records of each kind, and how far those reach.
+
+    ``documented`` are the series that have points in records that are kept as JSON.
+    """
+
+    def __init__(self, content: PartContent) -> None:
+        self.columns = PartColumns()
+        self.kinds: Counter[str] = Counter()
+        self.extents: dict[str, Extent] = {}
+        self.num_malformed = 0
+        items: list[tuple[int, Any, Any]] = [
+            (rows.ordinals[0], gpu, rows.rows()) for (_, gpu), rows in content.groups.items()
+        ]
+        items += [(ordinal, None, record) for ordinal, record in content.documents]
+        documents = PartColumns()
+        for ordinal, gpu, item in sorted(items, key=itemgetter(0)):
+            if isinstance(item, Rows):
+                extent = self.columns.add_rows(item, gpu)
+                self._note(item.shape.kind, len(item.ordinals), extent)
+                continue
+            try:
+                extent = self.columns.add(item, ordinal=ordinal)
+                documents.add(item, ordinal=ordinal)
+            except MALFORMED:
+                self.num_malformed += 1
+                extent = Extent(None, None)
+            self._note(item["log"], 1, extent)
+        self.documented = set(documents)
+
+    def _note(self, kind: str, count: int, extent: Extent) -> None:
+        self.kinds[kind] += count
+        self.extents[kind] = extent.joined(self.extents.get(kind, Extent(None, None)))
+
+
+def read_content(path: Path) -> PartContent:
+    """Read a whole part; raises ``NewerFormatError`` for one of a newer format."""
+    content, decoder = PartContent(), LineDecoder()
+    with open(path, "rb", buffering=0, opener=regular_only) as file:
+        rest = b""
+        while chunk := file.read(max(_CHUNK_BYTES, len(rest))):  # so that long lines end soon
+            content.journal_bytes += len(chunk)
+            text = rest + chunk
+            # Reading ends at a torn last line, or at the line that holds the first NUL.
+            nul = text.find(b"\0")
+            end = text.rfind(b"\n", 0, len(text) if nul < 0 else nul) + 1
+            lines, rest = text[:end], text[end:]
+            decoded = decoder.decode(lines, first=content.num_records)
+            if content.num_records == 0 and (first := decoded.first_record()) is not None:
+                check_version(first, path)
+            content.take(decoded, lines)
+            if nul >= 0:
+                behind = file.read()
+                content.journal_bytes += len(behind)
+                rest += behind
+                break
+    if rest:
+        content.damage.append((content.num_records, rest))
+    return content
