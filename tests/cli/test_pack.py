@@ -12,6 +12,11 @@ from tests.store.journals import Journal
 Capture = pytest.CaptureFixture[str]
 
 
+@pytest.fixture(autouse=True)
+def _pack_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("epochal.cli.pack.WORTH_SEALING_BYTES", 0)
+
+
 def test_pack_seals_what_is_finished_and_leaves_what_is_written(
     tmp_path: Path, capsys: Capture
 ) -> None:
@@ -40,6 +45,16 @@ def test_pack_says_what_could_not_be_sealed(tmp_path: Path, capsys: Capture) -> 
     assert main(["pack", "x", "--dir", str(tmp_path), "--json"]) == 1
     (packed,) = json.loads(capsys.readouterr().out)
     assert (packed["parts"], packed["left"], len(packed["problems"])) == (0, 1, 1)
+    assert journal.path().exists()
+
+
+def test_pack_leaves_small_parts_and_says_so(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    journal = Journal(tmp_path).metrics(1, a=1).finish()
+    assert main(["pack", "x", "--dir", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "p/x: 1 part is smaller than 64 KiB and not sealed.\n"
     assert journal.path().exists()
 
 

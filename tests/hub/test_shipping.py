@@ -98,6 +98,11 @@ def test_a_hub_that_lost_its_newest_lines_gets_them_again(hub: HubProcess, tmp_p
     assert journal(RunFolder(hub.root / "p" / "a")) == journal(folder)
 
 
+@pytest.fixture(autouse=True)
+def _pack_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("epochal.cli.pack.WORTH_SEALING_BYTES", 0)
+
+
 def test_a_segment_replaces_its_part(hub: HubProcess, tmp_path: Path) -> None:
     folder = record(tmp_path / "runs")
     ship_now(folder, hub.client())

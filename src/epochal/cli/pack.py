@@ -1,4 +1,7 @@
-"""``epochal pack``: seals finished parts of journals, which makes them small and quick to read."""
+"""``epochal pack``: seals finished parts of journals, which makes them small and quick to read.
+
+Parts below 64 KiB stay as they are.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from epochal.cli.output import complain, remark, say_json
 from epochal.errors import EpochalError, UsageError
 from epochal.format import format_bytes
 from epochal.journal.layout import RunFolder
-from epochal.segments.finished import sealable_parts
+from epochal.segments.finished import WORTH_SEALING_BYTES, sealable_parts
 from epochal.segments.seal import seal_part
 from epochal.store.local.run import LocalRun
 
@@ -23,6 +26,7 @@ class Packed:
     parts: int = 0
     bytes_before: int = 0
     bytes_after: int = 0
+    small: int = 0
     left: int = 0
     problems: list[str] = field(default_factory=list)
 
@@ -69,6 +73,9 @@ def _pack(view: LocalRun) -> Packed:
             )
         return packed
     for name in sealable_parts(folder):
+        if folder.part_path(name).stat().st_size < WORTH_SEALING_BYTES:
+            packed.small += 1
+            continue
         try:
             report = seal_part(folder, name)
         except (EpochalError, OSError) as error:
@@ -77,7 +84,7 @@ def _pack(view: LocalRun) -> Packed:
         packed.parts += 1
         packed.bytes_before += report.journal_bytes
         packed.bytes_after += report.segment_bytes
-    packed.left = len(folder.parts())
+    packed.left = len(folder.parts()) - packed.small
     return packed
 
 
@@ -87,7 +94,11 @@ def _report(packed: Packed) -> None:
         remark(f"{packed.run}: {_count(packed.parts)} sealed, {sizes}.")
     if packed.left and not packed.problems:
         remark(f"{packed.run}: {_count(packed.left)} may still be written and stay as they are.")
-    elif not packed.parts and not packed.problems:
+    if packed.small:
+        are = "is" if packed.small == 1 else "are"
+        size = f"{WORTH_SEALING_BYTES // 1024} KiB"
+        remark(f"{packed.run}: {_count(packed.small)} {are} smaller than {size} and not sealed.")
+    elif not packed.parts and not packed.left and not packed.problems:
         remark(f"{packed.run}: nothing to seal.")
     for problem in packed.problems:
         complain(f"{packed.run}: {problem}")

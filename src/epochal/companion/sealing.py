@@ -16,11 +16,9 @@ from pathlib import Path
 from epochal.errors import EpochalError
 from epochal.journal.layout import PartName, RunFolder, parse_part_name
 from epochal.journal.line import decode_json, encode_json
-from epochal.segments.finished import sealable_parts
+from epochal.segments.finished import WORTH_SEALING_BYTES, sealable_parts
 
 LOOK_EVERY_S = 60.0
-# A segment's own tables take this much: a smaller part would only grow by being sealed.
-WORTH_SEALING_BYTES = 64 * 1024
 _LESS_URGENT = 10
 
 

@@ -11,6 +11,8 @@ from epochal.journal.line import decode
 from epochal.journal.process import liveness
 from epochal.journal.regular_file import regular_only
 
+# Smaller parts are read as quickly as they are, and would hardly shrink: they are not sealed.
+WORTH_SEALING_BYTES = 64 * 1024
 # A thread may be inside a write while another has already turned to the next part.
 _SETTLED_S = 5.0
 # Companions go on for half a minute after their run has finished.

@@ -80,7 +80,8 @@ def test_a_run_that_is_sealed_between_two_reads_answers_the_same(name: str, tmp_
         assert answer == expected
 
 
-def test_pack_between_two_reads(tmp_path: Path) -> None:
+def test_pack_between_two_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("epochal.cli.pack.WORTH_SEALING_BYTES", 0)
     _recorded(tmp_path)
     with LocalStore(tmp_path) as store:
         run = store.run("x")
