@@ -210,9 +210,9 @@ def _bare(path: Path) -> None:
 
 
 def _columns(path: Path) -> None:
-    from epochal.journal.columnar import ColumnarDecoder
+    from epochal.journal.shape import LineDecoder
 
-    decoder, ordinal, rest = ColumnarDecoder(), 0, b""
+    decoder, ordinal, rest = LineDecoder(), 0, b""
     with path.open("rb", buffering=0) as file:
         while chunk := file.read(1 << 20):
             text = rest + chunk

@@ -3,8 +3,9 @@ from pathlib import Path
 import pytest
 
 from epochal.companion.ending import do_what_is_left
-from epochal.companion.sealing import WORTH_SEALING_BYTES, Sealing
+from epochal.companion.sealing import Sealing
 from epochal.journal.layout import RunFolder
+from epochal.segments.finished import WORTH_SEALING_BYTES
 from tests.doubles.companions import wait_for
 from tests.segments.parts import FINISH, HEADER, NAME, finished_part, lines, metrics, write_part
 

@@ -177,8 +177,8 @@ def test_series_and_records_are_the_same_in_columns_and_as_json(
                 for table in segment.tables()
                 for place, name in enumerate(table.names)
             }
-            for key, values in tables.items():
-                assert repr(values) == repr(segment.series(*key).values.tolist())
+            for name, values in tables.items():
+                assert repr(values) == repr(segment.series(*name).values.tolist())
             of_kind = [text for text in written if b'"log":"metrics"' in text]
             ours = [t for t in texts(segment.entries("metrics")) if b'"log":"metrics"' in t]
             assert ours == of_kind

@@ -13,7 +13,7 @@ import itertools
 import re
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -402,7 +402,8 @@ def unpack(kind: type, column: Column, size: int) -> list[Any]:
 def records_of(shape: Shape, columns: Sequence[Sequence[Any]], size: int) -> Iterator[Record]:
     """Records of a shape from a column of values for each path."""
     left = iter(columns)
-    names, cells = ["log"], [itertools.repeat(shape.kind, size)]
+    names: list[str] = ["log"]
+    cells: list[Iterable[Any]] = [itertools.repeat(shape.kind, size)]
     for name, members in shape.keys:
         names.append(name)
         cells.append(next(left) if members is None else _objects(members, left, size))

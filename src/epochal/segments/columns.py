@@ -69,8 +69,9 @@ class Extent(NamedTuple):
 
     def joined(self, other: Extent) -> Extent:
         """The extent of both."""
-        pairs = zip(self, other, strict=True)
-        return Extent(*(max((n for n in p if n is not None), default=None) for p in pairs))
+        steps = [step for step in (self.step, other.step) if step is not None]
+        times = [time for time in (self.time, other.time) if time is not None]
+        return Extent(max(steps, default=None), max(times, default=None))
 
 
 class Plan(NamedTuple):
@@ -222,9 +223,11 @@ class PartColumns:
                 self.add(record, ordinal=ordinal)
         elif plan.names:
             given = np.full(size, NO_STEP) if steps is None else steps
-            left = iter(columns)
+            left, some = iter(columns), rows.ordinals
+            is_range = isinstance(some, range)
+            ordinals = np.arange(some[0], some[-1] + 1) if is_range else np.array(some)
             for block in self._blocks_of(plan.axis, plan.names):
-                block.ordinals.extend(rows.ordinals)
+                block.ordinals.frombytes(ordinals.data.cast("B"))
                 block.steps.frombytes(given.data.cast("B"))
                 block.times.frombytes(times.data.cast("B"))
                 for values in block.values:
@@ -277,11 +280,33 @@ class PartColumns:
             if alone:
                 yield block.table(axis, alone)
 
+    def first_ordinal(self, key: SeriesKey) -> int:
+        """The ordinal of the first record that holds a series."""
+        return min(block.ordinals[0] for block, _ in self._places[key])
+
     def summaries(self) -> dict[SeriesKey, PartSummary]:
-        """The summary of every series."""
+        """The summary of every series; those over the same steps are made together."""
         found: dict[SeriesKey, PartSummary] = {}
-        for table in self.tables():
-            found |= table_summaries(table)
+        together: dict[tuple[Axis, bytes], list[_Block]] = {}
+        for (axis, _), block in self._blocks.items():
+            along = block.times if axis == "time" else block.steps
+            if isinstance(block.order(), slice) and _ascends(np.array(along), axis):
+                together.setdefault((axis, along.tobytes()), []).append(block)
+        for (axis, _), blocks in together.items():
+            columns = [
+                (SeriesKey(name, axis), values, block)
+                for block in blocks
+                for name, values in zip(block.names, block.values, strict=True)
+                if len(self._places[SeriesKey(name, axis)]) == 1
+            ]
+            at = np.array(blocks[0].times if axis == "time" else blocks[0].steps)
+            width = max(1, _VALUES_AT_ONCE // at.size)
+            for start in range(0, len(columns), width):
+                some = columns[start : start + width]
+                rows = np.frombuffer(b"".join(bytes(values) for _, values, _ in some))
+                made = summarise_rows(at, rows.reshape(len(some), at.size))
+                for (key, _, block), summary in zip(some, made, strict=True):
+                    found[key] = PartSummary(summary, at[0].item(), block.times[-1])
         for key in self._places:
             if key not in found:
                 whole = merge([(None, self.series(key))])
@@ -289,25 +314,14 @@ class PartColumns:
         return found
 
 
+def _ascends(along: NDArray[Any], axis: Axis) -> bool:
+    """Whether points are in their order, and none replaces another."""
+    before, after = along[:-1], along[1:]
+    return bool(np.all(before <= after if axis == "time" else before < after))
+
+
 # What a record raises that is not what its kind should be.
 MALFORMED = (AttributeError, TypeError, ValueError, OverflowError)
-
-
-def table_summaries(table: SeriesTable) -> dict[SeriesKey, PartSummary]:
-    """The summaries of the series of a table; none where points are not in their order."""
-    along = table.times if table.axis == "time" else table.steps
-    before, after = along[:-1], along[1:]
-    if not along.size or not np.all(before <= after if table.axis == "time" else before < after):
-        return {}
-    found: dict[SeriesKey, PartSummary] = {}
-    width = max(1, _VALUES_AT_ONCE // along.size)
-    first_at, last_t = along[0].item(), table.times[-1].item()
-    for start in range(0, len(table.names), width):
-        rows = np.ascontiguousarray(table.values[:, start : start + width].T)
-        names = table.names[start : start + width]
-        for name, summary in zip(names, summarise_rows(along, rows), strict=True):
-            found[SeriesKey(name, table.axis)] = PartSummary(summary, first_at, last_t)
-    return found
 
 
 def _values(rows: Rows, plan: Plan) -> list[bytes] | None:

@@ -108,24 +108,17 @@ class PartNumbers:
         self.kinds: Counter[str] = Counter()
         self.extents: dict[str, Extent] = {}
         self.num_malformed = 0
-        items: list[tuple[int, Any, Any]] = [
-            (rows.ordinals[0], gpu, rows.rows()) for (_, gpu), rows in content.groups.items()
-        ]
-        items += [(ordinal, None, record) for ordinal, record in content.documents]
-        documents = PartColumns()
-        for ordinal, gpu, item in sorted(items, key=itemgetter(0)):
-            if isinstance(item, Rows):
-                extent = self.columns.add_rows(item, gpu)
-                self._note(item.shape.kind, len(item.ordinals), extent)
-                continue
+        for ordinal, record in content.documents:
             try:
-                extent = self.columns.add(item, ordinal=ordinal)
-                documents.add(item, ordinal=ordinal)
+                extent = self.columns.add(record, ordinal=ordinal)
             except MALFORMED:
                 self.num_malformed += 1
                 extent = Extent(None, None)
-            self._note(item["log"], 1, extent)
-        self.documented = set(documents)
+            self._note(record["log"], 1, extent)
+        self.documented = set(self.columns)
+        for (shape, gpu), rows in content.groups.items():
+            self._note(shape.kind, len(rows.ordinals), self.columns.add_rows(rows.rows(), gpu))
+        self.names = sorted(self.columns, key=self.columns.first_ordinal)
 
     def _note(self, kind: str, count: int, extent: Extent) -> None:
         self.kinds[kind] += count

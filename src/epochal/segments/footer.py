@@ -160,8 +160,8 @@ def _numbers(known: PartSummary) -> list[Any]:
 
 
 def _summary(numbers: list[Any]) -> PartSummary:
-    *fields, first_at, last_t = [float(n) if type(n) is str else n for n in numbers]
-    return PartSummary(Summary(*fields), first_at, last_t)
+    plain: list[Any] = [float(n) if type(n) is str else n for n in numbers]
+    return PartSummary(Summary(*plain[:-2]), plain[-2], plain[-1])
 
 
 def _digest(text: bytes) -> bytes:

@@ -176,7 +176,8 @@ class Segment:
         for shape, gpu, _ in self.footer.groups:
             plan, paths = plan_of(shape, gpu), shape.paths()
             series: dict[SeriesKey, Column] = {}
-            for name, place in () if plan is None else zip(plan.names, plan.places, strict=True):
+            assert plan is not None  # others are kept as JSON
+            for name, place in zip(plan.names, plan.places, strict=True):
                 kind = shape.types[place]
                 # The numbers that JSON cannot hold are in a column of floats.
                 stored = float if kind is type(None) else kind
@@ -305,7 +306,9 @@ class Segment:
                 column = self._columns[path, kind]
                 values = batch.column(column.name).take(pa.array(rows)).to_numpy(False)
                 columns.append((values / 1000 if column.stored == "ms" else values).tolist())
-            for row, record in zip(rows, records_of(shape, columns, len(rows)), strict=True):
+            for row, record in zip(
+                rows.tolist(), records_of(shape, columns, len(rows)), strict=True
+            ):
                 found[row] = record
         return found
 

@@ -306,7 +306,7 @@ def _texts(num_rows: int, texts: list[tuple[int, Any]], kind: Any = None) -> pa.
 def _footer(content: PartContent, columns: list[Column], *, part: str) -> Footer:
     kept, records = content.kept()
     numbers = PartNumbers(content)
-    names = list(numbers.columns)
+    names = numbers.names
     return Footer(
         part=part,
         num_records=content.num_records,

@@ -62,7 +62,7 @@ class SmallPart:
         self.facts = facts
         self._tables = tables
         self._others = others
-        self._kept: dict[tuple[str, Axis], PartSummary] | None = None
+        self._kept: dict[SeriesKey, PartSummary] | None = None
 
     @property
     def name(self) -> PartName:
@@ -94,11 +94,11 @@ class SmallPart:
         """None: their summaries are kept."""
         return ()
 
-    def kept_summaries(self) -> Mapping[tuple[str, Axis], PartSummary]:
+    def kept_summaries(self) -> Mapping[SeriesKey, PartSummary]:
         """What all its series amount to."""
         if self._kept is None:
             self._kept = {
-                (name, table.axis): PartSummary(summary, table.first_at, table.last_t)
+                SeriesKey(name, table.axis): PartSummary(summary, table.first_at, table.last_t)
                 for table in self._tables
                 for name, summary in zip(table.names, table.summaries, strict=True)
             }
