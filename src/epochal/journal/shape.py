@@ -39,7 +39,7 @@ _NEXT_RECORD = b'}\n{"log":'
 _HEADER, _FINISH = b'{"log":"run",', b'{"log":"finish",'
 _KEY = re.compile(rb'"([^"\\]*)":')
 # So little text that its structs are still in the processor's cache when their values are read.
-_SLICE_BYTES = 128 * 1024
+_SLICE_BYTES = 64 * 1024
 # Making a struct takes about as long as decoding this many lines without it.
 WORTH_A_STRUCT = 64
 _MAX_STRUCTS = 256

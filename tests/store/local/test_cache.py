@@ -28,7 +28,7 @@ def found(journal: Journal) -> FoundPart:
 
 def copy_of(journal: Journal, cache: Path) -> Path:
     """Make the copy that a server would make."""
-    path = CachedSegments(cache, build=True).find(found(journal))
+    path = CachedSegments(cache, build=True).find(found(journal), run_bytes=1)
     assert path is not None
     return path
 
@@ -61,10 +61,19 @@ def test_small_and_growing_parts_get_no_copy(
 ) -> None:
     journal = Journal(tmp_path / "runs").metrics(1, a=1)
     copies = CachedSegments(tmp_path / "cache", build=True)
-    assert copies.find(found(journal)) is None
+    assert copies.find(found(journal), run_bytes=1) is None
     monkeypatch.setattr(cache, "LARGE_BYTES", 1)
-    assert copies.find(found(journal)) is None  # written to just now
+    assert copies.find(found(journal), run_bytes=1) is None  # written to just now
     assert not (tmp_path / "cache").exists()
+
+
+def test_copies_of_a_huge_run_are_made_by_every_reader(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies = CachedSegments(tmp_path / "cache")
+    assert copies.find(found(journal), run_bytes=1000) is None
+    monkeypatch.setattr(cache, "HUGE_RUN_BYTES", 1000)
+    assert copies.find(found(journal), run_bytes=1000) is not None
 
 
 def test_old_copies_are_deleted_when_another_is_made(journal: Journal, tmp_path: Path) -> None:

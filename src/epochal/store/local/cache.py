@@ -47,6 +47,8 @@ _ASKED_TO_LET_GO = 8
 
 _Key = tuple[int, SeriesKey, int]
 LARGE_BYTES = 8 * 1024 * 1024
+# The columns of a run with more unsealed lines than this would take too much memory.
+HUGE_RUN_BYTES = 512 * 1024 * 1024
 # A part that nobody wrote to for this long is copied even when it may still grow.
 QUIET_S = 60.0
 # Copies that nobody asked for in this time are deleted when another is made.
@@ -206,7 +208,10 @@ class MemoryBudget:
 
 
 class CachedSegments:
-    """Finds copies of large parts that nobody writes; with ``build`` it makes the missing ones."""
+    """Finds copies of large parts that nobody writes.
+
+    Missing copies are made with ``build``, which is for servers, and for every huge run.
+    """
 
     def __init__(self, folder: Path, *, build: bool = False) -> None:
         self._folder = folder / "segments"
@@ -214,8 +219,10 @@ class CachedSegments:
         self._failed: set[Path] = set()
         self._lock = threading.Lock()
 
-    def find(self, found: FoundPart) -> Path | None:
+    def find(self, found: FoundPart, *, run_bytes: int) -> Path | None:
         """The copy of a large part as it is now; None where its lines have to be read.
+
+        ``run_bytes`` is the size of all unsealed parts of its run.
 
         Making a copy reads the lines once, and takes little longer than reading them.
         """
@@ -229,8 +236,9 @@ class CachedSegments:
         with self._lock:
             with contextlib.suppress(OSError):
                 os.utime(path)  # it is in use
-            if not path.exists() and (not self._build or not self._make(found.path, path)):
-                return None
+            if not path.exists():
+                is_wanted = self._build or run_bytes >= HUGE_RUN_BYTES
+                return path if is_wanted and self._make(found.path, path) else None
         return path
 
     def _make(self, journal: Path, target: Path) -> bool:

@@ -110,7 +110,7 @@ class LoadedParts:
             if segment is not None:
                 self._problem(segment)
             return False
-        if self._use_copy(name, journal):
+        if self._use_copy(name, journal, listing.unsealed_bytes):
             return True
         return self._tail(name, journal)
 
@@ -122,9 +122,9 @@ class LoadedParts:
             return False
         return self._seal(name, segment, check=journal is not None)
 
-    def _use_copy(self, name: PartName, journal: FoundPart) -> bool:
+    def _use_copy(self, name: PartName, journal: FoundPart, run_bytes: int) -> bool:
         cached = self._held.cached
-        path = None if cached is None else cached.find(journal)
+        path = None if cached is None else cached.find(journal, run_bytes=run_bytes)
         if path is None:
             return False
         copy = FoundPart(path, journal.stat)

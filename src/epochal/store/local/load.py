@@ -10,7 +10,7 @@ from epochal.imports.converting import Conversions
 from epochal.journal.layout import LAUNCH_FOLDER, is_run_folder
 from epochal.journal.search_bounds import SearchBounds
 from epochal.settings import cache_folder
-from epochal.store.local.cache import MemoryBudget
+from epochal.store.local.cache import CachedSegments, MemoryBudget
 from epochal.store.local.folder import FolderSource
 from epochal.store.local.listing import asides_below
 from epochal.store.local.run import LocalRun
@@ -31,7 +31,9 @@ def load_run(
     Raises ``UsageError`` when there is no run in it, or more than one.
     """
     path = Path(folder).expanduser().absolute()
-    held = MemoryBudget(rules=rules or RuleSettings()) if held is None else held
+    if held is None:
+        copies = CachedSegments(cache_folder())
+        held = MemoryBudget(rules=rules or RuleSettings(), cached=copies)
     if not is_run_folder(path):
         conversions = Conversions(SearchBounds(path, follow_links=follow_links), cache_folder())
         return load_converted(path, conversions, held=held)
