@@ -35,7 +35,9 @@ _SCALARS = frozenset({int, float, bool, str, type(None)})
 _CODES = {float: "d", int: "q", bool: "?"}
 # What numbers are made of. Lines that differ in nothing else usually have the same keys.
 _NUMBER_BYTES = b"0123456789.eE+-"
-_NEXT_RECORD = b'}\n{"log":'
+_START = b'{"log":'
+# Fields that are not read as floats.
+_POSITIONS = (("step",), ("id",))
 _HEADER, _FINISH = b'{"log":"run",', b'{"log":"finish",'
 _KEY = re.compile(rb'"([^"\\]*)":')
 # So little text that its structs are still in the processor's cache when their values are read.
@@ -112,26 +114,47 @@ class Decoded(NamedTuple):
 
 
 class LineStruct:
-    """Decodes lines of one kind that have the same keys, and values of a type."""
+    """Decodes lines of one kind that have the same keys, and values of a type.
+
+    ``as_floats`` is the shape of the lines if all of their numbers are read as floats.
+    """
 
     def __init__(self, kind: str, keys: Keys, value: Any) -> None:
         self.kind = kind
         self.keys = keys
-        fields = [(name, value if inner is None else _object(inner, value)) for name, inner in keys]
-        made = _defined(fields, tag_field="log", tag=kind)
-        self._decode_lines = msgspec.json.Decoder(made).decode_lines
+        types = tuple(int if path in _POSITIONS else float for path in paths_of(keys))
+        self.as_floats = Shape(kind, keys, types)
+        self._decode_lines = self._decoder(value, value)
+        self._decode_floats = self._decoder(float, int)
 
-    def decode(self, text: bytes, num_lines: int) -> list[Any] | None:
+    def _decoder(self, value: Any, position: Any) -> Callable[[bytes], list[Any]]:
+        fields = [
+            (
+                name,
+                _object(inner, value)
+                if inner is not None
+                else position
+                if (name,) in _POSITIONS
+                else value,
+            )
+            for name, inner in self.keys
+        ]
+        made = _defined(fields, tag_field="log", tag=self.kind)
+        return msgspec.json.Decoder(made).decode_lines
+
+    def decode(self, text: bytes, num_lines: int, *, as_floats: bool = False) -> list[Any] | None:
         """The records of lines as structs; None unless each line is one record with these keys.
 
         A closing brace, a newline and an opening brace only follow each other between two records:
         strings hold no newlines. So no record begins or ends inside a line.
         """
-        starts = text.count(_NEXT_RECORD)
-        if starts != num_lines - 1 or not text.startswith(_NEXT_RECORD[2:]) or text[-2:] != b"}\n":
+        start = text[: text.find(b":", len(_START)) + 1]  # a long text is counted faster
+        if not start.startswith(_START) or text[-2:] != b"}\n":
+            return None
+        if text.count(b"}\n" + start) != num_lines - 1:
             return None
         try:
-            found: list[Any] = self._decode_lines(text)
+            found = (self._decode_floats if as_floats else self._decode_lines)(text)
         except (ValueError, RecursionError):
             return None
         return found if len(found) == num_lines else None
@@ -228,10 +251,14 @@ _Group = tuple[Shape, Sequence[int], list[Column]]
 
 
 class LineDecoder:
-    """Decodes the lines of a part; it learns their shapes as it goes."""
+    """Decodes the lines of a part; it learns their shapes as it goes.
 
-    def __init__(self, known: KnownShapes | None = None) -> None:
+    With ``as_floats``, for readers of series, 1 may be read as 1.0 in rows.
+    """
+
+    def __init__(self, known: KnownShapes | None = None, *, as_floats: bool = False) -> None:
         self._known = KnownShapes() if known is None else known
+        self._as_floats = as_floats
 
     def decode(self, text: bytes, *, first: int) -> Decoded:
         """Decode whole lines, each ended by a newline; ``first`` is the first record's ordinal."""
@@ -258,7 +285,7 @@ class LineDecoder:
             if latest is None or not is_latest:
                 groups = None
             else:
-                groups = _packed(latest, text, range(num_lines))
+                groups = self._packed(latest, text, range(num_lines))
         if groups is None:
             groups = self._decode_groups(text)
         if sum(len(places) for _, places, _ in groups) < num_lines:
@@ -282,7 +309,7 @@ class LineDecoder:
         self._known.latest = None
         for model, groups in by_struct.items():
             places = groups[0] if len(groups) == 1 else sorted(itertools.chain(*groups))
-            decoded = _packed(model, b"\n".join([*_take(lines, places), b""]), places)
+            decoded = self._packed(model, b"\n".join([*_take(lines, places), b""]), places)
             if decoded is None:
                 if self._note_ambiguous(_take(lines, places)):
                     return self._decode_groups(text)
@@ -312,33 +339,38 @@ class LineDecoder:
             found.setdefault(signature, []).append(place)
         return found
 
+    def _packed(self, model: LineStruct, text: bytes, places: Sequence[int]) -> list[_Group] | None:
+        """The columns of lines; None if the reference decoder has to read them.
 
-def _packed(model: LineStruct, text: bytes, places: Sequence[int]) -> list[_Group] | None:
-    """The columns of lines; None if the reference decoder has to read them.
-
-    Rows with values of other types are a shape of their own. Rows with an integer beyond 64 bits
-    are left to the reference decoder.
-    """
-    structs = model.decode(text, len(places))
-    if structs is None:
-        return None
-    columns = model.columns(structs)
-    types = [set(map(type, column)) for column in columns]
-    by_types: dict[tuple[type, ...], list[int]] = {}
-    if all(len(kinds) == 1 for kinds in types):
-        by_types[tuple(kinds.pop() for kinds in types)] = []
-    else:
-        for row, values in enumerate(zip(*columns, strict=True)):
-            by_types.setdefault(tuple(map(type, values)), []).append(row)
-    packed: list[_Group] = []
-    for kinds, rows in by_types.items():
-        shape, taken = Shape(model.kind, model.keys, kinds), columns
-        if rows:
-            taken = [_take(column, rows) for column in columns]
-        with contextlib.suppress(struct.error):
-            some = _take(places, rows) if rows else places
-            packed.append((shape, some, list(map(pack, kinds, taken))))
-    return packed
+        Rows with values of other types are a shape of their own. Rows with an integer beyond 64
+        bits are left to the reference decoder.
+        """
+        if self._as_floats:
+            floats = model.decode(text, len(places), as_floats=True)
+            if floats is not None:
+                with contextlib.suppress(struct.error):
+                    packed_ = list(map(pack, model.as_floats.types, model.columns(floats)))
+                    return [(model.as_floats, places, packed_)]
+        structs = model.decode(text, len(places))
+        if structs is None:
+            return None
+        columns = model.columns(structs)
+        kinds_of = [set(map(type, column)) for column in columns]
+        by_types: dict[tuple[type, ...], list[int]] = {}
+        if all(len(kinds) == 1 for kinds in kinds_of):
+            by_types[tuple(kinds.pop() for kinds in kinds_of)] = []
+        else:
+            for row, values in enumerate(zip(*columns, strict=True)):
+                by_types.setdefault(tuple(map(type, values)), []).append(row)
+        packed: list[_Group] = []
+        for kinds, rows in by_types.items():
+            shape, taken = Shape(model.kind, model.keys, kinds), columns
+            if rows:
+                taken = [_take(column, rows) for column in columns]
+            with contextlib.suppress(struct.error):
+                some = _take(places, rows) if rows else places
+                packed.append((shape, some, list(map(pack, kinds, taken))))
+        return packed
 
 
 def _number(

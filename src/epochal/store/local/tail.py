@@ -97,7 +97,7 @@ class TailedPart:
         self._digest = PartDigest(name)
         self.facts = self._digest.facts
         self._columns = self._digest.columns
-        self._decoder = LineDecoder(shapes)
+        self._decoder = LineDecoder(shapes, as_floats=True)
         # Ordinal and offset where each chunk started: positions are ordinals, files are bytes.
         self._marks: list[tuple[int, int]] = []
         # Size and time of the file when a NUL was met: it may be filled in later.
