@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from epochal.segments.columns import (
     in_order,
     plan_of,
 )
-from epochal.segments.footer import Column, Footer, decode_footer
+from epochal.segments.footer import Column, Footer, Group, decode_footer
 from epochal.series.series import Series
 
 # The columns of a segment that are no values: the kind of a record, the number of its group, the
@@ -58,6 +58,22 @@ def read_footer(path: Path) -> Footer:
     """The metadata of a segment; raises ``FormatError``, naming the file, where it is damaged."""
     with translated(path):
         return decode_footer(pq.read_metadata(path).metadata or {}, file=str(path))
+
+
+class _Group:
+    """The records of one shape: the types and columns of their values, and their series."""
+
+    def __init__(self, group: Group, columns: Mapping[tuple[FieldPath, str], Column]) -> None:
+        self.shape, self.num_rows = group.shape, group.num_rows
+        paths = self.shape.paths()
+        self.types = dict(zip(paths, self.shape.types, strict=True))
+        # Nulls that stand for numbers have those numbers in a column of floats.
+        names = ("float" if kind is type(None) else kind.__name__ for kind in self.shape.types)
+        self.columns = {k[0]: columns[k] for k in zip(paths, names, strict=True) if k in columns}
+        plan = plan_of(self.shape, group.gpu)
+        assert plan is not None  # others are kept as JSON
+        series = zip(plan.names, plan.places, strict=True)
+        self.series = {SeriesKey(name, plan.axis): paths[place] for name, place in series}
 
 
 class Segment:
@@ -117,9 +133,9 @@ class Segment:
         """Every point of one series, in the order written; none for a name that is not here."""
         key = SeriesKey(name, axis)
         pieces = [
-            self._points(key, series[key], group, rank)
-            for group, series in enumerate(self._group_series)
-            if key in series
+            self._points(key, number, rank)
+            for number, group in enumerate(self._groups)
+            if key in group.series
         ]
         if key in self._documented:
             pieces.append(self._documents.points(key, rank))
@@ -130,21 +146,15 @@ class Segment:
 
     def tables(self) -> Iterator[SeriesTable]:
         """The series that lie in one group each, or only in records that are kept as JSON."""
-        holders = Counter(key for keys in self._group_series for key in keys)
-        for group, series in enumerate(self._group_series):
-            alone = {
-                key: column
-                for key, column in series.items()
-                if holders[key] == 1 and key not in self._documented
-            }
-            pieces = [self._points(*item, group, 0)[0] for item in alone.items()]
-            rows = len(self._rows(group)) if pieces else 0
-            whole = [piece for piece in pieces if len(piece) == rows]
+        holders = Counter(key for group in self._groups for key in group.series)
+        for number, group in enumerate(self._groups):
+            keys = [k for k in group.series if holders[k] == 1 and k not in self._documented]
+            pieces = [self._points(key, number, 0)[0] for key in keys]
+            whole = [piece for piece in pieces if len(piece) == group.num_rows]
             if whole:
-                names, values = tuple(p.name for p in whole), [p.values for p in whole]
-                first = whole[0]
-                stacked = np.stack(values, axis=1)
-                yield SeriesTable(first.axis, names, first.steps, first.times, stacked)
+                first, names = whole[0], tuple(piece.name for piece in whole)
+                values = np.stack([piece.values for piece in whole], axis=1)
+                yield SeriesTable(first.axis, names, first.steps, first.times, values)
         for table in self._documents.tables() if self._documented else ():
             keys = [SeriesKey(name, table.axis) for name in table.names]
             alone_here = [place for place, key in enumerate(keys) if not holders[key]]
@@ -154,7 +164,7 @@ class Segment:
 
     @cached_property
     def _documented(self) -> set[SeriesKey]:
-        return {self.footer.names[number] for number in self.footer.documented}
+        return set(self.footer.documented)
 
     @cached_property
     def _documents(self) -> PartColumns:
@@ -166,84 +176,56 @@ class Segment:
         return found
 
     @cached_property
-    def _columns(self) -> dict[tuple[FieldPath, type], Column]:
-        return {(column.path, column.type): column for column in self.footer.columns}
+    def _groups(self) -> list[_Group]:
+        columns = {(column.path, column.type): column for column in self.footer.columns}
+        return [_Group(group, columns) for group in self.footer.groups]
 
-    @cached_property
-    def _group_series(self) -> list[dict[SeriesKey, Column]]:
-        """The series of each group, with their columns."""
-        found: list[dict[SeriesKey, Column]] = []
-        for shape, gpu, _ in self.footer.groups:
-            plan, paths = plan_of(shape, gpu), shape.paths()
-            series: dict[SeriesKey, Column] = {}
-            assert plan is not None  # others are kept as JSON
-            for name, place in zip(plan.names, plan.places, strict=True):
-                kind = shape.types[place]
-                # The numbers that JSON cannot hold are in a column of floats.
-                stored = float if kind is type(None) else kind
-                series[SeriesKey(name, plan.axis)] = self._columns[paths[place], stored]
-            found.append(series)
-        return found
-
-    def _points(
-        self, key: SeriesKey, column: Column, group: int, rank: int
-    ) -> tuple[Series, NDArray[np.int64]]:
+    def _points(self, key: SeriesKey, number: int, rank: int) -> tuple[Series, NDArray[np.int64]]:
         """The points of a series in one group, and the ordinals of their records."""
-        rows = self._rows(group)
+        group, rows = self._groups[number], self._rows(number)
+        path = group.series[key]
+        column = group.columns[path]
         values = self._values(column, rows).astype(np.float64, copy=False)
-        series = Series(*key, rank, self._steps(group), self._times(group), values)
-        types = dict(zip(*self._typed(group), strict=True))
-        if types[column.path] is type(None):  # a word may be none for a number
+        steps = self._position(number, "step", (int,), NO_STEP)
+        times = self._position(number, "t", (int, float), np.nan)
+        series = Series(*key, rank, steps, times, values)
+        if group.types[path] is type(None):  # a word may be none for a number
             has_value = self._table([column.name]).column(0).is_valid().to_numpy()[rows]
             return series.select(has_value), rows[has_value]
         return series, rows
 
-    def _typed(self, group: int) -> tuple[list[FieldPath], tuple[type, ...]]:
-        shape = self.footer.groups[group].shape
-        return shape.paths(), shape.types
-
-    def _steps(self, group: int) -> NDArray[np.int64]:
-        column = self._column_of(group, "step", (int,))
-        if column is None:
-            return np.full(self.footer.groups[group].num_rows, NO_STEP)
-        return self._shared_values(group, column)
-
-    def _times(self, group: int) -> NDArray[np.float64]:
-        column = self._column_of(group, "t", (int, float))
-        if column is None:
-            return np.full(self.footer.groups[group].num_rows, np.nan)
-        return self._shared_values(group, column)
-
-    def _column_of(self, group: int, name: str, kinds: tuple[type, ...]) -> Column | None:
-        kind = dict(zip(*self._typed(group), strict=True)).get((name,))
-        return self._columns[(name,), kind] if kind in kinds else None
-
-    def _shared_values(self, group: int, column: Column) -> NDArray[Any]:
-        found = self._shared.get((group, column.name))
+    def _position(
+        self, number: int, name: str, kinds: tuple[type, ...], absent: float
+    ) -> NDArray[Any]:
+        """The steps or the times of the rows of a group."""
+        group = self._groups[number]
+        if group.types.get((name,)) not in kinds:
+            return np.full(group.num_rows, absent)
+        found = self._shared.get((number, name))
         if found is None:
-            found = self._values(column, self._rows(group))
-            if column.path == ("t",):
-                found = found.astype(np.float64)
-                found[np.abs(found) >= STEP_LIMIT] = np.nan
+            found = self._values(group.columns[name,], self._rows(number))
+            if name == "t":
+                found = np.where(np.abs(found) < STEP_LIMIT, found, np.nan)
             found.flags.writeable = False
-            self._shared[group, column.name] = found
+            self._shared[number, name] = found
         return found
 
-    def _rows(self, group: int) -> NDArray[np.int64]:
+    def _rows(self, number: int) -> NDArray[np.int64]:
         """The rows of a group, which are the ordinals of its records."""
-        return np.flatnonzero(self._groups == group)
+        return np.flatnonzero(self._numbers == number)
 
     @cached_property
-    def _groups(self) -> NDArray[np.int16]:
+    def _numbers(self) -> NDArray[np.int16]:
+        """The number of the group of each row."""
         found: NDArray[np.int16] = self._table([GROUP]).column(0).fill_null(-1).to_numpy()
         return found
 
     def _values(self, column: Column, rows: NDArray[np.int64]) -> NDArray[Any]:
         """The numbers of a column in some rows."""
         found = self._table([column.name]).column(0)
-        values: NDArray[Any] = (
-            found.fill_null(column.type(0)) if found.null_count else found
-        ).to_numpy()[rows]
+        if found.null_count:
+            found = found.fill_null(False if column.type == "bool" else 0)
+        values: NDArray[Any] = found.to_numpy()[rows]
         return values / 1000 if column.stored == "ms" else values
 
     # -- records ----------------------------------------------------------------------------------
@@ -295,20 +277,18 @@ class Segment:
         texts, groups = batch.column(JSON), batch.column(GROUP).fill_null(-1).to_numpy()
         for row in np.flatnonzero(texts.is_valid().to_numpy(False)).tolist():
             found[row] = decode_json(texts[row].as_py())
-        for group in np.unique(groups[groups >= 0]).tolist():
-            rows = np.flatnonzero(groups == group)
-            shape = self.footer.groups[group].shape
+        for number in np.unique(groups[groups >= 0]).tolist():
+            rows, group = np.flatnonzero(groups == number), self._groups[number]
             columns: list[Sequence[Any]] = []
-            for path, kind in zip(*self._typed(group), strict=True):
+            for path, kind in group.types.items():
                 if kind is type(None):
                     columns.append([None] * len(rows))
                     continue
-                column = self._columns[path, kind]
+                column = group.columns[path]
                 values = batch.column(column.name).take(pa.array(rows)).to_numpy(False)
                 columns.append((values / 1000 if column.stored == "ms" else values).tolist())
-            for row, record in zip(
-                rows.tolist(), records_of(shape, columns, len(rows)), strict=True
-            ):
+            records = records_of(group.shape, columns, len(rows))
+            for row, record in zip(rows.tolist(), records, strict=True):
                 found[row] = record
         return found
 

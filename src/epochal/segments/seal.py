@@ -27,7 +27,7 @@ from epochal.journal.shape import WORTH_A_STRUCT, FieldPath
 from epochal.segments.columns import WORDS, plan_of
 from epochal.segments.content import PartContent, PartNumbers, ShapedRows, read_content
 from epochal.segments.finished import is_sealable
-from epochal.segments.footer import KEY, Column, Footer, Group
+from epochal.segments.footer import KEY, VERSION, Column, Footer, Group, pack_summaries
 from epochal.segments.read import DAMAGE, GROUP, JSON, LOG, Segment
 
 _ABANDONED_S = 3600.0
@@ -177,13 +177,13 @@ def write_segment(path: Path, content: PartContent, *, part: str) -> None:
     for one in cells.values():
         name = _unused(".".join(one.path), used)
         columns[name], stored = one.array()
-        described.append(Column(name, one.path, one.type, stored))
+        described.append(Column(name, one.path, one.type.__name__, stored))
     first = content.num_records
     columns[DAMAGE] = _texts(
         num_rows, [(first + n, text) for n, (_, text) in enumerate(content.damage)], pa.binary()
     )
     table = pa.table(columns)
-    numeric = [column for column in described if column.type in (int, float)]
+    numeric = [column for column in described if column.type in ("int", "float")]
     encodings = {
         column.name: "BYTE_STREAM_SPLIT" if "float" in column.stored else "DELTA_BINARY_PACKED"
         for column in numeric
@@ -193,7 +193,7 @@ def write_segment(path: Path, content: PartContent, *, part: str) -> None:
         table.schema,
         compression="zstd",
         compression_level=3,
-        use_dictionary=[LOG, GROUP, *(column.name for column in described if column.type is str)],
+        use_dictionary=[LOG, GROUP, *(column.name for column in described if column.type == "str")],
         column_encoding=encodings,
         write_statistics=False,
         write_page_checksum=True,
@@ -307,7 +307,9 @@ def _footer(content: PartContent, columns: list[Column], *, part: str) -> Footer
     kept, records = content.kept()
     numbers = PartNumbers(content)
     names = numbers.names
+    summaries = numbers.columns.summaries()
     return Footer(
+        v=VERSION,
         part=part,
         num_records=content.num_records,
         num_damaged=content.num_damaged,
@@ -316,13 +318,18 @@ def _footer(content: PartContent, columns: list[Column], *, part: str) -> Footer
         kinds=dict(numbers.kinds),
         extents=numbers.extents,
         groups=[
-            Group(shape, gpu, len(rows.ordinals)) for (shape, gpu), rows in content.groups.items()
+            Group(shape.kind, shape.keys, _names(shape.types), gpu, len(rows.ordinals))
+            for (shape, gpu), rows in content.groups.items()
         ],
         columns=columns,
         names=names,
-        documented=[number for number, key in enumerate(names) if key in numbers.documented],
-        summaries=numbers.columns.summaries(),
+        documented=[key for key in names if key in numbers.documented],
+        packed=pack_summaries([summaries[key] for key in names]),
         kept=kept,
         records=records,
         damage=[ordinal for ordinal, _ in content.damage],
     )
+
+
+def _names(types: tuple[type, ...]) -> tuple[str, ...]:
+    return tuple(kind.__name__ for kind in types)
