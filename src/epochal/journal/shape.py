@@ -104,13 +104,10 @@ class Decoded(NamedTuple):
     lines: list[Line]
     num_records: int
 
-    def first_record(self) -> Record | None:
-        """The first of all records."""
-        alone = next((line for line in self.lines if line.record is not None), None)
-        first = min(self.rows, key=lambda rows: rows.ordinals[0], default=None)
-        if first is not None and (alone is None or first.ordinals[0] < alone.ordinal):
-            return next(first.select([0]).records())
-        return None if alone is None else alone.record
+    def header(self) -> Record | None:
+        """The first record of a part, of whose first lines this is; None for a line of numbers."""
+        lines = (line for line in self.lines if line.ordinal == 0)
+        return next((line.record for line in lines if line.record is not None), None)
 
 
 class LineStruct:
@@ -278,14 +275,10 @@ class LineDecoder:
     def _decode_slice(self, text: bytes, start: int, first: int, decoded: Decoded) -> int:
         """Decode some of the lines; returns the ordinal of the next record."""
         num_lines = text.count(b"\n")
-        groups: list[_Group] | None = []
-        if num_lines > 1 or not text.startswith((_HEADER, _FINISH)):
-            signature, latest = self._known.latest or (b"", None)
-            is_latest = text[: text.index(b"\n")].translate(None, _NUMBER_BYTES) == signature
-            if latest is None or not is_latest:
-                groups = None
-            else:
-                groups = self._packed(latest, text, range(num_lines))
+        groups: list[_Group] | None = None
+        signature = text[: text.index(b"\n")].translate(None, _NUMBER_BYTES)
+        if self._known.latest is not None and self._known.latest[0] == signature:
+            groups = self._packed(self._known.latest[1], text, range(num_lines))
         if groups is None:
             groups = self._decode_groups(text)
         if sum(len(places) for _, places, _ in groups) < num_lines:
@@ -306,7 +299,6 @@ class LineDecoder:
             if model is not None:
                 by_struct.setdefault(model, []).append(places)
         taken: list[_Group] = []
-        self._known.latest = None
         for model, groups in by_struct.items():
             places = groups[0] if len(groups) == 1 else sorted(itertools.chain(*groups))
             decoded = self._packed(model, b"\n".join([*_take(lines, places), b""]), places)
@@ -349,26 +341,25 @@ class LineDecoder:
             floats = model.decode(text, len(places), as_floats=True)
             if floats is not None:
                 with contextlib.suppress(struct.error):
-                    packed_ = list(map(pack, model.as_floats.types, model.columns(floats)))
-                    return [(model.as_floats, places, packed_)]
+                    columns = list(map(pack, model.as_floats.types, model.columns(floats)))
+                    return [(model.as_floats, places, columns)]
         structs = model.decode(text, len(places))
         if structs is None:
             return None
-        columns = model.columns(structs)
-        kinds_of = [set(map(type, column)) for column in columns]
+        values = model.columns(structs)
+        kinds_of = [set(map(type, column)) for column in values]
         by_types: dict[tuple[type, ...], list[int]] = {}
         if all(len(kinds) == 1 for kinds in kinds_of):
             by_types[tuple(kinds.pop() for kinds in kinds_of)] = []
         else:
-            for row, values in enumerate(zip(*columns, strict=True)):
-                by_types.setdefault(tuple(map(type, values)), []).append(row)
+            for row, cells in enumerate(zip(*values, strict=True)):
+                by_types.setdefault(tuple(map(type, cells)), []).append(row)
         packed: list[_Group] = []
         for kinds, rows in by_types.items():
-            shape, taken = Shape(model.kind, model.keys, kinds), columns
-            if rows:
-                taken = [_take(column, rows) for column in columns]
+            shape = Shape(model.kind, model.keys, kinds)
+            some = _take(places, rows) if rows else places
+            taken = [_take(column, rows) for column in values] if rows else values
             with contextlib.suppress(struct.error):
-                some = _take(places, rows) if rows else places
                 packed.append((shape, some, list(map(pack, kinds, taken))))
         return packed
 

@@ -138,7 +138,7 @@ def read_content(path: Path) -> PartContent:
             end = text.rfind(b"\n", 0, len(text) if nul < 0 else nul) + 1
             lines, rest = text[:end], text[end:]
             decoded = decoder.decode(lines, first=content.num_records)
-            if content.num_records == 0 and (first := decoded.first_record()) is not None:
+            if content.num_records == 0 and (first := decoded.header()) is not None:
                 check_version(first, path)
             content.take(decoded, lines)
             if nul >= 0:

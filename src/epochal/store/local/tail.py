@@ -142,7 +142,7 @@ class TailedPart:
         """Process complete lines."""
         facts = self.facts
         decoded = self._decoder.decode(text, first=facts.num_records)
-        if facts.num_records == 0 and (first := decoded.first_record()) is not None:
+        if facts.num_records == 0 and (first := decoded.header()) is not None:
             check_version(first, self.path)
         if decoded.num_records:
             self._mark(facts.num_records)
