@@ -325,8 +325,9 @@ class LineDecoder:
     def _alike(self, lines: list[bytes], signatures: list[bytes]) -> dict[bytes, list[int]]:
         """The places of lines by signature; by their keys where keys differ only in numbers."""
         found: dict[bytes, list[int]] = {}
+        ambiguous = self._known.ambiguous
         for place, (line, signature) in enumerate(zip(lines, signatures, strict=False)):
-            if signature in self._known.ambiguous:
+            if ambiguous and signature in ambiguous:
                 signature = b'"'.join(_KEY.findall(line))
             found.setdefault(signature, []).append(place)
         return found
