@@ -153,7 +153,7 @@ def write_segment(path: Path, content: PartContent, *, part: str) -> None:
     """Write a part as Parquet: a row for each record in file order, then one for each damage."""
     _keep_rare_shapes(content)
     num_rows = _num_rows(content)
-    cells: dict[tuple[FieldPath, type], _Cells] = {}
+    cells = _Table(num_rows)
     numbers = np.full(num_rows, -1, dtype=np.int16)
     for number, ((_, gpu), rows) in enumerate(content.groups.items()):
         places = np.frombuffer(rows.ordinals, dtype=np.int64)
@@ -161,12 +161,12 @@ def write_segment(path: Path, content: PartContent, *, part: str) -> None:
         for key, place in _stored_types(rows).items():
             column, dtype = rows.columns[place], _NUMPY_TYPES.get(key[1])
             values = np.array(column, object) if dtype is None else np.frombuffer(column, dtype)
-            cells.setdefault(key, _Cells(num_rows, *key)).put(places, values)
+            cells[key].put(places, values)
         for key, words in _words(rows, gpu):
             is_word = np.array([word in WORDS for word in words])
             values = np.array([WORDS[word] for word in words if word in WORDS])
-            cells.setdefault(key, _Cells(num_rows, *key)).put(places[is_word], values)
-    _put_positions(cells, content, num_rows)
+            cells[key].put(places[is_word], values)
+    _put_positions(cells, content)
     columns = {
         LOG: _kinds(content, num_rows),
         GROUP: pa.array(numbers, mask=numbers < 0),
@@ -233,17 +233,14 @@ def _words(rows: ShapedRows, gpu: Any) -> Iterator[tuple[tuple[FieldPath, type],
                 yield (paths[place], float), rows.columns[said]
 
 
-def _put_positions(
-    cells: dict[tuple[FieldPath, type], _Cells], content: PartContent, num_rows: int
-) -> None:
+def _put_positions(cells: _Table, content: PartContent) -> None:
     """Give records that are kept as JSON their step and time as well, for other programs."""
     for path, kind in ((("step",), int), (("t",), float)):
         found = [(o, r[path[0]]) for o, r in content.documents if type(r.get(path[0])) is kind]
         fits = [(o, n) for o, n in found if abs(n) < _LATEST_MS / 1000 and n == round(n, 3)]
         if fits:
             places, values = zip(*fits, strict=True)
-            cell = cells.setdefault((path, kind), _Cells(num_rows, path, kind))
-            cell.put(np.array(places), np.array(values))
+            cells[path, kind].put(np.array(places), np.array(values))
 
 
 class _Cells:
@@ -272,6 +269,18 @@ class _Cells:
                 values, stored = small, "float32"
         mask = self._is_empty if self._is_empty.any() else None
         return pa.array(values, pa.string() if self.type is str else None, mask=mask), stored
+
+
+class _Table(dict[tuple[FieldPath, type], _Cells]):
+    """The columns of values by path and type; made when they are first asked for."""
+
+    def __init__(self, num_rows: int) -> None:
+        super().__init__()
+        self._num_rows = num_rows
+
+    def __missing__(self, key: tuple[FieldPath, type]) -> _Cells:
+        made = self[key] = _Cells(self._num_rows, *key)
+        return made
 
 
 def _unused(name: str, used: set[str]) -> str:
