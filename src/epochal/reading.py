@@ -18,13 +18,14 @@ from epochal.series.reduce import Summary
 from epochal.series.series import X_KINDS, Series, X, data_frame
 from epochal.series.smooth import parse_smoothing
 from epochal.settings import read_settings
-from epochal.store.answers import Metric, RunInfo
+from epochal.store.answers import Metric
 from epochal.store.groups import Choice, RunGroups, groups_of
 from epochal.store.importance import Importance, importance
 from epochal.store.local.load import load_run
 from epochal.store.local.store import open_store
 from epochal.store.lookup import is_address
 from epochal.store.projects import ProjectRow
+from epochal.store.row import RunRow
 from epochal.store.store import RunView, Store
 from epochal.store.why import Why, why_in
 
@@ -62,7 +63,7 @@ class RunData:
         return f"<run {info.project}/{info.name} {info.status.text}>"
 
     @property
-    def info(self) -> RunInfo:
+    def info(self) -> RunRow:
         """The run in one row: identity, status, progress, labels."""
         return self._view.info
 

@@ -17,7 +17,7 @@ import epochal
 from epochal.cli.main import main
 from epochal.errors import EpochalError
 from epochal.hub.ledger import Ledger
-from epochal.hub.store import open_hub_store
+from epochal.hub.serving import HubStore
 from epochal.journal.layout import RunFolder, create_run_folder
 from epochal.run.fork import find_parent
 from epochal.run.run import Run

@@ -8,7 +8,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,7 +60,7 @@ def test_an_original_that_has_not_changed_is_converted_once(tmp_path: Path) -> N
 def test_a_list_of_names_converts_nothing(tmp_path: Path) -> None:
     log_losses(tmp_path / "logs" / "a", range(3))
     with LocalStore(tmp_path / "logs", cache=tmp_path / "cache") as store:
-        assert [(run.brief().name, run.tracker) for run in store.runs()] == [("a", "TensorBoard")]
+        assert [(run.outline().name, run.tracker) for run in store.runs()] == [("a", "TensorBoard")]
     assert list((tmp_path / "cache" / FOLDER).glob("*/journal")) == []
 
 
@@ -149,7 +149,7 @@ def test_converted_runs_are_deleted_when_nobody_needs_them(tmp_path: Path) -> No
         states = {}
         for run in store.runs():
             assert len(run.series("loss")) == 9
-            states[run.brief().name] = Path(run.place) / "converted.json"
+            states[run.outline().name] = Path(run.place) / "converted.json"
         store.run("old").relabel(lambda labels: replace(labels, name="kept"))
     shutil.rmtree(tmp_path / "logs" / "gone")
     now = time.time()
@@ -160,7 +160,7 @@ def test_converted_runs_are_deleted_when_nobody_needs_them(tmp_path: Path) -> No
     delete_unused(cache / FOLDER, max_bytes=size + 100)
     assert [name for name, state in states.items() if state.exists()] == ["small"]
     # Labels stay.
-    assert [run.brief().name for run in LocalStore(tmp_path / "logs", cache=cache).runs()].count(
+    assert [run.outline().name for run in LocalStore(tmp_path / "logs", cache=cache).runs()].count(
         "kept"
     ) == 1
 
@@ -170,14 +170,15 @@ def test_a_run_whose_identity_cannot_be_read_leaves_the_others(
 ) -> None:
     log_losses(tmp_path / "logs" / "a", range(3))
     log_losses(tmp_path / "logs" / "b", range(3))
+    identity: Callable[[TensorboardRun], Identity] = vars(TensorboardRun)["identity"].fget
 
     def failing(run: TensorboardRun) -> Identity:
         if run.key == "b":
             raise RuntimeError("no name")
-        return Identity(id="a", name="a", project="logs")
+        return identity(run)
 
     monkeypatch.setattr(TensorboardRun, "identity", property(failing))
     with LocalStore(tmp_path / "logs", cache=tmp_path / "cache") as store:
-        found = {run.brief().name: run.info.problem for run in store.runs()}
+        found = {run.outline().name: run.info.problem for run in store.runs()}
     assert found["a"] is None
     assert "no name" in str(found["b"])

@@ -89,36 +89,7 @@ def test_lineage_is_in_run_json_and_in_every_view(
             assert [run.info.name for run in store.runs(f"parent == '{own['id']}'")] == ["child"]
 
 
-def test_a_parent_that_is_gone_is_said(
-    parent: Path, child: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    view = load_run(child)
-    assert len(view.series("loss")) == 7
-    shutil.rmtree(parent)
-    for run in (view, load_run(child)):
-        run.refresh()
-        assert run.info.fork is not None
-        assert run.info.fork.is_gone
-    assert load_run(child).series("loss").steps.tolist() == [5, 6]
-    root = child.parent.parent
-    assert main(["--dir", str(root), "ls"]) == 0
-    assert "tests/parent after step 4, which is gone: its history" in capsys.readouterr().err
-    assert main(["--dir", str(root), "show", "child"]) == 0
-    assert "which is gone" in capsys.readouterr().out
-
-
-def test_another_run_in_the_parents_place_is_not_the_parent(parent: Path, child: Path) -> None:
-    said = read_json(parent / "run.json")
-    (parent / "run.json").write_text(json.dumps({**said, "id": "another"}))
-    assert load_run(child).series("loss").steps.tolist() == [5, 6]
-
-
-def test_a_packed_fork_needs_no_parent(
-    parent: Path, child: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("epochal.cli.pack.WORTH_SEALING_BYTES", 0)
-    root = child.parent.parent
-    assert main(["--dir", str(root), "pack", "child"]) == 0
+def test_a_fork_does_not_need_its_parent(parent: Path, child: Path) -> None:
     shutil.rmtree(parent)
     run = epochal.load(child)
     assert run.series("loss").values.tolist() == [10, 9, 8, 7, 6, 100, 101]

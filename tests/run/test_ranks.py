@@ -174,7 +174,7 @@ def test_ranks_that_never_met_rank_0_are_listed_as_a_run(tmp_path: Path, end: st
         assert run.series("loss", rank=2).values.tolist() == [2.0]
         assert store.run("tests/run") is run
         store.remove(run)
-        assert store.runs() == []
+        assert not store.runs()
 
 
 def test_what_was_listed_alone_joins_its_run_when_rank_0_appears(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def test_views_show_what_was_set(recorded: Path, capsys: pytest.CaptureFixture[s
         data.summary("note")
     view = load_run(recorded)
     assert view.latest("loss") == 0.5
-    assert run_row(view, summaries=["role:loss"]).summary["role:loss"].last == 0.5
+    assert run_row(view, summaries=["role:loss"]).summaries["role:loss"].last == 0.5
     assert run_detail(view).summary["note"] == "good"
     root = recorded.parent.parent
     assert main(["--dir", str(root), "ls"]) == 0

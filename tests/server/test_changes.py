@@ -150,10 +150,10 @@ def test_summaries_of_the_last_points(tmp_path: Path, server: Server) -> None:
         journal.metrics(step, loss=loss)
     journal.finish()
     (row,) = server.ask("/api/runs", summary="loss", tail=2).json["rows"]
-    found = row["summary"]["loss"]
+    found = row["summaries"]["loss"]
     assert (found["count"], found["mean"], found["min"], found["last"]) == (2, 3.0, 2.0, 2.0)
     (row,) = server.ask("/api/runs", summary="role:loss").json["rows"]
-    assert row["summary"]["role:loss"]["mean"] == 4.0
+    assert row["summaries"]["role:loss"]["mean"] == 4.0
 
 
 def test_the_overview_counts_runs_and_finds_the_best(tmp_path: Path, server: Server) -> None:

@@ -36,7 +36,7 @@ def test_a_page_of_runs_can_be_asked_for(tmp_path: Path, server: Server) -> None
 def test_a_row_carries_the_summaries_asked_for(tmp_path: Path, server: Server) -> None:
     Journal(tmp_path).metrics(1, loss=3.0).metrics(2, loss=1.0).metrics(3, loss=math.nan)
     (row,) = server.ask("/api/runs", summary=["role:loss", "acc"]).json["rows"]
-    summary = row["summary"]["role:loss"]
+    summary = row["summaries"]["role:loss"]
     assert (summary["best"], summary["best_x"], summary["max"]) == (1.0, 2, 3.0)
     assert (summary["last"], summary["last_nonfinite"]) == (None, "nan")
     assert "acc" not in row["summary"]
@@ -224,8 +224,8 @@ def test_the_list_is_windowed_and_counts_all(tmp_path: Path, server: Server) -> 
     answer = server.ask("/api/runs", query="config.lr == 1", order="-step", limit="2").json
     assert [row["name"] for row in answer["rows"]] == ["r5", "r3"]
     assert (answer["total"], answer["pending"], answer["groups"]) == (3, 0, None)
-    assert answer["rows"][0]["config"] is None
-    assert answer["rows"][0]["partial"] is False
+    assert answer["rows"][0]["config"] == {}
+    assert answer["rows"][0]["is_partial"] is False
     rest = server.ask("/api/runs", query="config.lr == 1", order="-step", offset="2").json
     assert [row["name"] for row in rest["rows"]] == ["r1"]
 
@@ -249,10 +249,10 @@ def test_a_large_run_is_listed_before_it_was_read(tmp_path: Path, server: Server
     first = server.ask("/api/runs", summary="role:loss").json
     (row,) = first["rows"]
     assert (row["step"], row["status"]["state"]) == (7, "finished")
-    assert row["summary"]["role:loss"]["last"] == 0.5
+    assert row["summaries"]["role:loss"]["last"] == 0.5
 
     def whole() -> Any:
         (row,) = server.ask("/api/runs").json["rows"]
-        return None if row["partial"] else row
+        return None if row["is_partial"] else row
 
     assert wait_for(whole)["records"] == 103

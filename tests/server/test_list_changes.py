@@ -14,8 +14,9 @@ from epochal.server import list_changes
 from epochal.server.list_changes import ListChanges
 from epochal.server.reader import Catalog
 from epochal.server.rows import run_row
-from epochal.server.wire import RunRow, RunsEvent
+from epochal.server.wire import RunsEvent
 from epochal.store.local.store import LocalStore
+from epochal.store.row import RunRow
 from epochal.store.store import RunView
 from tests.store.journals import Journal
 

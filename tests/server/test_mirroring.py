@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from epochal.shipping.protocol import RunState
-from epochal.store.answers import InfoPage
+from epochal.store.row import InfoPage
 from tests.server.live import Server, serving
 from tests.store.journals import Journal
 

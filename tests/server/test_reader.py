@@ -159,22 +159,9 @@ def test_rows_of_runs_that_grow_are_made_again_with_rests(tmp_path: Path) -> Non
         catalog.refresh(is_due=True)
         catalog.refresh(is_due=True)
         assert catalog.read_on() == (0, 0.0)
-        assert store.run("x").is_known
         for step in range(2, 5):
             journal.metrics(step, loss=0.5)
             catalog.refresh(is_due=True)
-            assert not store.run("x").is_known
             left, rest_s = catalog.read_on()
             assert left == 0
             assert rest_s > 0.0
-            assert store.run("x").is_known
-
-
-def test_runs_without_a_row_are_read_first_then_those_whose_row_is_oldest(tmp_path: Path) -> None:
-    for number, name in enumerate(("a", "b", "new", "newest")):
-        Journal(tmp_path, name, created=1000.0 + number).metrics(1, loss=0.5)
-    with LocalStore(tmp_path) as store:
-        for name in ("b", "a"):
-            assert store.run(name).row.name == name
-        names = [run.row.name for run in sorted(store.runs(), key=lambda run: run.turn())]
-    assert names == ["newest", "new", "b", "a"]

@@ -11,8 +11,8 @@ from epochal.server import broadcaster
 from epochal.server.broadcaster import Broadcaster
 from epochal.server.reader import Reader
 from epochal.server.rows import run_row
-from epochal.server.wire import RunRow
 from epochal.store.local.store import LocalStore
+from epochal.store.row import RunRow
 from epochal.store.store import RunView
 from tests.store.journals import Journal
 

@@ -9,9 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from epochal import reading
-from epochal.store.answers import RunInfo, Status
+from epochal.store.answers import Status
 from epochal.store.difference import Difference
 from epochal.store.groups import Member, MemberValue, RunValues, group_members, group_table
+from epochal.store.row import RunRow
 from epochal.store.store import RunView
 from epochal.store.unfinished import ALL_FINISHED
 from tests.store.journals import Journal
@@ -172,7 +173,7 @@ def winner_of(losses: NDArray[np.float64], *, is_paired: bool) -> int | None:
     members, values = [], []
     for (lr, n), loss in np.ndenumerate(losses):
         run_id = f"{lr}-{n}"
-        info = RunInfo(id=run_id, name="", project="", folder="", status=FINISHED)
+        info = RunRow(id=run_id, name="", project="", folder="", status=FINISHED)
         seed = int(np.broadcast_to(seeds, losses.shape)[lr, n])
         members.append(Member(cast("RunView", None), info, {"lr": lr, "seed": seed}))
         values.append(MemberValue(run_id, "", float(loss), 1.0, "counted"))

@@ -65,7 +65,7 @@ def store(tmp_path: Path) -> LocalStore:
     ],
 )
 def test_queries_select(store: LocalStore, query: str, names: str) -> None:
-    assert sorted(run.brief().name for run in store.runs(query)) == sorted(names.split())
+    assert sorted(run.outline().name for run in store.runs(query)) == sorted(names.split())
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_any_text_is_a_query_or_a_mistake(text: str) -> None:
 def test_orders_sort_and_put_what_is_missing_last(
     store: LocalStore, order: str, names: str
 ) -> None:
-    assert [run.brief().name for run in store.runs(order=order)] == names.split()
+    assert [run.outline().name for run in store.runs(order=order)] == names.split()
 
 
 def test_a_mistake_in_an_order_is_shown() -> None:
@@ -185,8 +185,8 @@ def test_statistics_of_the_last_points_and_the_duration_select(
             record = {"log": "metrics", "step": step, "m": {"loss": float(loss), "recall@10": 5.0}}
             journal.add({**record, "t": end if step == 2 else 1000.0 + step})
     store = LocalStore(tmp_path)
-    assert [run.brief().name for run in store.runs(query, order="name")] == names.split()
+    assert [run.outline().name for run in store.runs(query, order="name")] == names.split()
     known = store.known_runs(query, order="name", budget_s=60).runs
     assert [run.outline().name for run in known] == names.split()
-    order = [run.brief().name for run in store.runs(order="summary.loss.mean@2")]
+    order = [run.outline().name for run in store.runs(order="summary.loss.mean@2")]
     assert order == ["b", "a"]

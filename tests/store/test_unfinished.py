@@ -7,7 +7,8 @@ import pytest
 
 from epochal import reading
 from epochal.cli.main import main
-from epochal.store.answers import RunInfo, Status
+from epochal.store.answers import Status
+from epochal.store.row import RunRow
 from epochal.store.unfinished import unfinished_text
 from tests.server.live import serving
 from tests.store.journals import Journal
@@ -33,8 +34,8 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def info(state: Any, **fields: Any) -> RunInfo:
-    return RunInfo(id="x", name="x", project="p", folder="", status=Status(state, state), **fields)
+def info(state: Any, **fields: Any) -> RunRow:
+    return RunRow(id="x", name="x", project="p", folder="", status=Status(state, state), **fields)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def info(state: Any, **fields: Any) -> RunInfo:
         (info("running", step=4, total_steps=100, nonfinite=True), "running, 5 % of its steps"),
     ],
 )
-def test_what_has_not_finished(run: RunInfo, expected: str | None) -> None:
+def test_what_has_not_finished(run: RunRow, expected: str | None) -> None:
     assert unfinished_text(run) == expected
 
 

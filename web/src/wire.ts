@@ -9,14 +9,6 @@ export type Nonfinite = "nan" | "inf" | "-inf";
 export type MarkKind = "restart" | "epoch" | "checkpoint" | "phase" | "throttle";
 export type StateName = "waiting" | "running" | "finished" | "failed" | "interrupted" | "terminated" | "crashed" | "silent" | "unreadable";
 
-/** The run that a fork continues, and after which step. */
-export interface Fork {
-  id: string;
-  name: string;
-  project: string;
-  step: number;
-}
-
 /** What people change later; None keeps what the run recorded. */
 export interface Labels {
   name: string | null;
@@ -34,16 +26,8 @@ export interface Machine {
   system: Record<string, number | string>;
 }
 
-/** The status of a run at the moment of the query. `text` is what people read ("silent 12 min"). `reason` is what the run recorded about its end. `since` is the time of its newest record, in Unix seconds. */
-export interface Status {
-  state: StateName;
-  text: string;
-  reason: string | null;
-  since: number | null;
-}
-
 /** The summary of a series; `*_x` are steps, epochs or times, depending on its axis. */
-export interface Summary {
+export interface MetricSummary {
   count: number;
   nonfinite: number;
   last: number | null;
@@ -58,11 +42,12 @@ export interface Summary {
   best_x: number | null;
 }
 
-/** A run in one row of a list. `config` is null unless it was requested. `summary` has the requested metrics that exist, by the requested name (`role:loss` stays `role:loss`). `errors` and `warnings` count findings of the newest attempt that still hold, null where no rules ran; `nonfinite`: the last loss is nan or infinite. `ends_at` is when a running run is expected to end, in Unix seconds; null while that cannot be known. `partial`: only identity and the newest records were read so far; `records`, `errors` and `warnings` are not known, and a summary has its last value alone. The rest follows. `host` and `phase` say where a live run runs and what its training is doing; null of others. `unfinished` says how far a run is that has not finished (`running, 5 % of its steps`). */
+/** A run in one row of a list; times in Unix seconds. `name`, `tags` and `notes` come from the labels where people set them. `step` and `epoch` are the highest of rank 0 in the newest attempt. `damaged` counts lines that cannot be read. `problem` is a sentence about a run that cannot be read, or not completely. `tracker` names the tool whose files the run was converted from; null for our own. `errors` and `warnings` count all findings and a bad ending, `open_errors` and `open_warnings` those that are still active; all are null where no rule has run. `is_partly_watched`: a companion did not see the end of an attempt, and no rule has read the rest yet. `nonfinite`: the last loss is nan or infinite. `is_partial`: only identity and the newest records were read so far; counts of records and findings are not known, and a summary has its last value alone. `summary` is what the program set with `run.summary`; `group`, `job_type` and `owner` are as `init` was given them. `fork` says which run it was forked from. The other fields are filled for a list that asks for them. `config` is empty unless it was requested. `summaries` has the requested metrics that exist, by the requested name (`role:loss` stays `role:loss`). `ends_at` is when a running run is expected to end; null while that cannot be known. `host` and `phase` say where a live run runs and what its training is doing. `unfinished` says how far a run is that has not finished (`running, 5 % of its steps`). */
 export interface RunRow {
   id: string;
   name: string;
   project: string;
+  folder: string;
   status: Status;
   created: number | null;
   updated: number | null;
@@ -71,26 +56,31 @@ export interface RunRow {
   epoch: number | null;
   total_steps: number | null;
   num_epochs: number | null;
-  ends_at: number | null;
   records: number;
   damaged: number;
   tags: string[];
   notes: string | null;
+  hidden: boolean;
+  config: Record<string, unknown>;
+  problem: string | null;
+  tracker: string | null;
+  errors: number | null;
+  warnings: number | null;
+  open_errors: number | null;
+  open_warnings: number | null;
+  nonfinite: boolean;
+  is_partly_watched: boolean;
+  is_partial: boolean;
+  summary: Record<string, unknown>;
   group: string | null;
   job_type: string | null;
   owner: string | null;
   fork: Fork | null;
-  hidden: boolean;
-  problem: string | null;
-  errors: number | null;
-  warnings: number | null;
-  nonfinite: boolean;
-  config: Record<string, unknown> | null;
-  summary: Record<string, Summary>;
-  partial: boolean;
-  host?: string | null;
-  phase?: string | null;
-  unfinished?: string | null;
+  summaries: Record<string, MetricSummary>;
+  ends_at: number | null;
+  host: string | null;
+  phase: string | null;
+  unfinished: string | null;
 }
 
 /** Runs with equal values in the fields that were grouped by; null where a run has none. `states` counts the runs by state. `last` has the last values of the requested summaries. */
@@ -129,7 +119,7 @@ export interface MetricRow {
   goal: "max" | "min" | null;
   role: string | null;
   x: string | null;
-  summary: Summary | null;
+  summary: MetricSummary | null;
 }
 
 /** One run without its points and entries. `facts` is the content of run.json, `hardware` the fields of each `gpu-model` record, `sol` those of the last `sol` record, `roles` the metric name of each role, `summary` what the program set itself. `metrics` are at most 2,000 of `num_metrics`: where some are left out, `sections` counts all by the first part of their names, and `/api/runs/{id}/metrics` finds the others. `position` is the end of the run's records at this response. */
@@ -318,6 +308,22 @@ export interface Health {
   folders: string;
   streams: number;
   faults: number;
+}
+
+/** The status of a run at the moment of the query. `text` is what people read ("silent 12 min"). `reason` is what the run recorded about its end. `since` is the time of its newest record, in Unix seconds. */
+export interface Status {
+  state: StateName;
+  text: string;
+  reason: string | null;
+  since: number | null;
+}
+
+/** The run that a fork continues, and after which step. */
+export interface Fork {
+  id: string;
+  name: string;
+  project: string;
+  step: number;
 }
 
 /** Every project, the one that was written last first; `pending` as in `RunList`. */

@@ -205,10 +205,10 @@ def runs_of(args: argparse.Namespace) -> list[LocalRun]:
         try:
             found.append(store.run(key))
         except EpochalError:
-            inside = [run for run in store.runs() if run.brief().project == key]
+            inside = [run for run in store.runs() if run.outline().project == key]
             if not inside and folder.is_dir():
                 inside = list(store_at(folder, args).runs())
-            shown = [run for run in inside if not run.brief().hidden]
+            shown = [run for run in inside if not run.outline().hidden]
             if not shown:
                 raise
             found += shown
@@ -226,7 +226,7 @@ def check_own(view: LocalRun) -> None:
     """Raise ``UsageError`` for a run in another tracker's files."""
     if view.tracker is not None:
         raise UsageError(
-            f"{view.brief().name!r} lies in files of {view.tracker}, which are only read:"
+            f"{view.outline().name!r} lies in files of {view.tracker}, which are only read:"
             f" 'epochal import {view.path}' makes a run of ours of it."
         )
 

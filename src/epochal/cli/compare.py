@@ -14,8 +14,8 @@ from epochal.cli.table import table, terminal_columns
 from epochal.cli.words import most_severe_text, progress_text
 from epochal.errors import UsageError
 from epochal.format import UNKNOWN, format_number
-from epochal.store.answers import RunInfo
 from epochal.store.comparison import ComparedMetric, Comparison, compare, deltas
+from epochal.store.row import RunRow
 from epochal.store.store import RunView
 
 _LONGEST_CELL = 40
@@ -107,7 +107,7 @@ def _tables(runs: Sequence[RunView], found: Comparison, config: Any) -> list[str
     return [*tables, _LEGEND] if has_marks else tables
 
 
-def _findings(infos: Sequence[RunInfo]) -> list[tuple[str, ...]]:
+def _findings(infos: Sequence[RunRow]) -> list[tuple[str, ...]]:
     found = [most_severe_text(info) for info in infos]
     return [("findings", *(text or UNKNOWN for text in found))] if any(found) else []
 

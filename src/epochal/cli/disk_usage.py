@@ -48,7 +48,7 @@ def disk_usage(runs: Sequence[LocalRun], trashed: Sequence[TrashedRun] = ()) -> 
     for run in runs:
         if run.tracker is None:
             kinds = run_bytes(run.path)
-            usage.by_project.setdefault(run.brief().project, Counter()).update(kinds)
+            usage.by_project.setdefault(run.outline().project, Counter()).update(kinds)
             usage.by_run[str(run.path)] = kinds.total()
     for deleted in trashed:
         size = folder_bytes(Path(deleted.folder))

@@ -26,11 +26,11 @@ from epochal.cli.table import GrowingTable, table, terminal_columns
 from epochal.cli.words import most_severe_text, progress_text
 from epochal.errors import UsageError
 from epochal.format import UNKNOWN, format_number
-from epochal.store.answers import LIVE_STATES, RunInfo
-from epochal.store.local.run import LocalRun
+from epochal.store.answers import LIVE_STATES
 from epochal.store.local.store import LocalStore, open_store
 from epochal.store.lookup import is_address
 from epochal.store.projects import ProjectRow
+from epochal.store.row import RunRow
 from epochal.store.status import format_age
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _PENDING = "…"
 _FAILED = ("failed", "crashed")
 _WORD = re.compile(r"[\w.+-]+")
 # A run, and its last loss.
-_Row = tuple[RunInfo, float | None]
+_Row = tuple[RunRow, float | None]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -147,9 +147,8 @@ def _rows(args: argparse.Namespace, listed: Iterable[RunView]) -> Iterator[_Row]
         # few only those that are large, unless even the small ones take many seconds.
         took_s = time.monotonic() - begun
         is_few = count < _FEW and took_s < _FEW_WHOLE_S
-        is_small = is_few and isinstance(view, LocalRun) and view.is_quickly_read
-        is_in_time = args.hub is None and took_s < _WHOLE_S
-        info = view.info if args.json or is_small or is_in_time else view.outline()
+        is_in_time = args.hub is None and (is_few or took_s < _WHOLE_S)
+        info = view.info if args.json or is_in_time else view.outline()
         if not info.hidden or args.all:
             count += 1
             yield info, view.latest("loss")
@@ -192,7 +191,7 @@ def _exists(place: Path) -> bool:
 
 def _has_project(args: argparse.Namespace) -> bool:
     with store_of(args) as store:
-        return any(view.brief().project == args.query for view in store.runs())
+        return any(view.outline().project == args.query for view in store.runs())
 
 
 def _query(text: str | None) -> str | None:
@@ -209,7 +208,7 @@ def _is_project(text: str | None) -> bool:
 def _print(rows: Iterator[_Row]) -> bool:
     """Print a table, some rows at a time as they are known; False where there are none."""
     now = time.time()
-    printed: list[RunInfo] = []
+    printed: list[RunRow] = []
     owners: set[str | None] = set()
     layout: _Layout | None = None
     at_once = _AT_ONCE
@@ -274,7 +273,7 @@ class _Layout:
         for line, (info, _) in zip(lines, rows, strict=True):
             yield _marked(line, info)
 
-    def _cells(self, info: RunInfo, loss: float | None, now: float) -> tuple[str, ...]:
+    def _cells(self, info: RunRow, loss: float | None, now: float) -> tuple[str, ...]:
         return (
             info.name,
             info.project,
@@ -288,11 +287,11 @@ class _Layout:
         )
 
 
-def _findings_text(info: RunInfo) -> str:
+def _findings_text(info: RunRow) -> str:
     return _PENDING if info.is_partial else most_severe_text(info) or UNKNOWN
 
 
-def _marked(line: str, info: RunInfo) -> Line:
+def _marked(line: str, info: RunRow) -> Line:
     """A line of the table; open errors are red, open warnings yellow."""
     style = "bad" if info.open_errors else "warn" if info.open_warnings else ""
     before, found, after = line.rpartition(_findings_text(info))

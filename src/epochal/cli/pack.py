@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 def _pack(view: LocalRun) -> Packed:
     from epochal.hub.ledger import is_received
 
-    brief = view.brief()
+    brief = view.outline()
     packed = Packed(f"{brief.project}/{brief.name}")
     folder = RunFolder(view.path)
     if is_received(folder.path, view.id):

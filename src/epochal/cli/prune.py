@@ -12,8 +12,8 @@ from epochal.cli.output import remark, say, say_json
 from epochal.cli.table import table, terminal_columns
 from epochal.errors import UsageError
 from epochal.format import format_bytes
-from epochal.store.answers import RunInfo
 from epochal.store.local.trash import is_removable
+from epochal.store.row import RunRow
 from epochal.store.status import format_age
 
 
@@ -60,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def selected(
-    infos: Sequence[RunInfo], usage: DiskUsage, args: argparse.Namespace, *, may_go: set[str]
-) -> list[RunInfo]:
+    infos: Sequence[RunRow], usage: DiskUsage, args: argparse.Namespace, *, may_go: set[str]
+) -> list[RunRow]:
     """The runs that go, the oldest first; never live ones."""
     now = time.time()
     free = [
@@ -83,11 +83,11 @@ def selected(
     return list(going.values())
 
 
-def _written(info: RunInfo) -> float:
+def _written(info: RunRow) -> float:
     return info.updated or info.created or 0.0
 
 
-def _print(going: Sequence[RunInfo], usage: DiskUsage, *, moved: bool) -> None:
+def _print(going: Sequence[RunRow], usage: DiskUsage, *, moved: bool) -> None:
     if not going:
         remark("No run is beyond these limits.")
         return

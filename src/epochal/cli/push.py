@@ -63,7 +63,7 @@ def _push_all(args: argparse.Namespace, client: HubClient, removed: set[str]) ->
         is_removable = args.watch and not is_live(view.info)
         if is_removable and view.id in removed:
             continue
-        name, rate = view.brief().name, read_settings().hub_bytes_per_s
+        name, rate = view.outline().name, read_settings().hub_bytes_per_s
         try:
             shipped = ship_now(
                 RunFolder(view.path),

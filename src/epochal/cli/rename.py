@@ -19,10 +19,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Store the new name beside the run; the folder and what was recorded stay as they are."""
     view = run_of(args)
-    old = view.brief().name
+    old = view.outline().name
     view.relabel(lambda labels: replace(labels, name=args.name or None))
     if args.json:
         say_json(view.info)
     else:
-        remark(f"{old!r} is now {view.brief().name!r}.")
+        remark(f"{old!r} is now {view.outline().name!r}.")
     return 0

@@ -13,7 +13,7 @@ from epochal.cli.continuation import Continuation, continuation_of, is_redacted
 from epochal.cli.output import one_line, remark, say, say_json
 from epochal.errors import EpochalError, UsageError
 from epochal.redact import REDACTED
-from epochal.store.answers import RunInfo
+from epochal.store.row import RunRow
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _description(info: RunInfo, plan: Continuation) -> Iterator[str]:
+def _description(info: RunRow, plan: Continuation) -> Iterator[str]:
     reason = f": {info.status.reason}" if info.status.reason else ""
     at = "" if info.step is None else f", step {info.step}"
     yield f"{info.project}/{info.name}  ({info.status.text}{reason}{at})"
@@ -65,7 +65,7 @@ def _description(info: RunInfo, plan: Continuation) -> Iterator[str]:
     yield ""
 
 
-def _as_data(info: RunInfo, plan: Continuation) -> dict[str, object]:
+def _as_data(info: RunRow, plan: Continuation) -> dict[str, object]:
     return {
         "run": info.id,
         "state": info.status.state,

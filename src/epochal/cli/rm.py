@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from epochal.cli.command import add_json, add_run, add_where, chosen_runs, store_of
 from epochal.cli.output import agreed, remark, say_json
 from epochal.errors import EpochalError, UsageError
-from epochal.store.answers import RunInfo
 from epochal.store.local.trash import check_removable
+from epochal.store.row import RunRow
 
 _NAMED = 10
 
@@ -47,12 +47,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def name_of(info: RunInfo) -> str:
+def name_of(info: RunRow) -> str:
     """``project/name``."""
     return f"{info.project}/{info.name}"
 
 
-def name_runs(infos: Sequence[RunInfo]) -> None:
+def name_runs(infos: Sequence[RunRow]) -> None:
     """Print what several runs are called, the first few."""
     if len(infos) == 1:
         return
@@ -62,9 +62,9 @@ def name_runs(infos: Sequence[RunInfo]) -> None:
         remark(f"  and {len(infos) - _NAMED:,} more")
 
 
-def _removable(infos: Sequence[RunInfo]) -> list[RunInfo]:
+def _removable(infos: Sequence[RunRow]) -> list[RunRow]:
     """Those of the selected runs that can be moved; says why others cannot."""
-    found: list[RunInfo] = []
+    found: list[RunRow] = []
     for info in infos:
         try:
             check_removable(info)

@@ -74,7 +74,7 @@ def _found(args: argparse.Namespace) -> list[LocalRun]:
     if args.query is None:
         return []
     with store_of(args) as store:
-        found = [run for run in store.runs(args.query) if not run.brief().hidden]
+        found = [run for run in store.runs(args.query) if not run.outline().hidden]
     if not found:
         raise UsageError(f"--query: no run of the hub fits {args.query!r}.")
     return found

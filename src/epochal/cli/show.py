@@ -16,8 +16,9 @@ from epochal.cli.table import table
 from epochal.cli.words import epochs_text, findings_text, progress_text
 from epochal.series.reduce import Summary
 from epochal.series.series import Series
-from epochal.store.answers import Entry, Metric, RunInfo
+from epochal.store.answers import Entry, Metric
 from epochal.store.metrics import in_order
+from epochal.store.row import RunRow
 from epochal.store.store import RunView
 from epochal.values import flat_items
 
@@ -80,7 +81,7 @@ def _series(view: RunView) -> Iterator[Series]:
             yield read
 
 
-def _heading(info: RunInfo) -> Iterator[str]:
+def _heading(info: RunRow) -> Iterator[str]:
     yield one_line(f"{info.project}/{info.name}")
     reason = f": {info.status.reason}" if info.status.reason else ""
     facts: dict[str, Any] = {
@@ -169,7 +170,7 @@ def _metric_row(metric: Metric, rank: int, summary: Summary) -> tuple[str, ...]:
     )
 
 
-def _as_data(view: RunView, info: RunInfo) -> dict[str, Any]:
+def _as_data(view: RunView, info: RunRow) -> dict[str, Any]:
     return {
         "info": info,
         "facts": view.facts,
@@ -178,7 +179,7 @@ def _as_data(view: RunView, info: RunInfo) -> dict[str, Any]:
     }
 
 
-def _metric_data(view: RunView, info: RunInfo, series: Series) -> dict[str, Any]:
+def _metric_data(view: RunView, info: RunRow, series: Series) -> dict[str, Any]:
     # What a program set as its summary stands in place of the last value, but not here. Otherwise
     # the summaries of thousands of series were made together.
     summary = (
@@ -210,11 +211,11 @@ def _moment(t: float | None) -> str | None:
         return f"{t} s"
 
 
-def _steps(info: RunInfo) -> str | None:
+def _steps(info: RunRow) -> str | None:
     return None if info.step is None else progress_text(info, between=" of ")
 
 
-def _findings(info: RunInfo) -> str | None:
+def _findings(info: RunRow) -> str | None:
     """How much was found, and the command that tells more where there is more to tell."""
     found = findings_text(info)
     finite = ["the last loss is not finite"] if info.nonfinite else []

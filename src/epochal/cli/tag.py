@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         infos = [view.info for view in views]
         say_json(infos[0] if len(infos) == 1 and args.where is None else infos)
     elif len(views) == 1:
-        for tag in views[0].brief().tags:
+        for tag in views[0].outline().tags:
             say(one_line(tag))
     else:
         changes = [*(f"+{tag}" for tag in tags), *(f"-{tag}" for tag in args.remove)]
@@ -63,6 +63,6 @@ def _meant(args: argparse.Namespace) -> tuple[list[str], list[str]]:
 
 
 def _check_there(view: LocalRun, tags: list[str]) -> None:
-    missing = [tag for tag in tags if tag not in view.brief().tags]
+    missing = [tag for tag in tags if tag not in view.outline().tags]
     if missing:
-        raise UsageError(f"{view.brief().name!r} has no tag {missing[0]!r} to remove.")
+        raise UsageError(f"{view.outline().name!r} has no tag {missing[0]!r} to remove.")

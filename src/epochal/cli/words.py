@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from epochal.store.answers import RunInfo
+from epochal.store.row import RunRow
 
 
-def progress_text(info: RunInfo, *, between: str = "/") -> str | None:
+def progress_text(info: RunRow, *, between: str = "/") -> str | None:
     """The steps, or the epochs, that are done of those there are to be; None before the first.
 
     A run that has gone beyond what it was meant to do says both, but not as a share.
@@ -20,7 +20,7 @@ def progress_text(info: RunInfo, *, between: str = "/") -> str | None:
     return None if epochs is None else f"ep {epochs}"
 
 
-def epochs_text(info: RunInfo, *, between: str = "/") -> str | None:
+def epochs_text(info: RunRow, *, between: str = "/") -> str | None:
     """The epochs that are done of those there are to be; None before the first."""
     if info.epoch is None or info.num_epochs is None:
         return None if info.epoch is None else str(info.epoch)
@@ -29,7 +29,7 @@ def epochs_text(info: RunInfo, *, between: str = "/") -> str | None:
     return f"{info.epoch}{between}{info.num_epochs}"
 
 
-def findings_text(info: RunInfo) -> str | None:
+def findings_text(info: RunRow) -> str | None:
     """The number of findings, ``2 errors, 1 warning (over)``; None if no rules ran."""
     if info.errors is None:
         return None
@@ -39,7 +39,7 @@ def findings_text(info: RunInfo) -> str | None:
     return f"{found} so far; 'epochal doctor' looks at what nobody watched"
 
 
-def most_severe_text(info: RunInfo) -> str | None:
+def most_severe_text(info: RunRow) -> str | None:
     """The same in short: the errors, or the warnings where there are no errors.
 
     A ``+`` behind it says that an attempt was not watched to its end.
@@ -50,7 +50,7 @@ def most_severe_text(info: RunInfo) -> str | None:
     return f"{found} +" if info.is_partly_watched else found
 
 
-def _counts(info: RunInfo) -> tuple[str, str]:
+def _counts(info: RunRow) -> tuple[str, str]:
     return (
         _counted(info.errors or 0, info.open_errors or 0, "error"),
         _counted(info.warnings or 0, info.open_warnings or 0, "warning"),

@@ -148,6 +148,7 @@ def _rows(runs: Sequence[RunView]) -> wire.RunList:
                 summaries=[*_HEADLINES, *(metric.name for metric in run.set_metrics())],
             ),
             config=_shown_config(run),
+            folder="",
         )
         for run in runs
     ]
@@ -160,7 +161,9 @@ def _redacted(run: RunView, response: msgspec.Struct) -> msgspec.Struct:
     redactor = _redactor(run)
     return msgspec.structs.replace(
         response,
-        folder="",  # a path on this machine means nothing on another one
+        # A path on this machine means nothing on another one.
+        row=msgspec.structs.replace(response.row, folder=""),
+        folder="",
         config=redactor.config(run.config),
         facts=redactor.identity(run.facts),
     )

@@ -27,6 +27,7 @@ from epochal.settings import Located, mistake, nearest, read_table
 from epochal.settings.kinds import read_age
 from epochal.store.answers import TrashedRun
 from epochal.store.local.run import LocalRun
+from epochal.store.local.store import LocalStore
 from epochal.store.local.trash import is_removable
 from epochal.store.status import format_age
 
@@ -231,10 +232,10 @@ class Retention:
         with contextlib.closing(self._open_store()) as store:
             self._tell(f"Retention would move or erase now: {self.plan(store)}.")
 
-    def plan(self, store: HubStore) -> Plan:
+    def plan(self, store: LocalStore) -> Plan:
         """What the rules select now; never live runs."""
-        old = [view for view in store.runs() if self._is_old(store, view)]
-        trash = sorted((view for view in old if is_removable(view.info)), key=store.received)
+        old = [view for view in store.runs() if self._is_old(view)]
+        trash = sorted((view for view in old if is_removable(view.info)), key=_received)
         erase = [run for run in store.trash.runs() if self._is_over(run)]
         return Plan(trash, erase)
 
@@ -283,7 +284,7 @@ class Retention:
         self._tell(f"Retention: {name} was {what}: {why}.")
 
     def _is_old(self, view: LocalRun) -> bool:
-        brief = view.brief()
+        brief = view.outline()
         rule = self._rules.of(brief.project)
         if rule.trash_after_s is None or view.tracker is not None or rule.keeps(brief.tags):
             return False

@@ -270,7 +270,7 @@ class LineDecoder:
                 end = text.index(b"\n", start) + 1
             ordinal = self._decode_slice(text[start:end], start, ordinal, decoded)
             start = end
-        return decoded._replace(num_records=ordinal - first)
+        return decoded._replace(rows=_joined(decoded.rows), num_records=ordinal - first)
 
     def _decode_slice(self, text: bytes, start: int, first: int, decoded: Decoded) -> int:
         """Decode some of the lines; returns the ordinal of the next record."""
@@ -389,6 +389,27 @@ def _number(
     for shape, places, columns in taken:
         decoded.rows.append(Rows(shape, _take(ordinals, places), columns))
     return ordinal
+
+
+def _joined(rows: Iterable[Rows]) -> list[Rows]:
+    """The rows of each shape together: who takes them in has work for each, whatever its size."""
+    by_shape: dict[Shape, list[Rows]] = {}
+    for some in rows:
+        by_shape.setdefault(some.shape, []).append(some)
+    return [some[0] if len(some) == 1 else _join(some) for some in by_shape.values()]
+
+
+def _join(rows: list[Rows]) -> Rows:
+    ordinals: Sequence[int] = list(itertools.chain.from_iterable(some.ordinals for some in rows))
+    if ordinals[-1] - ordinals[0] == len(ordinals) - 1:
+        ordinals = range(ordinals[0], ordinals[-1] + 1)
+    columns: list[Column] = []
+    for pieces in zip(*(some.columns for some in rows), strict=True):
+        if isinstance(pieces[0], bytes):
+            columns.append(b"".join(pieces))
+        else:
+            columns.append(pieces[0] and list(itertools.chain.from_iterable(pieces)))
+    return Rows(rows[0].shape, ordinals, columns)
 
 
 def _take(values: Sequence[Any], places: Sequence[int]) -> list[Any]:

@@ -39,10 +39,10 @@ from epochal.server.wire import (
     RecordsEvent,
     ResetEvent,
     ResetReason,
-    RunRow,
     StatusEvent,
 )
 from epochal.store.answers import Cursor
+from epochal.store.row import RunRow
 from epochal.store.store import RunView
 from epochal.version import __version__
 

@@ -17,7 +17,7 @@ from epochal.errors import RunNotFoundError, UsageError
 from epochal.server.params import str_param
 from epochal.server.responses import body_response, error_response, run_id_of
 from epochal.server.state import ExportFormat, ServerState, server_state
-from epochal.store.answers import RunInfo
+from epochal.store.row import RunRow
 from epochal.store.store import RunView
 
 MAX_BLOB_BYTES = 256 * 1024 * 1024
@@ -110,7 +110,7 @@ def _blob(run: RunView, file: str) -> tuple[bytes, str] | OSError | None:
     raise RunNotFoundError(f"this run has no blob {file!r}.")
 
 
-def _written(state: ServerState, info: RunInfo, chosen: ExportFormat) -> IO[bytes]:
+def _written(state: ServerState, info: RunRow, chosen: ExportFormat) -> IO[bytes]:
     """Write the export to a temporary file, with its own store so that others are not blocked."""
     file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the response
     store = state.open_store()

@@ -11,8 +11,9 @@ from collections.abc import Set
 
 from epochal.server.reader import Catalog
 from epochal.server.rows import run_row
-from epochal.server.wire import RunRow, RunsEvent
+from epochal.server.wire import RunsEvent
 from epochal.store.answers import LIVE_STATES
+from epochal.store.row import RunRow
 
 MAX_ROWS_SENT = 200
 # Of runs without news, so many live ones and so many others have their rows made at each look.
@@ -51,8 +52,8 @@ class ListChanges:
         catalog = self._catalog
         refreshed = catalog.refresh()
         if self._listed is None:
-            self._listed = {run.id for run in catalog.known_runs().runs}
-            self._live = dict.fromkeys(run.id for run in catalog.known_runs(_LIVE_QUERY).runs)
+            self._listed = set(catalog.known_runs().ids)
+            self._live = dict.fromkeys(catalog.known_runs(_LIVE_QUERY).ids)
             catalog.changed()
             return _ALL
         # Requests refresh the catalog too; the changes they found count here as well.

@@ -22,8 +22,8 @@ from epochal.server.responses import body_response, json_response, run_id_of
 from epochal.server.state import server_state
 from epochal.shipping.offering import named_part, piece_of, state_of
 from epochal.shipping.protocol import FileKind
-from epochal.store.answers import InfoPage, ListedInfo
 from epochal.store.packed import pack
+from epochal.store.row import InfoPage, ListedInfo
 from epochal.store.store import RunView
 
 RUN = str_param("run", note="one run by its id, read whole")

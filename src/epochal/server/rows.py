@@ -8,13 +8,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from epochal.errors import FormatError, UsageError
 from epochal.records import ROLES
 from epochal.server import wire
 from epochal.server.updates import format_cursors
-from epochal.store.answers import Metric, RunInfo
+from epochal.store.answers import Metric
 from epochal.store.metrics import section_of
 from epochal.store.progress import expected_end
+from epochal.store.row import MetricSummary, RunRow
 from epochal.store.store import RunView
 from epochal.store.unfinished import unfinished_text
 from epochal.values import nonfinite_word
@@ -31,49 +34,25 @@ def run_row(
     summaries: Sequence[str] = (),
     tail: int = 0,
     whole: bool = True,
-) -> wire.RunRow:
+) -> RunRow:
     """A run's row; ``summaries`` names metrics, or roles as ``role:loss``.
 
     With ``tail``, they are of so many last points. Unless it is to be ``whole``, the row is what is
     quickly known of the run.
     """
-    info = run.info if whole else run.outline()
-    summary_of = _latest_summary if info.is_partial else partial(_named_summary, tail=tail)
-    is_followed = info.status.state == "running" and not info.is_partial and info.tracker is None
-    return wire.RunRow(
-        id=info.id,
-        name=info.name,
-        project=info.project,
-        status=info.status,
-        created=finite(info.created),
-        updated=finite(info.updated),
-        attempts=info.attempts,
-        step=info.step,
-        epoch=info.epoch,
-        total_steps=info.total_steps,
-        num_epochs=info.num_epochs,
-        ends_at=None if info.is_partial else finite(_expected_end(run, info)),
-        records=info.records,
-        damaged=info.damaged,
-        tags=list(info.tags),
-        notes=info.notes,
-        group=info.group,
-        job_type=info.job_type,
-        owner=info.owner,
-        fork=info.fork,
-        hidden=info.hidden,
-        problem=info.problem,
-        errors=info.open_errors,
-        warnings=info.open_warnings,
-        nonfinite=info.nonfinite,
-        config=dict(info.config) if with_config else None,
-        summary={
+    row = run.info if whole else run.outline()
+    summary_of = _latest_summary if row.is_partial else partial(_named_summary, tail=tail)
+    is_followed = row.status.state == "running" and not row.is_partial and row.tracker is None
+    return msgspec.structs.replace(
+        row,
+        config=row.config if with_config else {},
+        summaries={
             name: summary for name in summaries if (summary := summary_of(run, name)) is not None
         },
-        partial=info.is_partial,
+        ends_at=None if row.is_partial else _expected_end(run, row),
         host=_text(run.facts.get("host")) if is_followed else None,
         phase=_phase(run) if is_followed else None,
-        unfinished=unfinished_text(info),
+        unfinished=unfinished_text(row),
     )
 
 
@@ -83,7 +62,7 @@ def group_row(
     """A group of runs: how many, how they stand, and the spread of their last values."""
     rows = [run_row(run, summaries=summaries, whole=False) for run in runs]
     last = {
-        name: [s.last for row in rows if (s := row.summary.get(name)) and s.last is not None]
+        name: [s.last for row in rows if (s := row.summaries.get(name)) and s.last is not None]
         for name in summaries
     }
     return wire.RunGroup(
@@ -141,7 +120,7 @@ def run_detail(
     )
 
 
-def summary_row(run: RunView, metric: Metric, *, rank: int, tail: int = 0) -> wire.Summary:
+def summary_row(run: RunView, metric: Metric, *, rank: int, tail: int = 0) -> MetricSummary:
     """The summary of a series, or of so many of its last points."""
     if tail and metric.axis != "none":
         series = run.series(metric.name, rank=rank, axis=metric.axis)
@@ -149,7 +128,7 @@ def summary_row(run: RunView, metric: Metric, *, rank: int, tail: int = 0) -> wi
     else:
         summary = run.summary(metric.name, rank=rank, axis=metric.axis)
     best = None if metric.goal is None else summary.best(metric.goal)
-    return wire.Summary(
+    return MetricSummary(
         count=summary.count,
         nonfinite=summary.nonfinite,
         last=finite(summary.last),
@@ -170,7 +149,7 @@ def finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _expected_end(run: RunView, info: RunInfo) -> float | None:
+def _expected_end(run: RunView, info: RunRow) -> float | None:
     try:
         return expected_end(run, info)
     except FormatError:  # reported in the run's own row; the rest of the list is fine
@@ -194,25 +173,12 @@ def metric_row(run: RunView, metric: Metric, *, with_summary: bool) -> wire.Metr
     )
 
 
-def _latest_summary(run: RunView, name: str) -> wire.Summary | None:
+def _latest_summary(run: RunView, name: str) -> MetricSummary | None:
     """The last value of a role, of a run that was not read whole."""
     value = run.latest(_role(name)) if name.startswith(_ROLE) else None
     if value is None:
         return None
-    return wire.Summary(
-        count=0,
-        nonfinite=0,
-        last=finite(value),
-        last_nonfinite=nonfinite_word(value),
-        last_x=None,
-        min=None,
-        min_x=None,
-        max=None,
-        max_x=None,
-        mean=None,
-        best=None,
-        best_x=None,
-    )
+    return MetricSummary(0, 0, finite(value), nonfinite_word(value))
 
 
 def _role(name: str) -> str:
@@ -234,7 +200,7 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _named_summary(run: RunView, name: str, *, tail: int = 0) -> wire.Summary | None:
+def _named_summary(run: RunView, name: str, *, tail: int = 0) -> MetricSummary | None:
     if name.startswith(_ROLE):
         role = _role(name)
         metric = run.role(role)
@@ -247,7 +213,7 @@ def _named_summary(run: RunView, name: str, *, tail: int = 0) -> wire.Summary | 
     return _summary(run, metric, rank=0, tail=tail)
 
 
-def _summary(run: RunView, metric: Metric, *, rank: int, tail: int = 0) -> wire.Summary | None:
+def _summary(run: RunView, metric: Metric, *, rank: int, tail: int = 0) -> MetricSummary | None:
     try:
         return summary_row(run, metric, rank=rank, tail=tail)
     except FormatError:  # reported in the run's own row; the rest of the list is fine

@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from epochal.store.answers import Fork, Labels, Machine, Status
+from epochal.store.answers import Labels, Machine
+from epochal.store.row import MetricSummary, RunRow
 
 WIRE_VERSION = 2
 SERIES_MEDIA_TYPE = "application/vnd.epochal.series"
@@ -22,70 +23,6 @@ AxisName = Literal["step", "epoch", "time"]
 Nonfinite = Literal["nan", "inf", "-inf"]
 MarkKind = Literal["restart", "epoch", "checkpoint", "phase", "throttle"]
 ResetReason = Literal["behind", "unknown", "resumed", "gone"]
-
-
-class Summary(msgspec.Struct, frozen=True):
-    """The summary of a series; ``*_x`` are steps, epochs or times, depending on its axis."""
-
-    count: int
-    nonfinite: int
-    last: float | None
-    last_nonfinite: Nonfinite | None
-    last_x: float | None
-    min: float | None
-    min_x: float | None
-    max: float | None
-    max_x: float | None
-    mean: float | None
-    best: float | None
-    best_x: float | None
-
-
-class RunRow(msgspec.Struct, frozen=True):
-    """A run in one row of a list.
-
-    ``config`` is null unless it was requested. ``summary`` has the requested metrics that exist, by
-    the requested name (``role:loss`` stays ``role:loss``).
-    ``errors`` and ``warnings`` count findings of the newest attempt that still hold, null where
-    no rules ran; ``nonfinite``: the last loss is nan or infinite. ``ends_at`` is when a
-    running run is expected to end, in Unix seconds; null while that cannot be known.
-    ``partial``: only identity and the newest records were read so far; ``records``, ``errors`` and
-    ``warnings`` are not known, and a summary has its last value alone. The rest follows.
-    ``host`` and ``phase`` say where a live run runs and what its training is doing; null of others.
-    ``unfinished`` says how far a run is that has not finished (``running, 5 % of its steps``).
-    """
-
-    id: str
-    name: str
-    project: str
-    status: Status
-    created: float | None
-    updated: float | None
-    attempts: int
-    step: int | None
-    epoch: int | None
-    total_steps: int | None
-    num_epochs: int | None
-    ends_at: float | None
-    records: int
-    damaged: int
-    tags: list[str]
-    notes: str | None
-    group: str | None
-    job_type: str | None
-    owner: str | None
-    fork: Fork | None
-    hidden: bool
-    problem: str | None
-    errors: int | None
-    warnings: int | None
-    nonfinite: bool
-    config: dict[str, Any] | None
-    summary: dict[str, Summary]
-    partial: bool
-    host: str | None = None
-    phase: str | None = None
-    unfinished: str | None = None
 
 
 class RunGroup(msgspec.Struct, frozen=True):
@@ -137,7 +74,7 @@ class MetricRow(msgspec.Struct, frozen=True):
     goal: Literal["min", "max"] | None
     role: str | None
     x: str | None
-    summary: Summary | None
+    summary: MetricSummary | None
 
 
 class RunDetail(msgspec.Struct, frozen=True):

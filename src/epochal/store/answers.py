@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -92,64 +92,6 @@ class Fork:
         return f"{where} after step {self.step:,}"
 
 
-class RunInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One run in one row; times in Unix seconds.
-
-    ``name``, ``tags`` and ``notes`` come from the labels where people set them. ``step`` and
-    ``epoch`` are the highest of rank 0 in the newest attempt. ``damaged`` counts lines that cannot
-    be read. ``problem`` is a sentence about a run that cannot be read, or not completely.
-    ``tracker`` names the tool whose files the run is read from; None for our own.
-    ``errors`` and ``warnings`` count all findings and a bad ending, ``open_errors`` and
-    ``open_warnings`` those that are still active; all are None where no rule has run.
-    ``is_partly_watched``: a companion did not see the end of an attempt, and no rule has read the
-    rest yet. ``nonfinite``: the last loss is nan or infinite. ``is_partial``: only identity and the
-    newest records were read so far; counts of records and findings are not known.
-    ``summary`` is what the program set with ``run.summary``; ``group``, ``job_type`` and ``owner``
-    are as ``init`` was given them. ``fork`` says which run it was forked from; None of most runs.
-    """
-
-    id: str
-    name: str
-    project: str
-    folder: str
-    status: Status
-    created: float | None = None
-    updated: float | None = None
-    attempts: int = 0
-    step: int | None = None
-    epoch: int | None = None
-    total_steps: int | None = None
-    num_epochs: int | None = None
-    records: int = 0
-    damaged: int = 0
-    tags: tuple[str, ...] = ()
-    notes: str | None = None
-    hidden: bool = False
-    config: Mapping[str, Any] = {}
-    problem: str | None = None
-    tracker: str | None = None
-    errors: int | None = None
-    warnings: int | None = None
-    open_errors: int | None = None
-    open_warnings: int | None = None
-    nonfinite: bool = False
-    is_partly_watched: bool = False
-    is_partial: bool = False
-    summary: Mapping[str, Any] = {}
-    group: str | None = None
-    job_type: str | None = None
-    owner: str | None = None
-    fork: Fork | None = None
-
-    @property
-    def steps_done(self) -> int | None:
-        """How many steps are done, counted from step 0; at most ``total_steps``."""
-        if self.step is None:
-            return None
-        done = self.step + 1
-        return done if self.total_steps is None else min(done, self.total_steps)
-
-
 class Metric(msgspec.Struct, frozen=True):
     """A series that exists: its name and axis, the ranks that have it, its unit, goal and role."""
 
@@ -211,24 +153,3 @@ class Entry(msgspec.Struct, frozen=True):
 def by_time(entries: Iterable[Entry]) -> list[Entry]:
     """The same entries, the oldest first."""
     return sorted(entries, key=lambda entry: entry.t or 0.0)
-
-
-class ListedInfo(msgspec.Struct, frozen=True):
-    """A run of a list for a reader on another machine; ``latest`` has last values by role."""
-
-    info: RunInfo
-    labels: Labels
-    latest: Mapping[str, float] = {}
-
-
-class InfoPage(msgspec.Struct, frozen=True):
-    """One window of a list of runs; ``total`` counts all that the query selects.
-
-    ``pending`` counts runs of the store that were not read whole yet: what is said of them, and
-    whether a query selects them, may change.
-    """
-
-    runs: list[ListedInfo]
-    total: int
-    offset: int = 0
-    pending: int = 0

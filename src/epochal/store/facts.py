@@ -23,11 +23,12 @@ from epochal.health.data_window import DataWindow, SampleSet, number, window_of
 from epochal.health.finding import Finding, is_more_severe
 from epochal.health.observation import Observation
 from epochal.series.series import Series
-from epochal.store.answers import Entry, Metric, RunInfo
+from epochal.store.answers import Entry, Metric
 from epochal.store.comparison import MISSING
 from epochal.store.finding_counts import latest_findings
 from epochal.store.groups import read_series, repeat_keys
 from epochal.store.metrics import in_order, resolve
+from epochal.store.row import RunRow
 from epochal.store.store import RunView
 from epochal.values import as_float, flat_items
 
@@ -91,7 +92,7 @@ class RunFacts(msgspec.Struct, frozen=True, eq=False):
     any; None where they were not read. ``splits`` has the first epoch of the watched data loaders.
     """
 
-    info: RunInfo
+    info: RunRow
     facts: Mapping[Area, Mapping[str, Any]]
     metric: Metric | None
     curve: Series | None

@@ -29,9 +29,10 @@ from epochal.series.aggregate import (
 from epochal.series.series import Series, X, data_frame
 from epochal.series.smooth import Smoothing, parse_smoothing
 from epochal.series.trend import Goal
-from epochal.store.answers import Metric, RunInfo, State
+from epochal.store.answers import Metric, State
 from epochal.store.difference import FEWEST, Difference, Units, differences
 from epochal.store.metrics import in_order, level, near_names
+from epochal.store.row import RunRow
 from epochal.store.store import RunView
 from epochal.store.unfinished import Unfinished, unfinished_of
 from epochal.values import flat_items
@@ -52,7 +53,7 @@ class Member(msgspec.Struct, frozen=True, eq=False):
     """A run in a group: its row, and its config with dotted keys."""
 
     run: RunView
-    info: RunInfo
+    info: RunRow
     config: Mapping[str, Any]
 
     def value(self, key: str) -> Any:
@@ -451,7 +452,7 @@ def series_of_groups(
     return found
 
 
-def _dropout(info: RunInfo, series: Series, furthest: float) -> DropOut | None:
+def _dropout(info: RunRow, series: Series, furthest: float) -> DropOut | None:
     """Where a member leaves: from where on all values are not finite, or its early end."""
     known = np.flatnonzero(np.isfinite(series.floats))
     first_bad = int(known[-1]) + 1 if known.size else 0
@@ -536,7 +537,7 @@ def run_values(
     having = [one.metric is not None for _, one in read]
     left = unfinished_of([one.info for one in members], include=unfinished, having=having)
 
-    def standing(info: RunInfo, value: float | None) -> Standing:
+    def standing(info: RunRow, value: float | None) -> Standing:
         if info.id in left.left_out:
             return "unfinished"
         if value is None:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from epochal.records import finite, whole_number
 from epochal.series.eta import Eta
 from epochal.series.series import EPOCH_OF_STEP, TOKENS_OF_STEP, Series
-from epochal.store.answers import LIVE_STATES, Entry, RunInfo
+from epochal.store.answers import LIVE_STATES, Entry
+from epochal.store.row import RunRow
 from epochal.store.store import MetricNotFoundError, RunView
 
 _RUNNING = ("running", "waiting")
@@ -39,7 +40,7 @@ _Estimate = tuple[float | None, float | None, float]
 _estimates: weakref.WeakKeyDictionary[RunView, _Estimate] = weakref.WeakKeyDictionary()
 
 
-def progress_of(run: RunView, info: RunInfo, *, now: float) -> Progress:
+def progress_of(run: RunView, info: RunRow, *, now: float) -> Progress:
     """The progress of a run at the Unix time ``now``, in whichever unit its length is known."""
     is_going = info.status.state in LIVE_STATES
     until = now if info.status.state in _RUNNING else info.updated
@@ -51,7 +52,7 @@ def progress_of(run: RunView, info: RunInfo, *, now: float) -> Progress:
     return Progress(text, share, eta_s, elapsed_s, is_going)
 
 
-def expected_end(run: RunView, info: RunInfo) -> float | None:
+def expected_end(run: RunView, info: RunRow) -> float | None:
     """When a running run is expected to end, in Unix seconds; None while it cannot be known.
 
     The estimate is kept until the run has new records, and for some time where it is expensive.
@@ -68,7 +69,7 @@ def expected_end(run: RunView, info: RunInfo) -> float | None:
     return ends_at
 
 
-def _counted(run: RunView, info: RunInfo) -> tuple[str, float | None, float | None]:
+def _counted(run: RunView, info: RunRow) -> tuple[str, float | None, float | None]:
     """The progress as text, what is done, and the total."""
     done, total = info.steps_done, info.total_steps
     if info.step is not None and done is not None and total:
@@ -102,7 +103,7 @@ def epochs_with_eta(run: RunView) -> Iterator[tuple[Entry, float | None]]:
         yield entry, eta.remaining_s() or None
 
 
-def _estimate(run: RunView, info: RunInfo) -> float | None:
+def _estimate(run: RunView, info: RunRow) -> float | None:
     if info.total_steps and info.step is not None:
         series = _fullest(run)
         # Steps are counted from 0.
@@ -123,7 +124,7 @@ def _estimate(run: RunView, info: RunInfo) -> float | None:
 
 def _end_of(
     run: RunView,
-    info: RunInfo,
+    info: RunRow,
     series: Series | None,
     total: float,
     done: NDArray[np.float64] | None,

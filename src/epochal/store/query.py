@@ -16,7 +16,7 @@ A mistake raises ``UsageError``; it shows the query with a mark under the mistak
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple, NoReturn, get_args
 
 import msgspec
@@ -126,6 +126,16 @@ def parse_field(text: str) -> Field:
         fail("expected one field, such as summary.loss.last", text, tokens[0].column)
     assert isinstance(tokens[0].value, Field)
     return tokens[0].value
+
+
+def fields_of(node: Condition | Value) -> Iterator[Field]:
+    """Every field that a query reads."""
+    if isinstance(node, Field):
+        yield node
+    elif isinstance(node, msgspec.Struct):
+        for child in msgspec.structs.astuple(node):
+            for one in child if isinstance(child, tuple) else (child,):
+                yield from fields_of(one)
 
 
 def fail(sentence: str, text: str, column: int) -> NoReturn:

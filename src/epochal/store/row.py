@@ -1,58 +1,72 @@
-"""A run in one row: what lists, filters and comparisons need. The index stores it."""
+"""A run in one row, from the index to the page.
+
+``RunRow`` is what lists, filters, comparisons, commands and the page read of a run. The index also
+stores what a row is derived from at each moment (``RowBasis``), and the summaries of all series
+(``RowDetails``), which few lists need.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import msgspec
 
 from epochal.health.ending import ending_severity
 from epochal.records import Axis, Position
 from epochal.series.reduce import Summary
-from epochal.store.answers import NO_LABELS, Fork, Labels, Metric, RunInfo, Status
+from epochal.store.answers import NO_LABELS, Fork, Labels, Metric, Status
 from epochal.store.finding_counts import NOTHING, FindingCounts
-from epochal.store.status import derive_status
-
-# So many values are read and summarised in a fraction of a second.
-_SMALL = 2_000_000
-_TINY = 20_000
+from epochal.store.status import UNREADABLE, derive_status
 
 
-class RowDetails(msgspec.Struct, array_like=True, gc=False):
-    """The series of a run, those of their summaries that were asked for, and its last records.
+class MetricSummary(msgspec.Struct, frozen=True):
+    """The summary of a series; ``*_x`` are steps, epochs or times, depending on its axis."""
 
-    ``set_metrics`` are the numbers that the program set with ``run.summary`` beside its series.
-    """
+    count: int
+    nonfinite: int
+    last: float | None
+    last_nonfinite: Literal["nan", "inf", "-inf"] | None = None
+    last_x: float | None = None
+    min: float | None = None
+    min_x: float | None = None
+    max: float | None = None
+    max_x: float | None = None
+    mean: float | None = None
+    best: float | None = None
+    best_x: float | None = None
 
-    metrics: list[Metric] = []
-    summaries: dict[str, Summary] = {}
-    end: dict[str, Position] = {}
-    set_metrics: list[Metric] = []
 
+class RunRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A run in one row of a list; times in Unix seconds.
 
-class Row(msgspec.Struct, array_like=True, kw_only=True, gc=False):
-    """What is known of a run while its files stay as they are; see ``RunInfo`` for the fields.
+    ``name``, ``tags`` and ``notes`` come from the labels where people set them. ``step`` and
+    ``epoch`` are the highest of rank 0 in the newest attempt. ``damaged`` counts lines that cannot
+    be read. ``problem`` is a sentence about a run that cannot be read, or not completely.
+    ``tracker`` names the tool whose files the run was converted from; null for our own.
+    ``errors`` and ``warnings`` count all findings and a bad ending, ``open_errors`` and
+    ``open_warnings`` those that are still active; all are null where no rule has run.
+    ``is_partly_watched``: a companion did not see the end of an attempt, and no rule has read the
+    rest yet. ``nonfinite``: the last loss is nan or infinite. ``is_partial``: only identity and the
+    newest records were read so far; counts of records and findings are not known, and a summary has
+    its last value alone. ``summary`` is what the program set with ``run.summary``; ``group``,
+    ``job_type`` and ``owner`` are as ``init`` was given them. ``fork`` says which run it was forked
+    from.
 
-    ``summary_set`` is what the program set with ``run.summary``, ``labels_set`` what people did.
-    ``id`` is the one that the run itself says, which a copy of its folder says as well.
-
-    Its status is derived from ``finish``, ``process``, ``vanished``, ``written``, ``has_companion``
-    and ``source``. ``vanished`` is what its companion recorded of a process that was gone,
-    ``written`` when the journal was written, by the clock of its disk. ``source`` is where another
-    tracker's run lies, or was copied from. ``found`` is what was recorded as found; ``worked_out``
-    the same with what was found later in the ``unwatched`` records, once they have been looked at.
-    Neither counts how the run ended: that is known with its status. ``summaries`` fills up with
-    those that were asked for; it and ``worked_out`` are the only fields that change. ``is_ended``:
-    every writer of the newest attempt has written its last record. ``latest`` has the last value of
-    rank 0 by role, as far as summaries are known. ``is_partial``: made of identity and newest
-    records alone.
+    The other fields are filled for a list that asks for them. ``config`` is empty unless it
+    was requested. ``summaries`` has the requested metrics that exist, by the requested name
+    (``role:loss`` stays ``role:loss``). ``ends_at`` is when a running run is expected to end; null
+    while that cannot be known. ``host`` and ``phase`` say where a live run runs and what its
+    training is doing. ``unfinished`` says how far a run is that has not finished (``running, 5 % of
+    its steps``).
     """
 
     id: str
     name: str
     project: str
-    created: float
+    folder: str
+    status: Status = UNREADABLE
+    created: float | None = None
     updated: float | None = None
     attempts: int = 0
     step: int | None = None
@@ -63,124 +77,73 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     damaged: int = 0
     tags: tuple[str, ...] = ()
     notes: str | None = None
-    labels_set: Labels | None = None
-    config: dict[str, Any] = {}
+    hidden: bool = False
+    config: Mapping[str, Any] = {}
     problem: str | None = None
+    tracker: str | None = None
+    errors: int | None = None
+    warnings: int | None = None
+    open_errors: int | None = None
+    open_warnings: int | None = None
+    nonfinite: bool = False
+    is_partly_watched: bool = False
+    is_partial: bool = False
+    summary: Mapping[str, Any] = {}
+    group: str | None = None
+    job_type: str | None = None
+    owner: str | None = None
+    fork: Fork | None = None
+    summaries: Mapping[str, MetricSummary] = {}
+    ends_at: float | None = None
+    host: str | None = None
+    phase: str | None = None
+    unfinished: str | None = None
+
+    @property
+    def steps_done(self) -> int | None:
+        """How many steps are done, counted from step 0; at most ``total_steps``."""
+        if self.step is None:
+            return None
+        done = self.step + 1
+        return done if self.total_steps is None else min(done, self.total_steps)
+
+
+class RowBasis(msgspec.Struct, array_like=True, kw_only=True, gc=False):
+    """What status and counts of a row are derived from at each moment.
+
+    ``finish`` is the last record of the newest attempt, ``process`` identifies the process that
+    wrote it. ``vanished`` is what its companion recorded of a process that was gone, ``written``
+    when the journal was written, by the clock of its disk. ``source`` is where another tracker's
+    run was converted or copied from. ``found`` is what was recorded as found; ``diagnosed`` the
+    same with what rules found later in the ``unwatched`` records, once they have read them. Neither
+    counts how the run ended: that is known with its status. ``is_ended``: every writer of the
+    newest attempt has written its last record. ``latest`` has the last value of rank 0 by role,
+    ``lowest`` the lowest losses.
+    """
+
+    labels: Labels = NO_LABELS
     is_unreadable: bool = False
     finish: dict[str, Any] | None = None
     process: dict[str, Any] | None = None
     vanished: str | None = None
     source: dict[str, Any] | None = None
     found: FindingCounts | None = None
-    nonfinite: bool = False
+    diagnosed: FindingCounts | None = None
     unwatched: int = 0
     written: float | None = None
     has_companion: bool = False
-    worked_out: FindingCounts | None = None
     is_ended: bool = False
     latest: dict[str, float | None] = {}
-    is_partial: bool = False
-    summary_set: dict[str, Any] = {}
-    group: str | None = None
-    job_type: str | None = None
-    owner: str | None = None
-    fork: Fork | None = None
-    packed: msgspec.Raw = msgspec.Raw(msgspec.msgpack.encode(RowDetails()))
-    # The details while they are in use; the index stores them packed.
-    unpacked: Any = None
+    lowest: dict[str, float] = {}
 
-    @property
-    def details(self) -> RowDetails:
-        """The series and their summaries; unpacked on first use, because few lists need them."""
-        details = self.unpacked
-        if details is None:
-            details = self.unpacked = _DETAILS.decode(self.packed)
-        assert type(details) is RowDetails
-        return details
-
-    def read_details(self) -> RowDetails:
-        """The details for one use: what thousands of rows have unpacked takes much memory."""
-        if self.unpacked is not None:
-            return self.details
-        return _DETAILS.decode(self.packed)
-
-    @property
-    def metrics(self) -> list[Metric]:
-        """Every series there is, in order of first appearance."""
-        return self.details.metrics
-
-    @property
-    def labels(self) -> Labels:
-        """What people changed later."""
-        return self.labels_set or NO_LABELS
-
-    @property
-    def end(self) -> dict[str, Position]:
-        """The position of the last record of each writer."""
-        return self.details.end
-
-    @property
-    def summaries(self) -> dict[str, Summary]:
-        """Summaries that were asked for, by axis, rank and name."""
-        return self.details.summaries
-
-    def with_details(
-        self, metrics: list[Metric], end: dict[str, Position], set_metrics: Sequence[Metric] = ()
-    ) -> Row:
-        """The row itself, with its series and the positions of its last records."""
-        self.unpacked = RowDetails(metrics, end=end, set_metrics=list(set_metrics))
-        return self
-
-    def pack(self) -> None:
-        """Keep the details packed, as the index stores them, which takes less memory."""
-        if self.unpacked is not None:
-            self.packed = msgspec.Raw(msgspec.msgpack.encode(self.unpacked))
-            self.unpacked = None
-
-    def info(self, run_id: str, *, folder: str, status: Status) -> RunInfo:
-        """The row as it is handed out, under the id that its store knows the run by."""
-        found = self.found_by(status)
-        return RunInfo(
-            is_partly_watched=self.is_partly_watched(status),
-            id=run_id,
-            name=self.name,
-            project=self.project,
-            folder=folder,
-            status=status,
-            created=self.created,
-            updated=self.updated,
-            attempts=self.attempts,
-            step=self.step,
-            epoch=self.epoch,
-            total_steps=self.total_steps,
-            num_epochs=self.num_epochs,
-            records=self.records,
-            damaged=self.damaged,
-            tags=self.tags,
-            notes=self.notes,
-            hidden=self.labels.hidden,
-            config=self.config,
-            problem=self.problem,
-            tracker=self.tracker,
-            errors=None if found is None else found.errors,
-            warnings=None if found is None else found.warnings,
-            open_errors=None if found is None else found.open_errors,
-            open_warnings=None if found is None else found.open_warnings,
-            nonfinite=self.nonfinite,
-            is_partial=self.is_partial,
-            summary=self.summary_set,
-            group=self.group,
-            job_type=self.job_type,
-            owner=self.owner,
-            fork=self.fork,
-        )
-
-    def status(self, *, now: float, grew: float | None) -> Status:
-        """The status of the run at ``now``; ``grew`` is when a reader last saw it grow."""
+    def status(self, updated: float | None, *, now: float, grew: float | None = None) -> Status:
+        """The status at ``now``; ``grew`` is when a reader last saw the run grow."""
+        if self.is_unreadable:
+            return UNREADABLE
         return derive_status(
             finish=self.finish,
             process=self.process,
-            updated=self.updated,
+            updated=updated,
             now=now,
             vanished=self.vanished,
             source=self.source,
@@ -192,8 +155,8 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     def found_by(self, status: Status) -> FindingCounts | None:
         """The number of findings, including a bad end of the run."""
         found = self.found
-        if self.worked_out is not None and status.state != "running":
-            found = self.worked_out
+        if self.diagnosed is not None and status.state != "running":
+            found = self.diagnosed
         ending = ending_severity(status.state)
         if ending is None or "pid" not in (self.process or {}):
             return found
@@ -201,32 +164,67 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, gc=False):
 
     def is_partly_watched(self, status: Status) -> bool:
         """Whether more may be found than was recorded: a companion did not see an attempt's end."""
-        is_known = self.found is None or self.worked_out is not None
+        is_known = self.found is None or self.diagnosed is not None
         return not is_known and bool(self.unwatched) and status.state != "running"
 
-    @property
-    def tracker(self) -> str | None:
-        """The tracker whose files the run is read from; None for our own."""
-        source = self.source or {}
-        return source.get("format") if source.get("in_place") else None
+
+class RowDetails(msgspec.Struct, array_like=True, gc=False):
+    """The series of a run, the summaries that are known, and the position of the last records.
+
+    ``set_metrics`` are the numbers that the program set with ``run.summary`` beside its series.
+    """
+
+    metrics: list[Metric] = []
+    summaries: dict[str, Summary] = {}
+    end: dict[str, Position] = {}
+    set_metrics: list[Metric] = []
 
     def summary(self, name: str, axis: Axis, rank: int) -> Summary | None:
-        """A summary that was asked for before."""
-        return self.details.summaries.get(f"{axis}/{rank}/{name}")
-
-    @property
-    def is_small(self) -> bool:
-        """Whether all series are read in a moment."""
-        return self.records * len(self.metrics) <= _SMALL
-
-    @property
-    def is_tiny(self) -> bool:
-        """Whether summaries of all series cost less than opening the files did."""
-        return self.records * len(self.metrics) <= _TINY
+        """A summary that is known."""
+        return self.summaries.get(f"{axis}/{rank}/{name}")
 
     def keep(self, name: str, axis: Axis, rank: int, summary: Summary) -> None:
         """Keep a summary for the next time."""
-        self.details.summaries[f"{axis}/{rank}/{name}"] = summary
+        self.summaries[f"{axis}/{rank}/{name}"] = summary
 
 
-_DETAILS = msgspec.msgpack.Decoder(RowDetails)
+class StoredRow(msgspec.Struct, array_like=True, gc=False):
+    """A row as the index stores it; its id is the one that the run itself recorded."""
+
+    row: RunRow
+    basis: RowBasis
+
+    def at(self, status: Status, *, run_id: str | None = None) -> RunRow:
+        """The row at a moment: with its status, and the counts of findings that belong to it."""
+        found = self.basis.found_by(status)
+        return msgspec.structs.replace(
+            self.row,
+            id=self.row.id if run_id is None else run_id,
+            status=status,
+            errors=None if found is None else found.errors,
+            warnings=None if found is None else found.warnings,
+            open_errors=None if found is None else found.open_errors,
+            open_warnings=None if found is None else found.open_warnings,
+            is_partly_watched=self.basis.is_partly_watched(status),
+        )
+
+
+class ListedInfo(msgspec.Struct, frozen=True):
+    """A run of a list for a reader on another machine; ``latest`` has last values by role."""
+
+    info: RunRow
+    labels: Labels
+    latest: Mapping[str, float] = {}
+
+
+class InfoPage(msgspec.Struct, frozen=True):
+    """One window of a list of runs; ``total`` counts all that the query selects.
+
+    ``pending`` counts runs of the store that were not read in full yet: what is said of them, and
+    whether a query selects them, may change.
+    """
+
+    runs: list[ListedInfo]
+    total: int
+    offset: int = 0
+    pending: int = 0

@@ -18,7 +18,7 @@ from epochal.store.answers import Metric, State, Status
 from epochal.store.finding_counts import FindingCounts
 from epochal.store.metrics import NOT_THERE, dig, level
 from epochal.store.pattern import PatternError, compile_pattern
-from epochal.store.row import Row
+from epochal.store.row import RunRow
 
 STATISTICS = ("last", "min", "max", "mean", "first", "count")
 _TIMES = ("created", "updated")
@@ -33,7 +33,7 @@ class Subject(Protocol):
         """Its id in the store."""
 
     @property
-    def row(self) -> Row:
+    def row(self) -> RunRow:
         """Its row."""
 
     @property
@@ -70,7 +70,7 @@ def _found(run: Subject, *, which: str) -> int | None:
 # Fields of a run that its row has under the same name.
 _OF_ROW = (
     "name project tags notes group job_type owner created updated attempts step epoch total_steps"
-    " num_epochs records damaged problem nonfinite"
+    " num_epochs records damaged problem nonfinite hidden"
 ).split()
 _PLAIN: dict[str, Reading] = {
     "id": lambda run: run.id,
@@ -80,15 +80,28 @@ _PLAIN: dict[str, Reading] = {
     "text": lambda run: (run.row.name, run.id, *run.row.tags, run.status.state),
     # The id of the run that it was forked from.
     "parent": lambda run: None if run.row.fork is None else run.row.fork.id,
-    "hidden": lambda run: run.row.labels.hidden,
     # The seconds from the start of a run to its newest record.
     "duration": lambda run: (
-        None if run.row.updated is None else max(0.0, run.row.updated - run.row.created)
+        None if run.row.updated is None else max(0.0, run.row.updated - (run.row.created or 0.0))
     ),
     **{name: partial(_found, which=name) for name in FindingCounts._fields},
 }
 _NESTED = ("config", "summary", "best")
 FIELDS = (*_PLAIN, *(f"{name}.…" for name in _NESTED))
+
+
+# What run.json and labels.json say; every other field is known when the journal was read.
+_IDENTITY = frozenset(
+    "id name project tags notes group job_type owner parent hidden created config".split()
+)
+
+
+def needs_points(condition: q.Condition | None, order: str | None) -> bool:
+    """Whether a query or an order asks for more than the identity and config of runs."""
+    fields = [] if condition is None else list(q.fields_of(condition))
+    for name in () if order is None else order.split(","):
+        fields.append(q.parse_field(name.strip().removeprefix("-")))
+    return not all(field.path[0] in _IDENTITY for field in fields)
 
 
 def parse_query(text: str) -> Callable[[Subject], bool]:
@@ -284,7 +297,7 @@ def _contains(word: str, wanted: bool) -> Callable[[Subject], bool]:
     return lambda run: (word in run.search_text) is wanted
 
 
-def search_text_of(row: Row, run_id: str) -> str:
+def search_text_of(row: RunRow, run_id: str) -> str:
     """What a search box looks through, but for the status: a line each, in lower case."""
     return "\n".join((row.name, run_id, *row.tags)).lower()
 
@@ -345,9 +358,9 @@ def _statistic(names: Sequence[str]) -> Reading:
 
     def reading(run: Subject) -> Any:
         # What the program set counts as the last value, whatever it is; the name alone means that.
-        found = dig(run.row.summary_set, names)
+        found = dig(run.row.summary, names)
         if found is NOT_THERE and statistic == "last" and not tail:
-            found = dig(run.row.summary_set, metric_names)
+            found = dig(run.row.summary, metric_names)
         if found is not NOT_THERE:
             return found
         summary = _summary(run, run.metric(name), tail)

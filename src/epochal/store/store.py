@@ -66,12 +66,12 @@ from epochal.store.answers import (
     LabelsEdit,
     Machine,
     Metric,
-    RunInfo,
     Status,
     TrashedRun,
     by_time,
 )
 from epochal.store.projects import ProjectList
+from epochal.store.row import RunRow
 
 
 class RunView(Protocol):
@@ -89,11 +89,11 @@ class RunView(Protocol):
         """When the run was created, in Unix seconds; None where nothing says it."""
 
     @property
-    def info(self) -> RunInfo:
+    def info(self) -> RunRow:
         """The run in one row; the status is derived again at every call."""
 
-    def outline(self) -> RunInfo:
-        """Like ``info``, from what is known or quickly read; see ``RunInfo.is_partial``."""
+    def outline(self) -> RunRow:
+        """Like ``info``, from what is known or quickly read; see ``RunRow.is_partial``."""
 
     @property
     def status(self) -> Status:
@@ -241,6 +241,12 @@ class KnownRuns(NamedTuple):
     stored: int = 0
     projects: Sequence[str] = ()
     unread: int = 0
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The ids of the runs; a store that opens runs when they are asked for opens none."""
+        found = getattr(self.runs, "ids", None)
+        return [run.id for run in self.runs] if found is None else found
 
 
 class Trash(Protocol):

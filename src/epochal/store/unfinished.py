@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from epochal.store.answers import RunInfo
+from epochal.store.row import RunRow
 
 # A run that did as much of what was planned is as good as finished.
 _ALMOST = 0.98
@@ -38,7 +38,7 @@ class Unfinished(msgspec.Struct, frozen=True):
 ALL_FINISHED = Unfinished([], True, "")
 
 
-def unfinished_text(info: RunInfo) -> str | None:
+def unfinished_text(info: RunRow) -> str | None:
     """How far a run is that has not finished; None of one that has.
 
     A run has finished if it says so, wherever it stopped; if it did all planned steps or epochs;
@@ -58,7 +58,7 @@ def unfinished_text(info: RunInfo) -> str | None:
 
 
 def unfinished_of(
-    infos: Sequence[RunInfo], *, include: bool, having: Iterable[bool] | None = None
+    infos: Sequence[RunRow], *, include: bool, having: Iterable[bool] | None = None
 ) -> Unfinished:
     """Which runs have not finished, and whether they count.
 

@@ -25,7 +25,6 @@ from epochal.series.aggregate import Number
 from epochal.series.parting import end_of, noise_between, parting
 from epochal.series.statistics import t_quantile
 from epochal.series.trend import Goal
-from epochal.store.answers import RunInfo
 from epochal.store.comparison import MISSING
 from epochal.store.facts import (
     FACT_AREAS,
@@ -50,6 +49,7 @@ from epochal.store.groups import (
     repeat_keys,
 )
 from epochal.store.importance import FEWEST_RUNS, Importance, Parameter, importance_of
+from epochal.store.row import RunRow
 from epochal.store.store import RunView, Store
 from epochal.store.unfinished import ALL_FINISHED, Unfinished, unfinished_of, unfinished_text
 
@@ -204,7 +204,7 @@ def why_in(
 
 
 def find_others(
-    store: _Runs, run: RunInfo, against: str | None, *, unfinished: bool
+    store: _Runs, run: RunRow, against: str | None, *, unfinished: bool
 ) -> tuple[list[str], Unfinished, list[str]]:
     """The ids of the runs that a run is compared with, which were left out, and what teaches.
 
@@ -221,7 +221,7 @@ def find_others(
     return ids[:MOST_MEMBERS], left, [one.id for one in project[:MOST_TO_LEARN_FROM]]
 
 
-def _outlines(runs: Iterable[RunView]) -> list[RunInfo]:
+def _outlines(runs: Iterable[RunView]) -> list[RunRow]:
     """The rows of runs that can be compared."""
     rows = (one.outline() for one in runs)
     return [one for one in rows if not one.hidden and one.status.state != "unreadable"]

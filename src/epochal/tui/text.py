@@ -11,8 +11,9 @@ from rich.text import Text
 from rich.theme import Theme
 
 from epochal.format import format_count, format_duration, format_number
-from epochal.store.answers import RunInfo, State
+from epochal.store.answers import State
 from epochal.store.progress import Progress
+from epochal.store.row import RunRow
 
 # The terminal's own sixteen colours, so that light and dark schemes both work.
 THEME = Theme(
@@ -107,7 +108,7 @@ def state_dot(state: State) -> tuple[str, str]:
     return ("●" if state == "running" else "○", _STATES[state])
 
 
-def run_line(info: RunInfo, progress: Progress, *, columns: int) -> Text:
+def run_line(info: RunRow, progress: Progress, *, columns: int) -> Text:
     """State, name, bar, percent and time left; what matters least is left out first."""
     style = _STATES[info.status.state]
     line = Text.assemble(state_dot(info.status.state), (f" {info.status.text} ", style))

@@ -119,7 +119,7 @@ def test_ours_and_theirs_lie_in_one_folder(tmp_path: Path) -> None:
     shutil.copy(GOLDEN / "mlflow.db", tmp_path / "mlflow.db")
     (tmp_path / "notes.csv").write_text("step,loss\n1,2\n")
     (tmp_path / "p" / "table.csv").write_text("step,loss\n1,2\n")
-    found = {(run.tracker, run.brief().name) for run in LocalStore(tmp_path).runs()}
+    found = {(run.tracker, run.outline().name) for run in LocalStore(tmp_path).runs()}
     assert found == {
         (None, "x"),
         ("TensorBoard", "deep/a"),
@@ -170,7 +170,7 @@ def test_a_run_that_was_imported_is_listed_once(tmp_path: Path) -> None:
     source = opened(tmp_path / "runs")
     copy_run(source, source.runs()[0], root=tmp_path / "runs")
     (run,) = LocalStore(tmp_path / "runs").runs()
-    assert (run.tracker, run.brief().name) == (None, "a")
+    assert (run.tracker, run.outline().name) == (None, "a")
 
 
 def test_a_damaged_database_is_listed_with_its_problem(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_rows_are_remembered_between_processes(tmp_path: Path) -> None:
 def test_how_a_run_stands_is_told_by_its_age_where_its_tracker_is_silent(tmp_path: Path) -> None:
     for name, age_s in (("now", 5.0), ("before", 600.0), ("long ago", 1e6)):
         write_events(tmp_path / name, losses([1], t=time.time() - age_s))
-    found = {run.brief().name: run.status.text for run in LocalStore(tmp_path).runs()}
+    found = {run.outline().name: run.status.text for run in LocalStore(tmp_path).runs()}
     assert found == {"now": "running", "before": "silent 9 min", "long ago": "ended"}
 
 
@@ -233,7 +233,7 @@ def test_a_run_is_named_by_its_path(tmp_path: Path) -> None:
     write_events(tmp_path / "logs" / "a", losses(range(3)))
     write_events(tmp_path / "logs" / "b", losses(range(3)))
     store = LocalStore(tmp_path / "runs")
-    assert store.run(str(tmp_path / "logs" / "a")).brief().name == "a"
+    assert store.run(str(tmp_path / "logs" / "a")).outline().name == "a"
     with pytest.raises(UsageError, match=r"holds 2 runs: a, b\."):
         store.run(str(tmp_path / "logs"))
     with pytest.raises(UsageError, match="there is no file or folder"):

@@ -52,7 +52,7 @@ def test_a_list_has_labels_and_records_of_others(tmp_path: Path) -> None:
             other.run("b").relabel(lambda _: Labels(tags=("Quick",)))
         assert names(store, 'text ~ "(?i)quick"') == ["b"]
         assert names(store, 'not text ~ "(?i)quick"') == ["c", "a"]
-        journal.metrics(2, loss=0.25)
+        journal.metrics(2, loss=0.25, attempt=2)
         assert names(store, "summary.loss.min < 0.5") == ["a"]
 
 
@@ -64,7 +64,7 @@ def test_the_overview_of_projects_follows_changes(tmp_path: Path) -> None:
         assert row.best is not None
         assert (row.runs, row.states, row.best.value, row.best.name) == (3, {"finished": 3}, 1, "b")
         assert store.projects(budget_s=60).projects == [row]
-        journal.metrics(2, loss=0.25).finish()
+        journal.metrics(2, loss=0.25, attempt=2).finish(attempt=2)
         Journal(tmp_path, "d", project="q", owner="ada").metrics(1, loss=0.5).finish("failed")
         store.refresh()
         rows = {row.name: row for row in store.projects(budget_s=60).projects}

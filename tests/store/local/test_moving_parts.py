@@ -30,7 +30,7 @@ _FINDING = {
 
 _READS: dict[str, Callable[[LocalRun], Any]] = {
     "info": lambda run: run.info.records,
-    "brief": lambda run: run.brief().name,
+    "brief": lambda run: run.outline().name,
     "status": lambda run: run.status.state,
     "config": lambda run: dict(run.config),
     "metrics": lambda run: [metric.name for metric in run.metrics()],

@@ -82,7 +82,7 @@ def test_a_part_that_is_sealed_meanwhile_is_not_lost(tmp_path: Path) -> None:
 def test_a_part_sealed_between_listing_and_reading_is_found(tmp_path: Path) -> None:
     journal = Journal(tmp_path).metrics(1, a=1)
     run = load_run(journal.folder.path)
-    assert run.brief().name == "x"  # looks at the folder, reads no journal
+    assert run.outline().name == "x"  # looks at the folder, reads no journal
     seal(journal.folder)
     assert len(run.series("a")) == 1
 

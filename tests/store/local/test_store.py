@@ -253,18 +253,6 @@ def test_a_folder_that_nobody_may_look_into_is_listed_with_the_reason(tmp_path: 
     assert "Permission denied" in str(problems["closed"])
 
 
-def test_the_runs_of_a_look_are_old_to_the_garbage_collector_at_once(tmp_path: Path) -> None:
-    for number in range(200):
-        Journal(tmp_path, f"run-{number}")
-    gc.collect()
-    store = LocalStore(tmp_path)
-    runs = store.runs()
-    assert len(runs) == 200
-    young = {id(found) for generation in (0, 1) for found in gc.get_objects(generation)}
-    assert gc.isenabled()
-    assert young.isdisjoint(map(id, runs))
-
-
 def test_what_a_program_froze_stays_frozen(tmp_path: Path) -> None:
     for number in range(200):
         Journal(tmp_path, f"run-{number}")

@@ -14,7 +14,7 @@ from epochal.series.series import Series
 from epochal.store.local.run import LocalRun
 from epochal.store.local.state import AXES
 from epochal.store.local.store import LocalStore
-from epochal.store.local.summaries import whole_tables
+from epochal.store.local.summaries import all_summaries
 from tests.doubles.lines_run import lines_run
 from tests.store.journals import Journal
 from tests.store.sealing import seal_all
@@ -84,9 +84,8 @@ def test_a_newer_attempt_hides_points_of_an_older_one(tmp_path: Path) -> None:
 def test_series_in_one_table_are_worked_out_together(tmp_path: Path) -> None:
     written(tmp_path)
     run = LocalStore(tmp_path).run("x")
-    together = {key.name for key, _ in run._reader.ask(whole_tables)}
-    assert {"acc", "odd", "late", "val"} <= together
-    assert not {"loss", "back"} & together
+    together = {key.name for key, _ in run._reader.ask(all_summaries)}
+    assert together == {metric.name for metric in run.metrics()}
 
 
 def summarise_all(root: Path) -> None:
@@ -148,6 +147,4 @@ def test_summaries_of_a_wide_run_with_much_telemetry_are_made_together(tmp_path:
     journal.add(*({"log": "system", "cpu_pct": float(tick)} for tick in range(1500)))
     with LocalStore(tmp_path) as store:
         (run,) = store.runs()
-        assert not run.row.is_small
-        run.summary("m7", axis="step")
-        assert len(run.row.summaries) == len(run.metrics()) == 1501
+        assert len(run.details.summaries) == len(run.metrics()) == 1501

@@ -9,7 +9,7 @@ import { Menu } from "../ui/menu.tsx";
 import type { MenuItem } from "../ui/menu.tsx";
 import { MiddleText } from "../ui/middle-text.tsx";
 import { phaseTone } from "../panels/parts/phases.ts";
-import type { RunRow as Row, Summary } from "../wire.ts";
+import type { RunRow as Row, MetricSummary } from "../wire.ts";
 import { StatusDot } from "./status.tsx";
 
 export interface RunRowProps {
@@ -41,7 +41,7 @@ export function RunRow({ page, row, onRename }: RunRowProps): JSX.Element {
         <StatusDot row={row} />
         <MiddleText text={label} numShared={runs.numShared.value} />
         {row.phase != null && <em class={`run-note run-phase is-${phaseTone(row.phase)}`} title={`${row.phase}${row.host == null ? "" : ` on ${row.host}`}`}>{row.phase}</em>}
-        {row.partial ? <em class="run-note" title="Read in part; findings follow">…</em> : <Trouble row={row} />}
+        {row.is_partial ? <em class="run-note" title="Read in part; findings follow">…</em> : <Trouble row={row} />}
         {isBaseline && <em class="run-note">baseline</em>}
         {view.solo.value === row.id && <em class="run-note">solo</em>}
       </button>
@@ -53,9 +53,9 @@ export function RunRow({ page, row, onRename }: RunRowProps): JSX.Element {
 
 /** How many findings still hold, the gravest kind in front; and a loss that ended as no number, where nobody looked for any. */
 function Trouble({ row }: { readonly row: Row }): JSX.Element | null {
-  const [errors, warnings] = [row.errors ?? 0, row.warnings ?? 0];
+  const [errors, warnings] = [row.open_errors ?? 0, row.open_warnings ?? 0];
   const found = [counted(errors, "error"), counted(warnings, "warning")].filter((text) => text !== "").join(", ");
-  const hasRisen = row.errors === null && isFarAboveLowest(row);
+  const hasRisen = row.open_errors === null && isFarAboveLowest(row);
   const label = [found && `${found} still open`, row.nonfinite && "the last loss is not finite", hasRisen && "the last loss is far above its lowest"].filter(Boolean).join("; ");
   if (label === "") return null;
   if (hasRisen && !row.nonfinite && errors + warnings === 0) return <em class="run-note is-warning" role="img" aria-label={label} title={label}>↗</em>;
@@ -90,7 +90,7 @@ function Value({ row, baseline }: { readonly row: Row; readonly baseline: Row | 
   );
 }
 
-function valueText({ last, last_nonfinite }: Summary): string {
+function valueText({ last, last_nonfinite }: MetricSummary): string {
   if (last !== null) return formatNumber(last);
   return last_nonfinite ?? "";
 }

@@ -4,7 +4,7 @@ import { formatDuration, formatNumber, formatWallClock, formatWhole } from "../c
 import { configValue, shortNumber, valueText } from "../state/config.ts";
 import { fieldOf } from "../state/run-pages.ts";
 import { patternQuery, plainPattern } from "../ui/filter.ts";
-import type { RunRow, Summary } from "../wire.ts";
+import type { RunRow, MetricSummary } from "../wire.ts";
 
 export type Statistic = "last" | "best" | "min" | "max" | "mean";
 export const STATISTICS: readonly Statistic[] = ["last", "best", "min", "max", "mean"];
@@ -44,7 +44,7 @@ const FACTS: Readonly<Record<string, { readonly title: string; readonly isNumeri
 export const FACT_IDS: readonly string[] = Object.keys(FACTS).map((name) => `fact:${name}`);
 
 /** Summaries by run and metric; they come later than the rows. */
-export type Summaries = ReadonlyMap<string, Readonly<Record<string, Summary>>>;
+export type Summaries = ReadonlyMap<string, Readonly<Record<string, MetricSummary>>>;
 
 export function columnOf(id: string, { summaries, statistic }: { readonly summaries: Summaries; readonly statistic: Statistic }): Column | null {
   const colon = id.indexOf(":");
@@ -76,7 +76,7 @@ export function withLast(ids: readonly string[], summaries: Summaries): readonly
   });
 }
 
-export function statisticOf(summary: Summary | undefined, statistic: Statistic): Value {
+export function statisticOf(summary: MetricSummary | undefined, statistic: Statistic): Value {
   if (summary === undefined) return null;
   if (statistic === "last") return summary.last ?? summary.last_nonfinite;
   // What is better is not known of every metric; then its last value stands.

@@ -5,7 +5,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { Page } from "../state/page.ts";
 import { isEnded } from "../state/run-rows.ts";
 import { MOST_ROWS } from "../state/runs.ts";
-import type { Summary } from "../wire.ts";
+import type { MetricSummary } from "../wire.ts";
 import type { Summaries } from "./compare-columns.ts";
 
 const AGAIN_MS = 5000;
@@ -29,11 +29,11 @@ export function useSummaries(page: Page, names: readonly string[], tail: number)
     if (names.length === 0) return undefined;
     let isOver = false;
     const ask = async (): Promise<void> => {
-      const all = new Map<string, Readonly<Record<string, Summary>>>();
+      const all = new Map<string, Readonly<Record<string, MetricSummary>>>();
       for (let total = 1; all.size < total; ) {
         const found = await page.source.runs({ ...list, offset: all.size, limit: PAGE_ROWS, summaries: names, tail });
         if (isOver) return;
-        for (const { id, summary } of found.rows) all.set(id, summary);
+        for (const { id, summaries } of found.rows) all.set(id, summaries);
         total = found.rows.length === 0 ? 0 : list === null ? found.total : Math.min(found.total, MOST_ROWS);
       }
       setFound({ key, summaries: all });

@@ -117,12 +117,12 @@ function responsesOf(body: ArchiveBody, run: string): Partial<RunResponses> {
 /** Details have the summary of every metric; rows only the headlines. */
 function withSummaries(row: RunRow, names: readonly string[], responses: Partial<RunResponses>): RunRow {
   const metrics = allMetrics(responses);
-  const summary = { ...row.summary };
+  const summaries = { ...row.summaries };
   for (const name of names) {
     const found = metrics.find((metric) => metric.name === (responses.run?.roles[name.replace(/^role:/, "")] ?? name))?.summary;
-    if (found != null) summary[name] ??= found;
+    if (found != null) summaries[name] ??= found;
   }
-  return { ...row, summary };
+  return { ...row, summaries };
 }
 
 /** The text of a `data:` URL; a saved page may not fetch it. */

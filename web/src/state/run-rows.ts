@@ -1,7 +1,7 @@
 /** What rows of runs say: their headline and texts, their order, and how the server is asked for both. */
 
 import { quoted } from "../ui/filter.ts";
-import type { RunRow, Summary } from "../wire.ts";
+import type { RunRow, MetricSummary } from "../wire.ts";
 
 /** The roles of which a row has the last value. */
 export const HEADLINES: readonly string[] = ["role:loss", "role:eval_loss"];
@@ -17,9 +17,9 @@ export function serverOrder(order: string): string {
 }
 
 /** The value that stands for a run in a list, and what it is. */
-export function headline(row: RunRow): { readonly role: string; readonly summary: Summary } | null {
+export function headline(row: RunRow): { readonly role: string; readonly summary: MetricSummary } | null {
   for (const role of HEADLINES) {
-    const summary = row.summary[role];
+    const summary = row.summaries[role];
     if (summary !== undefined) return { role: role.replace("role:", "").replace("_", " "), summary };
   }
   return null;
@@ -29,8 +29,8 @@ export function isEnded({ status }: RunRow): boolean {
   return !["waiting", "running", "silent"].includes(status.state);
 }
 
-export function headlinesOf(detail: { readonly roles: Readonly<Record<string, string>>; readonly metrics: readonly { readonly name: string; readonly summary: Summary | null }[] }): Record<string, Summary> {
-  const found: Record<string, Summary> = {};
+export function headlinesOf(detail: { readonly roles: Readonly<Record<string, string>>; readonly metrics: readonly { readonly name: string; readonly summary: MetricSummary | null }[] }): Record<string, MetricSummary> {
+  const found: Record<string, MetricSummary> = {};
   for (const headlineRole of HEADLINES) {
     const name = detail.roles[headlineRole.replace("role:", "")];
     const summary = detail.metrics.find((metric) => metric.name === name)?.summary;
@@ -51,7 +51,7 @@ export function ordered(rows: readonly RunRow[], order: string): readonly RunRow
     if (key === "name") return row.name;
     if (key === "created") return row.created;
     if (key === "updated") return row.updated;
-    return row.summary[key]?.last ?? null;
+    return row.summaries[key]?.last ?? null;
   };
   return [...rows].sort((one, other) => {
     const [a, b] = [valueOf(one), valueOf(other)];
@@ -62,7 +62,7 @@ export function ordered(rows: readonly RunRow[], order: string): readonly RunRow
   });
 }
 
-export function nonfiniteWord(value: number): Summary["last_nonfinite"] {
+export function nonfiniteWord(value: number): MetricSummary["last_nonfinite"] {
   if (Number.isFinite(value)) return null;
   return Number.isNaN(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }

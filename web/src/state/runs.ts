@@ -372,12 +372,12 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     for (const row of changed) {
       const before = next.get(row.id);
       if (before === undefined && !isAsked && !isWhole.peek()) continue;
-      next.set(row.id, { ...row, config: row.config ?? before?.config ?? null, summary: { ...before?.summary, ...row.summary } });
+      next.set(row.id, { ...row, config: Object.keys(row.config).length > 0 ? row.config : (before?.config ?? {}), summaries: { ...before?.summaries, ...row.summaries } });
     }
     rows.value = next;
   };
   const addDetails = (id: string): void => {
-    void source.get("run", id).then((detail) => merge([{ ...detail.row, config: detail.config, summary: headlinesOf(detail) }]), () => reloadSoon());
+    void source.get("run", id).then((detail) => merge([{ ...detail.row, config: detail.config, summaries: headlinesOf(detail) }]), () => reloadSoon());
   };
   const forget = (ids: ReadonlySet<string>): void => {
     const next = new Map(rows.value);
@@ -465,9 +465,9 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     },
     setHeadline(id, role, last) {
       const row = rows.value.get(id);
-      const before = row?.summary[role];
+      const before = row?.summaries[role];
       if (row === undefined || before === undefined || before.last === last) return;
-      merge([{ ...row, summary: { [role]: { ...before, last: Number.isFinite(last) ? last : null, last_nonfinite: nonfiniteWord(last) } } }]);
+      merge([{ ...row, summaries: { [role]: { ...before, last: Number.isFinite(last) ? last : null, last_nonfinite: nonfiniteWord(last) } } }]);
     },
   };
 }

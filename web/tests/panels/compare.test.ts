@@ -7,16 +7,16 @@ import type { Column } from "../../src/panels/compare-columns.ts";
 import { bestFirst, firstKeys, statisticsText } from "../../src/panels/compare-pictures.tsx";
 import { countedRows } from "../../src/panels/parts/unfinished.tsx";
 import { configRows } from "../../src/panels/config-diff.tsx";
-import type { Importance, Parameter, RunRow, Summary } from "../../src/wire.ts";
+import type { Importance, Parameter, RunRow, MetricSummary } from "../../src/wire.ts";
 
 function row(id: string, config: Record<string, unknown>): RunRow {
   return {
     id, config, name: id, project: "p", status: { state: "finished", text: "finished", reason: null, since: null }, created: 0, updated: 90, attempts: 1, step: 10,
-    epoch: null, total_steps: null, num_epochs: null, records: 0, damaged: 0, tags: [], notes: null, group: null, job_type: null, owner: null, fork: null, hidden: false, problem: null, summary: {},
+    epoch: null, total_steps: null, num_epochs: null, records: 0, damaged: 0, tags: [], notes: null, group: null, job_type: null, owner: null, fork: null, hidden: false, problem: null, summary: {}, summaries: {}, folder: "", tracker: null, open_errors: null, open_warnings: null, is_partly_watched: false, is_partial: false, ends_at: null, host: null, phase: null, unfinished: null,
   } as unknown as RunRow;
 }
 
-function summary(change: Partial<Summary>): Summary {
+function summary(change: Partial<MetricSummary>): MetricSummary {
   return { count: 1, nonfinite: 0, last: 1, last_nonfinite: null, last_x: 0, min: 1, min_x: 0, max: 1, max_x: 0, mean: 1, best: null, best_x: null, ...change };
 }
 

@@ -47,7 +47,7 @@ function storeOf(stored: number): { readonly source: Source; readonly asked: Run
   const runs = (request: RunsRequest): Promise<unknown> => {
     asked.push(request);
     const total = request.query === undefined ? stored : stored - 1;
-    const rows = Array.from({ length: Math.min(request.limit ?? 100, total - (request.offset ?? 0)) }, (_, index) => ({ id: `run-${(request.offset ?? 0) + index}`, name: "run", project: "p", tags: [], status: { state: "finished" }, summary: {}, config: {}, problem: null, hidden: false }));
+    const rows = Array.from({ length: Math.min(request.limit ?? 100, total - (request.offset ?? 0)) }, (_, index) => ({ id: `run-${(request.offset ?? 0) + index}`, name: "run", project: "p", tags: [], status: { state: "finished" }, summaries: {}, config: {}, problem: null, hidden: false }));
     return Promise.resolve({ rows, total, offset: request.offset ?? 0, pending: 0, groups: null, ...(request.withProjects === true ? { stored, projects: ["p", "q"] } : {}) });
   };
   return { asked, source: { supportsQueries: true, runs } as unknown as Source };

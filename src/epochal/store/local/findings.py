@@ -17,7 +17,7 @@ import math
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from epochal.alarm import may_interrupt
 from epochal.errors import FormatError
@@ -31,10 +31,7 @@ from epochal.store.answers import Entry, Status, by_time
 from epochal.store.finding_counts import FindingCounts, count, latest_findings
 from epochal.store.local.columns import SeriesKey
 from epochal.store.local.part import Part
-from epochal.store.local.state import RunReader, RunState
-
-if TYPE_CHECKING:
-    from epochal.store.local.cached_row import CachedRow
+from epochal.store.local.state import RunState
 
 # About a second's reading: a server answers other questions as well.
 RECORDS_A_LOOK = 50_000
@@ -135,40 +132,6 @@ class Diagnosis:
         if isinstance(outcome.error, EXPECTED):
             raise outcome.error
         return outcome.value
-
-
-class RunFindings:
-    """The findings of one run, as its lists and queries ask for them; the caller holds its lock."""
-
-    __slots__ = ("_cached", "_diagnosis", "_reader")
-
-    def __init__(self, reader: RunReader, cached: CachedRow) -> None:
-        self._reader, self._cached = reader, cached
-        self._diagnosis = Diagnosis()
-
-    def entries(self, status: Status, *, most: int | None = None) -> list[Entry]:
-        """All findings by time; what the rules found here is counted in the row."""
-        diagnosis, rules = self._diagnosis, self._cached.rules
-        found = self._reader.ask(
-            lambda state: diagnosis.entries(state, status, rules=rules, most=most)
-        )
-        row = self._cached.row
-        if diagnosis.is_complete and status.state != "running":
-            # Lists count what was worked out: here, and by the index in other processes.
-            counted = count_entries(found, attempts=row.attempts)
-            if row.worked_out != counted:
-                row.worked_out = counted
-                self._cached.note_change()
-        return found
-
-    def evaluated(self) -> Evaluated | None:
-        """How many of the records of all attempts the rules saw; None where some are unknown."""
-        return self._reader.ask(self._diagnosis.evaluated)
-
-    def errors(self, fault: Fault | None) -> list[Entry]:
-        """Faults of Epochal itself: recorded ones by time, then those met by rules and reading."""
-        met = (*self._diagnosis.guard.faults.values(), fault)
-        return [*self._reader.ask(recorded_errors), *met_errors(*met, now=time.time())]
 
 
 class _Attempt:
@@ -355,13 +318,9 @@ def _last_points(state: RunState, key: SeriesKey, rank: int) -> Iterator[tuple[i
     """Attempt, time and value of the last point of a series in each part."""
     for part in state.parts_of(rank):
         origin = part.facts.origin
-        kept = part.kept_summaries().get(key)
-        if kept is not None and kept.summary.last is not None:
-            yield origin.attempt, kept.last_t, kept.summary.last
-            continue
-        piece = part.series(key)
-        if piece is not None and len(piece):
-            yield origin.attempt, float(piece.times[-1]), float(piece.values[-1])
+        known = state.part_summaries[part.name].get(key)
+        if known is not None and known.summary.last is not None:
+            yield origin.attempt, known.last_t, known.summary.last
 
 
 def recorded_errors(state: RunState) -> list[Entry]:

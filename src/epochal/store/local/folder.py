@@ -17,8 +17,6 @@ from epochal.journal.regular_file import read_regular
 from epochal.journal.search_bounds import SearchBounds
 from epochal.store.answers import Labels, LabelsEdit, Machine
 from epochal.store.local.cache import MemoryBudget
-from epochal.store.local.fork import MAX_DEPTH, ForkedHistory, fork_of, parent_folder
-from epochal.store.local.index import IndexPlace, Stamp
 from epochal.store.local.listing import (
     LINK_OUT,
     Aside,
@@ -29,12 +27,9 @@ from epochal.store.local.listing import (
     orphaned_ranks,
 )
 from epochal.store.local.part import Part
-from epochal.store.local.row import identity_row, outline_row
 from epochal.store.local.run_files import Identity, edit_labels, read_machines
 from epochal.store.local.sealed import SealedPart
-from epochal.store.local.small import SmallPart, read_small
 from epochal.store.local.tail import TailedPart
-from epochal.store.row import Row
 
 
 class LoadedParts:
@@ -183,6 +178,8 @@ class LoadedParts:
             self.problems.append(reason)
 
 
+# After so long without a change, the time of a file or folder tells the next one.
+SETTLED_S = 60.0
 # A part may be sealed between a look and the reading; each look finds at least one of them settled.
 _LOOKS = 100
 
@@ -200,8 +197,6 @@ class FolderSource:
         asides: Sequence[Aside] = (),
         held: MemoryBudget | None = None,
         bounds: SearchBounds | None = None,
-        parents: SearchBounds | None = None,
-        depth: int = 0,
         converted: ConvertedRun | None = None,
     ) -> None:
         self.place = str(path)
@@ -239,14 +234,6 @@ class FolderSource:
         """The tracker that wrote the original, which is only read; None for our own runs."""
         return None if self.converted is None else self.converted.tracker
 
-    @property
-    def index_place(self) -> IndexPlace:
-        """Beside the run, or in the cache for a run of another tracker."""
-        if self.converted is not None:
-            return IndexPlace(*self.converted.index_key, is_beside=False)
-        folder, _, name = self.place.rpartition(os.sep)
-        return IndexPlace(folder, name, is_beside=True)
-
     def look(self) -> None:
         """List the folder; of a converted run, look at the original as well."""
         if self.converted is not None:
@@ -261,7 +248,8 @@ class FolderSource:
             self._listing = Listing(self.place, bounds=self._bounds)
 
     @property
-    def _known(self) -> Listing:
+    def listing(self) -> Listing:
+        """The files there were at the last look."""
         if self._listing is None:
             self.look()
             assert self._listing is not None
@@ -273,51 +261,42 @@ class FolderSource:
         if self._listing is None:
             return None
         if self.converted is not None:
-            return f"{self._original}{self._listing.labels}"
+            return f"{self._original}{self._listing.labels}{self._listing.inodes[1]}"
         return self._listing.signature
 
     @property
-    def version(self) -> object:
-        """The signature, and which files they were; of no use to other processes."""
-        if self._listing is None:
-            return None
-        is_own = self.converted is None
-        return self.signature, self._listing.inodes if is_own else self._listing.inodes[1]
+    def stamp(self) -> str | None:
+        """Of the folders and of labels.json; None where a link or another folder has a part.
 
-    @property
-    def stamp(self) -> Stamp | None:
-        """Of the folders and of labels.json; None where a link or another folder has a part."""
-        listing = self._known
-        if self._dirs is None or self.asides or self._is_orphan or listing.has_links:
+        None too where a folder has just changed: a clock with coarse ticks would hide a second
+        change.
+        """
+        if self._dirs is None or time.time() - max(self._dirs) / 1e9 < SETTLED_S:
             return None
-        if self.converted is not None:  # the original can change while the folder does not
+        if self.asides or self._is_orphan or self.converted is not None or self.listing.has_links:
             return None
-        labels = listing.labels
-        return Stamp(*self._dirs, labels=None if labels is None else (labels.size, labels.mtime_ns))
-
-    def has_stamp(self, stamp: Stamp) -> bool:
-        """Whether the files have this stamp now."""
-        return not self.asides and has_stamp(self.place, stamp)
+        labels = self.listing.labels
+        return f"{self._dirs}{'' if labels is None else (labels.size, labels.mtime_ns)}"
 
     @property
     def newest_s(self) -> float:
         """When anything was written last."""
         if self.converted is None:
-            return self._known.newest_s
-        labels = self._known.labels
+            return self.listing.newest_s
+        labels = self.listing.labels
         return max(self.converted.changed, 0 if labels is None else labels.mtime_ns / 1e9)
 
     @property
     def journal_written_s(self) -> float | None:
         """When a part that is not sealed was written last."""
-        return self._known.journal_written_s
+        return self.listing.journal_written_s
 
     @property
     def _files(self) -> Identity:
         identity = self._identity
         if identity is None:
             identity = self._identity = Identity(self.place)
-        identity.refresh(self._known)
+        identity.refresh(self.listing)
         return identity
 
     @property
@@ -356,31 +335,13 @@ class FolderSource:
         """The size of the journal parts, or of an original that is not converted yet."""
         if self.converted is not None and not self.converted.is_current:
             return self.converted.size_bytes
-        return self._known.unsealed_bytes
+        return self.listing.unsealed_bytes
 
-    def outline(self, own_id: str) -> Row | None:
-        """From run.json, labels.json and both ends of the newest part."""
-        files = self._files
-        if self.converted is not None and not self.converted.is_current:
-            changed = self.converted.changed
-            return identity_row(
-                self.run_json, files.labels, own_id=own_id, place=self.place, updated=changed
-            )
-        if files.problems or self.asides or self._is_orphan:
-            return None
-        return outline_row(
-            self._known, self.run_json, files.labels, own_id=own_id, place=self.place
-        )
-
-    def small(self) -> Sequence[SmallPart] | None:
-        """From one read of each part."""
-        self._convert()
-        files = self._files
-        if files.problems or not files.run_json or "fork" in files.run_json:
-            return None
-        if self.asides or self._is_orphan:
-            return None
-        return read_small(self._known, self._held.shapes)
+    @property
+    def is_plain(self) -> bool:
+        """Whether all of the run is in its folder, and all that was listed can be read."""
+        has_problem = self._files.problems or self.listing.problem is not None
+        return not (has_problem or self.asides or self._is_orphan)
 
     def poll(self) -> bool:
         """Read what the journal has gained, and open new segments."""
@@ -388,12 +349,12 @@ class FolderSource:
         if self.is_newer:
             return False
         try:
-            changed = self._parts.poll(self._known)
+            changed = self._parts.poll(self.listing)
             for _ in range(_LOOKS):
                 if not self._parts.has_moved:
                     break
                 self.look()  # sealed since the last look
-                changed |= self._parts.poll(self._known)
+                changed |= self._parts.poll(self.listing)
         except NewerFormatError as error:
             self._parts.close()
             self._files.newer_format = str(error)
@@ -441,11 +402,12 @@ class FolderSource:
             self._loaded.close()
 
 
-def has_stamp(place: str, stamp: Stamp) -> bool:
+def has_stamp(place: str, stamp: str) -> bool:
     """Whether a run folder has this stamp: two stats, and a third where there are labels."""
-    if _changed(place) != (stamp.folder_ns, stamp.journal_ns):
-        return False
-    return stamp.labels is None or _stat_of(f"{place}/labels.json") == stamp.labels
+    start = str(_changed(place))
+    return stamp.startswith(start) and stamp[len(start) :] == (
+        str(_stat_of(f"{place}/labels.json")) if len(stamp) > len(start) else ""
+    )
 
 
 def _changed(path: str) -> tuple[int, int] | None:

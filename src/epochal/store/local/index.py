@@ -1,268 +1,266 @@
-"""Remembers the rows of runs between processes, so that ten thousand runs are listed at once.
+"""The index of runs: one SQLite file per reader and folder of runs, in the cache folder.
 
-The index lies beside the runs, in ``.epochal`` of each folder that holds some, for all who read
-them. Where that folder cannot be written, it lies in the reader's cache. A row is valid only for
-files that are as they were, and the index can be deleted at any time. It is a log, for the reasons
-in ``docs/development/decisions/index-of-runs.md``:
-
-    <folder>/.epochal/rows-<version>.<machine>-<user>      one writer's, read by all
-    record   := c1 45 50 49, length u32, CRC-32 u32, payload      (little-endian)
-    payload  := ``IndexEntry`` as msgpack; of several of one run the last one counts
-
-A record that a kill cut short or another machine wrote over fails its checksum. The reader goes on
-at the next mark, and that run is read anew.
+A row is valid for files that are as they were when it was made, and the index can be deleted at any
+time. Rows are written as a scan goes, so an interrupted scan keeps what it has learned. SQL only
+narrows a list to a superset; the evaluator of the query language decides. The reasons are in
+``docs/development/decisions/index-of-runs.md``.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import os
-import re
-import socket
-import stat
-import struct
-import zlib
+import sqlite3
+import threading
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
+from epochal.store import query as q
 from epochal.store.packed import pack, packed_decoder
-from epochal.store.row import Row
+from epochal.store.row import RowDetails, StoredRow
 
-# Part of each file's name: an older Epochal goes on with its own.
-VERSION = 11
-FOLDER = ".epochal"
-_MARK = b"\xc1EPI"
-_HEAD = struct.Struct("<4sII")
-_MAX_FILE_BYTES = 1 << 30
-# A smaller file is not worth rewriting, however many of its rows are out of date.
-_SMALL_BYTES = 1 << 20
-_OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-_TOO_MUCH = "a run whose configuration is nested too deeply is not kept in the index."
+# Part of the file's name: another build of Epochal has an index of its own.
+VERSION = 12
+_BUSY_S = 5.0
+# A transaction is ended after so many rows, or after so long.
+_ROWS_AT_ONCE = 256
+_COMMIT_S = 1.0
+_SCHEMA = """
+create table if not exists runs (
+    place text primary key, signature text, stamp text, rules text, own_id text, created real,
+    project text, name text, owner text, run_group text, config text, row blob, details blob
+)
+"""
+_PUT = f"insert or replace into runs values ({', '.join('?' * 13)})"
+_ONE = "select row, details from runs where place = ? and signature = ? and rules = ?"
+# Fields of the query language that are columns, and those of them that are texts.
+_TEXT_COLUMNS = {"project": "project", "name": "name", "owner": "owner", "group": "run_group"}
+# Numbers that a double cannot hold are rounded in SQL, so a bound belongs to the superset.
+_SQL_OPERATORS = {"==": "=", "<": "<=", "<=": "<=", ">": ">=", ">=": ">="}
+
+_decode_row = packed_decoder(StoredRow).decode
+_decode_details = packed_decoder(RowDetails).decode
 
 
-class Stamp(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What two stats say of a run that has ended; a third where it has labels.
+class IndexedRun(NamedTuple):
+    """What the index knows of a run without reading its row.
 
-    Times of the run's folder and of its journal folder, size and time of labels.json: all files
-    that can still change make one of these change.
+    ``signature`` is of all its files. ``stamp`` is of the few that can change after a run ended.
+    ``level`` is 1 for a partial row, 2 for a full one.
     """
 
-    folder_ns: int
-    journal_ns: int
-    labels: tuple[int, int] | None
-
-
-class IndexPlace(NamedTuple):
-    """Where the index of a run lies: the folder around the run, and the run's name in it.
-
-    ``is_beside``: that folder is ours to write to; an index of others' files is in the cache.
-    """
-
-    folder: str
-    name: str
-    is_beside: bool
-
-
-class IndexEntry(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The row of a run, and what it is valid for.
-
-    ``signature`` is of all files and of the reader's rules; ``stamp`` is for a run that ended.
-    """
-
-    name: str
-    rules: str
+    place: str
     signature: str
-    stamp: Stamp | None
-    row: msgspec.Raw
+    stamp: str | None
+    own_id: str
+    created: float
+    level: int
 
 
 class Index:
-    """Rows of runs by folder and name; without a cache folder it remembers nothing."""
+    """The rows of the runs below one folder; several threads may use it.
 
-    def __init__(self, cache: Path | None) -> None:
-        self._cache = None if cache is None else str(cache / f"rows-{VERSION}")
-        self._own = f"rows-{VERSION}.{_machine()}-{_user()}"
-        self._entry = msgspec.msgpack.Decoder(IndexEntry)
-        self._row = packed_decoder(Row)
-        self._notices: Counter[str] = Counter()
-        # By file of ours, how many rows it holds and how many of them are out of date.
-        self._counts: dict[str, list[int]] = {}
-        self._not_beside: set[str] = set()
+    Without a cache folder it is kept in memory. One that is damaged, or that another process has
+    locked for long, is done without: ``notices`` says so.
+    """
 
-    @property
-    def notices(self) -> Mapping[str, int]:
-        """What went wrong, in sentences, and how often."""
-        return dict(self._notices)
+    def __init__(self, cache: Path | None, root: Path, *, rules: str) -> None:
+        self.notices: Counter[str] = Counter()
+        self._rules = rules
+        self._lock = threading.RLock()
+        self._depth, self._num_changes, self._begun = 0, 0, 0.0
+        self._path: str | None = None
+        if cache is not None:
+            digest = hashlib.blake2b(os.fsencode(root), digest_size=16).hexdigest()
+            self._path = str(cache / f"index-{VERSION}" / f"{digest}.sqlite")
+        self._connection = self._opened()
 
-    # -- reading ----------------------------------------------------------------------------------
+    def close(self) -> None:
+        """End the transaction and close the file."""
+        self.commit()
+        with self._lock:
+            self._connection.close()
 
-    def entries(self, folder: str, *, rules: str, is_beside: bool) -> dict[str, IndexEntry]:
-        """The newest entry of each run of a folder, by its name."""
-        found: dict[str, IndexEntry] = {}
-        if self._cache is None:
-            return found
-        for path in self._files(folder, is_beside=is_beside):
-            counts = self._counts[path] = [0, 0]
-            for entry in self._read(path):
-                counts[0] += 1
-                counts[1] += entry.name in found
-                if entry.rules == rules:
-                    found[entry.name] = entry
-        return found
+    def known(self) -> Iterator[IndexedRun]:
+        """Every run that the index has a row of."""
+        columns = "place, signature, stamp, own_id, created, iif(details is null, 1, 2)"
+        return map(
+            IndexedRun._make,
+            self._all(f"select {columns} from runs where rules = ?", (self._rules,)),
+        )
 
-    def row(self, entry: IndexEntry) -> Row | None:
-        """The row of an entry; None for one that is not of this version after all."""
+    def get(self, place: str, signature: str) -> tuple[StoredRow, RowDetails | None] | None:
+        """The row of a run whose files have this signature; None where there is none."""
+        for row, details in self._all(_ONE, (place, signature, self._rules)):
+            decoded = self._decoded(row)
+            if decoded is not None:
+                return decoded, None if details is None else _decode_details(details)
+        return None
+
+    def details(self, place: str) -> RowDetails | None:
+        """The summaries of a run; None where its row is partial."""
+        for (packed,) in self._all("select details from runs where place = ?", (place,)):
+            return None if packed is None else _decode_details(packed)
+        return None
+
+    def rows(self, condition: q.Condition | None = None) -> Iterator[tuple[str, StoredRow]]:
+        """The places and rows of runs, at least those that a query selects, the newest first."""
+        where, values = ("1", ()) if condition is None else narrowed(condition)
+        text = f"select place, row from runs where rules = ? and ({where})"
+        ordered = f"{text} order by created desc, place"
+        for place, packed in self._all(ordered, (self._rules, *values)):
+            row = self._decoded(packed)
+            if row is not None:
+                yield place, row
+
+    def projects(self) -> list[str]:
+        """The projects of all rows."""
+        return [name for (name,) in self._all("select distinct project from runs", ())]
+
+    @contextlib.contextmanager
+    def batch(self) -> Iterator[None]:
+        """Have rows that are put meanwhile written together, some at a time."""
+        with self._lock:
+            self._depth += 1
         try:
-            return self._row.decode(entry.row)
+            yield
+        finally:
+            with self._lock:
+                self._depth -= 1
+            self.commit()
+
+    def put(
+        self,
+        place: str,
+        stored: StoredRow,
+        details: RowDetails | None,
+        *,
+        signature: str,
+        stamp: str | None,
+    ) -> None:
+        """Keep a row; ``details`` is None for a partial one."""
+        row = stored.row
+        try:
+            config = msgspec.json.encode(row.config).decode("utf-8", "replace")
+            values = (place, signature, stamp, self._rules, row.id, row.created, row.project)
+            packed = None if details is None else pack(details)
+            names = (row.name, row.owner, row.group, config)
+            self._change(_PUT, (*values, *names, pack(stored), packed))
+        except (RecursionError, OverflowError, UnicodeEncodeError):
+            self.notices["a run whose configuration cannot be stored is not in the index."] += 1
+
+    def forget(self, places: Sequence[str]) -> None:
+        """Remove the rows of runs that are gone."""
+        for place in places:
+            self._change("delete from runs where place = ?", (place,))
+
+    def commit(self) -> None:
+        """End the transaction: other processes see and write rows."""
+        with self._lock:
+            if not self._num_changes:
+                return
+            try:
+                self._connection.commit()
+            except sqlite3.Error as error:
+                self._note(error)
+            self._num_changes = 0
+
+    def _change(self, text: str, values: tuple[Any, ...]) -> None:
+        with self._lock:
+            try:
+                self._connection.execute(text, values)
+            except (sqlite3.Error, UnicodeEncodeError) as error:
+                self._note(error)
+                return
+            self._begun = self._begun if self._num_changes else time.monotonic()
+            self._num_changes += 1
+            is_old = time.monotonic() > self._begun + _COMMIT_S
+            if self._num_changes >= _ROWS_AT_ONCE or is_old or not self._depth:
+                self.commit()
+
+    def _all(self, text: str, values: tuple[Any, ...]) -> list[Any]:
+        with self._lock:
+            try:
+                return self._connection.execute(text, values).fetchall()
+            except (sqlite3.Error, UnicodeEncodeError) as error:
+                self._note(error)
+                return []
+
+    def _decoded(self, packed: bytes) -> StoredRow | None:
+        try:
+            return _decode_row(packed)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            self._notices["a row of the index could not be read and is made anew."] += 1
+            self.notices["a row of the index could not be read and is made anew."] += 1
             return None
 
-    def _files(self, folder: str, *, is_beside: bool) -> Iterator[str]:
-        """The files of all writers, this one's own last, which so has the last word."""
-        yield from filter(os.path.lexists, [self._cache_file(folder)])
-        if not is_beside:
-            return
-        beside = f"{folder}/{FOLDER}"
-        try:
-            names = [] if os.path.islink(beside) else os.listdir(beside)
-        except OSError:  # there is none yet
-            return
-        own_last = sorted(names, key=lambda name: (name == self._own, name))
-        start = f"rows-{VERSION}."
-        yield from (f"{beside}/{name}" for name in own_last if name.startswith(start))
+    def _note(self, error: Exception) -> None:
+        """Count an error; a damaged file is replaced, another error leaves the file as it is."""
+        self.notices[f"the index cannot be used: {error}."] += 1
+        is_damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(
+            error, sqlite3.OperationalError
+        )
+        if is_damaged and self._path is not None:
+            with contextlib.suppress(OSError):
+                os.replace(self._path, f"{self._path}.damaged")
+            self._connection = self._opened()
 
-    def _read(self, path: str) -> Iterator[IndexEntry]:
-        try:
-            content = _content(path)
-        except OSError as error:
-            self._notices[f"the index {path} cannot be read: {error.strerror or error}."] += 1
-            return
-        at, end, head_size = 0, len(content), _HEAD.size
-        unpack_head, decode = _HEAD.unpack_from, self._entry.decode
-        while at + head_size <= end:
-            mark, length, check = unpack_head(content, at)
-            start = at + head_size
-            payload = content[start : start + length]
-            if mark == _MARK and len(payload) == length and zlib.crc32(payload) == check:
-                at = start + length
-                try:
-                    entry = decode(payload)
-                except (msgspec.DecodeError, UnicodeDecodeError):
-                    continue
-                yield entry
-                continue
-            # Cut short by a kill, or written over: go on at the next record that is whole.
-            self._notices["a damaged record of the index was left out."] += 1
-            at = content.find(_MARK, at + 1)
-            if at < 0:
-                return
-
-    # -- writing ----------------------------------------------------------------------------------
-
-    def entry(
-        self, name: str, *, rules: str, signature: str, stamp: Stamp | None, row: Row
-    ) -> IndexEntry | None:
-        """An entry of this row; None for a row that cannot be kept."""
-        try:
-            row.pack()
-            encoded = msgspec.Raw(pack(row))
-        except RecursionError:
-            self._notices[_TOO_MUCH] += 1
-            return None
-        return IndexEntry(name, rules, signature, stamp, encoded)
-
-    def put(self, folder: str, entries: Iterable[IndexEntry], *, is_beside: bool) -> None:
-        """Append entries, all in one write: beside the runs, or in the cache where that fails."""
-        if self._cache is None:
-            return
-        records = [_record(pack(entry)) for entry in entries]
-        if not records:
-            return
-        if is_beside and folder not in self._not_beside:
+    def _opened(self) -> sqlite3.Connection:
+        if self._path is not None:
             try:
-                self._append(f"{folder}/{FOLDER}", self._own, records)
-            except OSError as error:
-                if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
-                    self._cannot_write(folder, error)
-                self._not_beside.add(folder)
-            else:
-                return
-        path = self._cache_file(folder)
-        try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            self._append(os.path.dirname(path), os.path.basename(path), records)
-        except OSError as error:
-            self._cannot_write(path, error)
-
-    def _cannot_write(self, place: str, error: OSError) -> None:
-        self._notices[f"the index of {place} cannot be written: {error.strerror or error}."] += 1
-
-    def _append(self, folder: str, name: str, records: list[bytes]) -> None:
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(folder)
-        # By descriptor, and no links: in a shared folder somebody else may have put one there.
-        place = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _OPEN_FLAGS)
-        try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _OPEN_FLAGS
-            file = os.open(name, flags, 0o666, dir_fd=place)
-            try:
-                os.write(file, b"".join(records))
-                size = os.fstat(file).st_size
-            finally:
-                os.close(file)
-            self._rewrite_if_old(place, f"{folder}/{name}", name, size)
-        finally:
-            os.close(place)
-
-    def _rewrite_if_old(self, place: int, path: str, name: str, size: int) -> None:
-        """Write a file anew when most of it is out of date.
-
-        What another process appends meanwhile may be lost: its runs are then read once more.
-        """
-        rows, old = self._counts.get(path, (0, 0))
-        if size < _SMALL_BYTES or old * 2 <= rows:
-            return
-        newest = {(entry.name, entry.rules): entry for entry in self._read(path)}
-        records = b"".join(_record(pack(entry)) for entry in newest.values())
-        temporary = f".{name}.{os.getpid()}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _OPEN_FLAGS
-        file = os.open(temporary, flags, 0o666, dir_fd=place)
-        try:
-            os.write(file, records)
-        finally:
-            os.close(file)
-        os.replace(temporary, name, src_dir_fd=place, dst_dir_fd=place)
-        self._counts[path] = [len(newest), 0]
-
-    def _cache_file(self, folder: str) -> str:
-        digest = hashlib.blake2b(os.fsencode(folder), digest_size=16).hexdigest()
-        return f"{self._cache}/{digest}"
+                os.makedirs(os.path.dirname(self._path), exist_ok=True)
+                return _connect(self._path)
+            except (sqlite3.Error, OSError) as error:
+                self.notices[f"the index cannot be used: {error}."] += 1
+                if isinstance(error, sqlite3.DatabaseError):
+                    with contextlib.suppress(sqlite3.Error, OSError):
+                        os.replace(self._path, f"{self._path}.damaged")
+                        return _connect(self._path)
+        self._path = None
+        return _connect(":memory:")
 
 
-def _record(payload: bytes) -> bytes:
-    return _HEAD.pack(_MARK, len(payload), zlib.crc32(payload)) + payload
+def _connect(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
+    # Rollback journal: readers on other machines may share the cache folder. What a power cut
+    # damages is made anew.
+    connection.execute("pragma synchronous = off")
+    connection.execute(_SCHEMA)
+    connection.commit()
+    return connection
 
 
-def _content(path: str) -> bytes:
-    """The bytes of a regular file, which is not a link."""
-    file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _OPEN_FLAGS)
-    with open(file, "rb", buffering=0) as opened:
-        status = os.fstat(file)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_FILE_BYTES:
-            raise OSError(errno.EINVAL, "it is no regular file, or larger than a gibibyte", path)
-        return opened.read()
+def narrowed(condition: q.Condition) -> tuple[str, tuple[Any, ...]]:
+    """An SQL condition that is true of every row that a query selects, and its values."""
+    if isinstance(condition, q.Junction):
+        parts = [narrowed(operand) for operand in condition.operands]
+        return f" {condition.word} ".join(f"({text})" for text, _ in parts), tuple(
+            value for _, values in parts for value in values
+        )
+    if not isinstance(condition, q.Comparison) or not isinstance(condition.left, q.Field):
+        return "1", ()
+    operator, constant = _SQL_OPERATORS.get(condition.operator), condition.right
+    if operator is None or not isinstance(constant, q.Constant):
+        return "1", ()
+    path, value = condition.left.path, constant.value
+    if len(path) == 1 and path[0] in _TEXT_COLUMNS and isinstance(value, str):
+        return f"{_TEXT_COLUMNS[path[0]]} {operator} ?", (value,)
+    if len(path) == 2 and path[0] == "config" and _is_plain(path[1]) and _is_exact(value):
+        # A key that SQL does not find is left to the evaluator.
+        found = f"json_extract(config, '$.\"{path[1]}\"')"
+        return f"{found} is null or {found} {operator} ?", (value,)
+    return "1", ()
 
 
-def _machine() -> str:
-    return re.sub(r"[^A-Za-z0-9_-]", "_", socket.gethostname())[:64] or "here"
+def _is_plain(name: str) -> bool:
+    return not set(name) & set("\"'\\") and name.isprintable()
 
 
-def _user() -> int:
-    return os.getuid() if hasattr(os, "getuid") else 0
+def _is_exact(value: Any) -> bool:
+    """Whether SQLite compares a value as Python does."""
+    return isinstance(value, (str, float)) or (type(value) is int and abs(value) < 2**53)

@@ -120,7 +120,7 @@ class Listing:
         except OSError as error:
             self.problem = f"the journal cannot be listed: {error}"
         parts = (self._journal, self._aside, self._sealed)
-        said = repr((self.identity, self.labels, parts, sorted(self.refused)))
+        said = repr((self.identity, self.labels, self.inodes, parts, sorted(self.refused)))
         self.signature = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
 
     def _files(self, name: str, suffix: str, names: Mapping[str, bool]) -> _Files:

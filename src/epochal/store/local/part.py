@@ -105,8 +105,8 @@ class Part(Protocol):
     def tables(self) -> Iterable[SeriesTable]:
         """Its series that lie in one table each; those in none are asked for by ``series``."""
 
-    def kept_summaries(self) -> Mapping[SeriesKey, PartSummary]:
-        """What its series amount to, as far as that is known without reading them."""
+    def summaries(self) -> Mapping[SeriesKey, PartSummary]:
+        """The summary of every series."""
 
     def series(self, key: SeriesKey) -> Series | None:
         """Its points of one series in the order written, None when there are none."""

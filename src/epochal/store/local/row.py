@@ -1,42 +1,44 @@
 """Makes the row of a run from its files: who it is, how far it came, what was found.
 
-A first list of thousands of runs shows outlines: rows of the identity and the newest records. The
-whole row follows. An outline has no counts of records and findings, and of all metrics only those
-of the last records.
+A first list of thousands of runs shows partial rows: identity, configuration and the newest
+records. The full row follows. A partial row has no counts of records and findings, and of all
+metrics only those of the last records.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from epochal.errors import FormatError
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import LOOP, TELEMETRY
 from epochal.journal.line import decode
 from epochal.journal.process import PROCESS_FIELDS
 from epochal.journal.reader import JOURNAL_SHORTENED, is_newer
-from epochal.journal.regular_file import open_regular
-from epochal.records import ROLE_GUESSES, Position, Record, axis_of, stored_numbers_of, whole_number
-from epochal.store.answers import NO_LABELS, Labels
-from epochal.store.local.columns import seconds, unix_time
+from epochal.journal.regular_file import open_regular, regular_only
+from epochal.records import ROLE_GUESSES, Record, axis_of, stored_numbers_of, whole_number
+from epochal.store.answers import Labels
+from epochal.store.local.columns import SeriesKey, seconds, unix_time
 from epochal.store.local.findings import ends_nonfinite, found_in, num_unwatched
-from epochal.store.local.listing import Listing
+from epochal.store.local.folder import FolderSource
 from epochal.store.local.run_files import fork_of
-from epochal.store.local.small import SmallPart
 from epochal.store.local.state import RunState
+from epochal.store.local.summaries import all_summaries
 from epochal.store.metrics import set_number
-from epochal.store.row import Row
-
-if TYPE_CHECKING:
-    from epochal.store.local.folder import FolderSource
+from epochal.store.projects import BEST_ROLES
+from epochal.store.row import RowBasis, RowDetails, RunRow, StoredRow
 
 # Longer than any id that was ever made here; links and positions have to hold it.
 _MAX_ID = 200
 # How much of each end of a journal is read at first, and at most if its records are longer.
 _END_BYTES = 4096
+_OPTION = b'"option"'
+_OPTION_BYTES = 8 * 1024 * 1024
 _MAX_END_BYTES = 1 << 24
 # The last records are looked through for values, this many of them.
 _MAX_RECORDS = 3
@@ -49,29 +51,15 @@ _GUESSES = {
 FieldOf = Callable[[str], Any]
 
 
-class Names(NamedTuple):
-    """What a run is called by itself and by people; see ``RunInfo``."""
-
-    name: str
-    project: str
-    tags: tuple[str, ...]
-    notes: str | None
-    group: str | None
-    job_type: str | None
-    owner: str | None
-
-
-def names_of(field: FieldOf, labels: Labels, path: str) -> Names:
-    """A run's names; people's labels win over what the run itself recorded."""
-    return Names(
-        labels.name or _text(field("name")) or os.path.basename(path),
-        _text(field("project")) or os.path.basename(os.path.dirname(path)),
-        _texts(field("tags")) if labels.tags is None else labels.tags,
-        _text(field("notes")) if labels.notes is None else labels.notes,
-        _text(field("group")),
-        _text(field("job_type")),
-        _text(field("owner")),
-    )
+def names_of(field: FieldOf, labels: Labels, path: str) -> dict[str, Any]:
+    """What a run is called; people's labels win over what the run itself recorded."""
+    return {
+        "name": labels.name or _text(field("name")) or os.path.basename(path),
+        "project": _text(field("project")) or os.path.basename(os.path.dirname(path)),
+        "tags": _texts(field("tags")) if labels.tags is None else labels.tags,
+        "notes": _text(field("notes")) if labels.notes is None else labels.notes,
+        **{name: _text(field(name)) for name in ("group", "job_type", "owner")},
+    }
 
 
 def recorded_id(field: FieldOf) -> str | None:
@@ -96,148 +84,125 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def make_row(
-    names: Names,
+    names: Mapping[str, Any],
     state: RunState,
     source: FolderSource,
     *,
     own_id: str,
     created: float,
-    labels: Labels,
     rules: RuleSettings,
-) -> Row:
-    """The row of a run, from its parts and from what its source says of it."""
+) -> tuple[StoredRow, RowDetails]:
+    """The row of a run and its summaries, from its parts and from what its folder says of it."""
     problems, finish = source.problems, state.finish
-    return _row(
+    details = RowDetails(list(state.metrics), {}, state.end(), list(state.set_metrics))
+    for (key, rank), summary in all_summaries(state).items():
+        details.keep(key.name, key.axis, rank, summary)
+    _read_losses(details, state)
+    stored = _row(
         names,
-        source.run_json,
+        source,
+        {
+            "id": own_id,
+            "created": created,
+            "updated": state.updated,
+            "attempts": state.attempts,
+            "step": state.reached("step"),
+            "epoch": state.reached("epoch"),
+            "records": state.num_records,
+            "damaged": state.num_damaged,
+            "summary": state.summary,
+            "problem": " ".join(_with_losses(state, problems)) or None,
+            "nonfinite": ends_nonfinite(state),
+            "fork": fork_of(source.run_json),
+        },
+        RowBasis(
+            is_unreadable=source.is_newer or (not state.num_records and bool(problems)),
+            vanished=_vanished(state) if finish is None else None,
+            found=found_in(state, rules),
+            unwatched=num_unwatched(state),
+            has_companion=_has_companion(state),
+            is_ended=finish is not None and _have_all_finished(state),
+            latest=_latest(details, state),
+            lowest=_lowest(details),
+        ),
         header=state.header,
         finish=finish,
         config=state.config,
         num_epochs=state.num_epochs,
-        id=own_id,
-        created=created,
-        labels=labels,
-        updated=state.updated,
-        attempts=state.attempts,
-        step=state.reached("step"),
-        epoch=state.reached("epoch"),
-        records=state.num_records,
-        damaged=state.num_damaged,
-        summary_set=state.summary,
-        problem=" ".join(_with_losses(state, problems)) or None,
-        is_unreadable=source.is_newer or (not state.num_records and bool(problems)),
-        vanished=_vanished(state) if finish is None else None,
-        found=found_in(state, rules),
-        fork=fork_of(source.run_json),
-        nonfinite=ends_nonfinite(state),
-        unwatched=num_unwatched(state),
-        written=source.journal_written_s,
-        has_companion=_has_companion(state),
-        is_ended=finish is not None and _have_all_finished(state),
-    ).with_details(state.metrics, state.end(), state.set_metrics)
+    )
+    return stored, details
 
 
-def small_row(
-    names: Names,
-    small: SmallPart,
-    source: FolderSource,
-    *,
-    own_id: str,
-    created: float,
-    labels: Labels,
-) -> Row:
-    """The same row for a small run whose only part has nothing but numbers, with all summaries."""
-    facts, metrics = small.facts, small.metrics
-    row = _row(
-        names,
-        source.run_json,
-        header=facts.header,
-        finish=facts.finish,
-        config=facts.config,
-        id=own_id,
-        created=created,
-        labels=labels,
-        updated=facts.updated,
-        attempts=facts.name.attempt,
-        step=facts.reached.get("step"),
-        records=facts.num_records,
-        written=source.journal_written_s,
-        nonfinite=False,  # such a number is no part of a column
-        unwatched=facts.num_records,
-        is_ended=True,
-    ).with_details(list(metrics), {LOOP: Position(*facts.name, facts.num_records - 1)})
-    for metric, summary in zip(metrics, small.summaries, strict=True):
-        row.keep(metric.name, metric.axis, 0, summary)
-        if metric.role is not None:
-            row.latest.setdefault(metric.role, summary.last)
-    return row
+def _latest(details: RowDetails, state: RunState) -> dict[str, float | None]:
+    """The last values of rank 0 by role, of those that are known without reading points."""
+    found: dict[str, float | None] = {}
+    for metric in details.metrics:
+        known = details.summary(metric.name, metric.axis, 0)
+        if metric.role is not None and metric.role not in found and known is not None:
+            said = set_number(state.summary, metric.name)
+            found[metric.role] = known.last if said is None else said
+    return found
+
+
+def _read_losses(details: RowDetails, state: RunState) -> None:
+    """Have the summaries of losses, which lists show, also where their points do not ascend."""
+    for metric in details.metrics:
+        if metric.role in BEST_ROLES and metric.ranks:
+            name, axis, rank = metric.name, metric.axis, metric.ranks[0]
+            if details.summary(name, axis, rank) is None:
+                with contextlib.suppress(OSError, FormatError):  # the run's problem says so
+                    found = state.series(SeriesKey(name, axis), rank).summary
+                    details.keep(name, axis, rank, found)
+
+
+def _lowest(details: RowDetails) -> dict[str, float]:
+    """The lowest finite values of losses, by role."""
+    found: dict[str, float] = {}
+    for role in BEST_ROLES:
+        metric = next((m for m in details.metrics if m.role == role and m.ranks), None)
+        if metric is not None:
+            known = details.summary(metric.name, metric.axis, metric.ranks[0])
+            if known is not None and known.min is not None:
+                found[role] = known.min
+    return found
 
 
 def _row(
-    names: Names,
-    run_json: Mapping[str, Any],
+    names: Mapping[str, Any],
+    source: FolderSource,
+    fields: Mapping[str, Any],
+    basis: RowBasis,
     *,
-    labels: Labels,
     header: Record | None = None,
     finish: Record | None = None,
     config: Mapping[str, Any] | None = None,
     num_epochs: int | None = None,
-    **known: Any,
-) -> Row:
-    """A row of these fields, and of what run.json and the last header say."""
+) -> StoredRow:
+    """A row of these fields, and of what run.json, the labels and the last header say."""
+    run_json, labels = source.run_json, source.labels
     told = run_json or header or {}
     totals, given = told.get("totals"), told.get("config")
     totals = totals if isinstance(totals, dict) else {}
     process, origin = header or run_json or None, told.get("source")
-    if "pid" in (process or {}):  # taken up again here, whoever began it
-        origin = None
-    return Row(
-        name=names.name,
-        project=names.project,
+    if "pid" in (process or {}) or not isinstance(origin, dict):
+        origin = None  # of our own, or continued here, whoever began it
+    basis.labels = labels
+    basis.finish = None if finish is None else chosen_fields(finish, ("status", "reason"))
+    basis.process = None if process is None else chosen_fields(process, PROCESS_FIELDS)
+    basis.source = None if origin is None else chosen_fields(origin, ("format", "in_place"))
+    basis.written = source.journal_written_s
+    is_in_place = origin is not None and origin.get("in_place")
+    row = RunRow(
+        **names,
+        folder=str(source.path),
         total_steps=whole_number(totals.get("steps")),
         num_epochs=num_epochs or whole_number(totals.get("epochs")),
-        tags=names.tags,
-        notes=names.notes if isinstance(names.notes, str) else None,
+        hidden=labels.hidden,
         config={**(given if isinstance(given, dict) else {}), **(config or {})},
-        finish=None if finish is None else chosen_fields(finish, ("status", "reason")),
-        process=None if process is None else chosen_fields(process, PROCESS_FIELDS),
-        source=chosen_fields(origin, ("format", "in_place")) if isinstance(origin, dict) else None,
-        group=names.group,
-        job_type=names.job_type,
-        owner=names.owner,
-        labels_set=None if labels is NO_LABELS else labels,
-        **known,
+        tracker=origin.get("format") if origin is not None and is_in_place else None,
+        **fields,
     )
-
-
-def identity_row(
-    run_json: Mapping[str, Any], labels: Labels, *, own_id: str, place: str, updated: float | None
-) -> Row:
-    """The row of a run of which only run.json and labels are here."""
-    return _partial_row(
-        run_json,
-        labels,
-        own_id=own_id,
-        place=place,
-        created=unix_time(run_json.get("created")) or updated or 0.0,
-        updated=updated,
-        written=updated,
-    )
-
-
-def _partial_row(
-    run_json: Mapping[str, Any], labels: Labels, *, own_id: str, place: str, **known: Any
-) -> Row:
-    """A row of what is ``known`` without reading the journal."""
-    return _row(
-        names_of(run_json.get, labels, place),
-        run_json,
-        labels=labels,
-        id=own_id,
-        fork=fork_of(run_json),
-        is_partial=True,
-        **known,
-    )
+    return StoredRow(row, basis)
 
 
 def changed_at(path: Path) -> float:
@@ -248,16 +213,17 @@ def changed_at(path: Path) -> float:
         return 0.0
 
 
-def faulty_row(path: Path, problem: str) -> Row:
+def faulty_row(path: Path, problem: str) -> StoredRow:
     """The row of a run that could not be read at all, known by its path."""
-    return Row(
+    row = RunRow(
         id=path.name,
         name=path.name,
         project=path.parent.name,
+        folder=str(path),
         created=changed_at(path),
         problem=problem,
-        is_unreadable=True,
     )
+    return StoredRow(row, RowBasis(is_unreadable=True))
 
 
 def _with_losses(state: RunState, problems: Sequence[str]) -> list[str]:
@@ -306,81 +272,90 @@ class Ends(NamedTuple):
     newest: list[Record]
 
 
-def outline_row(
-    listing: Listing, run_json: Mapping[str, Any], labels: Labels, *, own_id: str, place: str
-) -> Row | None:
-    """The row as far as identity and newest records say it; None where the journal must be read.
+def partial_row(source: FolderSource, *, own_id: str) -> StoredRow | None:
+    """The row as far as identity, options and newest records say it, without reading points.
 
-    That is so for a run without run.json, or whose newest part is sealed, damaged or empty.
+    None where the journal must be read: the run has no run.json, or some parts are sealed, or the
+    newest one is damaged or empty.
     """
-    created = unix_time(run_json.get("created"))
-    main = None if created is None or listing.problem is not None else _main_part(listing)
-    ends = None if main is None else read_ends(main.path)
-    if created is None or main is None or ends is None:
+    run_json, labels, listing = source.run_json, source.labels, source.listing
+    names = names_of(run_json.get, labels, source.place)
+    if source.converted is not None and not source.converted.is_current:
+        changed = source.converted.changed
+        fields = {
+            "id": own_id,
+            "created": unix_time(run_json.get("created")) or changed,
+            "updated": changed,
+            "is_partial": True,
+        }
+        return _row(names, source, fields, RowBasis())
+    created, parts = unix_time(run_json.get("created")), listing.journal
+    if created is None or listing.sealed or not source.is_plain:
         return None
-    header, newest = ends
-    values, reached = _last_values(newest), _reached(newest)
+    attempts = max((name.attempt for name in parts), default=0)
+    newest = {name.writer: name for name in sorted(parts) if name.attempt == attempts}
+    main = newest.pop(LOOP, None)
+    ends = None if main is None else read_ends(parts[main].path)
+    if ends is None:
+        return None
+    records = ends.newest
+    values, reached = _last_values(records), _reached(records)
     loss = values.get("loss")
-    finish = newest[0] if newest and newest[0]["log"] == "finish" else None
-    times = [t for record in newest if math.isfinite(t := seconds(record))]
-    return _partial_row(
-        run_json,
-        labels,
-        own_id=own_id,
-        place=place,
-        header=header,
+    finish = records[0] if records and records[0]["log"] == "finish" else None
+    times = [t for record in records if math.isfinite(t := seconds(record))]
+    return _row(
+        names,
+        source,
+        {
+            "id": own_id,
+            "created": created,
+            "updated": max(times, default=None),
+            "attempts": attempts,
+            **reached,
+            "nonfinite": loss is not None and not math.isfinite(loss),
+            "fork": fork_of(run_json),
+            "is_partial": True,
+        },
+        RowBasis(
+            has_companion=any(writer.startswith(TELEMETRY) for writer in newest),
+            is_ended=finish is not None
+            and all(_ends_with_finish(parts[name].path) for name in newest.values()),
+            latest=values,
+        ),
+        header=ends.header,
         finish=finish,
-        created=created,
-        updated=max(times, default=None),
-        attempts=main.attempt,
-        step=reached["step"],
-        epoch=reached["epoch"],
-        nonfinite=loss is not None and not math.isfinite(loss),
-        written=listing.journal_written_s,
-        has_companion=main.has_companion,
-        latest=values,
-        is_ended=finish is not None and all(map(_ends_with_finish, main.beside)),
+        config=_options(parts[name].path for name in sorted(parts) if name.writer == LOOP),
     )
 
 
-def _ends_with_finish(path: str) -> bool:
+def _options(paths: Iterable[Path]) -> dict[str, Any]:
+    """The options that were set later, from the first megabytes of each part."""
+    found: dict[str, Any] = {}
+    for path in paths:
+        with open(path, "rb", buffering=0, opener=regular_only) as file:
+            text = file.read(_OPTION_BYTES)
+        at = text.find(_OPTION)
+        while at >= 0:
+            end = text.find(b"\n", at)
+            record = decode(text[text.rfind(b"\n", 0, at) + 1 : end if end >= 0 else len(text)])
+            if record is not None and record["log"] == "option" and "name" in record:
+                found[str(record["name"])] = record.get("value")
+            at = text.find(_OPTION, end) if end >= 0 else -1
+    return found
+
+
+def _ends_with_finish(path: Path) -> bool:
     ends = read_ends(path)
     return ends is not None and any(record["log"] == "finish" for record in ends.newest[:1])
 
 
-class _MainPart(NamedTuple):
-    """The newest part of rank 0, and those of other writers beside it."""
-
-    path: str
-    attempt: int
-    has_companion: bool
-    beside: Sequence[str] = ()
-
-
-def _main_part(listing: Listing) -> _MainPart | None:
-    plain = listing.plain_parts()
-    if plain is not None and len(plain) == 1:
-        [(name, path, _)] = plain
-        return _MainPart(path, name.attempt, has_companion=False) if name.writer == LOOP else None
-    attempts = max((name.attempt for name in (*listing.journal, *listing.sealed)), default=0)
-    parts = {n: found for n, found in listing.journal.items() if n.attempt == attempts}
-    main = max((name for name in parts if name.writer == LOOP), default=None)
-    if main is None or main in listing.sealed:
-        return None
-    has_companion = any(name.writer.startswith(TELEMETRY) for name in parts)
-    last = {name.writer: parts[name] for name in sorted(parts) if name.writer != LOOP}
-    return _MainPart(
-        str(parts[main].path), attempts, has_companion, [str(part.path) for part in last.values()]
-    )
-
-
-def read_ends(path: str) -> Ends | None:
+def read_ends(path: Path) -> Ends | None:
     """Both ends of a journal part; None where they do not hold whole records.
 
     The newest records are missing if the last one is longer than anything that is read here.
     """
     try:
-        file, size = open_regular(path)
+        file, size = open_regular(os.fspath(path))
     except OSError:
         return None
     try:

@@ -3,80 +3,97 @@
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from epochal.errors import MetricNotFoundError, UsageError
 from epochal.health.finding import Evaluated
+from epochal.health.rule_settings import RuleSettings, recorded_rules
 from epochal.records import Axis, Position, Record
 from epochal.series.reduce import Summary
 from epochal.series.series import Series
-from epochal.store.answers import (
-    Cursor,
-    Entry,
-    Labels,
-    LabelsEdit,
-    Machine,
-    Metric,
-    RunInfo,
-    Status,
-)
-from epochal.store.finding_counts import FindingCounts
+from epochal.store.answers import Cursor, Entry, Labels, LabelsEdit, Machine, Metric, Status
 from epochal.store.local.cache import MemoryBudget, locked
-from epochal.store.local.cached_row import CachedRow
-from epochal.store.local.findings import RECORDS_A_LOOK, RunFindings
-from epochal.store.local.folder import FolderSource
-from epochal.store.local.fork import fork_of, keep_history
-from epochal.store.local.index import IndexEntry, Stamp
+from epochal.store.local.columns import unix_time
+from epochal.store.local.findings import (
+    RECORDS_A_LOOK,
+    Diagnosis,
+    count_entries,
+    met_errors,
+    recorded_errors,
+)
+from epochal.store.local.folder import SETTLED_S, FolderSource
+from epochal.store.local.index import Index
+from epochal.store.local.listed import known_summary
+from epochal.store.local.row import (
+    changed_at,
+    faulty_row,
+    make_row,
+    names_of,
+    partial_row,
+    recorded_id,
+)
 from epochal.store.local.run_files import patch_file
-from epochal.store.local.state import RunReader
+from epochal.store.local.state import RunReader, RunState
 from epochal.store.local.summaries import all_series
-from epochal.store.metrics import no_metric, set_role
-from epochal.store.row import Row
-from epochal.store.selection import search_text_of
+from epochal.store.metrics import no_metric, resolve, set_role
+from epochal.store.row import RowDetails, RunRow, StoredRow
+from epochal.store.status import GONE
 from epochal.store.store import RunView
 
-_SETTLED_S = 60.0
 # So few that the health rules see them in a fraction of a second.
 _FEW_RECORDS = 1000
-# A journal of this size is read in a fraction of a second.
-_QUICK_BYTES = 8 * 1024 * 1024
 # What each run's series are held under: an ``id()`` would be given to another run later.
 _KEYS = itertools.count()
 
 
 class LocalRun(RunView):
-    """A run and its source; nothing of it is read before the first query.
+    """A run and its folder; nothing of it is read before the first query.
 
-    Its reader keeps the state of its parts, its cached row what lists show of it. Each method takes
-    ``lock``; see ``RunView.lock``.
+    Its reader keeps the state of its parts. Its row is kept while the files stay as they are, here
+    and in the index. Each method takes ``lock``; see ``RunView.lock``. A fault in reading becomes
+    the row of this run and reaches no other run.
     """
 
-    def __init__(self, source: FolderSource, *, held: MemoryBudget | None = None) -> None:
+    def __init__(
+        self,
+        source: FolderSource,
+        *,
+        held: MemoryBudget | None = None,
+        index: Index | None = None,
+        signature: str | None = None,
+    ) -> None:
         self.source = source
         self.lock = threading.RLock()
         self._held = MemoryBudget() if held is None else held
+        self._index = index
+        # Of its files, as its store has just seen; until they are looked at here.
+        self._seen = signature
         self._key = next(_KEYS)
         self._reader = RunReader(source, self)
-        self._cached = CachedRow(source, self._reader, self._held, self.lock)
-        self.turn = self._cached.turn
-        # Its number among the runs of its store with the same id; copies of a folder have one id.
-        self.copy = 1
+        # The id by which its store knows it: copies of a folder recorded the same one.
+        self.listed_id: str | None = None
+        self._stored: StoredRow | None = None
+        self._details: RowDetails | None = None
+        # The status of a row that has ended.
+        self._ended: tuple[StoredRow, Status] | None = None
+        # How many records the last row counted, and when a row counted more than the one before.
+        self._num_records: int | None = None
+        self.grew_at: float | None = None
 
     @cached_property
-    def _findings(self) -> RunFindings:
-        return RunFindings(self._reader, self._cached)
+    def _diagnosis(self) -> Diagnosis:
+        return Diagnosis()
 
     # -- reading ----------------------------------------------------------------------------------
 
     def on_change(self) -> None:
         """Drop the row: the files have changed."""
-        self._cached.drop()
+        self._stored = self._details = self._seen = None
 
     def on_read(self) -> None:
         """Drop the series, and count the memory: parts were read."""
@@ -84,70 +101,13 @@ class LocalRun(RunView):
         self._held.loaded.grown(self)
 
     def look_again(self) -> None:
-        """Look at the files, with the lock held; what is new is read when a query needs it."""
-        self._cached.or_faulty(self._reader.look, lambda row: True)
+        """Look at the files; what is new is read when a query needs it."""
+        self._held.guard.run(self.place, self._reader.look)
 
     @locked
     def refresh(self) -> bool:
         """Look for what was written since; True when there was anything."""
         return self._reader.refresh()
-
-    @property
-    def is_unchanged(self) -> bool:
-        """Whether its files are for sure as they were; without the lock, for lists of thousands."""
-        return self._reader.is_unchanged
-
-    @property
-    def was_looked_at(self) -> bool:
-        """Whether anything is known of its files yet."""
-        return self._reader.num_changes > 0
-
-    @property
-    def version(self) -> int:
-        """How often the files have changed since the first look."""
-        return max(self._reader.num_changes - 1, 0)  # the first look finds no change
-
-    def recall_unchanged(self, stamp: Stamp, row: Row) -> None:
-        """Use a row of the index; the files have its stamp, as was just seen."""
-        with self.lock:
-            if self._cached.whole is None:
-                self._reader.trust(stamp)
-                self._cached.recall(row)
-
-    @locked
-    def recall(self, entry: IndexEntry, row_of: Callable[[IndexEntry], Row | None]) -> None:
-        """Use a row of the index, if the files have not changed since."""
-        if self._cached.whole is not None:
-            return
-        stamp = entry.stamp
-        if stamp is not None and self.source.has_stamp(stamp):
-            self._reader.trust(stamp)
-        elif entry.signature != self.signature:
-            return
-        self._cached.recall(row_of(entry))
-
-    @locked
-    def remembered(self) -> tuple[str, Stamp | None, Row]:
-        """What the index keeps: signature, stamp and row; the run is settled."""
-        self._cached.is_changed = False
-        row = self.known_row
-        stamp = self._reader.trust_unchanged(since_s=_SETTLED_S) if row.is_ended else None
-        return self.signature, stamp, row
-
-    @property
-    @locked
-    def signature(self) -> str:
-        """A digest of the files and rules that the row was made from."""
-        self._reader.look_once()
-        # The reader's rules change which findings are made.
-        return f"{self.source.signature}{self._held.rules.digest}"
-
-    @property
-    @locked
-    def is_settled(self) -> bool:
-        """Whether nothing was written to the run for a minute."""
-        self._reader.look_once()
-        return time.time() - self.source.newest_s > _SETTLED_S
 
     @property
     def held_bytes(self) -> int:
@@ -161,9 +121,10 @@ class LocalRun(RunView):
         if not self.lock.acquire(blocking=False):
             return False
         try:
-            if self._reader.state is None or not self.is_settled:
+            is_settled = time.time() - self.source.newest_s > SETTLED_S
+            if self._reader.state is None or not is_settled:
                 return False
-            _ = self.row  # lists ask for it
+            self.read_row()  # lists ask for it
             self._reader.release()
             return True
         finally:
@@ -176,150 +137,186 @@ class LocalRun(RunView):
         self._held.series.drop(self._key)
         self._held.loaded.forget(self)
 
-    def close_unless_read(self) -> None:
-        """Close a run that is no longer listed; one that is being read is left to its reader."""
-        if self.lock.acquire(blocking=False):
-            try:
-                self.close()
-            finally:
-                self.lock.release()
+    # -- the row ----------------------------------------------------------------------------------
+
+    @property
+    def place(self) -> str:
+        """The folder as a text, by which the index knows the run."""
+        return self.source.place
+
+    @property
+    def path(self) -> Path:
+        """The run's folder, or the file of another tracker that it was converted from."""
+        return self.source.path
+
+    @property
+    def tracker(self) -> str | None:
+        """The tracker that wrote the original files, which are never changed; None for our own."""
+        return self.source.tracker
+
+    @locked
+    def read_row(self, *, whole: bool = True) -> StoredRow:
+        """The row as of the last look, from the index where it has one of these files.
+
+        Unless it is to be ``whole``, it may be partial: identity, config and newest records.
+        """
+        known = self._stored
+        if known is None and self._index is not None:
+            known = self._held.guard.run(self.place, self._recall, self._index)
+        if known is None and not whole:
+            known = self._held.guard.run(self.place, self._make_partial)
+        if known is None or (whole and known.row.is_partial):
+            known = self._held.guard.run(self.place, self._make)
+        if known is None:
+            problem = f"the run cannot be read: {self._held.guard.faults[self.place].error}."
+            known, self._details = faulty_row(self.source.path, problem), RowDetails()
+        self._stored = known
+        return known
+
+    def _recall(self, index: Index) -> StoredRow | None:
+        found = index.get(self.place, self._signature())
+        if found is None:
+            return None
+        self._details = found[1]
+        return found[0]
+
+    def _make_partial(self) -> StoredRow | None:
+        self._reader.look_once()
+        own_id = recorded_id(self.source.run_json.get)
+        stored = None if own_id is None else partial_row(self.source, own_id=own_id)
+        if stored is not None:
+            self._details = None
+            self._keep(stored)
+        return stored
+
+    def _make(self) -> StoredRow:
+        stored, self._details = self._reader.ask(self._row_of)
+        records = stored.row.records
+        if self._num_records is not None and records > self._num_records:
+            self.grew_at = time.time()
+        self._num_records = records
+        self._keep(stored)
+        return stored
+
+    def _row_of(self, state: RunState) -> tuple[StoredRow, RowDetails]:
+        facts = self.source.run_json or state.header or {}
+        created = unix_time(facts.get("created"))
+        if created is None:
+            created = unix_time((state.header or {}).get("t"))
+        return make_row(
+            names_of(facts.get, self.source.labels, self.source.place),
+            state,
+            self.source,
+            own_id=recorded_id(facts.get) or self.source.path.name,
+            created=changed_at(self.source.path) if created is None else created,
+            rules=self.rules,
+        )
+
+    def _keep(self, stored: StoredRow) -> None:
+        """Have the index learn the row."""
+        if self._index is not None:
+            signature, stamp = self._signature(), self._stamp_of(stored)
+            self._index.put(self.place, stored, self._details, signature=signature, stamp=stamp)
+
+    def _stamp_of(self, stored: StoredRow) -> str | None:
+        """The stamp of a run that has ended; a change within a tick of its clock is not seen."""
+        return self.source.stamp if stored.basis.is_ended else None
+
+    def _signature(self) -> str:
+        if self._seen is not None and self.source.signature is None:
+            return self._seen
+        self._reader.look_once()
+        signature = self.source.signature
+        assert signature is not None
+        return signature
+
+    @property
+    def stamp(self) -> str | None:
+        """A short form of the signature, where two stats tell a later change; else None."""
+        return None if self._stored is None else self._stamp_of(self._stored)
+
+    @property
+    def details(self) -> RowDetails:
+        """The series of the run and their summaries."""
+        self.read_row()
+        if self._details is None:
+            self._stored = None
+            self.read_row()
+        assert self._details is not None
+        return self._details
+
+    @property
+    def rules(self) -> RuleSettings:
+        """The settings of rules that the run recorded, else the reader's."""
+        rules = self.source.run_json.get("rules")
+        return self._held.rules if rules is None else recorded_rules(rules)
 
     # -- the run as a whole -----------------------------------------------------------------------
 
     @property
-    def path(self) -> Path:
-        """The run's folder, or the file that another tracker keeps it in."""
-        return self.source.path
-
-    @property
-    def place(self) -> str:
-        """A text that no other run of this machine has."""
-        return self.source.place
-
-    @property
-    def tracker(self) -> str | None:
-        """The tracker that wrote its files, which are never changed; None for our own."""
-        return self.source.tracker
+    def id(self) -> str:
+        """The id of this run and of no other in its store."""
+        return self.listed_id or self.read_row(whole=False).row.id
 
     @property
     def own_id(self) -> str:
         """The id that the run recorded; the folder's name where it recorded none."""
-        return self._cached.own_id
-
-    @property
-    def has_recorded_id(self) -> bool:
-        """Whether an id was recorded; a run that is just being created has none for a moment."""
-        return self.own_id != self._cached.folder.rpartition(os.sep)[2]
-
-    @property
-    def id(self) -> str:
-        """The id of this run and of no other in its store."""
-        own_id = self._cached.own_id
-        return own_id if self.copy == 1 else f"{own_id}~{self.copy}"
+        return self.read_row(whole=False).row.id
 
     @property
     def created(self) -> float:
         """When the run was created, in Unix seconds; the folder's time where no file says it."""
-        return self._cached.created
+        return self.read_row(whole=False).row.created or 0.0
 
-    @property
-    def row(self) -> Row:
-        """Everything that lists and queries read of the run."""
-        return self._cached.row
-
-    @property
-    def known_row(self) -> Row:
-        """The row as far as it is known: whole, or of identity and newest records alone."""
-        return self._cached.known
-
-    @property
-    def search_text(self) -> str:
-        """Name, id and tags in lower case, a line each."""
-        return search_text_of(self.row, self.id)
-
-    @property
-    def row_in_memory(self) -> Row | None:
-        """The row as far as it is known without reading anything, which may be not at all."""
-        cached = self._cached
-        return cached.whole or cached.partial
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the whole row is known."""
-        return self._cached.whole is not None
-
-    @property
-    def is_outlined(self) -> bool:
-        """Whether a row is known, at least of identity and newest records."""
-        return self.row_in_memory is not None
+    @locked
+    def outline(self) -> RunRow:
+        """Like ``info``, from what is known or quickly read; see ``RunRow.is_partial``."""
+        stored = self.read_row(whole=False)
+        return stored.at(self._status_of(stored), run_id=self.id)
 
     @property
     @locked
-    def is_quickly_read(self) -> bool:
-        """Whether the parts that are not sealed are small."""
-        self._reader.look_once()
-        return self.source.unsealed_bytes <= _QUICK_BYTES
-
-    @locked
-    def brief(self) -> RunInfo:
-        """Id, names and labels; the journal is read only where run.json is missing."""
-        return self._cached.brief(self.id)
-
-    @locked
-    def outline(self) -> RunInfo:
-        """Like ``info``, from what is known or quickly read; see ``RunInfo.is_partial``."""
-        row = self.known_row
-        if not row.is_partial:
-            self._diagnose_little(row)
-        return self._cached.info(self._cached.whole or row, self.id)
-
-    @property
-    @locked
-    def info(self) -> RunInfo:
+    def info(self) -> RunRow:
         """The run in one row, with its status at this moment."""
-        self._diagnose_little(self.row)
-        return self._cached.info(self.row, self.id)
-
-    @property
-    @locked
-    def found(self) -> FindingCounts | None:
-        """The counts of its findings, as in ``info``; None where no rule has run."""
-        self._diagnose_little(self.row)
-        return self.row.found_by(self.status)
-
-    def _diagnose_little(self, row: Row) -> None:
-        """Run the rules over the few records that a killed companion did not read."""
-        if row.found is not None and 0 < row.unwatched <= _FEW_RECORDS:
-            status = self._cached.status_of(row)
-            if row.is_partly_watched(status):
-                self._held.guard.run(self.place, self._findings.entries, status)
+        stored = self.read_row()
+        status = self._status_of(stored)
+        if 0 < stored.basis.unwatched <= _FEW_RECORDS and stored.basis.is_partly_watched(status):
+            # The few records that a killed companion did not read.
+            self._held.guard.run(self.place, self.findings)
+        return self.read_row().at(status, run_id=self.id)
 
     @property
     @locked
     def status(self) -> Status:
         """The status of the run at this moment."""
-        return self._cached.status_of(self.row)
+        return self._status_of(self.read_row())
 
-    @property
-    def known_status(self) -> Status:
-        """The status as far as the run is known; reads no more of it."""
-        return self._cached.known_status
+    def _status_of(self, stored: StoredRow) -> Status:
+        if self._ended is not None and self._ended[0] is stored:
+            return self._ended[1]
+        status = stored.basis.status(stored.row.updated, now=time.time(), grew=self.grew_at)
+        if not status.is_live and status.text != GONE:
+            # What has ended stays so, and a process that is gone does not come back.
+            self._ended = (stored, status)
+        return status
 
     @property
     def config(self) -> Mapping[str, Any]:
         """What the run was configured with, options set later included."""
-        return self.row.config
+        return self.read_row(whole=False).row.config
 
     @property
     @locked
     def facts(self) -> Mapping[str, Any]:
         """The content of run.json; the first record of the journal where it is missing."""
-        return dict(self._cached.facts)
+        self._reader.look_once()
+        return dict(self.source.run_json or self._reader.ask(lambda state: state.header or {}))
 
     @property
+    @locked
     def labels(self) -> Labels:
         """What people changed later."""
-        return self._cached.labels
+        return self.read_row(whole=False).basis.labels
 
     @locked
     def relabel(self, edit: LabelsEdit) -> None:
@@ -332,17 +329,22 @@ class LocalRun(RunView):
     @locked
     def metrics(self) -> list[Metric]:
         """Every series there is, in order of first appearance."""
-        return list(self.row.metrics)
+        return list(self.details.metrics)
 
     @locked
     def set_metrics(self) -> list[Metric]:
         """The numbers that the program set with ``run.summary`` under names that no series has."""
-        return list(self.row.details.set_metrics)
+        return list(self.details.set_metrics)
 
     @locked
     def role(self, role: str) -> Metric | None:
         """The metric that plays a role, defined or guessed."""
-        return next((metric for metric in self.row.metrics if metric.role == role), None)
+        return next((metric for metric in self.details.metrics if metric.role == role), None)
+
+    @locked
+    def metric(self, name: str) -> Metric | None:
+        """The metric that a name, a role or the end of a name means; None for none."""
+        return resolve(name, self.details.metrics, self.details.set_metrics)
 
     @locked
     def series(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Series:
@@ -366,18 +368,19 @@ class LocalRun(RunView):
         return self._reader.ask(lambda state: all_series(state, axis, rank))
 
     @locked
-    def metric(self, name: str) -> Metric | None:
-        """The metric that a name, a role or the end of a name means; None for none."""
-        return self._cached.summaries.metric(name)
-
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
         """First, last, extremes and mean of a series, kept; raises ``MetricNotFoundError``."""
-        row = self._cached.whole
-        if row is not None and axis is not None and not row.summary_set:
-            known = row.summary(name, axis, rank)
-            if known is not None:  # without the lock: lists ask this of every series
-                return known
-        return self._find_summary(name, rank, axis)
+        stored, details = self.read_row(), self.details
+        found = known_summary(stored, details, name, rank, axis)
+        for metric in details.metrics if found is None else ():
+            if metric.name == name and rank in metric.ranks and axis in (None, metric.axis):
+                summary = self.series(name, rank=rank, axis=metric.axis).summary
+                details.keep(name, metric.axis, rank, summary)
+                self._keep(stored)
+        found = found or known_summary(stored, details, name, rank, axis)
+        if found is None:
+            raise self._no_metric(name, rank, axis)
+        return found
 
     def tail_summary(self, metric: Metric, num_points: int) -> Summary:
         """The same of the last points of the lowest rank that has the metric; not kept."""
@@ -385,39 +388,18 @@ class LocalRun(RunView):
         return series.select(slice(-num_points, None)).summary
 
     @locked
-    def _find_summary(self, name: str, rank: int, axis: Axis | None) -> Summary:
-        summaries = self._cached.summaries
-        num_kept = len(summaries.row.summaries)
-        found = summaries.find(
-            name,
-            axis,
-            rank,
-            ask=self._reader.ask,
-            read=lambda on: self.series(name, rank=rank, axis=on),
-        )
-        if found is None:
-            raise self._no_metric(name, rank, axis)
-        if len(summaries.row.summaries) > num_kept:
-            self._cached.note_change()
-        return found
-
     def latest(self, role: str) -> float | None:
         """The last value of the metric that plays a role on rank 0; None without one."""
-        row = self.known_row
-        if role in row.latest:  # without the lock: lists ask this of every run
-            return row.latest[role]
-        return None if row.is_partial else self._find_latest(row, role)
-
-    @locked
-    def _find_latest(self, row: Row, role: str) -> float | None:
-        metric = self.role(role) or set_role(role, row.details.set_metrics)
+        stored = self.read_row(whole=False)
+        if role in stored.basis.latest or stored.row.is_partial:
+            return stored.basis.latest.get(role)
+        metric = self.role(role) or set_role(role, self.details.set_metrics)
         if metric is None or 0 not in metric.ranks:
             return None
-        row.latest[role] = self.summary(metric.name, axis=metric.axis).last
-        return row.latest[role]
+        return self.summary(metric.name, axis=metric.axis).last
 
     def _no_metric(self, name: str, rank: int, axis: Axis | None) -> MetricNotFoundError:
-        run, metrics = self.brief().name, self.row.metrics
+        run, metrics = self.read_row().row.name, self.details.metrics
         return MetricNotFoundError(no_metric(name, metrics, run=run, rank=rank, axis=axis))
 
     # -- records ----------------------------------------------------------------------------------
@@ -432,13 +414,13 @@ class LocalRun(RunView):
         """The bytes of a blob that a record names."""
         named = {entry.record.get("file") for entry in self.entries("blob", rank=None)}
         if file not in named or Path(file).name != file:
-            raise UsageError(f"run {self.brief().name!r} has no blob {file!r}.")
+            raise UsageError(f"run {self.read_row(whole=False).row.name!r} has no blob {file!r}.")
         return self.source.blob(file)
 
     @locked
     def patch(self) -> bytes:
         """The changes that were not committed, from the file that run.json names."""
-        file = patch_file(self._cached.facts)
+        file = patch_file(self.facts)
         try:
             return b"" if file is None else self.source.blob(file)
         except (UsageError, OSError):  # deleted since, or left out of a copy
@@ -447,17 +429,29 @@ class LocalRun(RunView):
     @locked
     def findings(self, *, most: int | None = RECORDS_A_LOOK) -> list[Entry]:
         """Findings of the health rules; a call that reads ``most`` records is continued later."""
-        return self._findings.entries(self.status, most=most)
+        stored, diagnosis, rules = self.read_row(), self._diagnosis, self.rules
+        status = self._status_of(stored)
+        found = self._reader.ask(
+            lambda state: diagnosis.entries(state, status, rules=rules, most=most)
+        )
+        if diagnosis.is_complete and status.state != "running":
+            # Lists count what was found here, and those of other processes by the index.
+            counted = count_entries(found, attempts=stored.row.attempts)
+            if stored.basis.diagnosed != counted:
+                stored.basis.diagnosed = counted
+                self._keep(stored)
+        return found
 
     @locked
     def evaluated(self) -> Evaluated | None:
         """How many records the rules saw; None while some of it is unknown."""
-        return self._findings.evaluated()
+        return self._reader.ask(self._diagnosis.evaluated)
 
     @locked
     def internal_errors(self) -> list[Entry]:
         """Faults of Epochal itself: recorded ones by time, then those of reading the run here."""
-        return self._findings.errors(self._held.guard.faults.get(self.place))
+        met = (*self._diagnosis.guard.faults.values(), self._held.guard.faults.get(self.place))
+        return [*self._reader.ask(recorded_errors), *met_errors(*met, now=time.time())]
 
     @locked
     def machines(self) -> Sequence[Machine]:
@@ -475,4 +469,4 @@ class LocalRun(RunView):
     def end(self) -> Cursor:
         """The position of the last record of each writer."""
         state = self._reader.state
-        return self.row.end if state is None else state.end()
+        return self.details.end if state is None else state.end()

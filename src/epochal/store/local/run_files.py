@@ -71,10 +71,8 @@ class Identity:
         """One sentence for each file that cannot be read, and those of a converted run's source."""
         source = self.run_json.get("source")
         of_source = source.get("problems", ()) if isinstance(source, dict) else ()
-        if self._problems is _NO_PROBLEMS and self.newer_format is None and not of_source:
-            return []
-        found = [*self._problems.values(), *map(str, of_source)]
-        return found if self.newer_format is None else [*found, self.newer_format]
+        newer = () if self.newer_format is None else (self.newer_format,)
+        return [*self._problems.values(), *map(str, of_source), *newer]
 
     def refresh(self, listing: Listing) -> None:
         """Read the files that have changed."""

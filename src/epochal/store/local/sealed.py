@@ -122,10 +122,6 @@ class SealedPart:
         """Every series it holds, in order of first appearance."""
         return self._footer.keys
 
-    def kept_summaries(self) -> Mapping[SeriesKey, PartSummary]:
-        """The summary of every series; reads no column."""
-        return self._footer.summaries
-
     def summaries(self) -> Mapping[SeriesKey, PartSummary]:
         """The summary of every series."""
         return self._footer.summaries

@@ -7,7 +7,6 @@ it anew when a part has changed: files grow, are sealed or become shorter while 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -15,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakValueDictionary, ref
 
 from epochal.errors import FormatError, UsageError
-from epochal.journal.layout import LOOP
+from epochal.journal.layout import LOOP, PartName
 from epochal.records import DENSE_KINDS, KINDS, Axis, Position, Record
+from epochal.segments.columns import PartSummary
 from epochal.series.series import Series, merge
 from epochal.store.answers import Cursor, Entry, Metric
 from epochal.store.local.columns import SeriesKey
-from epochal.store.local.index import Stamp
 from epochal.store.local.part import (
     DELETED,
     Part,
@@ -32,7 +31,6 @@ from epochal.store.local.part import (
     exact_values,
     weight_of,
 )
-from epochal.store.local.source import RunSource
 from epochal.store.metrics import metrics_of, set_metrics
 
 if TYPE_CHECKING:
@@ -178,6 +176,11 @@ class RunState:
                 found.setdefault(key, set()).add(rank)
         return found
 
+    @cached_property
+    def part_summaries(self) -> Mapping[PartName, Mapping[SeriesKey, PartSummary]]:
+        """The summaries of all series, part by part."""
+        return {part.name: part.summaries() for part in self.parts}
+
     def parts_of(self, rank: int) -> Sequence[Part]:
         """The parts of one rank, in order."""
         return self._parts_of.get(rank, ())
@@ -203,9 +206,8 @@ class RunState:
         """Every point of one rank's series."""
         cuts = self.cuts(key.axis)
         parts = self._parts_of.get(rank, ())
-        most = sum(part.facts.num_records for part in parts)
         pieces = self._lazy_pieces(key, rank)
-        merged = merge(pieces, most=most, like=self._last.get((key.axis, rank)))
+        merged = merge(pieces, like=self._last.get((key.axis, rank)))
         exact = exact_values(parts, key, rank, cuts=cuts) if merged.may_be_rounded else None
         metric = self._metric_of.get(key)
         series = replace(
@@ -303,62 +305,27 @@ class RunReader:
     in memory, with their files, until the garbage collector runs.
     """
 
-    __slots__ = ("_is_behind", "_owner", "_stamp", "num_changes", "source", "state")
+    __slots__ = ("_is_behind", "_owner", "source", "state")
 
     def __init__(self, source: FolderSource, owner: ReaderOwner) -> None:
         self.source = source
-        self.num_changes = 0
         self._owner = ref(owner)
         # None before the first query, and after ``release``.
         self.state: RunState | None = None
         # Whether a look has found more than was read.
         self._is_behind = False
-        # Of a run that has ended: while its files have this stamp, nothing has changed.
-        self._stamp: Stamp | None = None
-
-    def trust(self, stamp: Stamp) -> None:
-        """Take a stamp that the files have in place of the first look."""
-        self._stamp = stamp
-        self.num_changes = max(self.num_changes, 1)
-
-    def trust_unchanged(self, *, since_s: float) -> Stamp | None:
-        """The stamp of the files, trusted from now on; None where they changed within ``since_s``.
-
-        A change within the tick of a coarse clock, after the stamp was made, would not be seen.
-        """
-        stamp = self.source.stamp
-        if stamp is None or time.time() - max(stamp.folder_ns, stamp.journal_ns) / 1e9 < since_s:
-            return None
-        # The folders are as they were when it was made, or a look finds another stamp.
-        self._stamp = stamp
-        return stamp
-
-    @property
-    def is_unchanged(self) -> bool:
-        """Whether the files are as they were when the run had ended; needs no lock."""
-        stamp = self._stamp
-        return stamp is not None and self.source.has_stamp(stamp)
 
     def look_once(self) -> None:
         """Look at the files, unless that was done."""
-        if self.source.signature is not None:
-            return
-        if self._stamp is None:
-            self.refresh()
-        else:
-            self.source.look()  # nothing has changed since the stamp was made
+        if self.source.signature is None:
+            self.look()
 
     def look(self) -> bool:
         """Look at the files, and read nothing; True when they have changed since the last look."""
-        if self._stamp is not None:
-            if self.source.has_stamp(self._stamp):
-                return False
-            self._stamp = None
-        before = self.source.version
+        before = self.source.signature
         self.source.look()
-        if before is not None and before == self.source.version:
+        if before is not None and before == self.source.signature:
             return False
-        self.num_changes += 1
         owner = self._owner()
         if owner is not None:
             owner.on_change()
@@ -429,10 +396,9 @@ class RunReader:
 
     def _catch_up(self) -> None:
         """Look at the files again; where they look the same, read all of them again."""
-        self._stamp = None
-        before = self.source.version
+        before = self.source.signature
         self.refresh()
-        if self.source.version == before:
+        if self.source.signature == before:
             self.release()
 
     def _too_fast(self) -> FormatError:

@@ -1,60 +1,55 @@
-"""The store over run folders, and other trackers' files, on this machine's file systems."""
+"""The store over run folders on this machine's file systems."""
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence, Set
-from operator import attrgetter, methodcaller
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
+from weakref import WeakValueDictionary
 
-from epochal.errors import RunNotFoundError, UsageError
+from epochal.errors import FormatError, RunNotFoundError, UsageError
 from epochal.health.rule_settings import RuleSettings
 from epochal.imports.converting import Conversions, ConvertedRun
-from epochal.journal.layout import is_run_folder
+from epochal.journal.layout import is_run_folder, read_json
 from epochal.journal.search_bounds import SearchBounds
+from epochal.series.reduce import Summary
 from epochal.settings import cache_folder
+from epochal.store import query as q
 from epochal.store.answers import TrashedRun
 from epochal.store.local.cache import CachedSegments, MemoryBudget
-from epochal.store.local.folder import FolderSource
-from epochal.store.local.index import Index
-from epochal.store.local.indexed import IndexedFolders, IndexWriter
-from epochal.store.local.known import (
-    KnownList,
-    Unread,
-    by_creation,
-    judging,
-    read_row,
-    without_collections,
-)
+from epochal.store.local.folder import FolderSource, has_stamp
+from epochal.store.local.index import Index, IndexedRun
+from epochal.store.local.listed import Budget, Entry, LazyRuns, ListedRun, TailKey, by_creation
 from epochal.store.local.listing import Aside, asides_of, orphans_below, survey
 from epochal.store.local.load import check_place, load_converted, load_run
-from epochal.store.local.row import changed_at
 from epochal.store.local.run import LocalRun
 from epochal.store.local.trash import FolderTrash, move_to_trash
 from epochal.store.lookup import choose
-from epochal.store.projects import ProjectList
-from epochal.store.selection import parse_groups, parse_order, parse_query
+from epochal.store.projects import ProjectList, project_list
+from epochal.store.selection import needs_points, parse_groups, parse_order, parse_query
 from epochal.store.store import KnownRuns, RunView
 
-# Rows that were not settled are tried again so often.
-_REWRITE_S = 10.0
 _NEWEST_FIRST = "-created"
-# So few runs have their ids read in a moment.
+# Of so many runs rows are read whatever the clock says: a short list is complete.
 _MANY = 100
-_created, _place, _turn = attrgetter("created"), attrgetter("place"), methodcaller("turn")
 _SMALL_BYTES = 4 * 1024 * 1024
+# A journal of this size is read in a fraction of a second.
+_QUICK_BYTES = 8 * 1024 * 1024
+# Clocks of machines that share a folder differ by less.
+_SKEW_S = 300.0
 
 
 class LocalStore:
     """Every run below some folders; see ``epochal.store.store`` for what may be asked.
 
-    With a ``cache`` folder, rows of runs are remembered there between processes, and copies of
-    large unsealed parts are used from there; ``build`` has missing copies made, which is for
-    servers. Without one, everything is worked out anew. A root may be a file of another tracker.
-    Links below a root that lead out of all roots are followed with ``follow_links`` only.
-    ``rules`` are for runs that were recorded without settings of rules.
+    With a ``cache`` folder, rows of runs are kept there between processes, in one index for each
+    root. Without one, everything is worked out anew. A root may be a file of another tracker. Links
+    below a root that lead out of all roots are followed with ``follow_links`` only. ``rules`` are
+    for runs that were recorded without settings of rules.
     """
 
     def __init__(
@@ -68,33 +63,25 @@ class LocalStore:
         self._roots = [Path(root).expanduser().absolute() for root in roots]
         self._bounds = SearchBounds(*self._roots, follow_links=follow_links)
         self._cache = cache
-        # Of everything below; held for a look, never while a journal is read.
-        self._lock = threading.RLock()
-        self._folders: dict[str, FolderSource] = {}
-        # By place, as are the rows of the index.
-        self._runs: dict[str, LocalRun] = {}
-        self._by_id: dict[str, LocalRun] = {}
-        # By place, the id and version of each run that ``refresh`` has told of.
-        self._told: dict[str, tuple[str, int]] = {}
-        # Of which runs that was, after how many changes of rows.
-        self._told_of: tuple[Mapping[str, LocalRun], int] = ({}, 0)
-        self._looked = False
-        self._has_asides = False
-        # What the last list was made of.
-        self._known: KnownList | None = None
-        # Whose last points the last query that needed such did not read.
-        self._tails_left: Unread = {}
-        # By place, when it is the turn of runs that are not listed yet.
-        self._turns: dict[str, float] = {}
-        self._index = Index(cache)
         rules = RuleSettings() if rules is None else rules
-        self._writer = IndexWriter(self._index, self._listed_at, rules=rules.digest)
         self._held = MemoryBudget(
-            on_news=self._writer.note,
-            cached=None if cache is None else CachedSegments(cache, build=build),
-            rules=rules,
+            cached=None if cache is None else CachedSegments(cache, build=build), rules=rules
         )
+        self._indexes = [Index(cache, root, rules=rules.digest) for root in self._roots]
+        # Of everything below; held for a scan, never while a journal is read.
+        self._lock = threading.RLock()
+        self._entries: dict[str, Entry] = {}
+        self._by_id: dict[str, Entry] = {}
+        self._asides: Mapping[str, Sequence[Aside]] = {}
         self._conversions = Conversions(self._bounds, cache, self._held.guard)
+        self._converted: Mapping[str, ConvertedRun] = {}
+        self._opened: WeakValueDictionary[str, LocalRun] = WeakValueDictionary()
+        self._is_scanned = False
+        # By place, the id and signature of each run that ``refresh`` has told of.
+        self._told: dict[str, tuple[str, str | None]] = {}
+        # Summaries of last points, and those that the last query needed and did not read.
+        self._tails: dict[TailKey, Summary | None] = {}
+        self._tails_left: dict[str, tuple[object, int] | None] = {}
 
     def __enter__(self) -> LocalStore:
         return self
@@ -103,14 +90,17 @@ class LocalStore:
         self.close()
 
     def close(self) -> None:
-        """Write to the index what was learnt, and close every file."""
-        self._writer.write_all()
+        """Close every file."""
+        for index in self._indexes:
+            index.close()
         self._held.segments.close_all()
 
     @property
     def notices(self) -> Mapping[str, int]:
         """What the store had to do without, in sentences, and how often."""
-        return self._index.notices
+        return {text: count for index in self._indexes for text, count in index.notices.items()}
+
+    # -- lists ------------------------------------------------------------------------------------
 
     def runs(
         self,
@@ -123,28 +113,23 @@ class LocalStore:
         """Runs by creation, newest first, unless an order is given."""
         if offset < 0 or (limit is not None and limit < 0):
             raise UsageError(f"offset={offset} and limit={limit} must be 0 or more.")
-        selects = None if query is None else parse_query(query)
-        sort = None if order is None else parse_order(order)
-        with without_collections(is_first=not self._looked):
-            with self._lock:
-                self._look_once()
-                found = list(self._runs.values())
-            found.sort(key=_created, reverse=True)
-        if selects is not None:
-            found = self._held.guard.select(found, selects, _place)
-        if sort is not None:
-            found = sort(found)
-        return found[offset:] if limit is None else found[offset : offset + limit]
+        select = _Selection(query, order)
+        self._scan_once()
+        self._read_rows(self._unread(), whole=select.needs_points)
+        found = select.of(self._listed(select.condition, Budget()), self._held.guard.select)
+        end = None if limit is None else offset + limit
+        return self._lazy(found[offset:end])
 
     def newest_first(self, query: str | None = None) -> Iterator[LocalRun]:
         """The same runs as ``runs``, each as soon as no newer one can come."""
-        selects = None if query is None else parse_query(query)
-        with self._lock:
-            self._look_unless_done()
-            found = list(self._runs.values())
-        for run in by_creation(found):
-            if selects is None or self._held.guard.select([run], selects, _place):
-                yield run
+        select = _Selection(query, None)
+        self._scan_once()
+        for entry in by_creation(list(self._entries.values()), _latest_creation, self._created):
+            if query is not None:
+                self._read_rows([entry], whole=select.needs_points)
+                if not select.of(self._listed_one(entry, Budget()), self._held.guard.select):
+                    continue
+            yield self._open(entry)
 
     def known_runs(
         self,
@@ -155,110 +140,148 @@ class LocalStore:
         budget_s: float = 0.5,
     ) -> KnownRuns:
         """Runs as far as they are known after so many seconds; see ``epochal.store.store``."""
-        selects = None if query is None else parse_query(query)
-        sort = None if order in (None, _NEWEST_FIRST) else parse_order(order)
+        select = _Selection(query, None if order == _NEWEST_FIRST else order)
         group_by = None if group is None else parse_groups(group)
-        listed, num_waiting = self._list_known(budget_s)
-        known = listed.runs
-        with judging(budget_s=budget_s) as left:
-            if selects is not None:
-                known = self._held.guard.select(known, selects, lambda one: one.run.place)
-                known = [one for one in known if one not in left] if left else known
-            if sort is not None:
-                known = sort(known)
-            groups = () if group_by is None else group_by(known)
-        tails_left: Unread = {one: tail for one, tail in left.items() if tail is not None}
-        if tails_left:
-            self._tails_left = tails_left
+        self._scan_once()
+        self._read_first(time.monotonic() + budget_s)
+        budget = Budget(time.monotonic() + budget_s)
+        found = select.of(self._listed(select.condition, budget), self._held.guard.select)
+        if budget.unread:
+            found = [run for run in found if run.entry.place not in budget.unread]
+        groups = () if group_by is None else group_by(found)
+        self._tails_left = {p: tail for p, tail in budget.unread.items() if tail is not None}
+        listed = [entry for entry in self._entries.values() if entry.level]
         return KnownRuns(
-            [one.run for one in known],
-            num_waiting + listed.pending + len(tails_left),
-            [(values, [one.run for one in some]) for values, some in groups],
-            stored=len(listed.runs),
-            projects=listed.project_names,
-            unread=len(left),
+            self._lazy(found),
+            len(self._unread()) + len(self._tails_left),
+            [(values, self._lazy(some)) for values, some in groups],
+            stored=len(listed),
+            projects=sorted({name for index in self._indexes for name in index.projects()}),
+            unread=len(budget.unread),
         )
 
     def projects(self, *, budget_s: float = 0.5) -> ProjectList:
         """Every project in one row, from what is known after about so many seconds."""
-        listed, num_waiting = self._list_known(budget_s)
-        return listed.projects(num_waiting)
-
-    def _list_known(self, budget_s: float) -> tuple[KnownList, int]:
-        """The known runs, the newest first, and how many are not listed yet."""
-        with self._lock:
-            self._look_unless_done()
-            # From here on: a look at thousands of runs would leave no time for the first rows.
-            until = time.monotonic() + budget_s
-            self._look_once(until=until)
-            by_id = self._by_id
-            num_waiting = len(self._runs) - len(by_id)
-        before = self._known
-        if before is not None and before.is_current(by_id) and not before.pending:
-            return before, num_waiting
-        listed = sorted(by_id.values(), key=_created, reverse=True)
-        self._read_first(listed, until)
-        known = self._known = KnownList(by_id, listed, self._held.row_changes, before)
-        return known, num_waiting
-
-    def _read_first(self, listed: Sequence[LocalRun], until: float) -> None:
-        """Read rows that a list needs and that are not known, until a monotonic time.
-
-        A few are read whatever the clock says: on a busy machine too a short list is whole.
-        """
-        unread = [(place, run) for place, run in enumerate(listed) if not run.is_known]
-        for place, run in unread:
-            limit = until if place >= _MANY else math.inf
-            if not run.is_outlined and not read_row(run, limit, whole=False):
-                break
-        left_bytes = _SMALL_BYTES
-        for place, run in unread:
-            if run.is_known or not run.is_quickly_read:
-                continue
-            left_bytes -= run.source.unsealed_bytes
-            limit = math.inf if place < _MANY and left_bytes >= 0 else until
-            if not read_row(run, limit, whole=True):
-                break
+        self._scan_once()
+        self._read_first(time.monotonic() + budget_s)
+        members = [run.member for run in self._listed(None, Budget())]
+        return project_list(members, pending=len(self._unread()))
 
     def read_on(self, budget_s: float, *, only_small: bool = False) -> tuple[Set[str], int]:
-        """Read whole rows for so many seconds; which runs were read, and how many are left."""
+        """Read full rows for so many seconds; which runs were read, and how many are left."""
+        self._scan_once()
         until = time.monotonic() + budget_s
-        known, by_id = self._known, self._by_id
-        is_listed = known is not None and known.is_current(by_id) and len(by_id) == len(self._runs)
-        if known is not None and is_listed and not known.pending:
-            # Every row is known: what follows would look at thousands of runs for nothing.
-            return set(), 0 if only_small else self._read_tails(until)
-        with self._lock:
-            self._look_once(until=until)
-            self._tell_apart(until=until)
-            listed = list(self._by_id.values())
-            num_waiting = len(self._runs) - len(listed)
-        left = sorted((run for run in listed if not run.is_known), key=_turn)
-        until = time.monotonic() + budget_s  # telling apart may have taken all of it
-        read: set[str] = set()
-        for run in left:
-            if only_small and not run.is_quickly_read:
-                continue
-            if not read_row(run, until, whole=True):
-                break
-            if run.is_known:
-                read.add(run.id)
-        num_left = num_waiting + len(left) - len(read)
-        return read, num_left if only_small else num_left + self._read_tails(until)
+        left = sorted(self._unread(), key=lambda entry: (entry.made_at, -_latest_creation(entry)))
+        if only_small:
+            left = [entry for entry in left if self._is_small(entry)]
+        read = self._read_rows(left, whole=True, until=until)
+        num_left = len(self._unread())
+        if not only_small:
+            num_left += self._read_tails(until)
+        return {entry.id for entry in read if entry.id is not None}, num_left
 
     def _read_tails(self, until: float) -> int:
         """Read last points that a query needed, until a monotonic time; how many are left."""
-        wanted = self._tails_left
-        unread = dict(wanted)
-        for run, tail in wanted.items():
+        wanted, self._tails_left = self._tails_left, {}
+        for place, tail in list(wanted.items()):
+            entry = self._entries.get(place)
             if time.monotonic() > until:
                 break
-            if tail is not None:
-                run.read_tail(*tail)
-            del unread[run]
-        if self._tails_left is wanted:  # another query may have needed others meanwhile
-            self._tails_left = unread
-        return len(unread)
+            del wanted[place]
+            if entry is not None and tail is not None:
+                for run in self._listed_one(entry, Budget()):
+                    self._held.guard.run(place, run.tail_summary, *tail)
+        self._tails_left = wanted | self._tails_left
+        return len(wanted)
+
+    def _listed(self, condition: q.Condition | None, budget: Budget) -> list[ListedRun]:
+        """The runs whose rows are known, at least those that a query selects, newest first."""
+        found: list[ListedRun] = []
+        for index in self._indexes:
+            for place, stored in index.rows(condition):
+                entry = self._entries.get(place)
+                if entry is not None and entry.level and entry.id is not None:
+                    found.append(ListedRun(entry, stored, budget, self._tails, self._open))
+        if len(self._indexes) > 1:
+            found.sort(key=lambda run: run.row.created or 0.0, reverse=True)
+        return found
+
+    def _listed_one(self, entry: Entry, budget: Budget) -> list[ListedRun]:
+        stored = self._open(entry).read_row(whole=False)
+        return [ListedRun(entry, stored, budget, self._tails, self._open)]
+
+    def _lazy(self, found: Iterable[ListedRun]) -> LazyRuns:
+        return LazyRuns([run.entry for run in found], self._open)
+
+    # -- rows -------------------------------------------------------------------------------------
+
+    def _unread(self) -> list[Entry]:
+        """The runs whose full rows are not known as their files are."""
+        return [entry for entry in self._entries.values() if not entry.is_read]
+
+    def _read_first(self, until: float) -> None:
+        """Read rows that a list needs and that are not known, until a monotonic time."""
+        unread = sorted(self._unread(), key=_latest_creation, reverse=True)
+        if not unread:
+            return
+        self._read_rows(unread[:_MANY], whole=False)
+        self._read_rows(unread[_MANY:], whole=False, until=until)
+        first: list[Entry] = []
+        others: list[Entry] = []
+        left_bytes = _SMALL_BYTES
+        for number, entry in enumerate(unread):
+            if self._is_small(entry):
+                left_bytes -= self._open(entry).source.unsealed_bytes
+                (first if number < _MANY and left_bytes >= 0 else others).append(entry)
+        self._read_rows(first, whole=True)
+        self._read_rows(others, whole=True, until=until)
+
+    def _is_small(self, entry: Entry) -> bool:
+        return entry.level > 0 and self._open(entry).source.unsealed_bytes <= _QUICK_BYTES
+
+    def _read_rows(
+        self, entries: Sequence[Entry], *, whole: bool, until: float = math.inf
+    ) -> list[Entry]:
+        """Have the rows of runs until a monotonic time; a run that is being read is passed over."""
+        read: list[Entry] = []
+        for index in self._indexes:
+            with index.batch():
+                for entry in entries:
+                    if entry.index is not index or (entry.is_current and entry.level > whole):
+                        continue
+                    left_s = until - time.monotonic()
+                    if left_s < 0:
+                        break
+                    run = self._open(entry)
+                    # A run without an id is waited for: nobody could ask for it.
+                    wait_s = left_s if entry.own_id is None or left_s == math.inf else 0.0
+                    if run.lock.acquire(timeout=min(wait_s, threading.TIMEOUT_MAX)):
+                        try:
+                            self._learn(entry, run, whole=whole)
+                        finally:
+                            run.lock.release()
+                        read.append(entry)
+        self._assign_ids()
+        return read
+
+    def _learn(self, entry: Entry, run: LocalRun, *, whole: bool) -> None:
+        """Read the row of a run, and note what is known of it."""
+        if run.source.signature not in (None, entry.signature):
+            run.look_again()  # another thread was reading it at the last scan
+        stored = run.read_row(whole=whole)
+        entry.own_id, entry.created = stored.row.id, stored.row.created
+        entry.level, entry.is_current = 1 if stored.row.is_partial else 2, True
+        entry.made_at = time.monotonic()
+        if run.source.signature is not None:  # otherwise the index knew it by what was seen here
+            entry.signature, entry.stamp = run.source.signature, run.stamp
+        entry.run = None if stored.basis.is_ended else run
+
+    def _created(self, entry: Entry) -> float:
+        if entry.created is None or not entry.is_current:
+            self._read_rows([entry], whole=False)
+        return entry.created or 0.0
+
+    # -- single runs ------------------------------------------------------------------------------
 
     def run(self, key: str) -> LocalRun:
         """The run that an id, its start, a name, project/name or a folder's path stands for."""
@@ -268,9 +291,10 @@ class LocalStore:
         known = self.find(key)
         if known is not None:
             return known
-        runs = self.runs()
+        runs = self._listed(None, Budget())
         try:
-            return runs[choose(key, [run.brief() for run in runs])]
+            named = [run.stored.at(run.status, run_id=run.id) for run in runs]
+            return self._open(runs[choose(key, named)].entry)
         except RunNotFoundError:
             if not path.exists():
                 raise
@@ -278,62 +302,63 @@ class LocalStore:
 
     def find(self, run_id: str) -> LocalRun | None:
         """The run of exactly this id."""
+        self._scan_once()
+        self._read_rows([e for e in self._entries.values() if e.own_id is None], whole=False)
         with self._lock:
-            self._look_once()
-            return self._by_id.get(run_id)
+            entry = self._by_id.get(run_id)
+        return None if entry is None else self._open(entry)
 
-    def refresh(self, *, budget_s: float = math.inf) -> Set[str]:
-        """Look for new runs and new records; the ids of runs that are new, changed or gone.
+    def _at(self, path: Path) -> LocalRun:
+        """The run in a folder; one that this store does not list is read alone."""
+        self._scan_once()
+        entry = self._entries.get(str(path))
+        if entry is None:
+            folder = path.resolve()
+            same = (e for e in self._entries.values() if Path(e.place).resolve() == folder)
+            entry = next(same, None)
+        if entry is not None:
+            self._read_rows([entry], whole=False)
+            return self._open(entry)
+        return load_run(path, held=self._held, bounds=self._bounds.with_root(path))
 
-        A run that another thread reads at this moment is looked at the next time, unless its id is
-        not known yet. Of thousands of new runs those whose turn does not come within the budget are
-        new the next time.
-        """
-        until = time.monotonic() + budget_s
+    def _foreign_at(self, path: Path) -> LocalRun:
+        """The one run of another tracker that lies in a file or folder."""
+        same = [place for place, run in self._converted.items() if run.path == path]
+        if len(same) == 1:
+            return self._open(self._entries[same[0]])
+        bounds = SearchBounds(path, follow_links=self._bounds.follow_links)
+        conversions = Conversions(bounds, self._cache, self._held.guard)
+        return load_converted(path, conversions, held=self._held)
+
+    def _open(self, entry: Entry) -> LocalRun:
         with self._lock:
-            if not self._looked and budget_s < math.inf:
-                # Ids are left to the list that follows, which has a budget of its own.
-                self._look_unless_done()
-                return set()
-            known = [run for run in self._runs.values() if run.was_looked_at]
-            self._look()
-        for run in known:  # of the others nothing has been read yet
-            if run.is_unchanged:
-                continue
-            patience_s = 0.0 if run.has_recorded_id else max(until - time.monotonic(), 0.0)
-            if run.lock.acquire(timeout=min(patience_s, threading.TIMEOUT_MAX)):
-                try:
-                    run.look_again()
-                finally:
-                    run.lock.release()
-        with self._lock:
-            changed = self._tell_changes(until)
-        if time.monotonic() > self._writer.written_at + _REWRITE_S:
-            self._writer.write_all()
-        return changed
+            run = self._opened.get(entry.place)
+            if run is None:
+                source = self._source_at(entry.place)
+                seen = entry.signature if entry.is_current else None
+                run = LocalRun(source, held=self._held, index=entry.index, signature=seen)
+                self._opened[entry.place] = run
+            run.listed_id = entry.id
+            return run
 
-    def _tell_changes(self, until: float) -> Set[str]:
-        """The ids of runs that are new, changed or gone since the last call."""
-        num_changes, (runs, num_before) = self._held.row_changes.value, self._told_of
-        if self._runs is runs and num_changes == num_before and len(runs) == len(self._by_id):
-            return set()
-        self._tell_apart(until=until)
-        told = {run.place: (run.id, run.version) for run in self._by_id.values()}
-        before, self._told = self._told, told
-        self._told_of = (self._runs, num_changes)
-        return {run_id for _, (run_id, _) in told.items() ^ before.items()}
+    def _source_at(self, place: str) -> FolderSource:
+        return FolderSource(
+            place,
+            asides=self._asides.get(place, ()),
+            held=self._held,
+            bounds=self._bounds,
+            converted=self._converted.get(place),
+        )
 
     def remove(self, run: RunView) -> TrashedRun:
         """Move a run's folder to the trash; other trackers' files are never moved."""
         moved = move_to_trash(run.info)
-        path = Path(moved.origin)
         with self._lock:
-            self._runs = dict(self._runs)
-            known = self._runs.pop(str(path), None)
-            self._folders.pop(str(path), None)
-            self._tell_apart()
-        if known is not None:
-            known.close_unless_read()
+            entry = self._entries.pop(moved.origin, None)
+            self._opened.pop(moved.origin, None)
+            self._assign_ids()
+        if entry is not None:
+            entry.index.forget([entry.place])
         return moved
 
     @property
@@ -341,139 +366,179 @@ class LocalStore:
         """The runs that were deleted below the roots."""
         return FolderTrash(self._roots)
 
-    def _listed_at(self, place: str) -> LocalRun | None:
-        return self._runs.get(place)
+    # -- scanning ---------------------------------------------------------------------------------
 
-    def _at(self, path: Path) -> LocalRun:
-        """The run in a folder; one that this store does not list is read alone."""
-        with self._lock:
-            known = self._runs.get(str(path))
-            if known is None:
-                folder = path.resolve()
-                same = (run for run in self._runs.values() if run.path.resolve() == folder)
-                known = next(same, None)
-        return known or load_run(path, held=self._held, bounds=self._bounds.with_root(path))
+    def refresh(self, *, budget_s: float = math.inf) -> Set[str]:
+        """Look for new runs and new records; the ids of runs that are new, changed or gone.
 
-    def _foreign_at(self, path: Path) -> LocalRun:
-        """The one run of another tracker that lies in a file or folder."""
-        with self._lock:
-            same = [run for run in self._runs.values() if run.path == path]
-        if len(same) == 1:
-            return same[0]
-        bounds = SearchBounds(path, follow_links=self._bounds.follow_links)
-        conversions = Conversions(bounds, self._cache, self._held.guard)
-        return load_converted(path, conversions, held=self._held)
-
-    def _look_once(self, until: float = math.inf) -> None:
-        """Look for runs, unless that was done; until a monotonic time, some may have to wait."""
-        self._look_unless_done()
-        if len(self._by_id) < len(self._runs):
-            self._tell_apart(until=until)
-
-    def _look_unless_done(self) -> None:
-        if not self._looked:
-            with without_collections(is_first=True):
-                self._look()
-
-    def _look(self) -> None:
-        before = self._runs
-        indexed = (
-            None if self._looked else IndexedFolders(self._index, rules=self._held.rules.digest)
-        )
-        known = self._folders if indexed is None else indexed
-        found = [survey(str(root), known, self._bounds) for root in self._roots]
-        orphans = {str(path) for root in self._roots for path in orphans_below(root)}
-        ours = {path for one in found for path in one.ours}
-        ours.update(self._bounds.chosen(orphans))
-        places = {path for one in found for path in one.others}
-        asides = asides_of(ours)
-        if self._looked and not (places or asides or self._has_asides) and before.keys() == ours:
-            return  # no run came or went
-        self._has_asides = bool(asides)
-        self._runs = self._folder_runs(ours, asides)
-        for converted in self._conversions.runs(map(Path, sorted(places))):
-            self._take_converted(converted, before)
-        gone = [place for place in before if place not in self._runs]
-        for place in gone:
-            before[place].close_unless_read()
-        if indexed is not None:
-            self._looked = True
-            indexed.recall_all(self._runs, self._held.guard)
-        self._leave_out_copied()
-
-    def _folder_runs(
-        self, found: Set[str], asides: Mapping[str, Sequence[Aside]]
-    ) -> dict[str, LocalRun]:
-        """The runs in folders of ours, with what was written aside for them."""
-        runs: dict[str, LocalRun] = {}
-        sources: dict[str, FolderSource] = {}
-        for path in found:
-            source = self._folders.get(path)
-            if source is None:
-                source = FolderSource(path, held=self._held, bounds=self._bounds)
-            source.asides = asides.get(path, ())
-            sources[path] = source
-            runs[path] = self._runs.get(path) or LocalRun(source, held=self._held)
-        self._folders = sources
-        return runs
-
-    def _source_in(self, path: str) -> FolderSource:
-        """The files of a folder; engines over a working copy have classes of their own."""
-        return FolderSource(path, held=self._held, bounds=self._bounds)
-
-    def _run_in(self, source: FolderSource) -> LocalRun:
-        """The run of a folder."""
-        return LocalRun(source, held=self._held)
-
-    def _take_converted(self, converted: ConvertedRun, before: Mapping[str, LocalRun]) -> None:
-        """List a run of another tracker; one that lies below two roots is listed once."""
-        place = str(converted.folder.path)
-        known = before.get(place)
-        if known is None or known.source.converted is not converted:
-            source = FolderSource(place, held=self._held, converted=converted)
-            known = LocalRun(source, held=self._held)
-        self._runs.setdefault(place, known)
-
-    def _leave_out_copied(self) -> None:
-        """A run that was imported is listed once, as the copy that was asked for."""
-        foreign = [run for run in self._runs.values() if run.tracker is not None]
-        if len(foreign) in (0, len(self._runs)):
-            return
-        ours = {run.own_id for run in self._runs.values() if run.tracker is None}
-        for run in foreign:
-            if run.own_id in ours:
-                self._runs.pop(run.place).close_unless_read()
-
-    def _tell_apart(self, until: float = math.inf) -> None:
-        """Give each run an id of its own; one that has it already keeps it.
-
-        Runs whose turn has not come at ``until`` are not listed before the next call.
+        A run that another thread reads at this moment is looked at the next time. Of thousands of
+        new runs those whose turn does not come within the budget are new the next time.
         """
-        by_id = {run.id: run for run in self._by_id.values() if run.place in self._runs}
-        known = set(map(id, by_id.values()))
-        others = [run for run in self._runs.values() if id(run) not in known]
-        is_short = until < math.inf and len(others) > _MANY
-        for number, run in enumerate(sorted(others, key=self._turn if is_short else _place)):
-            # A few are listed whatever the clock says: a list has to have a beginning.
-            if is_short and number >= _MANY and time.monotonic() > until and not run.is_outlined:
-                break
-            run.copy = 1
-            run_id = run.own_id
-            while run_id in by_id:
-                run.copy += 1
-                run_id = run.id
-            by_id[run_id] = run
-        if by_id != self._by_id:  # lists are kept while it is the same one
+        until = time.monotonic() + budget_s
+        if not self._is_scanned and budget_s < math.inf:
+            self._scan_once()  # ids are left to the list that follows, which has its own budget
+            return set()
+        for place in self._scan():
+            run = self._opened.get(place)
+            if run is not None and run.lock.acquire(blocking=False):
+                try:
+                    run.look_again()
+                finally:
+                    run.lock.release()
+        unnamed = [entry for entry in self._entries.values() if entry.own_id is None]
+        self._read_rows(unnamed, whole=False, until=until)
+        with self._lock:
+            told = {
+                place: (entry.id, entry.signature)
+                for place, entry in self._entries.items()
+                if entry.id is not None
+            }
+            before, self._told = self._told, told
+        return {run_id for _, (run_id, _) in told.items() ^ before.items()}
+
+    def _scan_once(self) -> None:
+        with self._lock:
+            if not self._is_scanned:
+                self._scan()
+
+    def _scan(self) -> list[str]:
+        """Look for run folders, and at the files of those that are known; the changed ones."""
+        with self._lock:
+            indexed = {} if self._is_scanned else self._indexed()
+            unchanged = _Unchanged(indexed)
+            known: Container[str] = unchanged if indexed else self._entries
+            places: dict[str, Index] = {}
+            foreign: dict[str, Index] = {}
+            for root, index in zip(self._roots, self._indexes, strict=True):
+                found = survey(str(root), known, self._bounds)
+                orphans = self._bounds.chosen([str(path) for path in orphans_below(root)])
+                places.update(dict.fromkeys((*found.ours, *orphans), index))
+                foreign.update(dict.fromkeys(found.others, index))
+            self._converted = {
+                str(run.folder.path): run
+                for run in self._conversions.runs(map(Path, sorted(foreign)))
+            }
+            # A run that was imported is listed once, as the copy that was asked for.
+            copied = self._imported(places) if self._converted else set()
+            for place, run in self._converted.items():
+                if run.run.identity.id not in copied:
+                    places[place] = self._indexes[0]
+            self._asides = asides_of(set(places))
+            before, changed = self._entries, []
+            self._entries = {}
+            for place, index in places.items():
+                entry = before.get(place) or Entry(place, index)
+                self._entries[place] = entry
+                if place in unchanged.places:
+                    self._recall(entry, indexed[place])
+                elif self._look(entry, indexed.get(place)):
+                    changed.append(place)
+            for place in before.keys() - places.keys():
+                before[place].index.forget([place])
+                self._opened.pop(place, None)
+            self._is_scanned = True
+            if len(before) != len(self._entries) or not before.keys() <= self._entries.keys():
+                self._assign_ids()
+            return changed
+
+    def _imported(self, places: Iterable[str]) -> set[str]:
+        """The ids of runs that were copied from another tracker."""
+        found: set[str] = set()
+        for place in places:
+            with contextlib.suppress(OSError, FormatError):
+                told = read_json(f"{place}/run.json")
+                if isinstance(told.get("source"), dict):
+                    found.add(str(told.get("id")))
+        return found
+
+    def _indexed(self) -> dict[str, IndexedRun]:
+        return {known.place: known for index in self._indexes for known in index.known()}
+
+    def _recall(self, entry: Entry, indexed: IndexedRun) -> None:
+        entry.signature, entry.stamp = indexed.signature, indexed.stamp
+        entry.own_id, entry.created = indexed.own_id, indexed.created
+        entry.level, entry.is_current = indexed.level, True
+
+    def _look(self, entry: Entry, indexed: IndexedRun | None) -> bool:
+        """Whether the files of a run have changed since the last look."""
+        asides = self._asides.get(entry.place, ())
+        if indexed is not None:
+            self._recall(entry, indexed)
+        if entry.signature is None:
+            return False  # nothing was read of it yet
+        if entry.stamp is not None and not asides and has_stamp(entry.place, entry.stamp):
+            return False
+        source = self._source_at(entry.place)
+        source.look()
+        signature = source.signature
+        if signature == entry.signature:
+            return False
+        entry.signature, entry.stamp, entry.is_current = signature, None, False
+        if indexed is not None or entry.own_id == os.path.basename(entry.place):
+            entry.own_id = None  # a run that is just being created has no id for a moment
+        if indexed is not None:
+            entry.level = 0  # what an earlier process knew is out of date
+        return True
+
+    def _assign_ids(self) -> None:
+        """Give each run an id of its own; one that has it already keeps it."""
+        with self._lock:
+            by_id = {e.id: e for e in self._entries.values() if e.id and _is_of(e.id, e.own_id)}
+            for entry in sorted(self._entries.values(), key=lambda entry: entry.place):
+                if entry.own_id is None or (entry.id and by_id.get(entry.id) is entry):
+                    continue
+                run_id, copy = entry.own_id, 1
+                while run_id in by_id:
+                    copy += 1
+                    run_id = f"{entry.own_id}~{copy}"
+                entry.id = run_id
+                by_id[run_id] = entry
             self._by_id = by_id
 
-    def _turn(self, run: LocalRun) -> float:
-        """When it is a run's turn to be listed: known ones first, then by the folder's time."""
-        if run.is_outlined:
-            return -math.inf
-        turn = self._turns.get(run.place)
-        if turn is None:
-            turn = self._turns[run.place] = -changed_at(Path(run.place))
-        return turn
+
+class _Selection:
+    """A query and an order, parsed."""
+
+    def __init__(self, query: str | None, order: str | None) -> None:
+        self.condition = None if query is None else q.parse(query)
+        self._selects = None if query is None else parse_query(query)
+        self._sort = None if order is None else parse_order(order)
+        self.needs_points = needs_points(self.condition, order)
+
+    def of(self, runs: list[ListedRun], select: Callable[..., list[ListedRun]]) -> list[ListedRun]:
+        """The runs that the query selects, in order; a fault in judging one leaves it out."""
+        if self._selects is not None:
+            runs = select(runs, self._selects, lambda run: run.entry.place)
+        return runs if self._sort is None else self._sort(runs)
+
+
+class _Unchanged:
+    """The folders whose runs are as the index knows them: a survey does not look into them."""
+
+    def __init__(self, indexed: Mapping[str, IndexedRun]) -> None:
+        self._indexed = indexed
+        self.places: set[str] = set()
+
+    def __contains__(self, place: object) -> bool:
+        known = self._indexed.get(str(place))
+        if known is None or known.stamp is None or not has_stamp(known.place, known.stamp):
+            return False
+        self.places.add(known.place)
+        return True
+
+
+def _is_of(run_id: str, own_id: str | None) -> bool:
+    return own_id is not None and (run_id == own_id or run_id.startswith(f"{own_id}~"))
+
+
+def _latest_creation(entry: Entry) -> float:
+    """No later than this the run was created; only a time is read of it."""
+    if entry.created is not None:
+        return entry.created
+    try:
+        return os.stat(os.path.join(entry.place, "run.json")).st_mtime + _SKEW_S
+    except OSError:  # a run without the file
+        return math.inf
 
 
 def open_store(

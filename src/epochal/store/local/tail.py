@@ -185,10 +185,6 @@ class TailedPart:
         """Its series that lie in one table each."""
         return self._columns.tables()
 
-    def kept_summaries(self) -> Mapping[SeriesKey, PartSummary]:
-        """None: its series are read."""
-        return {}
-
     def summaries(self) -> Mapping[SeriesKey, PartSummary]:
         """The summary of every series."""
         return self._columns.summaries()

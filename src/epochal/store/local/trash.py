@@ -18,9 +18,10 @@ from pathlib import Path
 
 from epochal.errors import FormatError, RunNotFoundError, UsageError
 from epochal.journal.layout import LAUNCH_FOLDER, RunFolder, is_run_folder, read_json
-from epochal.store.answers import RunInfo, TrashedRun
+from epochal.store.answers import TrashedRun
 from epochal.store.local.run_files import read_labels
 from epochal.store.lookup import choose
+from epochal.store.row import RunRow
 from epochal.store.status import GONE_AFTER_S
 
 TRASH_FOLDER = ".trash"
@@ -31,7 +32,7 @@ _MAX_DEPTH = 5
 _TRIES = 1000
 
 
-def move_to_trash(info: RunInfo) -> TrashedRun:
+def move_to_trash(info: RunRow) -> TrashedRun:
     """Move a run's folder to the trash beside it; see ``epochal.store.store.Store.remove``."""
     path = Path(info.folder)
     check_removable(info)
@@ -59,7 +60,7 @@ def move_to_trash(info: RunInfo) -> TrashedRun:
     raise UsageError(f"there is no free place for {path.name!r} in {path.parent / TRASH_FOLDER}.")
 
 
-def check_removable(info: RunInfo) -> None:
+def check_removable(info: RunRow) -> None:
     """Raise ``UsageError`` for a run that cannot be moved to the trash."""
     path = Path(info.folder)
     name = f"{info.project}/{info.name}"
@@ -79,7 +80,7 @@ def check_removable(info: RunInfo) -> None:
         raise UsageError(f"{path} is not a run folder, so it is not deleted.")
 
 
-def is_removable(info: RunInfo) -> bool:
+def is_removable(info: RunRow) -> bool:
     """Whether a run can be moved to the trash now."""
     try:
         check_removable(info)
@@ -88,7 +89,7 @@ def is_removable(info: RunInfo) -> bool:
     return True
 
 
-def is_live(info: RunInfo) -> bool:
+def is_live(info: RunRow) -> bool:
     """Whether a run may still be written: it is running, or has been silent for a short time."""
     state, since = info.status.state, info.status.since
     if state == "silent":

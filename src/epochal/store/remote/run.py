@@ -23,21 +23,12 @@ from epochal.series.series import Series
 from epochal.shipping.client import HubError
 from epochal.shipping.fetching import fetch_blob, mirror_run
 from epochal.shipping.offering import PartCounts
-from epochal.store.answers import (
-    Cursor,
-    Entry,
-    Labels,
-    LabelsEdit,
-    ListedInfo,
-    Machine,
-    Metric,
-    RunInfo,
-    Status,
-)
+from epochal.store.answers import Cursor, Entry, Labels, LabelsEdit, Machine, Metric, Status
 from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.load import load_run
 from epochal.store.local.run import LocalRun
 from epochal.store.remote.server import RemoteServer
+from epochal.store.row import ListedInfo, RunRow
 from epochal.store.store import RunView
 
 _KEPT_S = 30 * 86_400.0
@@ -111,14 +102,14 @@ class RemoteRun(RunView):
         return self.listed.info.created
 
     @property
-    def info(self) -> RunInfo:
+    def info(self) -> RunRow:
         """The run in one row, as of the last look."""
         with self.lock:
             if self.listed.info.is_partial:
                 self.listed = self._server.run(self.id)
             return self.listed.info
 
-    def outline(self) -> RunInfo:
+    def outline(self) -> RunRow:
         """The same as far as the server has read the run."""
         return self.listed.info
 

@@ -21,11 +21,12 @@ from epochal.errors import RunNotFoundError, UsageError
 from epochal.health.rule_settings import RuleSettings
 from epochal.settings import cache_folder, read_settings
 from epochal.shipping.client import check_url, hub_token, linked_token
-from epochal.store.answers import ListedInfo, TrashedRun
+from epochal.store.answers import TrashedRun
 from epochal.store.lookup import choose
 from epochal.store.projects import ProjectList
 from epochal.store.remote.run import Mirrors, RemoteRun, version
 from epochal.store.remote.server import RemoteServer
+from epochal.store.row import ListedInfo
 from epochal.store.selection import parse_order, parse_query
 from epochal.store.store import KnownRuns, RunView
 

@@ -1,0 +1,251 @@
+"""The runs of a list as queries see them: rows of the index, without opening a run."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, overload
+
+import msgspec
+
+from epochal.errors import FormatError, MetricNotFoundError
+from epochal.records import Axis
+from epochal.series.reduce import Summary, set_summary
+from epochal.store.answers import Metric, Status
+from epochal.store.finding_counts import FindingCounts
+from epochal.store.local.index import Index
+from epochal.store.metrics import resolve, set_number
+from epochal.store.projects import ProjectMember
+from epochal.store.row import RowDetails, RunRow, StoredRow
+from epochal.store.selection import search_text_of
+
+if TYPE_CHECKING:
+    from epochal.store.local.run import LocalRun
+
+# The last points of so many runs are read whatever the clock says: a short list is complete.
+_FEW = 100
+_AXES: tuple[Axis, ...] = ("step", "epoch", "time")
+TailKey = tuple[str, str, str, int]
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A run that a scan found, and what is known of it.
+
+    ``signature`` is of its files at the last look, None before the first. ``stamp`` replaces it for
+    a run that has ended. ``level`` is 0 without a row, 1 with a partial one, 2 with a full one;
+    ``is_current``: the row is of the files as they are. ``run`` keeps a live run in memory.
+    """
+
+    place: str
+    index: Index
+    signature: str | None = None
+    stamp: str | None = None
+    own_id: str | None = None
+    id: str | None = None
+    created: float | None = None
+    level: int = 0
+    is_current: bool = False
+    made_at: float = 0.0
+    run: LocalRun | None = None
+
+    @property
+    def is_read(self) -> bool:
+        """Whether its full row is known."""
+        return self.is_current and self.level == 2
+
+
+@dataclass(slots=True)
+class Budget:
+    """How long a list may read points, and the runs that it could not judge for that reason."""
+
+    until: float = math.inf
+    num_read: int = 0
+    unread: dict[str, tuple[Metric, int] | None] = field(default_factory=dict)
+
+    def may_read(self) -> bool:
+        """Whether there is time for the points of one more run."""
+        self.num_read += 1
+        return self.num_read <= _FEW or time.monotonic() < self.until
+
+
+class ListedRun:
+    """A run as the evaluator of queries sees it."""
+
+    __slots__ = ("_budget", "_details", "_open", "_status", "_tails", "entry", "stored")
+
+    def __init__(
+        self,
+        entry: Entry,
+        stored: StoredRow,
+        budget: Budget,
+        tails: dict[TailKey, Summary | None],
+        open_run: Callable[[Entry], LocalRun],
+    ) -> None:
+        self.entry = entry
+        self.stored = stored
+        self._budget = budget
+        self._tails = tails
+        self._open = open_run
+        self._status: Status | None = None
+        self._details: RowDetails | None = None
+
+    @property
+    def id(self) -> str:
+        """Its id in the store."""
+        return self.entry.id or self.stored.row.id
+
+    @property
+    def row(self) -> RunRow:
+        """Its row, without status and counts."""
+        return self.stored.row
+
+    @property
+    def status(self) -> Status:
+        """Its status at this moment."""
+        if self._status is None:
+            run = self.entry.run
+            grew = None if run is None else run.grew_at
+            stored = self.stored
+            self._status = stored.basis.status(stored.row.updated, now=time.time(), grew=grew)
+        return self._status
+
+    @property
+    def found(self) -> FindingCounts | None:
+        """The counts of its findings; None where no rule has run or the run was not read yet."""
+        if self.row.is_partial:
+            return None
+        if self.stored.basis.is_partly_watched(self.status):
+            run = self._open(self.entry)
+            _ = run.info  # has rules read the few records that a killed companion did not
+            return run.read_row().basis.found_by(self.status)
+        return self.stored.basis.found_by(self.status)
+
+    @property
+    def search_text(self) -> str:
+        """Name, id and tags in lower case, a line each."""
+        return search_text_of(self.row, self.id)
+
+    @property
+    def details(self) -> RowDetails:
+        """Its series and their summaries."""
+        if self._details is None:
+            self._details = self.entry.index.details(self.entry.place) or RowDetails()
+        return self._details
+
+    def metric(self, name: str) -> Metric | None:
+        """The metric that a name means; None where the run was not read yet."""
+        if self.row.is_partial:
+            self._budget.unread[self.entry.place] = None
+            return None
+        return resolve(name, self.details.metrics, self.details.set_metrics)
+
+    def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
+        """The summary of a metric that exists."""
+        found = known_summary(self.stored, self.details, name, rank, axis)
+        return found or self._open(self.entry).summary(name, rank=rank, axis=axis)
+
+    def tail_summary(self, metric: Metric, num_points: int) -> Summary:
+        """The summary of the last points of a metric; kept, because it is read from the points.
+
+        Raises ``MetricNotFoundError`` also where the time for reading points is over.
+        """
+        name = f"{metric.axis}/{metric.name}"
+        key = (self.entry.place, self.entry.signature or "", name, num_points)
+        if key not in self._tails:
+            if not self._budget.may_read():
+                self._budget.unread[self.entry.place] = (metric, num_points)
+                raise MetricNotFoundError("the last points have not been read yet.")
+            try:
+                self._tails[key] = self._open(self.entry).tail_summary(metric, num_points)
+            except (MetricNotFoundError, FormatError):  # reported in the run's own row
+                self._tails[key] = None
+        found = self._tails[key]
+        if found is None:
+            raise MetricNotFoundError(f"{metric.name!r} cannot be read.")
+        return found
+
+    @property
+    def member(self) -> ProjectMember:
+        """What an overview of projects reads of it."""
+        row, found = self.row, self.found
+        return ProjectMember(
+            id=self.id,
+            name=row.name,
+            project=row.project,
+            state=self.status.state,
+            open_errors=0 if found is None else found.open_errors,
+            open_warnings=0 if found is None else found.open_warnings,
+            owner=row.owner,
+            tags=row.tags,
+            created=row.created,
+            updated=row.updated,
+            lowest=self.stored.basis.lowest,
+        )
+
+
+def known_summary(
+    stored: StoredRow, details: RowDetails, name: str, rank: int, axis: Axis | None
+) -> Summary | None:
+    """A summary that is known without reading points; None for any other.
+
+    A number that the program set replaces the last value that was logged.
+    """
+    axes = _AXES if axis is None else (axis,)
+    found = next((s for on in axes if (s := details.summary(name, on, rank)) is not None), None)
+    values = stored.row.summary
+    value = set_number(values, name) if rank == 0 and values else None
+    if value is None:
+        return found
+    if found is not None:
+        return msgspec.structs.replace(found, last=value, last_step=None)
+    has_series = any(metric.name == name for metric in details.metrics)
+    return set_summary(value) if axis in (None, "none") and not has_series else None
+
+
+class LazyRuns(Sequence["LocalRun"]):
+    """Runs of a list, each opened when it is asked for."""
+
+    def __init__(self, entries: Sequence[Entry], open_run: Callable[[Entry], LocalRun]) -> None:
+        self._entries = entries
+        self._open = open_run
+
+    @property
+    def ids(self) -> list[str]:
+        """Their ids; opens none of them."""
+        return [entry.id or "" for entry in self._entries]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @overload
+    def __getitem__(self, place: int) -> LocalRun: ...
+    @overload
+    def __getitem__(self, place: slice) -> LazyRuns: ...
+    def __getitem__(self, place: int | slice) -> LocalRun | LazyRuns:
+        if isinstance(place, slice):
+            return LazyRuns(self._entries[place], self._open)
+        return self._open(self._entries[place])
+
+    def __iter__(self) -> Iterator[LocalRun]:
+        return map(self._open, self._entries)
+
+
+def by_creation(
+    entries: Sequence[Entry], latest: Callable[[Entry], float], read: Callable[[Entry], float]
+) -> Iterator[Entry]:
+    """The runs, newest first, each as soon as no newer one can come.
+
+    ``latest`` bounds when a run was created without reading it, ``read`` reads it.
+    """
+    bounds = [latest(entry) for entry in entries]
+    unread = sorted(range(len(entries)), key=lambda number: (bounds[number], -number))
+    known: list[tuple[float, int]] = []
+    while unread or known:
+        while unread and (not known or -known[0][0] < bounds[unread[-1]]):
+            number = unread.pop()
+            heapq.heappush(known, (-read(entries[number]), number))
+        yield entries[heapq.heappop(known)[1]]
