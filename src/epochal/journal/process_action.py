@@ -170,12 +170,13 @@ def send_signal(identity: Mapping[str, Any], name: str) -> None:
     with contextlib.ExitStack() as stack:
         descriptor: int | None = None
         # Not every system has it; the check of the identity alone must do there.
-        with contextlib.suppress(AttributeError, OSError):
-            descriptor = os.pidfd_open(pid)
-            stack.callback(os.close, descriptor)
+        if hasattr(os, "pidfd_open"):
+            with contextlib.suppress(OSError):
+                descriptor = os.pidfd_open(pid)
+                stack.callback(os.close, descriptor)
         _check_reach(identity)
         try:
-            if descriptor is not None:
+            if descriptor is not None and hasattr(signal, "pidfd_send_signal"):
                 signal.pidfd_send_signal(descriptor, number)
             else:
                 os.kill(pid, number)

@@ -15,7 +15,7 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -155,10 +155,11 @@ class Index:
         except (RecursionError, OverflowError, UnicodeEncodeError):
             self.notices["a run whose configuration cannot be stored is not in the index."] += 1
 
-    def forget(self, places: Sequence[str]) -> None:
+    def forget(self, places: Collection[str]) -> None:
         """Remove the rows of runs that are gone."""
-        for place in places:
-            self._change("delete from runs where place = ?", (place,))
+        with self.batch():
+            for place in places:
+                self._change("delete from runs where place = ?", (place,))
 
     def commit(self) -> None:
         """End the transaction: other processes see and write rows."""

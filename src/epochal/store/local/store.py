@@ -261,7 +261,6 @@ class LocalStore:
                         finally:
                             run.lock.release()
                         read.append(entry)
-        self._assign_ids()
         return read
 
     def _learn(self, entry: Entry, run: LocalRun, *, whole: bool) -> None:
@@ -269,7 +268,9 @@ class LocalStore:
         if run.source.signature not in (None, entry.signature):
             run.look_again()  # another thread was reading it at the last scan
         stored = run.read_row(whole=whole)
-        entry.own_id, entry.created = stored.row.id, stored.row.created
+        with self._lock:
+            entry.own_id, entry.created = stored.row.id, stored.row.created
+            self._assign_id(entry)
         entry.level, entry.is_current = 1 if stored.row.is_partial else 2, True
         entry.made_at = time.monotonic()
         if run.source.signature is not None:  # otherwise the index knew it by what was seen here
@@ -355,10 +356,8 @@ class LocalStore:
         moved = move_to_trash(run.info)
         with self._lock:
             entry = self._entries.pop(moved.origin, None)
-            self._opened.pop(moved.origin, None)
-            self._assign_ids()
-        if entry is not None:
-            entry.index.forget([entry.place])
+            if entry is not None:
+                self._forget(entry)
         return moved
 
     @property
@@ -408,15 +407,15 @@ class LocalStore:
             unchanged = _Unchanged(indexed)
             known: Container[str] = unchanged if indexed else self._entries
             places: dict[str, Index] = {}
-            foreign: dict[str, Index] = {}
+            foreign: list[str] = []
             for root, index in zip(self._roots, self._indexes, strict=True):
                 found = survey(str(root), known, self._bounds)
                 orphans = self._bounds.chosen([str(path) for path in orphans_below(root)])
                 places.update(dict.fromkeys((*found.ours, *orphans), index))
-                foreign.update(dict.fromkeys(found.others, index))
+                foreign += found.others
             self._converted = {
                 str(run.folder.path): run
-                for run in self._conversions.runs(map(Path, sorted(foreign)))
+                for run in self._conversions.runs(map(Path, sorted(set(foreign))))
             }
             # A run that was imported is listed once, as the copy that was asked for.
             copied = self._imported(places) if self._converted else set()
@@ -426,20 +425,27 @@ class LocalStore:
             self._asides = asides_of(set(places))
             before, changed = self._entries, []
             self._entries = {}
-            for place, index in places.items():
-                entry = before.get(place) or Entry(place, index)
+            for place in sorted(places):
+                entry = before.get(place) or Entry(place, places[place])
                 self._entries[place] = entry
                 if place in unchanged.places:
-                    self._recall(entry, indexed[place])
-                elif self._look(entry, indexed.get(place)):
+                    _recall(entry, indexed[place])
+                elif self._has_changed(entry, indexed.get(place)):
                     changed.append(place)
+                self._assign_id(entry)
             for place in before.keys() - places.keys():
-                before[place].index.forget([place])
-                self._opened.pop(place, None)
+                self._forget(before[place])
+            for index in self._indexes:
+                index.forget(indexed.keys() - places.keys())
             self._is_scanned = True
-            if len(before) != len(self._entries) or not before.keys() <= self._entries.keys():
-                self._assign_ids()
             return changed
+
+    def _forget(self, entry: Entry) -> None:
+        """Forget a run that is gone."""
+        entry.index.forget([entry.place])
+        self._opened.pop(entry.place, None)
+        if entry.id is not None and self._by_id.get(entry.id) is entry:
+            del self._by_id[entry.id]
 
     def _imported(self, places: Iterable[str]) -> set[str]:
         """The ids of runs that were copied from another tracker."""
@@ -454,16 +460,11 @@ class LocalStore:
     def _indexed(self) -> dict[str, IndexedRun]:
         return {known.place: known for index in self._indexes for known in index.known()}
 
-    def _recall(self, entry: Entry, indexed: IndexedRun) -> None:
-        entry.signature, entry.stamp = indexed.signature, indexed.stamp
-        entry.own_id, entry.created = indexed.own_id, indexed.created
-        entry.level, entry.is_current = indexed.level, True
-
-    def _look(self, entry: Entry, indexed: IndexedRun | None) -> bool:
-        """Whether the files of a run have changed since the last look."""
+    def _has_changed(self, entry: Entry, indexed: IndexedRun | None) -> bool:
+        """Whether the files of a run have changed since the last scan."""
         asides = self._asides.get(entry.place, ())
         if indexed is not None:
-            self._recall(entry, indexed)
+            _recall(entry, indexed)
         if entry.signature is None:
             return False  # nothing was read of it yet
         if entry.stamp is not None and not asides and has_stamp(entry.place, entry.stamp):
@@ -480,20 +481,19 @@ class LocalStore:
             entry.level = 0  # what an earlier process knew is out of date
         return True
 
-    def _assign_ids(self) -> None:
-        """Give each run an id of its own; one that has it already keeps it."""
-        with self._lock:
-            by_id = {e.id: e for e in self._entries.values() if e.id and _is_of(e.id, e.own_id)}
-            for entry in sorted(self._entries.values(), key=lambda entry: entry.place):
-                if entry.own_id is None or (entry.id and by_id.get(entry.id) is entry):
-                    continue
-                run_id, copy = entry.own_id, 1
-                while run_id in by_id:
-                    copy += 1
-                    run_id = f"{entry.own_id}~{copy}"
-                entry.id = run_id
-                by_id[run_id] = entry
-            self._by_id = by_id
+    def _assign_id(self, entry: Entry) -> None:
+        """Give a run an id that no other has; one that has it already keeps it."""
+        own_id = entry.own_id
+        if own_id is None or (entry.id or "").partition("~")[0] == own_id:
+            return
+        run_id, copy = own_id, 1
+        while self._by_id.get(run_id, entry) is not entry:
+            copy += 1
+            run_id = f"{own_id}~{copy}"
+        if entry.id is not None:
+            del self._by_id[entry.id]
+        entry.id = run_id
+        self._by_id[run_id] = entry
 
 
 class _Selection:
@@ -527,8 +527,10 @@ class _Unchanged:
         return True
 
 
-def _is_of(run_id: str, own_id: str | None) -> bool:
-    return own_id is not None and (run_id == own_id or run_id.startswith(f"{own_id}~"))
+def _recall(entry: Entry, indexed: IndexedRun) -> None:
+    entry.signature, entry.stamp = indexed.signature, indexed.stamp
+    entry.own_id, entry.created = indexed.own_id, indexed.created
+    entry.level, entry.is_current = indexed.level, True
 
 
 def _latest_creation(entry: Entry) -> float:
