@@ -303,7 +303,7 @@ class LocalRun(RunView):
     @property
     def config(self) -> Mapping[str, Any]:
         """What the run was configured with, options set later included."""
-        return self.read_row(whole=False).row.config
+        return self.read_row(whole=self.source.converted is not None).row.config
 
     @property
     @locked

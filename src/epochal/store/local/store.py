@@ -115,7 +115,10 @@ class LocalStore:
             raise UsageError(f"offset={offset} and limit={limit} must be 0 or more.")
         select = _Selection(query, order)
         self._scan_once()
-        self._read_rows(self._unread(), whole=select.needs_points)
+        unread = self._unread()
+        if query is not None:  # the config of a converted run may be in its records
+            self._read_rows([e for e in unread if e.place in self._converted], whole=True)
+        self._read_rows(unread, whole=select.needs_points)
         found = select.of(self._listed(select.condition, Budget()), self._held.guard.select)
         end = None if limit is None else offset + limit
         return self._lazy(found[offset:end])
@@ -126,7 +129,8 @@ class LocalStore:
         self._scan_once()
         for entry in by_creation(list(self._entries.values()), _latest_creation, self._created):
             if query is not None:
-                self._read_rows([entry], whole=select.needs_points)
+                is_converted = entry.place in self._converted
+                self._read_rows([entry], whole=select.needs_points or is_converted)
                 if not select.of(self._listed_one(entry, Budget()), self._held.guard.select):
                     continue
             yield self._open(entry)
@@ -343,12 +347,13 @@ class LocalStore:
             return run
 
     def _source_at(self, place: str) -> FolderSource:
+        converted = self._converted.get(place)
         return FolderSource(
             place,
             asides=self._asides.get(place, ()),
             held=self._held,
-            bounds=self._bounds,
-            converted=self._converted.get(place),
+            bounds=self._bounds if converted is None else None,
+            converted=converted,
         )
 
     def remove(self, run: RunView) -> TrashedRun:
