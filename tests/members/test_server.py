@@ -13,7 +13,7 @@ from starlette.routing import Route
 import epochal
 from epochal.health.registry import RULES
 from epochal.server.endpoints import ENDPOINTS, routes
-from epochal.store.local import findings as local_findings
+from epochal.store.local import run as local_run
 from epochal.store.local.findings import Diagnosis
 from tests.members.faults import RAISING, hanging
 from tests.server.live import Server, serving
@@ -100,7 +100,7 @@ def test_findings_are_answered_while_a_rule_fails(
 def test_a_rule_that_hangs_holds_up_its_own_run_for_a_while(
     run_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_findings, "Diagnosis", lambda: Diagnosis(look_budget_s=0.5))
+    monkeypatch.setattr(local_run, "Diagnosis", lambda: Diagnosis(look_budget_s=0.5))
     monkeypatch.setattr(RULES[0], "observe", hanging)
     with serving(tmp_path) as server:
         (error,) = errors_of(server, run_id)

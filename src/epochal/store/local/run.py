@@ -256,12 +256,14 @@ class LocalRun(RunView):
     @property
     def id(self) -> str:
         """The id of this run and of no other in its store."""
-        return self.listed_id or self.read_row(whole=False).row.id
+        return self.listed_id or self.own_id
 
     @property
+    @locked
     def own_id(self) -> str:
         """The id that the run recorded; the folder's name where it recorded none."""
-        return self.read_row(whole=False).row.id
+        self._reader.look_once()
+        return recorded_id(self.source.run_json.get) or self.read_row(whole=False).row.id
 
     @property
     def created(self) -> float:

@@ -157,7 +157,8 @@ class LocalStore:
         listed = [entry for entry in self._entries.values() if entry.level]
         return KnownRuns(
             self._lazy(found),
-            len(self._unread()) + len(self._tails_left),
+            # A run may have been read in full after this list had to leave it out.
+            max(len(self._unread()) + len(self._tails_left), len(budget.unread)),
             [(values, self._lazy(some)) for values, some in groups],
             stored=len(listed),
             projects=sorted({name for index in self._indexes for name in index.projects()}),
