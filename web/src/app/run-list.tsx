@@ -78,10 +78,7 @@ function NoLines({ page }: { readonly page: Page }): JSX.Element {
   if (view.filter.value.trim() !== "") {
     return <p class="runs-empty">No run matches this filter. <button type="button" class="link" onClick={() => (view.filter.value = "")}>Clear it</button></p>;
   }
-  if (runs.numHidden.value > 0) {
-    return <p class="runs-empty">All {formatWhole(runs.numHidden.value)} runs are hidden. <button type="button" class="link" onClick={() => (view.text("hidden").value = "1")}>Show them</button></p>;
-  }
-  return <p class="runs-empty">This project has no runs.</p>;
+  return <p class="runs-empty">All runs are hidden. <button type="button" class="link" onClick={() => (view.text("hidden").value = "1")}>Show them</button></p>;
 }
 
 function keyOf(line: RunLine | undefined, index: number): string {
@@ -130,7 +127,7 @@ function RunTools({ page, onTrash }: { readonly page: Page; readonly onTrash: ()
     { label: "Show none", run: () => runs.showOnly([]) },
     { label: "Show the newest", run: showNewest },
     "divider",
-    { label: "List hidden runs", isOn: hidden.value === "1", ...(runs.numHidden.value > 0 ? { hint: formatWhole(runs.numHidden.value) } : {}), run: () => (hidden.value = hidden.value === "1" ? "" : "1") },
+    { label: "List hidden runs", isOn: hidden.value === "1", run: () => (hidden.value = hidden.value === "1" ? "" : "1") },
   ];
   if (page.source.connection.value !== "archive") {
     const { notifier } = page;

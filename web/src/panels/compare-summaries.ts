@@ -4,7 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 
 import type { Page } from "../state/page.ts";
 import { isEnded } from "../state/run-rows.ts";
-import { MOST_ROWS } from "../state/runs.ts";
+import { MOST_ROWS } from "../state/run-pages.ts";
 import type { MetricSummary } from "../wire.ts";
 import type { Summaries } from "./compare-columns.ts";
 

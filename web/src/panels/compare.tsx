@@ -7,7 +7,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { formatWhole, parseBrushes } from "../chart/index.ts";
 import { csvField } from "../chart/line/exports.ts";
 import type { Page } from "../state/page.ts";
-import { MOST_ROWS } from "../state/runs.ts";
+import { MOST_ROWS } from "../state/run-pages.ts";
 import { download } from "../ui/download.ts";
 import { Empty } from "../ui/empty.tsx";
 import { Segmented } from "../ui/segmented.tsx";

@@ -5,7 +5,7 @@ import { useEffect, useState } from "preact/hooks";
 
 import { formatDuration, formatNumber, formatWhole } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
-import { chosenProjects, projectRows } from "../state/projects.ts";
+import { chosenProjects } from "../state/projects.ts";
 import { Empty } from "../ui/empty.tsx";
 import type { ProjectRow } from "../wire.ts";
 import type { Panel, PanelProps } from "./panel.ts";
@@ -93,16 +93,14 @@ function show({ view }: Page, project: string | null): void {
   view.focus.value = null;
 }
 
-/** Asked for again now and then; an archive has all runs itself. */
+/** Asked for again now and then. */
 function useProjects(page: Page): { readonly rows: readonly ProjectRow[] | null; readonly problem: string | null } {
   const [found, setFound] = useState<{ readonly rows: readonly ProjectRow[] | null; readonly problem: string | null }>({ rows: null, problem: null });
-  const ask = page.source.projects;
   useEffect(() => {
-    if (ask === null) return undefined;
     let isOver = false;
     const look = (): void => {
       if (page.isPaused.peek()) return;
-      ask().then(
+      page.source.projects().then(
         ({ projects }) => !isOver && setFound({ rows: projects, problem: null }),
         (error: unknown) => !isOver && setFound((before) => ({ ...before, problem: error instanceof Error ? error.message : String(error) })),
       );
@@ -114,5 +112,5 @@ function useProjects(page: Page): { readonly rows: readonly ProjectRow[] | null;
       clearInterval(timer);
     };
   }, [page]);
-  return ask === null ? { rows: projectRows(page.runs.all.value), problem: null } : found;
+  return found;
 }

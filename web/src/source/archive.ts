@@ -11,12 +11,16 @@ import { parseSmoothing, smooth, smoothingText } from "../chart/smooth.ts";
 import { smoothSlices, withinSlices } from "../chart/smooth-slices.ts";
 import { ENTRY_KINDS, WIRE_VERSION } from "../wire.ts";
 import type { ArchiveBody, EntryKind, EntryList, EntryRow, GroupTables, Importance, Knots, MetricList, MetricRow, RunParams, RunResponses, RunRow, SeriesHead, XKind } from "../wire.ts";
-import { groupName } from "../state/group-keys.ts";
+import { configValue } from "../state/config.ts";
+import { groupBy } from "../state/group-by.ts";
+import { byKeys, groupName } from "../state/group-keys.ts";
 import { groupOf } from "../state/metrics.ts";
+import { projectRows } from "../state/projects.ts";
+import { ordered, searchTextsOf } from "../state/run-rows.ts";
 import { compileFilter } from "../ui/filter.ts";
 import { decodeSeries } from "./decode.ts";
 import { SourceError } from "./source.ts";
-import type { Connection, SeriesAnswer, SeriesPart, SeriesRequest, Source, SweepSource } from "./source.ts";
+import type { Connection, RunChoice, SeriesAnswer, SeriesPart, SeriesRequest, Source, SweepSource } from "./source.ts";
 
 export const ARCHIVE_ELEMENT = "epochal-archive";
 
@@ -37,12 +41,19 @@ export function createArchiveSource(body: ArchiveBody): Source {
     updateLabels: null,
     changes: null,
     control: null,
-    projects: null,
+    projects: async () => ({ projects: [...projectRows(body.runs.rows)], pending: 0 }),
     supportsQueries: false,
     sweep: sweepOf(body),
-    async runs({ query, offset = 0, limit = Infinity, summaries = [] }) {
-      if (query !== undefined && query !== "") throw new SourceError("Queries need the server; an archive supports words and regular expressions.", 0);
-      return { ...body.runs, offset, rows: body.runs.rows.slice(offset, offset + limit).map((row) => withSummaries(row, summaries, responsesOf(body, row.id))) };
+    async runs({ query = "", choice, offset = 0, limit = Infinity, summaries = [] }) {
+      if (choice === undefined ? query !== "" : choice.words === null) throw new SourceError("Queries need the server; an archive supports words.", 400);
+      const rows = chooseRuns(body.runs.rows, choice);
+      const keys = choice?.groupKeys ?? [];
+      const groups = [...groupBy(rows, (row) => JSON.stringify(keys.map((key) => configValue(row.config, key) ?? null)))];
+      return {
+        rows: rows.slice(offset, offset + limit).map((row) => withSummaries(row, summaries, responsesOf(body, row.id))),
+        total: rows.length, offset, pending: 0, stored: body.runs.total, projects: [...new Set(body.runs.rows.map(({ project }) => project))].sort(),
+        groups: keys.length === 0 ? null : groups.map(([values, { length: count }]) => ({ values: JSON.parse(values) as unknown[], count, states: {}, last: {} })),
+      };
     },
     async get(endpoint, run, params) {
       const response = responsesOf(body, run)[endpoint];
@@ -61,6 +72,14 @@ export function createArchiveSource(body: ArchiveBody): Source {
     exportUrl: () => null,
     follow: () => ({ subscribe: () => undefined, close: () => undefined }),
   };
+}
+
+/** What the server chooses of the runs, and in which order. */
+function chooseRuns(all: readonly RunRow[], { ids, projects, withHidden = true, words, order = "", groupKeys = [] }: RunChoice = {}): readonly RunRow[] {
+  const matches = compileFilter(words ?? "");
+  const found = all.filter((row) => (ids === undefined || ids.includes(row.id)) && (projects == null || projects.includes(row.project))
+    && (withHidden || !row.hidden) && matches(searchTextsOf(row).join(" ")));
+  return ordered(found, order).toSorted(byKeys(groupKeys));
 }
 
 /** Tables that were computed when the file was saved: of all its runs and of last values. */

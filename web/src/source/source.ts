@@ -12,9 +12,25 @@ import type {
   AxisName, ChosenRuns, ControlRequest, EntryRow, GroupCurves, GroupTables, Importance, Labels, LabelsChanged, ManyLabelsChange, ProjectList, RunsRemoved, RunsRestored, TrashList, LabelsChange, LiveEvent, Missing, Points, ResetEvent, RunEndpoint, RunList, RunParams, RunResponses, RunRow, RunsEvent, SeriesHead, Why,
 } from "../wire.ts";
 
+/** Which runs a list has, how they are ordered and grouped: what an archive goes by, because it cannot read queries. */
+export interface RunChoice {
+  readonly ids?: readonly string[];
+  /** Null for all. */
+  readonly projects?: readonly string[] | null;
+  readonly withHidden?: boolean;
+  /** As in a search box; null where the filter is a query. */
+  readonly words?: string | null;
+  /** Such as `-created` or `role:loss`. */
+  readonly order?: string;
+  /** Config keys. */
+  readonly groupKeys?: readonly string[];
+}
+
 export interface RunsRequest {
   /** In the query language of the command line, such as `config.lr < 3e-4 and status == "running"`. */
   readonly query?: string;
+  /** The same in parts, together with the order and the groups. */
+  readonly choice?: RunChoice;
   /** Such as `-created` or `summary.loss.last`. */
   readonly order?: string;
   readonly offset?: number;
@@ -197,8 +213,8 @@ export interface Source {
   readonly changes: RunChanges | null;
   /** Asks a training for something through a hub; null where there is no server. */
   readonly control: ((run: string, action: ControlRequest["action"]) => Promise<ControlRequest>) | null;
-  /** The projects with their counts; null where the page has every run itself. */
-  readonly projects: (() => Promise<ProjectList>) | null;
+  /** The projects with their counts. */
+  projects(): Promise<ProjectList>;
   /** News of the list of runs and of the runs wanted, in order, none twice and none left out. */
   follow(listener: (update: Update) => void): UpdateFeed;
 }

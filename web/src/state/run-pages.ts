@@ -1,133 +1,140 @@
-/** The list of a store with more runs than a page holds: the server filters, orders and groups, and sends the rows in view. */
+/** The list of runs, window by window: the source filters, orders and groups, and sends the rows that are wanted. */
 
-import { computed, effect, signal } from "@preact/signals";
+import { batch, computed, effect, signal } from "@preact/signals";
 import type { ReadonlySignal } from "@preact/signals";
 
-import type { Source } from "../source/source.ts";
+import { SourceError } from "../source/source.ts";
+import type { RunsRequest, Source } from "../source/source.ts";
 import { quoted } from "../ui/filter.ts";
 import type { RunGroup, RunList } from "../wire.ts";
+import { HEADLINES } from "./run-rows.ts";
 
-export interface ListRequest {
-  /** False while this page holds every run itself. */
-  readonly isOn: boolean;
-  readonly query: string;
-  readonly order: string;
-  /** Fields of the server, with commas between; empty without groups. */
-  readonly group: string;
+export type ListRequest = Required<Pick<RunsRequest, "query" | "choice">> & Pick<RunsRequest, "order" | "group">;
+
+export interface ListAnswer {
+  readonly request: ListRequest;
+  /** How many runs fit. */
+  readonly total: number;
+  readonly groups: readonly RunGroup[];
+  /** How many runs the server has not read yet as far as the list needs. */
+  readonly pending: number;
 }
 
 export interface RunPages {
-  /** How many runs fit; null until the first answer. */
-  readonly total: ReadonlySignal<number | null>;
+  /** What is shown: the last answer stays until the next one comes. Null until the first. */
+  readonly answer: ReadonlySignal<ListAnswer | null>;
   /** In the list's order; undefined where a row has not come yet. */
   readonly ids: ReadonlySignal<readonly (string | undefined)[]>;
-  readonly groups: ReadonlySignal<readonly RunGroup[] | null>;
-  readonly problem: ReadonlySignal<string | null>;
-  /** How many runs the server has not read yet as far as the list needs. */
-  readonly pending: ReadonlySignal<number>;
+  /** Why the last request has no answer. */
+  readonly problem: ReadonlySignal<SourceError | null>;
+  /** Whether the current request has its answer, or a problem. */
+  readonly isSettled: ReadonlySignal<boolean>;
   /** Ask for the rows from an index up to another, unless they are there or on their way. */
   want(start: number, stop: number): void;
-  /** Take an answer that came before the list was on: it is the beginning of this list. */
-  seed(list: RunList, request: ListRequest): void;
+  /** Take runs out that were deleted. */
+  forget(gone: ReadonlySet<string>): void;
   reload(): void;
 }
 
-/** So many rows come with one answer. */
+/** Lists up to here come with all rows; of a longer one the page has the rows in view, and at most this many for a picture of all. */
+export const MOST_ROWS = 2000;
 const PAGE_ROWS = 100;
+const PAGES_AT_ONCE = 5;
 const TYPING_MS = 60;
+/** The rows beyond the first page come when typing has paused. */
+const REST_MS = 300;
 const AGAIN_MS = 1000;
 
-export function createRunPages(source: Source, request: ReadonlySignal<ListRequest>, summaries: readonly string[], onList: (list: RunList) => void): RunPages {
-  const total = signal<number | null>(null);
+export function createRunPages(source: Source, request: ReadonlySignal<ListRequest>, onList: (list: RunList) => void): RunPages {
+  const answer = signal<ListAnswer | null>(null);
   const ids = signal<readonly (string | undefined)[]>([]);
-  const groups = signal<readonly RunGroup[] | null>(null);
-  const problem = signal<string | null>(null);
-  const pending = signal(0);
+  const problem = signal<SourceError | null>(null);
+  const settled = signal("");
   const asked = new Set<number>();
+  let current = request.peek();
+  let key = "";
   let version = 0;
   /** The version whose rows are shown. */
   let shownFor = -1;
-  let key = "";
   let isBusy = false;
   let isWantedAgain = false;
   let lastWanted: readonly [number, number] = [0, PAGE_ROWS];
+  let rest: ReturnType<typeof setTimeout> | undefined;
 
-  const fetchPage = async (page: number, isFirst: boolean): Promise<void> => {
+  const fetchPages = async (page: number, count: number): Promise<void> => {
     const mine = version;
-    const { query, order, group } = request.peek();
-    asked.add(page);
+    const [offset, limit, isFirst] = [page * PAGE_ROWS, count * PAGE_ROWS, page === 0];
+    const { group, ...ungrouped } = current;
+    for (let index = page; index < page + count; index++) asked.add(index);
     try {
-      const list = await source.runs({ query, ...(order === "" ? {} : { order }), offset: page * PAGE_ROWS, limit: PAGE_ROWS, withConfig: true, summaries, ...(isFirst ? { withProjects: true } : {}), ...(isFirst && group !== "" ? { group } : {}) });
+      const list = await source.runs({ ...(isFirst ? { ...current, withProjects: true } : ungrouped), offset, limit, withConfig: true, summaries: HEADLINES });
       if (mine !== version) return;
-      onList(list);
-      // A list that was asked for again keeps the rows that are there until newer ones come.
-      const isSame = ids.peek().length === list.total && shownFor === mine;
-      const next = isSame ? [...ids.peek()] : new Array<string | undefined>(list.total);
-      shownFor = mine;
-      list.rows.forEach(({ id }, index) => (next[page * PAGE_ROWS + index] = id));
-      if (isFirst) groups.value = list.groups ?? null;
-      ids.value = next;
-      total.value = list.total;
-      pending.value = list.pending ?? 0;
-      problem.value = null;
+      batch(() => {
+        onList(list);
+        // A list that was asked for again keeps the rows that are there until newer ones come.
+        const fresh = new Set(list.rows.map(({ id }) => id));
+        const before = shownFor === mine ? ids.peek() : [];
+        const next = Array.from({ length: list.total }, (_, index) => (fresh.has(before[index] ?? "") ? undefined : before[index]));
+        list.rows.forEach(({ id }, index) => (next[offset + index] = id));
+        shownFor = mine;
+        ids.value = next;
+        answer.value = { request: current, total: list.total, groups: isFirst ? (list.groups ?? []) : (answer.peek()?.groups ?? []), pending: list.pending ?? 0 };
+        problem.value = null;
+        settled.value = key;
+      });
     } catch (error) {
       if (mine !== version) return;
-      asked.delete(page);
-      problem.value = error instanceof Error ? error.message : String(error);
+      for (let index = page; index < page + count; index++) asked.delete(index);
+      problem.value = error instanceof SourceError ? error : new SourceError(String(error), 0);
+      settled.value = key;
     }
   };
   const want = (start: number, stop: number): void => {
-    if (!request.peek().isOn || total.peek() === null) return;
     lastWanted = [start, stop];
-    const end = Math.min(stop, total.peek()!);
-    for (let page = Math.floor(start / PAGE_ROWS); page * PAGE_ROWS < end; page++) if (!asked.has(page)) void fetchPage(page, false);
+    const end = Math.min(stop, answer.peek()?.total ?? 0);
+    const isMissing = (page: number): boolean => page * PAGE_ROWS < end && !asked.has(page);
+    for (let page = Math.floor(start / PAGE_ROWS); page * PAGE_ROWS < end; page++) {
+      let count = 0;
+      while (count < PAGES_AT_ONCE && isMissing(page + count)) count++;
+      if (count > 0) void fetchPages(page, count);
+    }
   };
   /** Ask for the list; one that is on its way is awaited, unless something else is wanted by now. */
   const reload = async (): Promise<void> => {
-    const wanted = JSON.stringify(request.peek());
-    if (wanted === key && isBusy) {
+    if (requested.peek() === key && isBusy) {
       isWantedAgain = true;
       return;
     }
-    if (wanted !== key) version++;
-    key = wanted;
+    if (requested.peek() !== key) version++;
+    key = requested.peek();
+    current = request.peek();
     isBusy = true;
     asked.clear();
+    clearTimeout(rest);
     const mine = version;
-    await fetchPage(0, true);
+    await fetchPages(0, 1);
     if (mine !== version) return;
     isBusy = false;
     want(...lastWanted);
+    if ((answer.peek()?.total ?? 0) <= MOST_ROWS) rest = setTimeout(() => want(0, MOST_ROWS), REST_MS);
     if (isWantedAgain) setTimeout(() => void reload(), AGAIN_MS);
     isWantedAgain = false;
   };
-  let before = "";
   // By its text: the request is made anew whenever rows come, and an answer must not ask for itself again.
   const requested = computed(() => JSON.stringify(request.value));
   effect(() => {
-    const { isOn, query } = JSON.parse(requested.value) as ListRequest;
-    if (!isOn) return undefined;
-    if (requested.value === key && shownFor === version) return undefined;
-    // While an answer is on its way, what is typed is asked when typing rests; anything else at once.
-    const isTyped = before !== "" && before !== query;
-    before = query;
+    if (requested.value === key) return undefined;
     lastWanted = [0, PAGE_ROWS];
-    const timer = setTimeout(() => void reload(), isTyped && isBusy ? TYPING_MS : 0);
+    // While an answer is on its way, what is typed is asked when typing rests.
+    const timer = setTimeout(() => void reload(), isBusy ? TYPING_MS : 0);
     return () => clearTimeout(timer);
   });
-  const seed = (list: RunList, answered: ListRequest): void => {
-    if (total.peek() !== null) return;
-    const next = new Array<string | undefined>(list.total);
-    list.rows.forEach(({ id }, index) => (next[index] = id));
-    key = JSON.stringify(answered);
-    before = answered.query;
-    shownFor = version;
-    asked.add(0);
-    ids.value = next;
-    total.value = list.total;
-    pending.value = list.pending ?? 0;
+  const forget = (gone: ReadonlySet<string>): void => {
+    const kept = ids.peek().filter((id) => id === undefined || !gone.has(id));
+    if (answer.peek() !== null) answer.value = { ...answer.peek()!, total: kept.length };
+    ids.value = kept;
   };
-  return { total, ids, groups, problem, pending, want, seed, reload: () => void reload() };
+  return { answer, ids, problem, isSettled: computed(() => settled.value === requested.value), want, forget, reload: () => void reload() };
 }
 
 /** A field of the query language, such as `config.optimizer.lr` or `summary."eval loss".last`. */

@@ -29,16 +29,6 @@ export function isEnded({ status }: RunRow): boolean {
   return !["waiting", "running", "silent"].includes(status.state);
 }
 
-export function headlinesOf(detail: { readonly roles: Readonly<Record<string, string>>; readonly metrics: readonly { readonly name: string; readonly summary: MetricSummary | null }[] }): Record<string, MetricSummary> {
-  const found: Record<string, MetricSummary> = {};
-  for (const headlineRole of HEADLINES) {
-    const name = detail.roles[headlineRole.replace("role:", "")];
-    const summary = detail.metrics.find((metric) => metric.name === name)?.summary;
-    if (summary != null) found[headlineRole] = summary;
-  }
-  return found;
-}
-
 /** What the search box looks through; the field `text` of the server's queries. */
 export function searchTextsOf(row: RunRow): readonly string[] {
   return [row.name, row.id, ...row.tags, row.status.state];

@@ -1,29 +1,29 @@
 /** The list of runs: what there is, what fits the filter, what is in the charts, and in which colour. */
 
-import { batch, computed, effect, signal } from "@preact/signals";
+import { computed, effect, signal } from "@preact/signals";
 import type { ReadonlySignal, Signal } from "@preact/signals";
 
 import { assignSlots } from "../chart/index.ts";
-import { SourceError } from "../source/source.ts";
-import type { RunsRequest, Update, Source } from "../source/source.ts";
-import { compileFilter, patternQuery, quoted, wordsQuery } from "../ui/filter.ts";
+import type { Update, Source } from "../source/source.ts";
+import { patternQuery, quoted, wordsQuery } from "../ui/filter.ts";
 import { sharedStart } from "../ui/middle-text.tsx";
 import type { RunList, RunRow } from "../wire.ts";
 import { chosenSlots, coloringBy } from "./colors.ts";
 import type { Coloring } from "./colors.ts";
 import { flatConfig } from "./config.ts";
 import { groupBy } from "./group-by.ts";
-import { byKeys, groupKeysOf, groupTitle, serverTitle } from "./group-keys.ts";
+import { groupKeysOf, serverTitle } from "./group-keys.ts";
 import { chosenProjects } from "./projects.ts";
-import { createQueriedRuns, UNREAD_MS } from "./queried-runs.ts";
-import { createRunPages, fieldOf } from "./run-pages.ts";
+import { createRunPages, fieldOf, MOST_ROWS } from "./run-pages.ts";
 import type { ListRequest } from "./run-pages.ts";
-import { HEADLINES, headlinesOf, nonfiniteWord, ordered, projectsQuery, searchTextsOf, serverOrder } from "./run-rows.ts";
+import { HEADLINES, nonfiniteWord, projectsQuery, serverOrder } from "./run-rows.ts";
 import type { View } from "./view.ts";
 
 export interface RunGroup {
   /** Values of the keys; null when runs are not grouped. */
   readonly title: string | null;
+  readonly count: number;
+  /** Those that have come. */
   readonly rows: readonly RunRow[];
 }
 
@@ -41,20 +41,17 @@ export interface Missing {
 export interface Runs {
   /** False until the first answer. */
   readonly isLoaded: ReadonlySignal<boolean>;
-  /** Whether all rows of the first load have come, or as many as this page holds. */
-  readonly isComplete: ReadonlySignal<boolean>;
   /** Why there is no list. */
   readonly problem: ReadonlySignal<string | null>;
-  /** Every run, or those that this page has rows of where there are thousands. */
+  /** The runs that this page has rows of. */
   readonly all: ReadonlySignal<readonly RunRow[]>;
   /** How many runs there are, whatever the filter. */
   readonly numAll: ReadonlySignal<number>;
   readonly projects: ReadonlySignal<readonly string[]>;
-  /** Those of the project that fit the filter, in order; where there are thousands, the ones whose rows are here. */
+  /** Those of the project that fit the filter, in order, as far as their rows are here. */
   readonly fitting: ReadonlySignal<readonly RunRow[]>;
   readonly numFitting: ReadonlySignal<number>;
-  readonly numHidden: ReadonlySignal<number>;
-  /** False while a filter is being applied by the server. */
+  /** False while the answer to another filter, order or grouping is on its way. */
   readonly isSettled: ReadonlySignal<boolean>;
   /** How many runs the server still reads: a filter could not judge them yet. */
   readonly numUnread: ReadonlySignal<number>;
@@ -98,7 +95,7 @@ export interface Runs {
   idsBetween(one: string, other: string): Promise<readonly string[]>;
   /** The query that selects the runs of the list, for the server. */
   listQuery(): string;
-  /** A condition of the table's columns, where the server chooses the runs; empty for none. */
+  /** A condition of the table's columns, where there are too many runs for this page; empty for none. */
   readonly columnQuery: Signal<string>;
   /** What selects and orders the runs of which there are too many for this page; null where it has all. */
   readonly bigList: ReadonlySignal<{ readonly query: string; readonly order: string } | null>;
@@ -116,181 +113,120 @@ export interface Runs {
 const SHOWN_AT_FIRST = 8;
 /** Charts stay readable and quick up to here; who asks for more is told. */
 export const MOST_SHOWN = 100;
-/** Of more runs than this the page has only the rows in view, and the server filters. */
-export const MOST_ROWS = 2000;
-const FIRST_ROWS = 100;
 const NEWEST_FIRST = "-created";
+/** Orders in which a run that goes on stays where it is. */
+const FIXED_ORDERS: ReadonlySet<string> = new Set([NEWEST_FIRST, "created", "name"]);
 const BAD_REQUEST = 400;
 const PAGE_ROWS = 500;
 const IDS_AT_ONCE = 25;
-const RELOAD_MS = 5000;
+/** How often a list is asked for again at most: one that this page has all rows of, and a longer one. */
+const RELOAD_MS = 1000;
+const LONG_RELOAD_MS = 5000;
 /** When charts have been drawn for the first time: what happened before the stream began is little and rare. */
 const JOINED_MS = 1500;
 
 /** `onList` is told of rows that the server was asked for, before they replace those that are known. */
 export function createRuns(source: Source, view: View, onList: (rows: Iterable<RunRow>, before: (id: string) => RunRow | undefined) => void = () => undefined): Runs {
   const rows = signal<ReadonlyMap<string, RunRow>>(new Map());
-  const isLoaded = signal(false);
-  const isComplete = signal(false);
-  const problem = signal<string | null>(null);
-  /** Whether this page has every run; otherwise `pages` has the list. */
-  const isWhole = signal(true);
   const numStored = signal(0);
-  const serverProjects = signal<readonly string[] | null>(null);
+  const projects = signal<readonly string[]>([]);
   const unknown = signal<ReadonlySet<string>>(new Set());
-  /** How many runs fit, as the first answer says while the rest of them is on its way. */
-  const announced = signal<{ readonly query: string; readonly total: number } | null>(null);
-  let numLoads = 0;
+  /** A mistake in the query of the address: the list comes without it. */
+  const refused = signal<{ readonly filter: string; readonly problem: string } | null>(null);
+  const isLong = computed(() => numStored.value > MOST_ROWS);
   let reloading: ReturnType<typeof setTimeout> | undefined;
-
-  const load = async (): Promise<void> => {
-    if (!isWhole.peek()) {
+  let reloadsAt = Infinity;
+  const reloadSoon = (ms: number): void => {
+    const at = performance.now() + ms;
+    if (at >= reloadsAt) return;
+    reloadsAt = at;
+    clearTimeout(reloading);
+    reloading = setTimeout(() => {
+      reloadsAt = Infinity;
       pages.reload();
-      return;
-    }
-    const mine = ++numLoads;
-    const found = new Map<string, RunRow>();
-    let isPending = false;
-    try {
-      // Asked for as it is shown: where there are thousands of runs, the first answer is the beginning of the list.
-      const start = source.supportsQueries && view.groupBy.peek() === null ? request.peek() : null;
-      for (let offset = 0, total = 1, isFirst = true; offset < total; isFirst = false) {
-        const chosen: RunsRequest & { readonly order: string } = isFirst && start !== null ? { query: start.query, order: start.order === "" ? NEWEST_FIRST : start.order, withProjects: true } : { order: NEWEST_FIRST };
-        const ask = (how: RunsRequest): Promise<RunList> => source.runs({ ...how, offset, limit: isFirst ? FIRST_ROWS : PAGE_ROWS, withConfig: true, summaries: HEADLINES });
-        let isWrong = false;
-        // With a mistake in the query the list comes whole; the filter says what is wrong.
-        const list = await ask(chosen).catch((error: unknown) => {
-          isWrong = error instanceof SourceError && error.status === BAD_REQUEST && chosen.query !== undefined;
-          if (!isWrong) throw error;
-          return ask({ order: chosen.order, withProjects: true });
-        });
-        if (mine !== numLoads) return;
-        for (const row of list.rows) found.set(row.id, row);
-        const stored = list.stored ?? list.total;
-        isPending = (list.pending ?? 0) > 0;
-        if (isFirst && source.supportsQueries && stored > MOST_ROWS) {
-          batch(() => {
-            merge(list.rows);
-            if (start !== null && !isWrong) pages.seed(list, { ...start, isOn: true });
-            isWhole.value = false;
-            takeList(list);
-            isLoaded.value = true;
-          });
-          break;
-        }
-        onList(list.rows, (id) => rows.peek().get(id));
-        numStored.value = stored;
-        if (isFirst && start !== null && !isWrong) announced.value = { query: start.query, total: list.total };
-        // An answer that leaves runs out, or has another order, is only what comes first.
-        const isPart = list.total < stored || (isFirst && chosen.order !== NEWEST_FIRST);
-        total = isPart ? stored : list.rows.length === 0 ? 0 : list.total;
-        offset += isPart ? 0 : list.rows.length;
-        if (!isLoaded.value) rows.value = new Map(found);
-      }
-      if (isWhole.peek()) rows.value = found;
-      problem.value = null;
-    } catch (error) {
-      problem.value = error instanceof Error ? error.message : String(error);
-    }
-    isLoaded.value = true;
-    isComplete.value = true;
-    if (isPending) reloadSoon();
-  };
-  /** What an answer says of all runs, where the server has the list. */
-  const takeList = (list: RunList): void => {
-    onList(list.rows, (id) => rows.peek().get(id));
-    if (list.stored != null) numStored.value = list.stored;
-    if (list.projects != null) serverProjects.value = list.projects;
-    if ((list.pending ?? 0) > 0) reloadSoon(asked.peek() + columnQuery.peek() === "" ? RELOAD_MS : UNREAD_MS);
-  };
-  const reloadSoon = (ms = RELOAD_MS): void => {
-    reloading ??= setTimeout(() => {
-      reloading = undefined;
-      void load();
     }, ms);
   };
 
   const all = computed(() => [...rows.value.values()]);
-  const projects = computed(() => (isWhole.value ? null : serverProjects.value) ?? [...new Set(all.value.map(({ project }) => project))].sort());
   const ofProject = computed(() => {
     const chosen = chosenProjects(view.project.value, projects.value);
     return chosen === null ? all.value : all.value.filter((row) => chosen.includes(row.project));
   });
-  /** What the server is asked to choose runs by; empty where this page chooses. */
+  /** The filter as a query; empty for none. */
   const asked = computed(() => {
     const text = view.filter.value.trim();
     if (view.filterMode.value === "query") return text;
-    return view.filterMode.value === "regex" && text !== "" && source.supportsQueries ? patternQuery(text) : "";
+    return view.filterMode.value === "regex" && text !== "" && source.supportsQueries ? patternQuery(text) : wordsQuery(text);
   });
+  const isRefused = computed(() => refused.value?.filter === asked.value);
   const showsHidden = view.text("hidden");
   const columnQuery = signal("");
-  const listQuery = (): string => {
-    const words = asked.value === "" && view.filterMode.value === "words" ? wordsQuery(view.filter.value) : asked.value;
-    return [
-      projectsQuery(chosenProjects(view.project.value, projects.value)),
-      showsHidden.value === "1" ? "" : "not hidden",
-      words === "" ? "" : `(${words})`,
-      isWhole.value ? "" : columnQuery.value,
-    ].filter((part) => part !== "").join(" and ");
-  };
-  const searchTexts = computed(() => all.value.map((row) => searchTextsOf(row).join(" ")).join("\n"));
-  const queried = createQueriedRuns(source, computed(() => (isWhole.value ? asked.value : "")), computed(() => (view.filterMode.value === "query" ? rows.value.size : searchTexts.value)));
-
+  const listQuery = (): string => [
+    projectsQuery(chosenProjects(view.project.value, projects.value)),
+    showsHidden.value === "1" ? "" : "not hidden",
+    asked.value === "" || isRefused.value ? "" : `(${asked.value})`,
+    columnQuery.value,
+  ].filter((part) => part !== "").join(" and ");
+  /** Whether what a run has become may move it in the list, or out of it. */
+  const isMoving = computed(() => asked.value !== "" || columnQuery.value !== "" || !FIXED_ORDERS.has(view.order.value));
   const groupKeys = computed(() => groupKeysOf(view.groupBy.value, ofProject.value));
   const request = computed((): ListRequest => {
     const fields = groupKeys.value.map((key) => fieldOf("config", key));
-    return { isOn: !isWhole.value, query: listQuery(), order: fields.length === 0 && view.order.value === NEWEST_FIRST ? "" : [...fields, serverOrder(view.order.value)].join(","), group: fields.join(",") };
+    const words = isRefused.value ? "" : view.filterMode.value === "query" && asked.value !== "" ? null : view.filter.value;
+    return {
+      query: listQuery(),
+      ...(fields.length === 0 && view.order.value === NEWEST_FIRST ? {} : { order: [...fields, serverOrder(view.order.value)].join(",") }),
+      ...(fields.length === 0 ? {} : { group: fields.join(",") }),
+      choice: { projects: chosenProjects(view.project.value, projects.value), withHidden: showsHidden.value === "1", words, order: view.order.value, groupKeys: groupKeys.value },
+    };
   });
-  const pages = createRunPages(source, request, HEADLINES, (list) => {
-    takeList(list);
-    merge(list.rows, true);
+  const pages = createRunPages(source, request, (list: RunList) => {
+    onList(list.rows, (id) => rows.peek().get(id));
+    numStored.value = list.stored ?? numStored.peek();
+    projects.value = list.projects ?? projects.peek();
+    merge(list.rows);
+    if ((list.pending ?? 0) > 0) reloadSoon(isMoving.peek() ? RELOAD_MS : LONG_RELOAD_MS);
   });
+  effect(() => {
+    const found = pages.problem.value;
+    if (found?.status === BAD_REQUEST && pages.answer.peek() === null && asked.peek() !== "") refused.value = { filter: asked.peek(), problem: found.message };
+  });
+  const isLoaded = computed(() => pages.answer.value !== null || (pages.problem.value !== null && pages.isSettled.value));
 
-  const filtered = computed(() => {
-    const { ids } = queried.value;
-    const isAsked = asked.value !== "" || view.filterMode.value === "query";
-    const matches = compileFilter(view.filter.value);
-    return ofProject.value.filter((row) => (isAsked ? ids === null || ids.has(row.id) : matches(searchTextsOf(row).join(" "))));
+  const listed = computed(() => pages.ids.value.map((id) => (id === undefined ? undefined : rows.value.get(id))));
+  const fitting = computed(() => listed.value.filter((row) => row !== undefined));
+  const numFitting = computed(() => pages.answer.value?.total ?? 0);
+  const filterProblem = computed(() => (isRefused.value ? refused.value!.problem : pages.problem.value?.status === BAD_REQUEST ? pages.problem.value.message : null));
+  const problem = computed(() => (pages.problem.value === null || filterProblem.value !== null ? null : pages.problem.value.message));
+  const numUnread = computed(() => {
+    const { pending = 0 } = pages.answer.value ?? {};
+    return isMoving.value || numStored.value + pending > MOST_ROWS ? pending : 0;
   });
-  const fitting = computed(() => {
-    if (!isWhole.value) return pages.ids.value.map((id) => (id === undefined ? undefined : rows.value.get(id))).filter((row) => row !== undefined);
-    const visible = showsHidden.value === "1" ? filtered.value : filtered.value.filter(({ hidden }) => !hidden);
-    const inOrder = ordered(visible, view.order.value);
-    return groupKeys.value.length === 0 ? inOrder : inOrder.toSorted(byKeys(groupKeys.value));
-  });
-  const numFitting = computed(() => {
-    if (!isWhole.value) return pages.total.value ?? 0;
-    const isComing = !isComplete.value && announced.value?.query === listQuery();
-    return Math.max(fitting.value.length, isComing ? announced.value!.total : 0);
-  });
-  const numHidden = computed(() => (isWhole.value ? filtered.value.filter(({ hidden }) => hidden).length : 0));
-  const filterProblem = computed(() => {
-    if (asked.value === "") return null;
-    return isWhole.value ? queried.value.problem : pages.problem.value;
-  });
-  const isSettled = computed(() => (isWhole.value ? queried.value.query === asked.value : pages.total.value !== null));
-  const numUnread = computed(() => (isWhole.value ? queried.value.pending : pages.pending.value));
   const configKeys = computed(() => {
     const keys = new Set<string>();
     for (const row of ofProject.value) for (const [key] of flatConfig(row.config ?? {})) keys.add(key);
     return [...keys].sort();
   });
   const groups = computed((): readonly RunGroup[] => {
-    const keys = groupKeys.value;
-    if (keys.length === 0) return [{ title: null, rows: fitting.value }];
-    return [...groupBy(fitting.value, (row) => groupTitle(row, keys))].map(([title, members]) => ({ title, rows: members }));
+    const answer = pages.answer.value;
+    if (answer === null || answer.groups.length === 0) return [{ title: null, count: numFitting.value, rows: fitting.value }];
+    const titled: { title: string; count: number }[] = [];
+    for (const { values, count } of answer.groups) {
+      const title = serverTitle(answer.request.choice.groupKeys ?? [], values);
+      // To the server 1 and 1.0 differ; a person sees one group.
+      if (titled.at(-1)?.title === title) titled.at(-1)!.count += count;
+      else titled.push({ title, count });
+    }
+    let at = 0;
+    return titled.map((group) => ({ ...group, rows: listed.value.slice(at, (at += group.count)).filter((row) => row !== undefined) }));
   });
   /** Where each group begins among the lines: its heading, then its runs. */
   const headings = computed((): readonly { readonly at: number; readonly title: string; readonly count: number; readonly rows: readonly RunRow[] | null }[] => {
-    if (groupKeys.value.length === 0) return [];
     let at = 0;
-    const found = isWhole.value
-      ? groups.value.map(({ title, rows: members }) => ({ title: title ?? "", count: members.length, rows: members }))
-      : (pages.groups.value ?? []).map(({ values, count }) => ({ title: serverTitle(groupKeys.value, values), count, rows: null }));
-    return found.map((one) => {
-      const heading = { ...one, at };
-      at += one.count + 1;
-      return heading;
+    return groups.value.flatMap(({ title, count, rows: members }) => {
+      const heading = { title: title ?? "", count, rows: members.length === count ? members : null, at };
+      at += count + 1;
+      return title === null ? [] : [heading];
     });
   });
   const lineAt = (index: number): RunLine | undefined => {
@@ -304,9 +240,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     const heading = known[low - 1];
     if (heading?.at === index) return { kind: "group", title: heading.title, count: heading.count, rows: heading.rows };
     const place = index - low;
-    if (isWhole.value) return { kind: "run", row: fitting.value[place], index: place };
-    const id = pages.ids.value[place];
-    return { kind: "run", row: id === undefined ? undefined : rows.value.get(id), index: place };
+    return { kind: "run", row: listed.value[place], index: place };
   };
 
   const shown = computed((): readonly RunRow[] => {
@@ -328,17 +262,18 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
   });
   // Runs that the address names and whose rows are not among those in view.
   effect(() => {
-    if (isWhole.value || !isLoaded.value) return;
+    if (pages.answer.value === null) return;
+    void unknown.value;
     const named = [view.focus.value, view.solo.value, view.baseline.value, ...(view.shown.value ?? [])].filter((id) => id !== null);
     const wanted = [...new Set(named)].filter((id) => !rows.peek().has(id) && !unknown.peek().has(id)).slice(0, MOST_SHOWN);
     if (wanted.length === 0) return;
     // A query has at most 2,000 characters.
     for (let at = 0; at < wanted.length; at += IDS_AT_ONCE) {
       const ids = wanted.slice(at, at + IDS_AT_ONCE);
-      void source.runs({ query: `id in [${ids.map(quoted).join(", ")}]`, limit: ids.length, withConfig: true, summaries: HEADLINES }).then((list) => {
+      void source.runs({ query: `id in [${ids.map(quoted).join(", ")}]`, choice: { ids }, limit: ids.length, withConfig: true, summaries: HEADLINES }).then((list) => {
         const known = new Set(list.rows.map(({ id }) => id));
         unknown.value = new Set([...unknown.peek(), ...ids.filter((id) => !known.has(id))]);
-        merge(list.rows, true);
+        merge(list.rows);
       }, () => undefined);
     }
   });
@@ -348,7 +283,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     const unknownProject = chosenProjects(project, projects.value)?.find((name) => !projects.value.includes(name));
     if (unknownProject !== undefined && numStored.value > 0) return { kind: "project", name: unknownProject };
     if (run === null || rows.value.has(run)) return null;
-    return isWhole.value || unknown.value.has(run) ? { kind: "run", name: run } : null;
+    return unknown.value.has(run) ? { kind: "run", name: run } : null;
   });
   const slots = signal<ReadonlyMap<string, number>>(new Map());
   effect(() => {
@@ -366,48 +301,42 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
   const coloring = computed(() => (view.colorBy.value === null ? null : coloringBy(drawn.value, view.colorBy.value)));
   const namesakes = computed(() => groupBy(all.value, ({ name }) => name));
 
-  /** Put newer rows in place; where there are thousands, those that nobody has asked for stay away. */
-  const merge = (changed: readonly RunRow[], isAsked = true): void => {
-    const next = new Map(rows.value);
+  /** Put newer rows in place. */
+  const merge = (changed: readonly RunRow[]): void => {
+    const next = new Map(rows.peek());
     for (const row of changed) {
       const before = next.get(row.id);
-      if (before === undefined && !isAsked && !isWhole.peek()) continue;
       next.set(row.id, { ...row, config: Object.keys(row.config).length > 0 ? row.config : (before?.config ?? {}), summaries: { ...before?.summaries, ...row.summaries } });
     }
     rows.value = next;
   };
-  const addDetails = (id: string): void => {
-    void source.get("run", id).then((detail) => merge([{ ...detail.row, config: detail.config, summaries: headlinesOf(detail) }]), () => reloadSoon());
-  };
+  /** The same of runs whose rows are here. */
+  const update = (changed: readonly RunRow[]): void => merge(changed.filter(({ id }) => rows.peek().has(id)));
   const forget = (ids: ReadonlySet<string>): void => {
-    const next = new Map(rows.value);
-    for (const id of ids) next.delete(id);
-    rows.value = next;
+    pages.forget(ids);
+    rows.value = new Map([...rows.peek()].filter(([id]) => !ids.has(id)));
   };
-  void load();
 
   return {
-    isLoaded, isComplete, problem, all, projects, fitting, numFitting, numHidden, numUnread, isSettled, filterProblem, missing, groupKeys, groups, configKeys, shown, shownIds, drawn, focus, listQuery, lineAt, forget, columnQuery,
-    bigList: computed(() => (request.value.isOn ? { query: request.value.query, order: request.value.order } : null)),
-    numAll: computed(() => (isWhole.value ? all.value.length : numStored.value)),
+    isLoaded, problem, all, projects, fitting, numFitting, numUnread, isSettled: pages.isSettled, filterProblem, missing, groupKeys, groups, configKeys, shown, shownIds, drawn, focus, listQuery, lineAt, forget, columnQuery,
+    bigList: computed(() => (isLong.value && source.supportsQueries ? { query: request.value.query, order: request.value.order ?? "" } : null)),
+    numAll: numStored,
     numShared: computed(() => sharedStart(fitting.value.map(({ name }) => name))),
     numLines: computed(() => numFitting.value + headings.value.length),
     wantLines(start, stop) {
-      if (isWhole.peek()) return;
       const before = headings.peek().filter(({ at }) => at < start).length;
       pages.want(Math.max(0, start - before - 1), stop);
     },
     async idsBetween(one, other) {
-      const listed = isWhole.peek() ? fitting.peek().map(({ id }) => id) : pages.ids.peek();
+      const listed = pages.ids.peek();
       const ends = [listed.indexOf(one), listed.indexOf(other)];
       const [start, stop] = [Math.min(...ends), Math.max(...ends) + 1];
       if (start < 0) return [];
       const known = listed.slice(start, stop);
       if (known.every((id) => id !== undefined)) return known;
       const found: string[] = [];
-      const { query, order } = request.peek();
       while (found.length < stop - start) {
-        const { rows: more } = await source.runs({ query, ...(order === "" ? {} : { order }), offset: start + found.length, limit: Math.min(PAGE_ROWS, stop - start - found.length) });
+        const { rows: more } = await source.runs({ ...request.peek(), offset: start + found.length, limit: Math.min(PAGE_ROWS, stop - start - found.length) });
         if (more.length === 0) break;
         found.push(...more.map(({ id }) => id));
       }
@@ -443,25 +372,17 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
       view.shown.value = ids.slice(0, MOST_SHOWN);
       return view.shown.value.length;
     },
-    reload: () => void load(),
+    reload: pages.reload,
     joined: () => reloadSoon(JOINED_MS),
-    apply(update) {
-      if (update.type === "status") merge([update.row], false);
-      if (update.type !== "runs") return;
-      if (update.all) {
-        if (isWhole.peek()) void load();
-        else reloadSoon();
-        return;
-      }
-      const isBig = !isWhole.peek();
-      merge([...update.added, ...update.changed], false);
-      if (update.removed.length > 0) forget(new Set(update.removed));
-      if (isBig) {
-        if (update.added.length + update.removed.length > 0) reloadSoon();
-      } else {
-        numStored.value += update.added.length - update.removed.length;
-        for (const { id } of update.added) addDetails(id);
-      }
+    apply(news) {
+      if (news.type === "status") update([news.row]);
+      if (news.type !== "runs") return;
+      update([...news.added, ...news.changed]);
+      // A run that was missing may have been restored.
+      unknown.value = new Set([...unknown.peek()].filter((id) => news.added.every((row) => row.id !== id)));
+      if (news.removed.length > 0) forget(new Set(news.removed));
+      const isNew = news.all || news.added.length + news.removed.length > 0;
+      if (isNew || isMoving.peek()) reloadSoon(isNew && !isLong.peek() ? RELOAD_MS : LONG_RELOAD_MS);
     },
     setHeadline(id, role, last) {
       const row = rows.value.get(id);

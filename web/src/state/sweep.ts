@@ -26,7 +26,7 @@ export function sweepRuns({ runs, view }: Page): SweepRuns {
 
 /** What stands where the server still reads the runs of the list. */
 export function readingText({ runs }: Page): string {
-  return runs.isComplete.value ? `Reading ${formatWhole(runs.numFitting.value)} runs …` : "Reading runs …";
+  return runs.isLoaded.value ? `Reading ${formatWhole(runs.numFitting.value)} runs …` : "Reading runs …";
 }
 
 /** Keys of `lr,model`, or of `-seed`: everything that differs but those. */

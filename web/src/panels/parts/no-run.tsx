@@ -12,6 +12,6 @@ export function NoRun({ page }: { readonly page: Page }): JSX.Element {
   const missing = runs.missing.value;
   if (missing?.kind === "project") return <Empty title={`There is no project “${missing.name}”`}>It was deleted or renamed, or the address is misspelt.</Empty>;
   if (view.filter.value.trim() !== "") return <Empty title="No run matches the filter">Clear the filter of the run list to see runs again.</Empty>;
-  if (runs.numHidden.value > 0) return <Empty title="All runs are hidden">The menu of the run list shows hidden runs.</Empty>;
+  if (runs.numAll.value > 0 && runs.numFitting.value === 0) return <Empty title="All runs are hidden">The menu of the run list shows hidden runs.</Empty>;
   return <Empty title="No run is shown">Choose one in the list of runs.</Empty>;
 }
