@@ -27,24 +27,15 @@ export function varyingKeys(rows: readonly RunRow[]): readonly string[] {
   return [...first.keys()].filter((key) => varying.has(key) || counts.get(key) !== rows.length);
 }
 
-/** The group of a run: the value of the only key, else `lr=0.001, wd=0.1`. */
+/** The title of a run's group. */
 export function groupTitle(row: RunRow, keys: readonly string[]): string {
-  if (keys.length === 1) return shown(configValue(row.config, keys[0]!));
-  return keys.map((key) => `${lastPart(key)}=${shown(configValue(row.config, key))}`).join(", ");
+  return valuesTitle(keys, keys.map((key) => configValue(row.config, key)));
 }
 
-/** What a group of the server is called: as `groupTitle` says it. */
-export function serverTitle(keys: readonly string[], values: readonly unknown[]): string {
-  if (keys.length === 1) return shown(values[0] ?? undefined);
-  return keys.map((key, index) => `${lastPart(key)}=${shown(values[index] ?? undefined)}`).join(", ");
-}
-
-function lastPart(key: string): string {
-  return key.slice(key.lastIndexOf(".") + 1);
-}
-
-function shown(value: unknown): string {
-  return value === undefined ? "not set" : shortText(value);
+/** The title of a group: the value of the only key, else `lr=0.001, wd=0.1`. */
+export function valuesTitle(keys: readonly string[], values: readonly unknown[]): string {
+  const texts = values.map((value) => (value == null ? "not set" : shortText(value)));
+  return keys.length === 1 ? texts[0]! : keys.map((key, index) => `${key.slice(key.lastIndexOf(".") + 1)}=${texts[index]}`).join(", ");
 }
 
 /** What a choice is called: `lr`, `lr, wd` or `all but seed`. */

@@ -40,7 +40,7 @@ export interface RunPages {
 export const MOST_ROWS = 2000;
 const PAGE_ROWS = 100;
 const PAGES_AT_ONCE = 5;
-const TYPING_MS = 60;
+const TYPING_MS = 150;
 /** The rows beyond the first page come when typing has paused. */
 const REST_MS = 300;
 const AGAIN_MS = 1000;

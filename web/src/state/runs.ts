@@ -12,7 +12,7 @@ import { chosenSlots, coloringBy } from "./colors.ts";
 import type { Coloring } from "./colors.ts";
 import { flatConfig } from "./config.ts";
 import { groupBy } from "./group-by.ts";
-import { groupKeysOf, serverTitle } from "./group-keys.ts";
+import { groupKeysOf, valuesTitle } from "./group-keys.ts";
 import { chosenProjects } from "./projects.ts";
 import { createRunPages, fieldOf, MOST_ROWS } from "./run-pages.ts";
 import type { ListRequest } from "./run-pages.ts";
@@ -212,7 +212,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     if (answer === null || answer.groups.length === 0) return [{ title: null, count: numFitting.value, rows: fitting.value }];
     const titled: { title: string; count: number }[] = [];
     for (const { values, count } of answer.groups) {
-      const title = serverTitle(answer.request.choice.groupKeys ?? [], values);
+      const title = valuesTitle(answer.request.choice.groupKeys ?? [], values);
       // To the server 1 and 1.0 differ; a person sees one group.
       if (titled.at(-1)?.title === title) titled.at(-1)!.count += count;
       else titled.push({ title, count });
@@ -335,8 +335,9 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
       const known = listed.slice(start, stop);
       if (known.every((id) => id !== undefined)) return known;
       const found: string[] = [];
+      const { group, ...list } = pages.answer.peek()!.request;
       while (found.length < stop - start) {
-        const { rows: more } = await source.runs({ ...request.peek(), offset: start + found.length, limit: Math.min(PAGE_ROWS, stop - start - found.length) });
+        const { rows: more } = await source.runs({ ...list, offset: start + found.length, limit: Math.min(PAGE_ROWS, stop - start - found.length) });
         if (more.length === 0) break;
         found.push(...more.map(({ id }) => id));
       }
@@ -378,9 +379,9 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
       if (news.type === "status") update([news.row]);
       if (news.type !== "runs") return;
       update([...news.added, ...news.changed]);
-      // A run that was missing may have been restored.
-      unknown.value = new Set([...unknown.peek()].filter((id) => news.added.every((row) => row.id !== id)));
       if (news.removed.length > 0) forget(new Set(news.removed));
+      // A run that was missing may have been restored, and the run in focus deleted.
+      unknown.value = new Set([...unknown.peek()].filter((id) => news.added.every((row) => row.id !== id)));
       const isNew = news.all || news.added.length + news.removed.length > 0;
       if (isNew || isMoving.peek()) reloadSoon(isNew && !isLong.peek() ? RELOAD_MS : LONG_RELOAD_MS);
     },

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 
 import { columnFilter, columnQuery, serverField } from "../../src/panels/compare-columns.ts";
 import { shortNumber } from "../../src/state/config.ts";
-import { groupKeysOf, groupTitle, serverTitle, varyingKeys } from "../../src/state/group-keys.ts";
+import { groupKeysOf, groupTitle, valuesTitle, varyingKeys } from "../../src/state/group-keys.ts";
 import { undoOf } from "../../src/state/selection.ts";
 import { completed, completionsOf } from "../../src/ui/completion.ts";
 import { excerptOf } from "../../src/app/run-filter.tsx";
@@ -23,7 +23,7 @@ test("runs are grouped by several keys, or by everything that differs but some",
   expect(groupKeysOf("lr,model.name", rows)).toEqual(["lr", "model.name"]);
   expect(groupTitle(rows[0]!, ["lr", "model.name"])).toBe("lr=1e-5, name=a");
   expect(groupTitle(rows[0]!, ["lr"])).toBe("1e-5");
-  expect(serverTitle(["lr", "model.name"], [1e-5, null])).toBe("lr=1e-5, name=not set");
+  expect(valuesTitle(["lr", "model.name"], [1e-5, null])).toBe("lr=1e-5, name=not set");
 });
 
 test("a key that some runs lack differs", () => {
