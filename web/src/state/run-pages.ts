@@ -74,11 +74,13 @@ export function createRunPages(source: Source, request: ReadonlySignal<ListReque
         // A list that was asked for again keeps the rows that are there until newer ones come.
         const fresh = new Set(list.rows.map(({ id }) => id));
         const before = shownFor === mine ? ids.peek() : [];
-        const next = Array.from({ length: list.total }, (_, index) => (fresh.has(before[index] ?? "") ? undefined : before[index]));
-        list.rows.forEach(({ id }, index) => (next[offset + index] = id));
+        // The first page says how long the list is: a later one may be from a moment before.
+        const total = isFirst ? list.total : before.length;
+        const next = Array.from({ length: total }, (_, index) => (fresh.has(before[index] ?? "") ? undefined : before[index]));
+        list.rows.slice(0, Math.max(0, total - offset)).forEach(({ id }, index) => (next[offset + index] = id));
         shownFor = mine;
         ids.value = next;
-        answer.value = { request: current, total: list.total, groups: isFirst ? (list.groups ?? []) : (answer.peek()?.groups ?? []), pending: list.pending ?? 0 };
+        if (isFirst) answer.value = { request: current, total, groups: list.groups ?? [], pending: list.pending ?? 0 };
         problem.value = null;
         settled.value = key;
       });
@@ -91,6 +93,7 @@ export function createRunPages(source: Source, request: ReadonlySignal<ListReque
   };
   const want = (start: number, stop: number): void => {
     lastWanted = [start, stop];
+    if (shownFor !== version) return;
     const end = Math.min(stop, answer.peek()?.total ?? 0);
     const isMissing = (page: number): boolean => page * PAGE_ROWS < end && !asked.has(page);
     for (let page = Math.floor(start / PAGE_ROWS); page * PAGE_ROWS < end; page++) {
