@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from functools import cached_property
+
+import msgspec
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+_FLOATS = {FIXED64: "<d", FIXED32: "<f"}
+_SIZES = {FIXED64: 8, FIXED32: 4}
 _MAX_VARINT_BYTES = 10
 _SIGN, _MODULUS = 1 << 63, 1 << 64
 
@@ -23,14 +27,74 @@ class WireError(ValueError):
         self.offset = offset
 
 
-class Field(NamedTuple):
-    """One field: ``start`` and ``end`` bound its value, ``number`` is the value of a varint."""
+class Field(msgspec.Struct, eq=False, dict=True):
+    """One field, or a whole message: ``start`` and ``end`` bound its value in ``data``.
 
-    tag: int
-    wire: int
+    ``number`` is the value of a varint. A field that is missing, or has another wire type than it
+    is read as, is empty: 0, "" or a message without fields. Fields of a message are read when one
+    of them is asked for, which raises ``WireError`` if there is no message.
+    """
+
+    data: bytes
     start: int
     end: int
+    tag: int = 0
+    wire: int = BYTES
     number: int = 0
+
+    @cached_property
+    def inner(self) -> dict[int, list[Field]]:
+        """The fields of the message by number, each list in the order written."""
+        found: dict[int, list[Field]] = {}
+        if self.wire == BYTES:
+            for field in fields(self.data, self.start, self.end):
+                found.setdefault(field.tag, []).append(field)
+        return found
+
+    def __contains__(self, tag: int) -> bool:
+        return tag in self.inner
+
+    def __getitem__(self, tag: int) -> Field:
+        """The field of a number; the last one of a repeated field."""
+        return self.inner[tag][-1] if tag in self.inner else Field(b"", 0, 0)
+
+    def each(self, tag: int) -> list[Field]:
+        """Every field of a number that has bytes."""
+        return [field for field in self.inner.get(tag, ()) if field.wire == BYTES]
+
+    @property
+    def content(self) -> bytes:
+        """The bytes of the field."""
+        return self.data[self.start : self.end] if self.wire == BYTES else b""
+
+    @property
+    def text(self) -> str:
+        """The bytes as text; invalid UTF-8 is replaced."""
+        return self.content.decode("utf-8", "replace")
+
+    @property
+    def signed(self) -> int:
+        """A varint as an int64 or int32."""
+        return signed(self.number)
+
+    @property
+    def real(self) -> float:
+        """A float or a double."""
+        layout = _FLOATS.get(self.wire)
+        return float(struct.unpack_from(layout, self.data, self.start)[0]) if layout else 0.0
+
+    @property
+    def seconds(self) -> float | None:
+        """A ``google.protobuf.Timestamp`` in Unix seconds; None if there is none."""
+        seconds, nanoseconds = self[1].signed, self[2].signed
+        # Years 1900 to 2900: anything else is not a time at which a run was recorded.
+        is_time = bool(self.data) and self.wire == BYTES and abs(seconds) < 2**35
+        return seconds + nanoseconds / 1e9 if is_time else None
+
+
+def message(data: bytes) -> Field:
+    """The message that some bytes are."""
+    return Field(data, 0, len(data))
 
 
 def fields(data: bytes, start: int = 0, end: int | None = None) -> Iterator[Field]:
@@ -47,21 +111,14 @@ def fields(data: bytes, start: int = 0, end: int | None = None) -> Iterator[Fiel
         elif wire == BYTES:
             length, begin = varint(data, place, stop)
             finish = begin + length
-        elif wire == FIXED32:
-            finish = place + 4
-        elif wire == FIXED64:
-            finish = place + 8
+        elif wire in _SIZES:
+            finish = place + _SIZES[wire]
         else:
             raise WireError(f"wire type {wire}", place)
         if finish > stop:
             raise WireError("a field longer than its message", begin)
-        yield Field(tag, wire, begin, finish, number)
+        yield Field(data, begin, finish, tag, wire, number)
         place = finish
-
-
-def by_tag(data: bytes, field: Field) -> dict[int, Field]:
-    """The fields of a message by number; of a repeated one the last."""
-    return {inner.tag: inner for inner in fields(data, field.start, field.end)}
 
 
 def varint(data: bytes, place: int, stop: int) -> tuple[int, int]:
@@ -79,35 +136,3 @@ def varint(data: bytes, place: int, stop: int) -> tuple[int, int]:
 def signed(number: int) -> int:
     """An unsigned varint as an int64 or int32."""
     return number - _MODULUS if number >= _SIGN else number
-
-
-def text(data: bytes, field: Field) -> str:
-    """A string field; invalid UTF-8 is replaced."""
-    return data[field.start : field.end].decode("utf-8", "replace")
-
-
-def double(data: bytes, field: Field) -> float:
-    """A double field; 0 where the field is of another type."""
-    return _unpacked("<d", data, field) if field.wire == FIXED64 else 0.0
-
-
-def single(data: bytes, field: Field) -> float:
-    """A float field; 0 where the field is of another type."""
-    return _unpacked("<f", data, field) if field.wire == FIXED32 else 0.0
-
-
-def timestamp(data: bytes, field: Field) -> float | None:
-    """A ``google.protobuf.Timestamp`` in Unix seconds."""
-    seconds = nanoseconds = 0
-    for inner in fields(data, field.start, field.end):
-        if inner.tag == 1:
-            seconds = signed(inner.number)
-        elif inner.tag == 2:
-            nanoseconds = signed(inner.number)
-    # Years 1900 to 2900: anything else is not a time at which a run was recorded.
-    return seconds + nanoseconds / 1e9 if abs(seconds) < 2**35 else None
-
-
-def _unpacked(layout: str, data: bytes, field: Field) -> float:
-    number: float = struct.unpack_from(layout, data, field.start)[0]
-    return number

@@ -7,6 +7,7 @@ session. The later ones are separate runs, with the number of the log as a suffi
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from epochal.errors import FormatError
-from epochal.imports import protobuf
-from epochal.imports import wandb_log as wb
 from epochal.imports.foreign import (
     Batch,
     FileSignature,
@@ -24,8 +23,8 @@ from epochal.imports.foreign import (
     file_signature,
     stable_id,
 )
-from epochal.imports.protobuf import Field, WireError
-from epochal.imports.values import Sorted, json_safe, plain_number, sort_values, unix_seconds
+from epochal.imports.protobuf import Field, WireError, message
+from epochal.imports.values import json_safe, json_value, plain_number, sort_values, unix_seconds
 from epochal.imports.wandb_log import FILE_HEADER_BYTES, MAGIC, LogFile, media_records
 from epochal.journal.layout import read_json
 from epochal.journal.regular_file import read_regular, regular_only
@@ -37,6 +36,21 @@ ORDER = 10
 _PLACES = ("*.wandb", "*/*.wandb", "wandb/*/*.wandb")
 _OWN = "_wandb"
 _GOALS = {1: "min", 2: "max"}
+_FINISHED = {"status": "finished"}
+# What a record is, by the field that it has.
+_KINDS = {
+    2: "history",
+    3: "summary",
+    4: "output",
+    5: "config",
+    7: "stats",
+    10: "alert",
+    12: "metric",
+    13: "output",
+    17: "run",
+    18: "exit",
+    23: "preempting",
+}
 
 
 def find(path: Path, bounds: SearchBounds | None = None) -> WandbFolder | None:
@@ -109,11 +123,12 @@ class WandbRun:
             return self._identity
         try:
             for _, data in LogFile(self.path).read():
-                part = _kind(data)
-                if part is not None and part.tag == wb.RUN:
-                    self._identity = self._read_identity(data, part)
-                    return self._identity
-        except (OSError, WireError):
+                with contextlib.suppress(WireError):
+                    kind, part = _part(data)
+                    if kind == "run":
+                        self._identity = self._read_identity(part)
+                        return self._identity
+        except OSError:
             pass  # reading the run itself says what is wrong
         name = self.path.stem.removeprefix("run-")
         return Identity(id=stable_id("wandb", self.path), name=name, project="wandb")
@@ -139,53 +154,54 @@ class WandbRun:
     # -- what the records become ------------------------------------------------------------------
 
     def _records(self, data: bytes) -> Iterator[Record]:
-        part = wb.kind_of(data)
-        if part is None:
-            return
-        if part.tag == wb.HISTORY:
-            yield from self._history(data, part)
-        elif part.tag == wb.SUMMARY:
-            self._summary.update(wb.items_of(data, part, tag=1))
-        elif part.tag == wb.STATS:
-            yield from self._stats(data, part)
-        elif part.tag in (wb.OUTPUT, wb.OUTPUT_RAW):
-            yield from self._output(data, part)
-        elif part.tag == wb.CONFIG:
-            for key, value in wb.items_of(data, part, tag=1).items():
-                if key != _OWN:
-                    yield {"log": "option", "t": self._t, "name": key, "value": json_safe(value)}
-        elif part.tag == wb.METRIC:
-            yield from self._definition(data, part)
-        elif part.tag == wb.ALERT:
-            yield self._alert(data, part)
-        elif part.tag == wb.PREEMPTING:
+        kind, part = _part(data)
+        if kind == "history":
+            yield from self._history(part)
+        elif kind == "summary":
+            self._summary.update(_items(part.each(1)))
+        elif kind == "stats":
+            items = _items(part.each(3)).items()
+            numbers = {f"system/{key}": plain_number(value) for key, value in items}
+            numbers = {key: number for key, number in numbers.items() if number is not None}
+            t = self._time(part)
+            if numbers:
+                yield {"log": "system", "t": t, "m": numbers}
+        elif kind == "output":
+            yield from self._output(part)
+        elif kind == "config":
+            for key, value in _config(part).items():
+                yield {"log": "option", "t": self._t, "name": key, "value": value}
+        elif kind == "metric":
+            yield from self._definition(part)
+        elif kind == "alert":
+            at: Record = {"log": "event", "t": self._t, "name": "alert", "step": self._step}
+            yield {**at, **_texts(part, title=1, text=2, level=3)}
+        elif kind == "preempting":
             yield {"log": "event", "t": self._t, "name": "preempting"}
-        elif part.tag == wb.RUN:
+        elif kind == "run":
             self._t = self._t or self.identity.created or 0.0
-        elif part.tag == wb.EXIT:
-            yield from self._exit(data, part)
+        elif kind == "exit":
+            yield from self._exit(part[1].signed)
 
-    def _history(self, data: bytes, part: Field) -> Iterator[Record]:
-        row = wb.items_of(data, part, tag=1)
-        parts = protobuf.by_tag(data, part)
-        if 2 in parts:
-            number = next(
-                (f.number for f in protobuf.fields(data, parts[2].start, parts[2].end)), 0
-            )
-            self._step = protobuf.signed(number)
+    def _time(self, part: Field) -> float:
+        t = part[2].seconds or self._t
+        self._latest = max(self._latest, t)
+        return t
+
+    def _history(self, part: Field) -> Iterator[Record]:
+        row = _items(part.each(1))
+        if 2 in part:
+            self._step = part[2][1].signed
         elif isinstance(step := row.get("_step"), int):
             self._step = step
         self._t = unix_seconds(row.get("_timestamp")) or self._t
         for name in ("_step", "_timestamp", "_runtime", _OWN):
             row.pop(name, None)
         found = sort_values(row, type_key="_type")
+        at: Record = {"t": self._t, "step": self._step}
         if found.numbers:
             self._logged.update(found.numbers)
-            yield {"log": "metrics", "t": self._t, "step": self._step, "m": found.numbers}
-        yield from self._others(found)
-
-    def _others(self, found: Sorted) -> Iterator[Record]:
-        at: Record = {"t": self._t, "step": self._step}
+            yield {"log": "metrics", **at, "m": found.numbers}
         for name, text in found.texts.items():
             yield {"log": "text", **at, "name": name, "text": text}
         files = self.path.parent / "files"
@@ -195,99 +211,102 @@ class WandbRun:
                     self._blobs.setdefault(record["file"], path)
                 yield record
 
-    def _stats(self, data: bytes, part: Field) -> Iterator[Record]:
-        parts = protobuf.by_tag(data, part)
-        t = wb.time_at(data, parts, 2) or self._t
-        self._latest = max(self._latest, t)
-        numbers = {
-            f"system/{key}": number
-            for key, value in wb.items_of(data, part, tag=3).items()
-            if (number := plain_number(value)) is not None
-        }
-        if numbers:
-            yield {"log": "system", "t": t, "m": numbers}
-
-    def _output(self, data: bytes, part: Field) -> Iterator[Record]:
+    def _output(self, part: Field) -> Iterator[Record]:
         """Whole lines; what comes before a newline waits for it."""
-        parts = protobuf.by_tag(data, part)
-        stream = "stdout" if 1 in parts and parts[1].number == 1 else "stderr"
-        t = wb.time_at(data, parts, 2) or self._t
-        self._latest = max(self._latest, t)
-        text = self._unfinished.get(stream, "") + (wb.text_at(data, parts, 3) or "")
+        stream, t = "stdout" if part[1].number == 1 else "stderr", self._time(part)
+        text = self._unfinished.get(stream, "") + part[3].text
         *lines, self._unfinished[stream] = text.split("\n")
         for line in lines:
             yield {"log": "message", "t": t, "level": stream, "text": line}
 
-    def _definition(self, data: bytes, part: Field) -> Iterator[Record]:
-        parts = protobuf.by_tag(data, part)
-        name = wb.text_at(data, parts, 1) or wb.text_at(data, parts, 2)
-        if name is None:
-            return
-        record: Record = {"log": "define", "t": self._t, "name": name}
-        goal = _GOALS.get(parts[8].number if 8 in parts else 0)
-        for key, word in (("goal", goal), ("x", wb.text_at(data, parts, 4))):
-            if word is not None:
-                record[key] = word
-        yield record
+    def _definition(self, part: Field) -> Iterator[Record]:
+        if name := part[1].text or part[2].text:
+            goal = _GOALS.get(part[8].number)
+            more = {**({"goal": goal} if goal else {}), **_texts(part, x=4)}
+            yield {"log": "define", "t": self._t, "name": name, **more}
 
-    def _alert(self, data: bytes, part: Field) -> Record:
-        parts = protobuf.by_tag(data, part)
-        record: Record = {"log": "event", "t": self._t, "name": "alert", "step": self._step}
-        for key, tag in (("title", 1), ("text", 2), ("level", 3)):
-            if (word := wb.text_at(data, parts, tag)) is not None:
-                record[key] = word
-        return record
-
-    def _exit(self, data: bytes, part: Field) -> Iterator[Record]:
+    def _exit(self, code: int) -> Iterator[Record]:
         t = max(self._t, self._latest)
         for stream, text in self._unfinished.items():
             if text:
                 yield {"log": "message", "t": t, "level": stream, "text": text}
         self._unfinished.clear()
-        own = {
-            key: json_safe(value)
-            for key, value in self._summary.items()
-            if not key.startswith("_") and key not in self._logged and not isinstance(value, dict)
-        }
-        for name, value in own.items():
-            yield {"log": "summary", "t": t, "name": name, "value": value}
-        parts = protobuf.by_tag(data, part)
-        code = protobuf.signed(parts[1].number) if 1 in parts else 0
-        finish: Record = {"log": "finish", "t": t, "status": "failed" if code else "finished"}
-        if code:
-            finish["reason"] = f"exit code {code}"
-        yield {**finish, "last_step": self._step}
+        for name, value in self._summary.items():
+            is_row = name.startswith("_") or name in self._logged or isinstance(value, dict)
+            if not is_row:
+                yield {"log": "summary", "t": t, "name": name, "value": json_safe(value)}
+        status = {"status": "failed", "reason": f"exit code {code}"} if code else _FINISHED
+        yield {"log": "finish", "t": t, **status, "last_step": self._step}
 
-    def _read_identity(self, data: bytes, part: Field) -> Identity:
-        parts = protobuf.by_tag(data, part)
-        config = {}
-        if 4 in parts:
-            items = wb.items_of(data, parts[4], tag=1)
-            config = {key: json_safe(value) for key, value in items.items() if key != _OWN}
-        facts: dict[str, Any] = {"source": str(self.path)}
-        named = (("entity", 2), ("group", 6), ("job_type", 7), ("sweep", 12), ("host", 13))
-        facts |= {key: text for key, tag in named if (text := wb.text_at(data, parts, tag))}
-        facts |= _metadata(self.path.parent / "files" / "wandb-metadata.json")
-        run_id = wb.text_at(data, parts, 1)
+    def _read_identity(self, part: Field) -> Identity:
+        run_id = part[1].text
         again = f"-{self.number}" if self.number > 1 else ""
-        tags = [f for f in protobuf.fields(data, part.start, part.end) if f.tag == 10]
         return Identity(
             id=f"{run_id}{again}" if run_id else stable_id("wandb", self.path),
-            name=f"{wb.text_at(data, parts, 8) or run_id or self.path.stem}{again}",
-            project=wb.text_at(data, parts, 3) or "wandb",
-            created=wb.time_at(data, parts, 17),
-            config=config,
-            tags=tuple(protobuf.text(data, tag) for tag in tags),
-            notes=wb.text_at(data, parts, 9),
-            facts=facts,
+            name=f"{part[8].text or run_id or self.path.stem}{again}",
+            project=part[3].text or "wandb",
+            created=part[17].seconds,
+            config=_config(part[4]),
+            tags=tuple(tag.text for tag in part.each(10)),
+            notes=part[9].text or None,
+            facts={
+                "source": str(self.path),
+                **_texts(part, entity=2, group=6, job_type=7, sweep=12, host=13),
+                **_metadata(self.path.parent / "files" / "wandb-metadata.json"),
+            },
         )
 
 
-def _kind(data: bytes) -> Field | None:
-    try:
-        return wb.kind_of(data)
-    except WireError:
-        return None
+def _part(data: bytes) -> tuple[str, Field]:
+    """What a record is, and the field that has it; "" for kinds that are not imported."""
+    record = message(data)
+    for tag in record.inner:
+        if tag in _KINDS and (found := record.each(tag)):
+            return _KINDS[tag], found[0]
+    return "", record
+
+
+def _texts(part: Field, **tags: int) -> dict[str, str]:
+    """The texts that are not empty, by the names given for their fields."""
+    return {name: text for name, tag in tags.items() if (text := part[tag].text)}
+
+
+def _config(part: Field) -> dict[str, Any]:
+    items = _items(part.each(1)).items()
+    return {key: json_safe(value) for key, value in items if key != _OWN}
+
+
+def _items(items: Sequence[Field]) -> dict[str, Any]:
+    """Items nested as their keys are, and sorted by name.
+
+    They are written in any order, which would make the same row look different every time.
+    """
+    found: dict[str, Any] = {}
+    named = [([key.text for key in (*i.each(1), *i.each(2))], _value(i)) for i in items]
+    for keys, value in sorted(named, key=lambda item: item[0]):
+        place, last = found, keys.pop() if keys else ""
+        for key in keys:
+            if not isinstance(place.get(key), dict):
+                place[key] = {}
+            place = place[key]
+        place[last] = value
+    return found
+
+
+def _value(item: Field) -> Any:
+    """The value of an item; bad JSON is left as text."""
+    for written in (*item.each(16), *item.each(8)):
+        try:
+            return json_value(written.content)
+        except (ValueError, RecursionError):
+            return written.text
+    if 4 in item:
+        return bool(item[4].number)
+    if 5 in item:
+        return (item[5].number >> 1) ^ -(item[5].number & 1)  # the sign is the last bit
+    if 6 in item:
+        return item[6].real
+    return item[7].text if 7 in item else None
 
 
 def _metadata(path: Path) -> Mapping[str, Any]:
