@@ -25,14 +25,16 @@ fault of the server raises ``ServerError``, and the run is not copied.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 
+from epochal.journal.regular_file import read_regular
+from epochal.journal.search_bounds import SearchBounds
 from epochal.records import Record
 
 BATCH_RECORDS = 8192
@@ -154,6 +156,16 @@ def file_signature(*paths: Path) -> FileSignature:
     return tuple(found)
 
 
+def is_event_file(name: str) -> bool:
+    """Whether TensorBoard's writers give a file this name."""
+    return "tfevents" in name
+
+
+def is_tracker_file(name: str) -> bool:
+    """Whether only a tracker makes files of this name; others may be anything."""
+    return is_event_file(name) or name.endswith((".wandb", ".db", "training.json"))
+
+
 class RecordList(list[Record]):
     """Records in the order written."""
 
@@ -210,15 +222,99 @@ class Problems(list[str]):
         say(f"{self._path} is damaged at byte {place}: {what}.")
 
 
-class UnreadableFile:
+class FileRun:
+    """What most runs in files have in common; the parts of ``ForeignRun`` for one file."""
+
+    identity: Any
+
+    def __init__(self, path: Path, key: str) -> None:
+        self.path = path
+        self.key = key
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Begin at the beginning of the file again."""
+        self._said = Problems(self.path)
+        self._blobs: dict[str, Path | bytes] = {}
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """What could not be read so far."""
+        return self._said
+
+    def learn(self, facts: Any, /) -> None:
+        """Take what listing the place says of the run."""
+
+    def signature(self) -> FileSignature:
+        """Size and time of the file."""
+        return file_signature(self.path)
+
+    def read_new(self) -> Iterator[Batch]:
+        """The records that were written since."""
+        return batches_of(self._new_records())
+
+    def _new_records(self) -> Iterable[Record]:
+        """The same one by one, for runs that have no batches."""
+        return ()
+
+    def blob(self, file: str) -> bytes:
+        """The bytes of a file that a record names."""
+        content = self._blobs[file]
+        return content if isinstance(content, bytes) else read_regular(content)
+
+
+R = TypeVar("R", bound=FileRun)
+
+
+class Files(Generic[R]):
+    """The files of one format at a path, and their runs; a run that stays is the same object.
+
+    ``patterns`` are the names that such files have below a folder.
+    """
+
+    label: ClassVar[str]
+    patterns: ClassVar[Sequence[str]] = ()
+    run_type: type[R]
+
+    def __init__(self, path: Path, bounds: SearchBounds | None = None) -> None:
+        self.path = path
+        self.bounds = SearchBounds(path) if bounds is None else bounds
+        self._runs: dict[Hashable, R] = {}
+
+    @classmethod
+    def find(cls, path: Path, bounds: SearchBounds | None = None) -> Files[R] | None:
+        """The runs in a file or folder; None if it has no files of this format."""
+        found = cls(path, bounds)
+        return found if next(iter(found.files()), None) is not None else None
+
+    def files(self) -> Iterable[Any]:
+        """The file itself, or the files of the folder that have such names."""
+        if not self.path.is_dir():
+            return [self.path] if self.path.is_file() else []
+        named = {file for pattern in self.patterns for file in self.path.glob(pattern)}
+        return sorted(self.bounds.chosen(file for file in named if file.is_file()))
+
+    def listed(self) -> Iterable[tuple[tuple[Any, ...], Any]]:
+        """What identifies each run, and what is known of it, for its ``learn``."""
+        return [((file,), None) for file in self.files()]
+
+    def runs(self) -> Sequence[R]:
+        """Every run that is there now; raises ``FormatError``."""
+        found: dict[Hashable, R] = {}
+        for key, facts in self.listed():
+            found[key] = self._runs.get(key) or self.run_type(*key)
+            found[key].learn(facts)
+        self._runs = found
+        return list(found.values())
+
+
+class UnreadableFile(FileRun):
     """A file that is a tracker's and cannot be read: one run that says so, and its source."""
 
-    key = "."
-
     def __init__(self, path: Path, label: str, problem: str) -> None:
-        self.path = path
         self.label = label
-        self.problems = [problem]
+        self._problem = problem
+        super().__init__(path, ".")
 
     def runs(self) -> Sequence[ForeignRun]:
         """Itself."""
@@ -232,15 +328,9 @@ class UnreadableFile:
 
     def signature(self) -> FileSignature:
         """Size and time of the file, and what is wrong with it."""
-        return (*file_signature(self.path), (self.problems[0], 0, 0))
+        return (*file_signature(self.path), (self._problem, 0, 0))
 
-    def read_new(self) -> Iterator[Batch]:
-        """Nothing can be read."""
-        return iter(())
-
-    def rewind(self) -> None:
-        """Nothing was read."""
-
-    def blob(self, file: str) -> bytes:
-        """There are none."""
-        raise KeyError(file)
+    @property
+    def problems(self) -> Sequence[str]:
+        """What is wrong with it."""
+        return [self._problem]

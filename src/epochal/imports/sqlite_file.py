@@ -11,13 +11,15 @@ import shutil
 import sqlite3
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import quote
 
 from epochal.errors import FormatError
-from epochal.imports.foreign import FileSignature, file_signature
+from epochal.imports.foreign import Files, FileSignature, R, file_signature
 from epochal.journal.regular_file import regular_only
+from epochal.journal.search_bounds import SearchBounds
 
 MAGIC = b"SQLite format 3\0"
 _WRITE_AHEAD = 2
@@ -94,6 +96,30 @@ class SqliteFile:
     def _sides(self) -> tuple[Path, Path]:
         name = self.path.name
         return self.path.with_name(f"{name}-wal"), self.path.with_name(f"{name}-journal")
+
+
+class SqliteFiles(Files[R]):
+    """The SQLite files of one format, which have at least these tables and columns."""
+
+    tables: ClassVar[Mapping[str, Set[str]]]
+
+    def __init__(self, path: Path, bounds: SearchBounds | None = None) -> None:
+        super().__init__(path, bounds)
+        self._files: dict[Path, SqliteFile] = {}
+
+    def files(self) -> Sequence[SqliteFile]:
+        """The databases that are there; raises ``FormatError`` for a damaged one."""
+        found = {path: self._files.get(path) or self._opened(path) for path in super().files()}
+        self._files = {path: file for path, file in found.items() if file is not None}
+        return list(self._files.values())
+
+    def _opened(self, path: Path) -> SqliteFile | None:
+        if not is_sqlite(path):
+            return None
+        file = SqliteFile(path)
+        there = file.tables()
+        is_ours = all(columns <= there.get(name, set()) for name, columns in self.tables.items())
+        return file if is_ours else None
 
 
 def _start(path: Path) -> bytes:

@@ -5,25 +5,13 @@ from __future__ import annotations
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-import msgspec
-
-from epochal.imports.foreign import (
-    Batch,
-    FileSignature,
-    Identity,
-    Problems,
-    batches_of,
-    file_signature,
-    stable_id,
-)
+from epochal.imports.foreign import FileRun, Files, Identity, R, stable_id
 from epochal.imports.values import plain_number, sort_values, unix_seconds
 from epochal.journal.regular_file import regular_only
-from epochal.journal.search_bounds import SearchBounds
 from epochal.records import Record
 
 # Converts rows of names and values to records.
@@ -133,29 +121,56 @@ _SETTLED_S = 5.0
 _GENERIC = frozenset({"training", "metrics", "log", "logs", "history", "results", "train", "data"})
 
 
-@dataclass(slots=True)
-class TextFile:
-    """One text file; ``offset`` is how far it has been taken in."""
+class TextFileRun(FileRun, ABC):
+    """A run whose records are the rows of one text file; ``offset`` is how far it was read."""
 
-    path: Path
-    offset: int = 0
-    problems: Problems = field(init=False)
+    kind: ClassVar[str]
 
-    def __post_init__(self) -> None:
-        self.problems = Problems(self.path)
+    def __init__(self, path: Path, key: str | None = None) -> None:
+        super().__init__(path, key or f"{path.parent.name}/{path.name}")
 
-    def read_rest(self) -> bytes:
+    def rewind(self) -> None:
+        """Begin at the first byte again."""
+        super().rewind()
+        self.offset = 0
+        self._rows = RowReader(t=self.changed)
+
+    @property
+    def identity(self) -> Identity:
+        """Named after the file, or after its folder where the file has a name of no use."""
+        return self._named("")
+
+    def _named(self, key: str) -> Identity:
+        own, folder = self.path.stem, self.path.parent
+        if own.lower() in _GENERIC and folder.name:
+            own, folder = folder.name, folder.parent
+        return Identity(
+            id=stable_id(self.kind, self.path, key),
+            name=key or own,
+            project=folder.name or "imported",
+            facts={"source": str(self.path)},
+        )
+
+    def _new_records(self) -> Iterator[Record]:
+        for row in self._objects():
+            yield from self._rows.records(row)
+
+    @abstractmethod
+    def _objects(self) -> Iterator[dict[str, Any]]:
+        """The whole rows that follow the offset, which it moves; says what is damaged."""
+
+    def _read_rest(self) -> bytes:
         """What follows the offset; nothing, and a problem, when the file cannot be read."""
         try:
             with open(self.path, "rb", opener=regular_only) as file:
                 size = os.fstat(file.fileno()).st_size
                 if size < self.offset:
-                    self.problems.say_shorter(self.offset)
+                    self._said.say_shorter(self.offset)
                     self.offset = size
                 file.seek(self.offset)
                 return file.read()
         except OSError as error:
-            self.problems.say_once(f"{self.path} cannot be read: {error.strerror or error}.")
+            self._said.say_once(f"{self.path} cannot be read: {error.strerror or error}.")
             return b""
 
     @property
@@ -171,114 +186,25 @@ class TextFile:
         """Whether nothing was written to it for some seconds."""
         return time.time() - self.changed > _SETTLED_S
 
-    def say_damage(self, place: int, what: str) -> None:
-        """Note that the bytes at a place of the file cannot be read."""
-        self.problems.say_damage(place, what, once=True)
 
+class TextFiles(Files[R]):
+    """Text files of one format, which have these suffixes and whose beginning shows it."""
 
-class TextFileRun(ABC):
-    """A run whose records are the rows of one text file."""
+    suffixes: ClassVar[Set[str]]
+    peek_bytes: ClassVar[int] = 64 * 1024
 
-    def __init__(self, path: Path, key: str) -> None:
-        self.path = path
-        self.key = key
-        self.rewind()
+    def files(self) -> Sequence[Path]:
+        """Every file of the format."""
+        found = [file for file in super().files() if file.suffix.lower() in self.suffixes]
+        return [file for file in found if self.is_ours(beginning(file, self.peek_bytes))]
 
-    def rewind(self) -> None:
-        """Begin at the first byte again."""
-        self._file = TextFile(self.path)
-        self._rows = RowReader(t=self._file.changed)
-
-    @property
-    def problems(self) -> Sequence[str]:
-        """Sentences about rows that cannot be read."""
-        return self._file.problems
-
-    def signature(self) -> FileSignature:
-        """Size and time of the file."""
-        return file_signature(self.path)
-
-    def read_new(self) -> Iterator[Batch]:
-        """The records of whole rows written since."""
-        return batches_of(self._new_records())
-
+    @staticmethod
     @abstractmethod
-    def _new_records(self) -> Iterator[Record]:
-        """The same, one by one."""
-
-    def blob(self, file: str) -> bytes:
-        """There are none."""
-        raise KeyError(file)
+    def is_ours(start: bytes) -> bool:
+        """Whether a file that begins so has the format."""
 
 
-def identity_of(path: Path, kind: str, *, key: str = "") -> Identity:
-    """A run named after its file, or after the file's folder when the file has a name of no use."""
-    own, folder = path.stem, path.parent
-    if own.lower() in _GENERIC and folder.name:
-        own, folder = folder.name, folder.parent
-    return Identity(
-        id=stable_id(kind, path, key),
-        name=key or own,
-        project=folder.name or "imported",
-        facts={"source": str(path)},
-    )
-
-
-def files_in(path: Path, patterns: Iterable[str], bounds: SearchBounds | None) -> Sequence[Path]:
-    """The file itself, or the files of a folder that have such names; see ``foreign``."""
-    if not path.is_dir():
-        return [path] if path.is_file() else []
-    found = {file for pattern in patterns for file in path.glob(pattern) if file.is_file()}
-    return sorted((bounds or SearchBounds(path)).chosen(found))
-
-
-# Text files whose rows are JSON objects, a run each; the formats differ in how objects follow.
-
-# Takes the whole objects that follow the file's offset, moving it, and says what is damaged.
-Objects = Callable[[TextFile], Iterator[dict[str, Any]]]
-
-
-class ObjectFormat(msgspec.Struct, frozen=True):
-    """One way of writing objects; ``files`` are those of this format at a path."""
-
-    name: str
-    label: str
-    files: Callable[[Path, SearchBounds | None], Sequence[Path]]
-    objects: Objects
-
-
-class ObjectFiles(msgspec.Struct, eq=False):
-    """The files of one format in a place."""
-
-    path: Path
-    format: ObjectFormat
-    bounds: SearchBounds | None = None
-    _runs: dict[Path, ObjectFileRun] = {}
-
-    @property
-    def label(self) -> str:
-        """What people call the format."""
-        return self.format.label
-
-    def runs(self) -> Sequence[ObjectFileRun]:
-        """Every file that is there."""
-        files = self.format.files(self.path, self.bounds)
-        self._runs = {f: self._runs.get(f) or ObjectFileRun(f, self.format) for f in files}
-        return list(self._runs.values())
-
-
-class ObjectFileRun(TextFileRun):
-    """One file."""
-
-    def __init__(self, path: Path, written: ObjectFormat) -> None:
-        super().__init__(path, f"{path.parent.name}/{path.name}")
-        self._format = written
-
-    @property
-    def identity(self) -> Identity:
-        """Named after the file, or after its folder where the file has a name of no use."""
-        return identity_of(self.path, self._format.name)
-
-    def _new_records(self) -> Iterator[Record]:
-        for row in self._format.objects(self._file):
-            yield from self._rows.records(row)
+def beginning(path: Path, size: int) -> bytes:
+    """The first bytes of a file."""
+    with open(path, "rb", opener=regular_only) as file:
+        return file.read(size)

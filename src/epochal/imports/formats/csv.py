@@ -14,61 +14,21 @@ from pathlib import Path
 from typing import Any
 
 from epochal.imports.foreign import Identity
-from epochal.imports.text_file import STEP_NAMES, TIME_NAMES, TextFileRun, files_in, identity_of
-from epochal.journal.regular_file import read_regular, regular_only
-from epochal.journal.search_bounds import SearchBounds
-from epochal.records import Record
+from epochal.imports.text_file import STEP_NAMES, TIME_NAMES, TextFileRun, TextFiles, beginning
+from epochal.journal.regular_file import read_regular
 
 ORDER = 70
 IS_GENERAL = True
-_SUFFIXES = frozenset({".csv", ".tsv"})
-_PATTERNS = ("*.csv", "*.tsv", "*/metrics.csv")
 _SEPARATORS = ",;\t|"
 _NAME_COLUMNS = ("tag", "metric", "name", "key", "variable")
 _RUN_COLUMNS = ("run", "run_name", "run_id")
-_PEEK_BYTES = 64 * 1024
 _MAX_RUNS = 10_000
-
-
-def find(path: Path, bounds: SearchBounds | None = None) -> CsvFiles | None:
-    """The runs of a table or of a folder's tables; None when there are none."""
-    return CsvFiles(path, bounds) if _files(path, bounds) else None
-
-
-def _files(path: Path, bounds: SearchBounds | None) -> list[Path]:
-    return [file for file in files_in(path, _PATTERNS, bounds) if _is_table(file)]
-
-
-def _is_table(path: Path) -> bool:
-    if path.suffix.lower() not in _SUFFIXES:
-        return False
-    with open(path, "rb", opener=regular_only) as file:
-        start = file.read(_PEEK_BYTES)
-    return bool(start.strip()) and b"\0" not in start
-
-
-class CsvFiles:
-    """Tables: each is one run, or one run per value of a column."""
-
-    label = "CSV"
-
-    def __init__(self, path: Path, bounds: SearchBounds | None = None) -> None:
-        self.path = path
-        self._bounds = bounds
-        self._runs: dict[tuple[Path, str | None], CsvRun] = {}
-
-    def runs(self) -> Sequence[CsvRun]:
-        """Every run of every table."""
-        found: dict[tuple[Path, str | None], CsvRun] = {}
-        for file in _files(self.path, self._bounds):
-            for name in _run_names(file):
-                found[file, name] = self._runs.get((file, name)) or CsvRun(file, name)
-        self._runs = found
-        return list(found.values())
 
 
 class CsvRun(TextFileRun):
     """One table, or those of its rows that name one run."""
+
+    kind = "csv"
 
     def __init__(self, path: Path, run: str | None) -> None:
         super().__init__(path, path.name if run is None else f"{path.name}/{run}")
@@ -83,53 +43,72 @@ class CsvRun(TextFileRun):
     @property
     def identity(self) -> Identity:
         """Named after the file, or by the column of runs."""
-        return identity_of(self.path, "csv", key=self._run or "")
+        return self._named(self._run or "")
 
-    def _new_records(self) -> Iterator[Record]:
-        text = self._file.read_rest()
-        if not self._file.is_settled:
+    def _objects(self) -> Iterator[dict[str, Any]]:
+        text = self._read_rest()
+        if not self.is_settled:
             text = text[: text.rfind(b"\n") + 1]
         raw = text.splitlines(keepends=True)
         if not raw:
             return
-        places = list(accumulate(map(len, raw), initial=self._file.offset))
+        places = list(accumulate(map(len, raw), initial=self.offset))
         lines = _lines(text)
         if self._layout is None:
             self._layout = layout_of(lines)
         reader = csv.reader(lines, delimiter=self._layout.separator)
         is_header = self._line == 0 and self._layout.has_header
         while True:
-            self._file.offset = places[reader.line_num]
+            self.offset = places[reader.line_num]
             try:
                 cells = next(reader)
             except StopIteration:
                 break
             except csv.Error as error:
-                self._file.say_damage(self._file.offset, str(error))
+                self._said.say_damage(self.offset, str(error), once=True)
                 continue
             self._line += 1
             if is_header or not any(map(str.strip, cells)):
                 is_header = False
                 continue
-            yield from self._records(cells, self._layout)
-        self._file.offset = places[-1]
+            row = self._row(cells, self._layout)
+            if row is not None:
+                yield row
+        self.offset = places[-1]
 
-    def _records(self, cells: Sequence[str], layout: Layout) -> Iterator[Record]:
+    def _row(self, cells: Sequence[str], layout: Layout) -> dict[str, Any] | None:
         if len(cells) > len(layout.columns):
-            self._file.say_damage(
-                self._file.offset,
-                f"line {self._line} has {len(cells)} cells, the header {len(layout.columns)}",
-            )
-        row: dict[str, Any] = {}
-        for column, cell in zip(layout.columns, cells, strict=False):
-            value = _value(cell, layout.separator)
-            if value is not None:
-                row[column] = value
+            what = f"line {self._line} has {len(cells)} cells, the header {len(layout.columns)}"
+            self._said.say_damage(self.offset, what, once=True)
+        named = zip(layout.columns, cells, strict=False)
+        values = {column: _value(cell, layout.separator) for column, cell in named}
+        row = {column: value for column, value in values.items() if value is not None}
         if layout.run_column is not None and str(row.pop(layout.run_column, "")) != self._run:
-            return
-        if layout.value_column is not None:
-            row = layout.widened(row, otherwise=self._file.path.stem)
-        yield from self._rows.records(row)
+            return None
+        return layout.widened(row, otherwise=self.path.stem) if layout.value_column else row
+
+
+class CsvFiles(TextFiles[CsvRun]):
+    """Tables: each is one run, or one run per value of a column."""
+
+    label = "CSV"
+    suffixes = frozenset({".csv", ".tsv"})
+    patterns = ("*.csv", "*.tsv", "*/metrics.csv")
+    run_type = CsvRun
+
+    @staticmethod
+    def is_ours(start: bytes) -> bool:
+        """Whether the file has any text."""
+        return bool(start.strip()) and b"\0" not in start
+
+    def listed(self) -> Iterator[tuple[tuple[Path, str | None], None]]:
+        """Every run of every table."""
+        for file in self.files():
+            for name in _run_names(file):
+                yield (file, name), None
+
+
+find = CsvFiles.find
 
 
 class Layout:
@@ -171,8 +150,7 @@ def layout_of(lines: Sequence[str]) -> Layout:
 
 def _run_names(path: Path) -> list[str | None]:
     """The runs of a table by a column; one without a name if there is no such column."""
-    with open(path, "rb", opener=regular_only) as file:
-        layout = layout_of(_lines(file.read(_PEEK_BYTES)))
+    layout = layout_of(_lines(beginning(path, CsvFiles.peek_bytes)))
     if layout.run_column is None or not layout.has_header:
         return [None]
     place = layout.columns.index(layout.run_column)

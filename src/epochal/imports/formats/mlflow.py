@@ -7,22 +7,21 @@ infinity as the largest float and nan as 0 with a flag; both are turned back.
 from __future__ import annotations
 
 import math
-import sqlite3
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from epochal.errors import FormatError
 from epochal.imports.foreign import (
     BATCH_RECORDS,
     Batch,
+    FileRun,
     FileSignature,
     Identity,
-    Problems,
     RecordList,
 )
-from epochal.imports.sqlite_file import SqliteFile, is_sqlite
+from epochal.imports.sqlite_file import SqliteFile, SqliteFiles
 from epochal.imports.values import unix_seconds
 from epochal.journal.search_bounds import SearchBounds
 from epochal.records import Record
@@ -30,80 +29,37 @@ from epochal.records import Record
 ORDER = 30
 _FINISH = {"FINISHED": "finished", "FAILED": "failed", "KILLED": "terminated"}
 _NAMES = ("mlflow.db", "mlruns.db")
-_TABLES = {
-    "experiments": {"experiment_id", "name"},
-    "runs": {"run_uuid", "status", "start_time", "end_time", "experiment_id", "lifecycle_stage"},
-    "metrics": {"key", "value", "timestamp", "run_uuid", "step", "is_nan"},
-    "params": {"key", "value", "run_uuid"},
-    "tags": {"key", "value", "run_uuid"},
-}
 _RUNS = """
 SELECT run_uuid, runs.name, status, start_time, end_time, experiments.name
 FROM runs LEFT JOIN experiments USING (experiment_id)
 WHERE runs.lifecycle_stage = 'active' ORDER BY start_time, run_uuid
 """
+_COLUMNS = ("name", "status", "start", "end", "experiment")
 _METRICS = """
 SELECT rowid, key, value, is_nan, step, timestamp FROM metrics
 WHERE run_uuid = ? AND rowid > ? ORDER BY rowid
 """
 
 
-def find(path: Path, bounds: SearchBounds | None = None) -> MlflowFile | None:
-    """The runs of an MLflow database, or of the one in a folder; None when it is not one."""
-    if path.is_dir():
-        named = (bounds or SearchBounds(path)).chosen(path / name for name in _NAMES)
-        path = next((file for file in named if file.is_file()), path)
-    if not is_sqlite(path):
-        return None
-    tables = SqliteFile(path).tables()
-    is_ours = all(columns <= tables.get(name, set()) for name, columns in _TABLES.items())
-    return MlflowFile(path) if is_ours else None
-
-
-class MlflowFile:
-    """An MLflow database."""
-
-    label = "MLflow"
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file = SqliteFile(path)
-        self._runs: dict[str, MlflowRun] = {}
-
-    def runs(self) -> Sequence[MlflowRun]:
-        """Every run that is not deleted; raises ``FormatError``."""
-        with self._file.opened() as connection:
-            rows = connection.execute(_RUNS).fetchall()
-        known: dict[str, MlflowRun] = {}
-        for key, name, status, start, end, experiment in rows:
-            run = self._runs.get(str(key)) or MlflowRun(self._file, str(key))
-            run.learn(name=name, status=status, start=start, end=end, experiment=experiment)
-            known[str(key)] = run
-        self._runs = known
-        return list(known.values())
-
-
-class MlflowRun:
+class MlflowRun(FileRun):
     """One run of the database."""
 
     def __init__(self, file: SqliteFile, key: str) -> None:
-        self.key = key
-        self.path = file.path
         self._file = file
-        self._row: dict[str, Any] = {}
-        self.rewind()
+        self._row: Mapping[str, Any] = {}
+        super().__init__(file.path, key)
 
     def rewind(self) -> None:
         """Begin at the first row again."""
+        super().rewind()
         self._last_row = 0
         self._has_finished = False
-        self.problems = Problems(self.path)
         # Parameters and tags may be added while a run goes on.
         self._identity: Identity | None = None
         self._identified: object = None
 
-    def learn(self, **row: Any) -> None:
-        """Read the row of the run again."""
+    def learn(self, row: Mapping[str, Any], /) -> None:
+        """Take the row of the run."""
         self._row = row
 
     def signature(self) -> FileSignature:
@@ -119,21 +75,20 @@ class MlflowRun:
         return self._identity
 
     def _read_identity(self) -> Identity:
-        parameters: dict[str, Any] = {}
-        tags: dict[str, Any] = {}
+        pairs: dict[str, dict[str, Any]] = {"params": {}, "tags": {}}
         try:
             with self._file.opened() as connection:
-                parameters = _pairs(connection, "params", self.key)
-                tags = _pairs(connection, "tags", self.key)
+                for table, found in pairs.items():
+                    statement = f"SELECT key, value FROM {table} WHERE run_uuid = ?"
+                    found.update((str(k), v) for k, v in connection.execute(statement, (self.key,)))
         except (FormatError, OSError) as error:
-            self.problems.say_once(str(error))
+            self._said.say_once(str(error))
         return identity_of(
             self.key,
             name=self._row.get("name"),
             experiment=self._row.get("experiment"),
             start=self._row.get("start"),
-            params=parameters,
-            tags=tags,
+            **pairs,
             facts={"source": str(self.path)},
         )
 
@@ -152,7 +107,7 @@ class MlflowRun:
                         self._last_row = int(row)
                     yield Batch(records)
         except (FormatError, OSError, TypeError, ValueError, OverflowError) as error:
-            self.problems.say_once(
+            self._said.say_once(
                 f"{self.path} is damaged after row {self._last_row} of its metrics: {error}"
             )
             return
@@ -161,17 +116,41 @@ class MlflowRun:
             self._has_finished = True
             yield Batch([record])
 
-    def blob(self, file: str) -> bytes:
-        """There are none: artifacts lie outside the database."""
-        raise KeyError(file)
 
+class MlflowFile(SqliteFiles[MlflowRun]):
+    """An MLflow database, or the one in a folder."""
 
-def _pairs(connection: sqlite3.Connection, table: str, run: str) -> dict[str, Any]:
-    statements: Mapping[str, str] = {
-        "params": "SELECT key, value FROM params WHERE run_uuid = ?",
-        "tags": "SELECT key, value FROM tags WHERE run_uuid = ?",
+    label = "MLflow"
+    tables: ClassVar = {
+        "experiments": {"experiment_id", "name"},
+        "runs": {
+            "run_uuid",
+            "status",
+            "start_time",
+            "end_time",
+            "experiment_id",
+            "lifecycle_stage",
+        },
+        "metrics": {"key", "value", "timestamp", "run_uuid", "step", "is_nan"},
+        "params": {"key", "value", "run_uuid"},
+        "tags": {"key", "value", "run_uuid"},
     }
-    return {str(key): value for key, value in connection.execute(statements[table], (run,))}
+    run_type = MlflowRun
+
+    def __init__(self, path: Path, bounds: SearchBounds | None = None) -> None:
+        named = (bounds or SearchBounds(path)).chosen(path / name for name in _NAMES)
+        super().__init__(next((file for file in named if file.is_file()), path), bounds)
+
+    def listed(self) -> Iterator[tuple[tuple[SqliteFile, str], Mapping[str, Any]]]:
+        """Every run that is not deleted."""
+        for file in self.files():
+            with file.opened() as connection:
+                rows = connection.execute(_RUNS).fetchall()
+            for key, *row in rows:
+                yield (file, str(key)), dict(zip(_COLUMNS, row, strict=True))
+
+
+find = MlflowFile.find
 
 
 # What MLflow's words mean in ours, in a database and from a server.
@@ -204,17 +183,14 @@ def identity_of(
 def finish_record(status: Any, *, end: Any, latest: float) -> Record | None:
     """The end of a run; None while it goes on."""
     finish = _FINISH.get(str(status))
-    return None if finish is None else _finish(finish, unix_seconds(end) or latest)
+    t = unix_seconds(end) or latest
+    return None if finish is None else {"log": "finish", "t": t, "status": finish}
 
 
 def restored(value: Any) -> float:
     """A value as it was logged: MLflow's databases keep infinities as the largest floats."""
     number = float(value)
     return math.copysign(math.inf, number) if abs(number) >= sys.float_info.max else number
-
-
-def _finish(status: str, t: float) -> Record:
-    return {"log": "finish", "t": t, "status": status}
 
 
 def _number_or_text(value: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,91 +18,23 @@ import msgspec
 from epochal.imports.foreign import (
     BATCH_RECORDS,
     Batch,
+    FileRun,
+    Files,
     FileSignature,
     Identity,
     RecordList,
     file_signature,
+    is_event_file,
     stable_id,
 )
 from epochal.imports.tfevents_event import Event, Tags
 from epochal.imports.tfevents_file import EventFile
 from epochal.journal.regular_file import regular_only
-from epochal.journal.search_bounds import SearchBounds
 from epochal.records import Record
 
 ORDER = 20
-MARK = "tfevents"
 _FILE_NAME = re.compile(r"tfevents\.(?P<seconds>\d+)\.(?P<host>.+?)(?:\.\d+)*(?:\..*)?$")
 _TIME_NAME = re.compile(r"\d{9,11}(\.\d+)?")
-
-
-def find(path: Path, bounds: SearchBounds | None = None) -> TensorboardFolder | None:
-    """The runs of a log folder, or of one event file; None when no event file is there."""
-    if path.is_file():
-        return TensorboardFolder(path) if MARK in path.name else None
-    folder = TensorboardFolder(path, bounds)
-    return None if next(folder.event_folders(), None) is None else folder
-
-
-class TensorboardFolder:
-    """A log folder as TensorBoard's ``--logdir`` takes it."""
-
-    label = "TensorBoard"
-
-    def __init__(self, path: Path, bounds: SearchBounds | None = None) -> None:
-        self.path = path
-        self._bounds = SearchBounds(path) if bounds is None else bounds
-        self._runs: dict[str, TensorboardRun] = {}
-
-    def runs(self) -> Sequence[TensorboardRun]:
-        """Every folder with event files, those of hyperparameters as part of the run above."""
-        folders = self._folders()
-        held = set(folders)
-        above = {f: f.parent for f in held if _TIME_NAME.fullmatch(f.name) and f.parent in held}
-        found: dict[str, list[Path]] = {}
-        for folder, files in folders.items():
-            home = above.get(folder, folder)
-            found.setdefault(self._key(home), []).extend(files)
-        for key, files in found.items():
-            run = self._runs.get(key)
-            if run is None:
-                run = self._runs[key] = TensorboardRun(key, self.path)
-            run.look_at(files)
-        for key in [key for key in self._runs if key not in found]:
-            del self._runs[key]
-        return list(self._runs.values())
-
-    def _folders(self) -> dict[Path, list[Path]]:
-        if self.path.is_file():
-            return {self.path.parent: [self.path]}
-        return dict(sorted(self.event_folders()))
-
-    def event_folders(self) -> Iterator[tuple[Path, list[Path]]]:
-        """Every folder with event files, and those files; each folder once."""
-        seen: set[tuple[int, int]] = set()
-        left = [str(self.path)]
-        while left:
-            folder = left.pop()
-            try:
-                status = os.stat(folder)
-                if (status.st_dev, status.st_ino) in seen:  # a link to a folder above
-                    continue
-                seen.add((status.st_dev, status.st_ino))
-                with os.scandir(folder) as entries:
-                    inner = [entry for entry in entries if self._bounds.allows_entry(entry)]
-            except OSError:  # gone, or not for us to look into
-                continue
-            folders = [entry for entry in inner if _is_folder(entry)]
-            left += [entry.path for entry in folders]
-            names = {entry.name for entry in inner} - {entry.name for entry in folders}
-            files = [Path(folder, name) for name in sorted(names) if MARK in name]
-            if files:
-                yield Path(folder), files
-
-    def _key(self, folder: Path) -> str:
-        if self.path.is_file() or folder == self.path:
-            return "."
-        return folder.relative_to(self.path).as_posix()
 
 
 class _Blob(NamedTuple):
@@ -118,32 +50,30 @@ class _Source(msgspec.Struct):
     attempt: int | None = None
 
 
-class TensorboardRun:
+class TensorboardRun(FileRun):
     """One run: the event files of a folder, in the order of their names."""
 
     def __init__(self, key: str, root: Path) -> None:
-        self.key = key
-        self.path = root / key if root.is_dir() else root
         self._root = root
         self._sources: dict[Path, _Source] = {}
-        self.rewind()
+        super().__init__(root / key if root.is_dir() else root, key)
 
     def rewind(self) -> None:
         """Begin at the first event of every file again."""
+        super().rewind()
         self._tags = Tags()
         self._sources = {path: _Source(EventFile(path, tags=self._tags)) for path in self._sources}
-        self._blobs: dict[str, _Blob] = {}
+        self._places: dict[str, _Blob] = {}
         self._attempt = 1
         self._has_read = False
         self._writer: str | None = None
-        self._lost: list[str] = []
 
-    def look_at(self, files: Sequence[Path]) -> None:
+    def learn(self, files: Sequence[Path], /) -> None:
         """Take these files as the run's; what was read of those that stay is kept."""
         for path in files:
             self._sources.setdefault(path, _Source(EventFile(path, tags=self._tags)))
-        for path in [path for path in self._sources if path not in set(files)]:
-            self._lost += self._sources.pop(path).file.problems
+        for path in self._sources.keys() - set(files):
+            self._said += self._sources.pop(path).file.problems
 
     @property
     def identity(self) -> Identity:
@@ -171,10 +101,7 @@ class TensorboardRun:
     @property
     def problems(self) -> Sequence[str]:
         """Places that are damaged, and files that could not be opened."""
-        return [
-            *self._lost,
-            *(p for source in self._sources.values() for p in source.file.problems),
-        ]
+        return [*self._said, *(p for one in self._sources.values() for p in one.file.problems)]
 
     def signature(self) -> FileSignature:
         """Sizes and times of the event files."""
@@ -197,7 +124,7 @@ class TensorboardRun:
 
     def blob(self, file: str) -> bytes:
         """The bytes of an image, a sound or a graph, from its place in the event file."""
-        place = self._blobs[file]
+        place = self._places[file]
         with open(place.path, "rb", opener=regular_only) as opened:
             opened.seek(place.start)
             return opened.read(place.end - place.start)
@@ -234,7 +161,51 @@ class TensorboardRun:
             records.add_point(name, value, step=event.step, t=round(event.t, 3))
         records.extend(event.records)
         for file, (start, end) in event.blobs.items():
-            self._blobs.setdefault(file, _Blob(path, place + start, place + end))
+            self._places.setdefault(file, _Blob(path, place + start, place + end))
+
+
+class TensorboardFolder(Files[TensorboardRun]):
+    """A log folder as TensorBoard's ``--logdir`` takes it, or one event file."""
+
+    label = "TensorBoard"
+    run_type = TensorboardRun
+
+    def files(self) -> Iterator[tuple[Path, list[Path]]]:
+        """Every folder with event files, and those files; each folder once."""
+        if self.path.is_file() and is_event_file(self.path.name):
+            yield self.path.parent, [self.path]
+        seen: set[tuple[int, int]] = set()
+        left = [str(self.path)]
+        while left:
+            folder = left.pop()
+            try:
+                status = os.stat(folder)
+                if (status.st_dev, status.st_ino) in seen:  # a link to a folder above
+                    continue
+                seen.add((status.st_dev, status.st_ino))
+                with os.scandir(folder) as entries:
+                    inner = [entry for entry in entries if self.bounds.allows_entry(entry)]
+            except OSError:  # gone, no folder, or not for us to look into
+                continue
+            folders = {entry.path for entry in inner if _is_folder(entry)}
+            left += folders
+            files = sorted({e.path for e in inner if is_event_file(e.name)} - folders)
+            if files:
+                yield Path(folder), [Path(file) for file in files]
+
+    def listed(self) -> Iterable[tuple[tuple[str, Path], list[Path]]]:
+        """Every folder with event files, those of hyperparameters as part of the run above."""
+        folders = dict(sorted(self.files()))
+        found: dict[str, list[Path]] = {}
+        for folder, files in folders.items():
+            is_part = _TIME_NAME.fullmatch(folder.name) and folder.parent in folders
+            home = folder.parent if is_part else folder
+            key = "." if self.path.is_file() else home.relative_to(self.path).as_posix()
+            found.setdefault(key, []).extend(files)
+        return [((key, self.path), files) for key, files in found.items()]
+
+
+find = TensorboardFolder.find
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

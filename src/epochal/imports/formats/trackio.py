@@ -6,103 +6,43 @@ Trackio keeps them as ``<project>.db`` in its own folder. Older files know runs 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
 
 from epochal.errors import FormatError
-from epochal.imports.foreign import Batch, FileSignature, Identity, Problems, stable_id
+from epochal.imports.foreign import Batch, FileRun, FileSignature, Identity, stable_id
 from epochal.imports.media import TABLE, blob_record
-from epochal.imports.sqlite_file import SqliteFile, is_sqlite
+from epochal.imports.sqlite_file import SqliteFile, SqliteFiles
 from epochal.imports.values import json_safe, json_value, sort_values, utc_seconds
 from epochal.imports.wandb_log import media_records
 from epochal.journal.line import encode_json
-from epochal.journal.regular_file import read_regular
-from epochal.journal.search_bounds import SearchBounds
 from epochal.records import Record
 
 ORDER = 40
-_METRICS = {"id", "timestamp", "run_name", "step", "metrics"}
 _BATCH_ROWS = 8192
 _TYPE = "_type"
 
 Take = Callable[["TrackioRun", sqlite3.Row], Iterator[Record]]
 
 
-def find(path: Path, bounds: SearchBounds | None = None) -> TrackioFiles | None:
-    """The runs of a Trackio database, or of all in a folder; None when there is none."""
-    source = TrackioFiles(path, bounds)
-    return source if source.files() else None
-
-
-class TrackioFiles:
-    """One database, or a folder of them."""
-
-    label = "Trackio"
-
-    def __init__(self, path: Path, bounds: SearchBounds | None = None) -> None:
-        self.path = path
-        self._bounds = SearchBounds(path) if bounds is None else bounds
-        self._files: dict[Path, SqliteFile] = {}
-        self._runs: dict[tuple[Path, str], TrackioRun] = {}
-
-    def files(self) -> Sequence[SqliteFile]:
-        """The databases that are there; raises ``FormatError`` for a damaged one."""
-        is_folder = self.path.is_dir()
-        there = self._bounds.chosen(sorted(self.path.glob("*.db"))) if is_folder else [self.path]
-        for path in [path for path in self._files if path not in there]:
-            del self._files[path]
-        for path in there:
-            if path not in self._files and is_sqlite(path):
-                file = SqliteFile(path)
-                if file.tables().get("metrics", set()) >= _METRICS:
-                    self._files[path] = file
-        return list(self._files.values())
-
-    def runs(self) -> Sequence[TrackioRun]:
-        """Every run of every project; raises ``FormatError``."""
-        found: dict[tuple[Path, str], TrackioRun] = {}
-        for file in self.files():
-            column = "run_id" if "run_id" in file.tables()["metrics"] else "run_name"
-            for run_id, name, first in _listed(file, column):
-                place = (file.path, run_id)
-                found[place] = self._runs.get(place) or TrackioRun(
-                    file, column, run_id, name=name, first=first
-                )
-        self._runs = found
-        return list(found.values())
-
-
-def _listed(file: SqliteFile, column: str) -> list[tuple[str, str, str]]:
-    """Every run's id, its name and the time of its first row."""
-    statement = (
-        f"SELECT {column}, run_name, MIN(timestamp) FROM metrics GROUP BY {column} ORDER BY 3"
-    )
-    with file.opened() as connection:
-        return [(str(key), str(name), str(t)) for key, name, t in connection.execute(statement)]
-
-
-class TrackioRun:
+class TrackioRun(FileRun):
     """One run of a database."""
 
-    def __init__(
-        self, file: SqliteFile, column: str, run_id: str, *, name: str, first: str
-    ) -> None:
-        self.key = f"{file.path.stem}/{run_id}"
-        self.path = file.path
+    def __init__(self, file: SqliteFile, column: str, run_id: str) -> None:
         self._file = file
         self._column = column
         self._run_id = run_id
-        self._name = name
-        self._first = first
-        self.rewind()
+        super().__init__(file.path, f"{file.path.stem}/{run_id}")
 
     def rewind(self) -> None:
         """Begin at the first rows again."""
+        super().rewind()
         self._last = dict.fromkeys(("metrics", "system_metrics", "alerts"), 0)
-        self.problems = Problems(self.path)
-        self._blobs: dict[str, Path | bytes] = {}
         self._identity: Identity | None = None
+
+    def learn(self, names: tuple[str, str], /) -> None:
+        """Take the name of the run, and the time of its first row."""
+        self._name, self._first = names
 
     def signature(self) -> FileSignature:
         """Size and time of the database."""
@@ -140,12 +80,7 @@ class TrackioRun:
                 if {self._column, "id", "timestamp"} <= present.get(table, set()):
                     yield from self._read_table(table, take)
         except (FormatError, OSError) as error:
-            self.problems.say_once(str(error))
-
-    def blob(self, file: str) -> bytes:
-        """The bytes of a media file or of a table."""
-        content = self._blobs[file]
-        return content if isinstance(content, bytes) else read_regular(content)
+            self._said.say_once(str(error))
 
     def _read_table(self, table: str, take: Take) -> Iterator[Batch]:
         statement = f"SELECT * FROM {table} WHERE {self._column} = ? AND id > ? ORDER BY id"
@@ -158,7 +93,7 @@ class TrackioRun:
                     try:
                         records += take(self, row)
                     except (ValueError, TypeError, RecursionError) as error:
-                        self.problems.say_once(
+                        self._said.say_once(
                             f"{self.path}: row {row['id']} of {table} is damaged: {error}."
                         )
                 self._last[table] = int(rows[-1]["id"])
@@ -234,10 +169,35 @@ class TrackioRun:
                 row = connection.execute(statement, (self._run_id,)).fetchone()
             return {} if row is None else dict(_object(row[0]))
         except (FormatError, OSError, ValueError, RecursionError) as error:
-            self.problems.say_once(
+            self._said.say_once(
                 f"{self.path}: the configuration of {self._name!r} is damaged: {error}"
             )
             return {}
+
+
+class TrackioFiles(SqliteFiles[TrackioRun]):
+    """One database, or a folder of them."""
+
+    label = "Trackio"
+    patterns = ("*.db",)
+    tables: ClassVar = {"metrics": {"id", "timestamp", "run_name", "step", "metrics"}}
+    run_type = TrackioRun
+
+    def listed(self) -> Iterator[tuple[tuple[SqliteFile, str, str], tuple[str, str]]]:
+        """Every run of every project; raises ``FormatError``."""
+        for file in self.files():
+            column = "run_id" if "run_id" in file.tables()["metrics"] else "run_name"
+            statement = (
+                f"SELECT {column}, run_name, MIN(timestamp) FROM metrics"
+                f" GROUP BY {column} ORDER BY 3"
+            )
+            with file.opened() as connection:
+                rows = connection.execute(statement).fetchall()
+            for run_id, name, first in rows:
+                yield (file, column, str(run_id)), (str(name), str(first))
+
+
+find = TrackioFiles.find
 
 
 def _object(source: Any) -> Mapping[str, Any]:

@@ -15,25 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from epochal.errors import FormatError
-from epochal.imports.foreign import (
-    Batch,
-    FileSignature,
-    Identity,
-    batches_of,
-    file_signature,
-    stable_id,
-)
+from epochal.imports.foreign import FileRun, Files, Identity, stable_id
 from epochal.imports.protobuf import Field, WireError, message
 from epochal.imports.values import json_safe, json_value, plain_number, sort_values, unix_seconds
 from epochal.imports.wandb_log import FILE_HEADER_BYTES, MAGIC, LogFile, media_records
 from epochal.journal.layout import read_json
-from epochal.journal.regular_file import read_regular, regular_only
-from epochal.journal.search_bounds import SearchBounds
+from epochal.journal.regular_file import regular_only
 from epochal.records import Record
 
 # First: a W&B folder may hold event files of TensorBoard.
 ORDER = 10
-_PLACES = ("*.wandb", "*/*.wandb", "wandb/*/*.wandb")
 _OWN = "_wandb"
 _GOALS = {1: "min", 2: "max"}
 _FINISHED = {"status": "finished"}
@@ -53,68 +44,28 @@ _KINDS = {
 }
 
 
-def find(path: Path, bounds: SearchBounds | None = None) -> WandbFolder | None:
-    """The runs of a ``wandb`` folder, of the folder above it, of a run's folder or of one log."""
-    if path.is_file():
-        with open(path, "rb", opener=regular_only) as file:
-            start = file.read(FILE_HEADER_BYTES)
-        if not start.startswith(MAGIC):
-            return None if path.suffix != ".wandb" or start else WandbFolder(path)
-        return WandbFolder(path)
-    return WandbFolder(path, bounds) if _logs(path, bounds) else None
-
-
-class WandbFolder:
-    """A folder with W&B logs."""
-
-    label = "W&B"
-
-    def __init__(self, path: Path, bounds: SearchBounds | None = None) -> None:
-        self.path = path
-        self._bounds = bounds
-        self._runs: dict[Path, WandbRun] = {}
-
-    def runs(self) -> Sequence[WandbRun]:
-        """Every log there is, a run each."""
-        logs = [self.path] if self.path.is_file() else _logs(self.path, self._bounds)
-        self._runs = {log: self._runs.get(log) or WandbRun(log) for log in logs}
-        seen: Counter[str] = Counter()
-        for log, run in self._runs.items():
-            seen[log.name] += 1
-            run.number = seen[log.name]
-        return list(self._runs.values())
-
-
-class WandbRun:
+class WandbRun(FileRun):
     """One run's log."""
 
     def __init__(self, path: Path) -> None:
-        self.key = f"{path.parent.name}/{path.name}"
-        self.number = 1
-        self.path = path
-        self.rewind()
+        super().__init__(path, f"{path.parent.name}/{path.name}")
 
     def rewind(self) -> None:
         """Begin at the first record again."""
+        super().rewind()
         self._log = LogFile(self.path)
+        self._said = self._log.problems
         self._identity: Identity | None = None
         # Time of the last row of history, and of the last record of any kind.
         self._t = self._latest = 0.0
         self._step = 0
-        self._blobs: dict[str, Path] = {}
         self._summary: dict[str, Any] = {}
         self._logged: set[str] = set()
         self._unfinished: dict[str, str] = {}
-        self._faults: list[str] = []
 
-    @property
-    def problems(self) -> Sequence[str]:
-        """Places of the log that are damaged."""
-        return [*self._log.problems, *self._faults]
-
-    def signature(self) -> FileSignature:
-        """Size and time of the log."""
-        return file_signature(self.path)
+    def learn(self, number: int, /) -> None:
+        """Take the number of the log among those of the run."""
+        self.number = number
 
     @property
     def identity(self) -> Identity:
@@ -133,23 +84,15 @@ class WandbRun:
         name = self.path.stem.removeprefix("run-")
         return Identity(id=stable_id("wandb", self.path), name=name, project="wandb")
 
-    def read_new(self) -> Iterator[Batch]:
-        """What was written to the log since."""
-        return batches_of(self._new_records())
-
     def _new_records(self) -> Iterator[Record]:
         try:
             for place, data in self._log.read():
                 try:
                     yield from self._records(data)
                 except WireError as error:
-                    self._faults.append(f"{self.path} is damaged at byte {place}: {error}.")
+                    self._said.say_damage(place, str(error))
         except OSError as error:
-            self._faults.append(f"{self.path} cannot be read: {error.strerror or error}.")
-
-    def blob(self, file: str) -> bytes:
-        """The bytes of a media file."""
-        return read_regular(self._blobs[file])
+            self._said.say(f"{self.path} cannot be read: {error.strerror or error}.")
 
     # -- what the records become ------------------------------------------------------------------
 
@@ -257,6 +200,35 @@ class WandbRun:
         )
 
 
+class WandbFolder(Files[WandbRun]):
+    """The runs of a ``wandb`` folder, of the folder above it, of a run's folder or of one log."""
+
+    label = "W&B"
+    patterns = ("*.wandb", "*/*.wandb", "wandb/*/*.wandb")
+    run_type = WandbRun
+
+    def files(self) -> Sequence[Path]:
+        """Every log, each once: ``latest-run`` is a link to one of them."""
+        if self.path.is_file():
+            with open(self.path, "rb", opener=regular_only) as file:
+                start = file.read(FILE_HEADER_BYTES)
+            is_log = start.startswith(MAGIC) or (not start and self.path.suffix == ".wandb")
+            return [self.path] if is_log else []
+        named = (log for place in self.patterns for log in self.path.glob(place))
+        found = self.bounds.chosen({Path(os.path.realpath(log)) for log in named})
+        return sorted(path for path in found if path.is_file())
+
+    def listed(self) -> Iterator[tuple[tuple[Path], int]]:
+        """Every log there is, a run each."""
+        seen: Counter[str] = Counter()
+        for log in self.files():
+            seen[log.name] += 1
+            yield (log,), seen[log.name]
+
+
+find = WandbFolder.find
+
+
 def _part(data: bytes) -> tuple[str, Field]:
     """What a record is, and the field that has it; "" for kinds that are not imported."""
     record = message(data)
@@ -315,10 +287,3 @@ def _metadata(path: Path) -> Mapping[str, Any]:
         return {"metadata": read_json(path)}
     except (OSError, FormatError):
         return {}
-
-
-def _logs(folder: Path, bounds: SearchBounds | None) -> list[Path]:
-    """Every log below a folder, each once: ``latest-run`` is a link to one of them."""
-    found = {Path(os.path.realpath(log)) for place in _PLACES for log in folder.glob(place)}
-    allowed = (bounds or SearchBounds(folder)).chosen(found)
-    return sorted(path for path in allowed if path.is_file())

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from epochal.errors import FormatError
+from epochal.imports.foreign import is_tracker_file
 from epochal.journal.layout import (
     LAUNCH_FOLDER,
     LOOP,
@@ -34,9 +35,6 @@ _JOURNAL, _SEALED = ".jsonl", ".parquet"
 LINK_OUT = "is a link that leads out of the searched folder: --follow-links has it read."
 # The files of a folder that could be parts: name, size and time of each, in the order of names.
 _Files = Sequence[tuple[str, int, int]]
-# Files that only a tracker makes; any other that lies among runs of ours is not taken for a run.
-_TRACKERS_ENDINGS = (".wandb", ".db", "training.json")
-_EVENT_FILE = "tfevents"
 # So deep below a root runs are looked for, and in so many folders below those of projects.
 _MAX_DEPTH = 5
 _MAX_DEEP_FOLDERS = 1_000
@@ -308,7 +306,7 @@ class _Search:
                 found.others.append(entry)
         if not found.ours:
             return Survey(others=[folder])
-        found.others += filter(_is_trackers, files)
+        found.others += (file for file in files if is_tracker_file(os.path.basename(file)))
         return found
 
     def _may_enter(self, folder: str, depth: int) -> bool:
@@ -382,10 +380,6 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:  # a link that leads to itself, or into what cannot be looked into
         return False
-
-
-def _is_trackers(file: str) -> bool:
-    return _EVENT_FILE in os.path.basename(file) or file.endswith(_TRACKERS_ENDINGS)
 
 
 @dataclass(frozen=True, slots=True)
