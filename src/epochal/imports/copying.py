@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from epochal.errors import FormatError
-from epochal.imports.foreign import Batch, Identity, Source, SourceRun
+from epochal.imports.foreign import Batch, Identity, RecordList, Source, SourceRun
 from epochal.imports.values import json_safe
 from epochal.journal.header import part_header
 from epochal.journal.layout import (
@@ -221,8 +221,9 @@ class RunCopy:
 
     def _lines(self, batch: Batch) -> Iterator[bytes]:
         self.num_records += len(batch.records)
-        for record in batch.records:
-            record["t"] = round(float(record["t"]), 3)
+        if not isinstance(batch.records, RecordList):
+            for record in batch.records:
+                record["t"] = round(float(record["t"]), 3)
         # Most batches are plain numbers. What is not finite is encoded as null, without a word.
         with contextlib.suppress(TypeError, ValueError, OverflowError, RecursionError):
             lines = encode_lines(batch.records)

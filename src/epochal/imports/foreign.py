@@ -167,10 +167,10 @@ def is_tracker_file(name: str) -> bool:
 
 
 class RecordList(list[Record]):
-    """Records in the order written."""
+    """Records in the order written, whose times are rounded to milliseconds already."""
 
     def add_point(self, name: str, value: float, *, step: int, t: float) -> None:
-        """Add a value of a free metric; the time is rounded to milliseconds already.
+        """Add a value of a free metric.
 
         Values that follow each other with the same step, at the same time and under different names
         are one record.

@@ -157,7 +157,7 @@ class EventFile:
         # By the bytes of an event without time, step and number: the name of its point.
         self._names: dict[bytes, str] = {}
 
-    def read(self) -> Iterator[Item]:
+    def read(self) -> Iterator[list[Item]]:
         """What was written since, in the order of the file; raises ``OSError``."""
         with open(self.path, "rb", opener=regular_only) as file:
             status = os.fstat(file.fileno())
@@ -170,7 +170,7 @@ class EventFile:
             self._stuck_at = None
             while True:
                 buffer, frames = self._next_frames(file, status.st_size)
-                yield from self._items(buffer, frames)
+                yield self._items(buffer, frames)
                 self.offset += frames.end
                 if frames.is_damaged and not self._skip_damage(file):
                     self._stuck_at = seen

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import msgspec
 
 from epochal.imports.foreign import (
-    BATCH_RECORDS,
     Batch,
     FileRun,
     Files,
@@ -131,11 +130,12 @@ class TensorboardRun(FileRun):
 
     def _batches(self, source: _Source) -> Iterator[Batch]:
         """The new records of one file; a batch has records of one attempt."""
-        records = RecordList()
-        for place, t, step, name, value in source.file.read():
-            if not isinstance(value, Event):
-                records.add_point(name, value, step=step, t=t)
-            else:
+        for items in source.file.read():
+            records = RecordList()
+            for place, t, step, name, value in items:
+                if not isinstance(value, Event):
+                    records.add_point(name, value, step=step, t=t)
+                    continue
                 if value.is_restart and (self._has_read or records):
                     if records:
                         yield self._batch(source, records)
@@ -144,11 +144,8 @@ class TensorboardRun(FileRun):
                     at: Record = {"t": t, "attempt": self._attempt, "step": step}
                     records = RecordList([{"log": "resume", **at}])
                 self._take(source.file.path, place, value, records)
-            if len(records) >= BATCH_RECORDS:
+            if records:
                 yield self._batch(source, records)
-                records = RecordList()
-        if records:
-            yield self._batch(source, records)
 
     def _batch(self, source: _Source, records: list[Record]) -> Batch:
         self._has_read = True
@@ -157,8 +154,11 @@ class TensorboardRun(FileRun):
 
     def _take(self, path: Path, place: int, event: Event, records: RecordList) -> None:
         self._writer = event.writer or self._writer
+        t = round(event.t, 3)
         for name, value in event.points:
-            records.add_point(name, value, step=event.step, t=round(event.t, 3))
+            records.add_point(name, value, step=event.step, t=t)
+        for record in event.records:
+            record["t"] = t
         records.extend(event.records)
         for file, (start, end) in event.blobs.items():
             self._places.setdefault(file, _Blob(path, place + start, place + end))

@@ -147,7 +147,11 @@ class AimRun:
             steps, (values, _, times) = sequence.data.numpy()
             records = RecordList()
             for number in np.argsort(times, kind="stable").tolist():
-                step, t, value = int(steps[number]), float(times[number]), float(values[number])
+                step, t, value = (
+                    int(steps[number]),
+                    round(float(times[number]), 3),
+                    float(values[number]),
+                )
                 records.add_point(name, value, step=step, t=t)
             if records:
                 yield records
