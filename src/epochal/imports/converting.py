@@ -39,6 +39,7 @@ from epochal.journal.search_bounds import SearchBounds
 FOLDER = "converted"
 KEEP_S = 30 * 86400.0
 MAX_BYTES = 20 * 1024**3
+_UNKNOWN = "an unknown tracker"
 _STATE = "converted.json"
 _LOCK = ".lock"
 _CLEANED = ".cleaned"
@@ -210,14 +211,6 @@ class _Place:
         return self.found or ()
 
 
-@dataclass(slots=True)
-class _Searched:
-    """The sources in a folder, and when to search it again."""
-
-    places: dict[str, _Place] = field(default_factory=dict)
-    again_after: float = 0.0
-
-
 class Conversions:
     """The runs of other trackers below some folders; one that stays is the same object.
 
@@ -232,7 +225,9 @@ class Conversions:
         self._cache = cache
         self._guard = Guard() if guard is None else guard
         self.is_kept = False
-        self._searched: dict[Path, _Searched] = {}
+        # By folder, the sources in it by their labels, and when to search it again.
+        self._places: dict[Path, dict[str, _Place]] = {}
+        self._again_after: dict[Path, float] = {}
         self._runs: dict[int, ConvertedRun] = {}
 
     def runs(self, places: Iterable[Path]) -> Sequence[ConvertedRun]:
@@ -254,9 +249,7 @@ class Conversions:
         made = self._guard.run(member, lambda: ConvertedRun(self, source, run, lock=lock))
         if made is not None:
             return made
-        faulty = UnreadableFile(
-            run.path, source.label, f"{member} cannot be read: {self._guard.faults[member].error}."
-        )
+        faulty = self._faulty(run.path, member, source.label)
         return ConvertedRun(self, faulty, faulty)
 
     def at(self, path: Path) -> Sequence[ConvertedRun]:
@@ -307,18 +300,16 @@ class Conversions:
 
     def _at(self, path: Path, without: Set[str]) -> Sequence[_Place]:
         """The sources in one place; the same objects as before for what was there before."""
-        searched = self._searched.setdefault(path, _Searched())
-        started = time.monotonic()
-        if started >= searched.again_after:
+        known, started = self._places.get(path, {}), time.monotonic()
+        if started >= self._again_after.get(path, 0.0):
             found = self._guard.run(str(path), self._open, path, without)
-            searched.places = {
-                source.label: searched.places.get(source.label) or _Place(source)
-                for source in ([self._faulty(path)] if found is None else found)
-            }
+            sources = [self._faulty(path)] if found is None else found
+            known = {s.label: known.get(s.label) or _Place(s) for s in sources}
+            self._places[path] = known
             ended = time.monotonic()
             pause_s = max(_SEARCH_EVERY_S, (ended - started) * _SEARCH_SHARE)
-            searched.again_after = ended + pause_s
-        return list(searched.places.values())
+            self._again_after[path] = ended + pause_s
+        return list(known.values())
 
     def _open(self, path: Path, without: Set[str]) -> Sequence[Foreign]:
         try:
@@ -326,16 +317,19 @@ class Conversions:
         except FileNotFoundError:  # gone meanwhile
             return []
         except (FormatError, InternalError, OSError) as error:
-            return [UnreadableFile(path, "an unknown tracker", str(error))]
+            return [UnreadableFile(path, _UNKNOWN, str(error))]
 
     def _runs_at(self, place: _Place) -> Sequence[tuple[Foreign, ForeignRun]]:
         path = place.source.path
         found = self._guard.run(str(path), place.runs)
         return list(_runs_of(self._faulty(path))) if found is None else found
 
-    def _faulty(self, path: Path) -> UnreadableFile:
-        error = self._guard.faults[str(path)].error
-        return UnreadableFile(path, "an unknown tracker", f"{path} cannot be read: {error}.")
+    def _faulty(
+        self, path: Path, member: str | None = None, label: str = _UNKNOWN
+    ) -> UnreadableFile:
+        member = member or str(path)
+        error = self._guard.faults[member].error
+        return UnreadableFile(path, label, f"{member} cannot be read: {error}.")
 
 
 def _runs_of(source: Foreign) -> Iterator[tuple[Foreign, ForeignRun]]:

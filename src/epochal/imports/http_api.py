@@ -64,39 +64,34 @@ class HttpApi:
 
     def get(self, path: str, params: Mapping[str, object]) -> dict[str, Any]:
         """The object that a GET gives; parameters that are None are left out."""
-        given = {name: value for name, value in params.items() if value is not None}
-        query = f"?{urlencode(given)}" if given else ""
-        return self._asked(urllib.request.Request(f"{self.address}{path}{query}"))
+        return self._asked(f"{path}?{urlencode(_given(params))}")
 
     def post(self, path: str, body: Mapping[str, object]) -> dict[str, Any]:
         """The object that a POST of a JSON object gives; fields that are None are left out."""
-        given = {name: value for name, value in body.items() if value is not None}
-        request = urllib.request.Request(
-            f"{self.address}{path}",
-            data=msgspec.json.encode(given),
-            headers={"Content-Type": "application/json"},
-        )
-        return self._asked(request)
+        return self._asked(path, msgspec.json.encode(_given(body)))
 
-    def _asked(self, request: urllib.request.Request) -> dict[str, Any]:
+    def _asked(self, path: str, body: bytes | None = None) -> dict[str, Any]:
+        kind = {} if body is None else {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self.address}{path}", body, kind)
         for name, value in self._headers.items():
             request.add_unredirected_header(name, value)
+        path = request.selector.partition("?")[0]
         for wait_s in (*_WAITS_S, None):
             try:
-                return self._object(request.selector, self._opened(request))
+                return self._object(path, self._opened(request, path))
             except ServerError as error:
                 if wait_s is None or error.status not in _BUSY:
                     raise
                 time.sleep(wait_s)
         raise AssertionError  # the last try returns or raises
 
-    def _opened(self, request: urllib.request.Request) -> bytes:
+    def _opened(self, request: urllib.request.Request, path: str) -> bytes:
         try:
             with self._opener.open(request, timeout=_TIMEOUT_S) as response:
                 return self._read(response)
         except urllib.error.HTTPError as error:
             with error:
-                raise self._refusal(request.selector, error) from None
+                raise self._refusal(path, error) from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             raise ServerError(
@@ -123,7 +118,6 @@ class HttpApi:
             target = error.headers.get("Location", "another address")
             sentence = f"{self.address} redirects to {target}: name that address instead."
         else:
-            path = path.partition("?")[0]
             said = _message(error)
             sentence = f"{server} answers {path} with status {error.code}{said}."
             if error.code == 404 and not said:
@@ -137,7 +131,6 @@ class HttpApi:
             found = None
         if isinstance(found, dict):
             return found
-        path = path.partition("?")[0]
         raise ServerError(
             f"{self.address} answers {path} with something else than a JSON object."
             f" Check that this is the address of a {self._label} server."
@@ -147,6 +140,10 @@ class HttpApi:
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *args: Any, **kwargs: Any) -> None:
         """Follow nothing: the status becomes an error."""
+
+
+def _given(values: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _message(error: urllib.error.HTTPError) -> str:

@@ -46,16 +46,10 @@ class Importer(msgspec.Struct, frozen=True):
 
     name: str
     module: ModuleType
-
-    @property
-    def order(self) -> int:
-        """Which importers it is tried before."""
-        return int(getattr(self.module, "ORDER", _DEFAULT_ORDER))
-
-    @property
-    def is_general(self) -> bool:
-        """Whether any program writes such files for any purpose."""
-        return bool(getattr(self.module, "IS_GENERAL", False))
+    # Which importers it is tried before.
+    order: int
+    # Whether any program writes such files for any purpose.
+    is_general: bool
 
     def find(self, path: Path, bounds: SearchBounds | None = None) -> Foreign | None:
         """The runs in a file or folder, None if it is not of this format."""
@@ -148,7 +142,8 @@ def open_all_foreign(
         if importer.name in without or (found and importer.is_general):
             continue
         try:
-            source = _found(importer, place, bounds, guard)
+            member = importer_member(importer.name)
+            source = guard.explained(member, importer.find, place, bounds)
         except (FormatError, InternalError) as error:
             fault = fault or error
             continue
@@ -159,13 +154,6 @@ def open_all_foreign(
     return found
 
 
-def _found(
-    importer: Importer, place: Path, bounds: SearchBounds | None, guard: Guard
-) -> Foreign | None:
-    """What one importer finds; a fault of it is an ``InternalError``, which leaves the others."""
-    return guard.explained(importer_member(importer.name), importer.find, place, bounds)
-
-
 def _loaders() -> Iterator[tuple[str, Callable[[], Importer]]]:
     for name in own_formats():
         yield name, partial(_load_own, name)
@@ -174,7 +162,7 @@ def _loaders() -> Iterator[tuple[str, Callable[[], Importer]]]:
 
 
 def _load_own(name: str) -> Importer:
-    return Importer(name, importlib.import_module(f"{formats.__name__}.{name}"))
+    return _importer(name, importlib.import_module(f"{formats.__name__}.{name}"))
 
 
 def _load(entry_point: EntryPoint) -> Importer:
@@ -184,6 +172,9 @@ def _load(entry_point: EntryPoint) -> Importer:
         raise TypeError(f"{where} is not a module with a function find")
     if entry_point.name in own_formats():
         raise ValueError(f"{where} has the name of another importer")
-    importer = Importer(entry_point.name, module)
-    _ = importer.order, importer.is_general  # what is no number is a fault here, not later
-    return importer
+    return _importer(entry_point.name, module)
+
+
+def _importer(name: str, module: ModuleType) -> Importer:
+    order = int(getattr(module, "ORDER", _DEFAULT_ORDER))
+    return Importer(name, module, order, bool(getattr(module, "IS_GENERAL", False)))

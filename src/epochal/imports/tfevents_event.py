@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from epochal.imports.histogram import edges_from_limits, histogram_record, moments_of
 from epochal.imports.media import blob_record, media_type_of
 from epochal.imports.protobuf import BYTES, FIXED32, VARINT, Field, WireError, message, varint
-from epochal.imports.values import json_safe
 from epochal.records import Record
+from epochal.values import nonfinite_word
 
 _START = 1
 _TEXT_SUFFIX = "/text_summary"  # what the writers of torch and tensorboardX add to a tag
@@ -54,13 +54,6 @@ class NumberPlace(NamedTuple):
     layout: str
 
 
-class BlobPlace(NamedTuple):
-    """Where in an event the bytes of a blob lie."""
-
-    start: int
-    end: int
-
-
 class Tags(msgspec.Struct):
     """Metadata of tags from earlier events: only the first value of a tag has it."""
 
@@ -75,7 +68,8 @@ class Event(msgspec.Struct):
     step: int = 0
     points: list[tuple[str, float]] = []
     records: list[Record] = []
-    blobs: dict[str, BlobPlace] = {}
+    # By the file that a record names, where its bytes lie.
+    blobs: dict[str, Field] = {}
     writer: str | None = None
     is_restart: bool = False
     # Where the number of the last point lies.
@@ -90,7 +84,7 @@ class Event(msgspec.Struct):
         kind = media_type or media_type_of(place.content)
         record = blob_record(name, place.content, t=self.t, step=self.step, media_type=kind)
         self.records.append(record)
-        self.blobs[record["file"]] = BlobPlace(place.start, place.end)
+        self.blobs[record["file"]] = place
 
     def add_histogram(self, name: str, **bins: Any) -> None:
         """Add a histogram."""
@@ -177,7 +171,7 @@ def _read_tensor(tensor: Field, event: Event, name: str, plugin: str) -> None:
         fields: Record = {"plugin": plugin} if plugin else {}
         fields["shape"] = list(numbers.shape)
         if numbers.size <= _MAX_KEPT_VALUES:
-            fields["values"] = json_safe(numbers.reshape(-1).tolist())
+            fields["values"] = [nonfinite_word(v) or v for v in numbers.reshape(-1).tolist()]
         event.add("tensor", name, **fields)
 
 

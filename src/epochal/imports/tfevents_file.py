@@ -32,9 +32,8 @@ _CHUNK_BYTES = 2 * 1024 * 1024
 _WORTH_A_TABLE = 4
 _TIME, _STEP = 0x09, 0x10
 _TIME_BYTES = 9
-# Events of more shapes or names than this are parsed one by one.
+# Events of more shapes than this are parsed one by one.
 _MAX_SHAPES = 64
-_MAX_NAMES = 100_000
 _place = itemgetter(0)
 
 Bytes = NDArray[np.uint8]
@@ -154,8 +153,8 @@ class EventFile:
         self.problems = Problems(path)
         self._tags = tags
         self._stuck_at: tuple[int, int] | None = None
-        # By the bytes of an event without time, step and number: the name of its point.
-        self._names: dict[bytes, str] = {}
+        # The attempt of the run that the file is part of, once that is known.
+        self.attempt: int | None = None
 
     def read(self) -> Iterator[list[Item]]:
         """What was written since, in the order of the file; raises ``OSError``."""
@@ -252,16 +251,11 @@ class EventFile:
         """Decode the events of one shape; says which of the rows those are."""
         plain = np.ascontiguousarray(rows & shape.mask(rows.shape[1]))
         keys = plain.view(np.dtype((np.void, rows.shape[1])))[:, 0]
-        different, first, which = np.unique(keys, return_index=True, return_inverse=True)
-        names: list[str | None] = []
-        for key, row in zip(different.tolist(), first.tolist(), strict=True):
-            if key not in self._names and len(self._names) < _MAX_NAMES:
-                name, found = self._probe(rows[row].tobytes())
-                if found == shape:
-                    self._names[key] = name
-            names.append(self._names.get(key))
+        _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+        probed = [self._probe(rows[row].tobytes()) for row in first.tolist()]
+        names = np.array([name for name, _ in probed], dtype=object)
+        is_named = np.array([found == shape for _, found in probed])
         times = _times(rows)
-        is_named = np.array([name is not None for name in names])
         is_point: NDArray[np.bool_] = is_named[which] & np.isfinite(times)
         rows = rows[is_point]
         number = rows[:, shape.start : shape.start + shape.layout.itemsize].copy()
@@ -271,7 +265,7 @@ class EventFile:
             starts[is_point] + self.offset,
             np.rint(times[is_point] * 1000) / 1000,
             _steps(rows, shape.step_end),
-            np.array(names, dtype=object)[which[is_point]],
+            names[which[is_point]],
             values,
         )
         items.extend(zip(*(column.tolist() for column in columns), strict=True))

@@ -92,20 +92,15 @@ def _from_text(text: str) -> float | None:
         return unix_seconds(float(text))
     except ValueError:
         pass
+    return iso_seconds(text)
+
+
+def iso_seconds(text: str, *, zone: timezone | None = None) -> float | None:
+    """An ISO time in Unix seconds; one without a zone is in this zone, or in the local one."""
     try:
         # Python 3.10 reads no "Z".
-        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
-def utc_seconds(text: str) -> float | None:
-    """An ISO time in Unix seconds; UTC by default."""
-    try:
         moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=timezone.utc)
-        return moment.timestamp()
+        return moment.replace(tzinfo=moment.tzinfo or zone).timestamp()
     except (ValueError, OverflowError, OSError):
         return None
 

@@ -11,9 +11,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
-
-import msgspec
 
 from epochal.imports.foreign import (
     Batch,
@@ -36,33 +33,21 @@ _FILE_NAME = re.compile(r"tfevents\.(?P<seconds>\d+)\.(?P<host>.+?)(?:\.\d+)*(?:
 _TIME_NAME = re.compile(r"\d{9,11}(\.\d+)?")
 
 
-class _Blob(NamedTuple):
-    path: Path
-    start: int
-    end: int
-
-
-class _Source(msgspec.Struct):
-    """One event file of a run, and the attempt it is part of."""
-
-    file: EventFile
-    attempt: int | None = None
-
-
 class TensorboardRun(FileRun):
     """One run: the event files of a folder, in the order of their names."""
 
     def __init__(self, key: str, root: Path) -> None:
         self._root = root
-        self._sources: dict[Path, _Source] = {}
+        self._files: dict[Path, EventFile] = {}
         super().__init__(root / key if root.is_dir() else root, key)
 
     def rewind(self) -> None:
         """Begin at the first event of every file again."""
         super().rewind()
         self._tags = Tags()
-        self._sources = {path: _Source(EventFile(path, tags=self._tags)) for path in self._sources}
-        self._places: dict[str, _Blob] = {}
+        self._files = {path: EventFile(path, tags=self._tags) for path in self._files}
+        # Where the bytes of blobs lie: file, start and end.
+        self._places: dict[str, tuple[Path, int, int]] = {}
         self._attempt = 1
         self._has_read = False
         self._writer: str | None = None
@@ -70,9 +55,9 @@ class TensorboardRun(FileRun):
     def learn(self, files: Sequence[Path], /) -> None:
         """Take these files as the run's; what was read of those that stay is kept."""
         for path in files:
-            self._sources.setdefault(path, _Source(EventFile(path, tags=self._tags)))
-        for path in self._sources.keys() - set(files):
-            self._said += self._sources.pop(path).file.problems
+            self._files.setdefault(path, EventFile(path, tags=self._tags))
+        for path in self._files.keys() - set(files):
+            self._said += self._files.pop(path).problems
 
     @property
     def identity(self) -> Identity:
@@ -100,37 +85,37 @@ class TensorboardRun(FileRun):
     @property
     def problems(self) -> Sequence[str]:
         """Places that are damaged, and files that could not be opened."""
-        return [*self._said, *(p for one in self._sources.values() for p in one.file.problems)]
+        return [*self._said, *(p for file in self._files.values() for p in file.problems)]
 
     def signature(self) -> FileSignature:
         """Sizes and times of the event files."""
-        return file_signature(*self._sources)
+        return file_signature(*self._files)
 
     def read_new(self) -> Iterator[Batch]:
         """What was written to any of the files since."""
         for path in self._ordered():
-            source = self._sources[path]
-            if source.attempt is None:
-                source.attempt = self._attempt
+            file = self._files[path]
+            if file.attempt is None:
+                file.attempt = self._attempt
             try:
-                yield from self._batches(source)
+                yield from self._batches(file)
             except OSError as error:
-                source.file.problems.say_once(f"{path} cannot be read: {error.strerror or error}.")
+                file.problems.say_once(f"{path} cannot be read: {error.strerror or error}.")
 
     def _ordered(self) -> list[Path]:
         """The files by name, which begins with the time they were begun at."""
-        return sorted(self._sources, key=lambda path: (path.name, path))
+        return sorted(self._files, key=lambda path: (path.name, path))
 
     def blob(self, file: str) -> bytes:
         """The bytes of an image, a sound or a graph, from its place in the event file."""
-        place = self._places[file]
-        with open(place.path, "rb", opener=regular_only) as opened:
-            opened.seek(place.start)
-            return opened.read(place.end - place.start)
+        path, start, end = self._places[file]
+        with open(path, "rb", opener=regular_only) as opened:
+            opened.seek(start)
+            return opened.read(end - start)
 
-    def _batches(self, source: _Source) -> Iterator[Batch]:
+    def _batches(self, file: EventFile) -> Iterator[Batch]:
         """The new records of one file; a batch has records of one attempt."""
-        for items in source.file.read():
+        for items in file.read():
             records = RecordList()
             for place, t, step, name, value in items:
                 if not isinstance(value, Event):
@@ -138,19 +123,18 @@ class TensorboardRun(FileRun):
                     continue
                 if value.is_restart and (self._has_read or records):
                     if records:
-                        yield self._batch(source, records)
+                        yield self._batch(file, records)
                     self._attempt += 1
-                    source.attempt = self._attempt
+                    file.attempt = self._attempt
                     at: Record = {"t": t, "attempt": self._attempt, "step": step}
                     records = RecordList([{"log": "resume", **at}])
-                self._take(source.file.path, place, value, records)
+                self._take(file.path, place, value, records)
             if records:
-                yield self._batch(source, records)
+                yield self._batch(file, records)
 
-    def _batch(self, source: _Source, records: list[Record]) -> Batch:
+    def _batch(self, file: EventFile, records: list[Record]) -> Batch:
         self._has_read = True
-        assert source.attempt is not None
-        return Batch(records, source.attempt)
+        return Batch(records, file.attempt or 1)
 
     def _take(self, path: Path, place: int, event: Event, records: RecordList) -> None:
         self._writer = event.writer or self._writer
@@ -160,8 +144,8 @@ class TensorboardRun(FileRun):
         for record in event.records:
             record["t"] = t
         records.extend(event.records)
-        for file, (start, end) in event.blobs.items():
-            self._places.setdefault(file, _Blob(path, place + start, place + end))
+        for file, blob in event.blobs.items():
+            self._places.setdefault(file, (path, place + blob.start, place + blob.end))
 
 
 class TensorboardFolder(Files[TensorboardRun]):

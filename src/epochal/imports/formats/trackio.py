@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timezone
 from typing import Any, ClassVar
 
 from epochal.errors import FormatError
 from epochal.imports.foreign import Batch, FileRun, FileSignature, Identity, stable_id
 from epochal.imports.media import TABLE, blob_record
 from epochal.imports.sqlite_file import SqliteFile, SqliteFiles
-from epochal.imports.values import json_safe, json_value, sort_values, utc_seconds
+from epochal.imports.values import iso_seconds, json_safe, json_value, sort_values
 from epochal.imports.wandb_log import media_records
 from epochal.journal.line import encode_json
 from epochal.records import Record
@@ -22,7 +23,7 @@ ORDER = 40
 _BATCH_ROWS = 8192
 _TYPE = "_type"
 
-Take = Callable[["TrackioRun", sqlite3.Row], Iterator[Record]]
+Take = Callable[[sqlite3.Row], Iterator[Record]]
 
 
 class TrackioRun(FileRun):
@@ -61,7 +62,7 @@ class TrackioRun(FileRun):
                 else stable_id("trackio", self.path, self._run_id),
                 name=self._name,
                 project=project,
-                created=utc_seconds(str(own.get("_Created") or self._first)),
+                created=iso_seconds(str(own.get("_Created") or self._first), zone=timezone.utc),
                 config={n: v for n, v in config.items() if not n.startswith("_")},
                 facts={"source": str(self.path), **({"trackio": own} if own else {})},
             )
@@ -69,11 +70,7 @@ class TrackioRun(FileRun):
 
     def read_new(self) -> Iterator[Batch]:
         """Rows that were added since, of metrics, system metrics and alerts."""
-        takers: Mapping[str, Take] = {
-            "metrics": TrackioRun._metrics,
-            "system_metrics": TrackioRun._system,
-            "alerts": TrackioRun._alert,
-        }
+        takers = {"metrics": self._metrics, "system_metrics": self._system, "alerts": self._alert}
         try:
             present = self._file.tables()
             for table, take in takers.items():
@@ -91,7 +88,7 @@ class TrackioRun(FileRun):
                 records: list[Record] = []
                 for row in rows:
                     try:
-                        records += take(self, row)
+                        records += take(row)
                     except (ValueError, TypeError, RecursionError) as error:
                         self._said.say_once(
                             f"{self.path}: row {row['id']} of {table} is damaged: {error}."
@@ -101,7 +98,7 @@ class TrackioRun(FileRun):
                     yield Batch(records)
 
     def _metrics(self, row: sqlite3.Row) -> Iterator[Record]:
-        t, step = utc_seconds(str(row["timestamp"])) or 0.0, int(row["step"])
+        t, step = _time(row), int(row["step"])
         found = sort_values(_object(row["metrics"]), type_key=_TYPE)
         if found.numbers:
             yield {"log": "metrics", "t": t, "step": step, "m": found.numbers}
@@ -145,13 +142,13 @@ class TrackioRun(FileRun):
         yield record
 
     def _system(self, row: sqlite3.Row) -> Iterator[Record]:
-        t = utc_seconds(str(row["timestamp"])) or 0.0
+        t = _time(row)
         numbers = sort_values(_object(row["metrics"])).numbers
         if numbers:
             yield {"log": "system", "t": t, "m": {f"system/{n}": v for n, v in numbers.items()}}
 
     def _alert(self, row: sqlite3.Row) -> Iterator[Record]:
-        t = utc_seconds(str(row["timestamp"])) or 0.0
+        t = _time(row)
         columns: list[str] = row.keys()
         given: Record = {
             name: row[name]
@@ -198,6 +195,10 @@ class TrackioFiles(SqliteFiles[TrackioRun]):
 
 
 find = TrackioFiles.find
+
+
+def _time(row: sqlite3.Row) -> float:
+    return iso_seconds(str(row["timestamp"]), zone=timezone.utc) or 0.0
 
 
 def _object(source: Any) -> Mapping[str, Any]:

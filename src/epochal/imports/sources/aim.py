@@ -18,6 +18,8 @@ import numpy as np
 from epochal.errors import FormatError, MissingPackageError
 from epochal.imports.foreign import (
     Batch,
+    FileRun,
+    FileSignature,
     Identity,
     RecordList,
     batches_of,
@@ -61,14 +63,12 @@ class AimRepository:
         return [AimRun(repo, self.path, hash_) for hash_ in hashes]
 
 
-class AimRun:
+class AimRun(FileRun):
     """One run of a repository; raises ``FormatError`` where its database is damaged."""
 
     def __init__(self, repo: Any, path: Path, hash_: str) -> None:
-        self.key, self.path = hash_, path
-        self.problems: list[str] = []
+        super().__init__(path, hash_)
         self._repo = repo
-        self._blobs: dict[str, bytes] = {}
 
     @cached_property
     def _run(self) -> Any:
@@ -97,11 +97,11 @@ class AimRun:
                 },
             )
 
-    def signature(self) -> object:
+    def signature(self) -> FileSignature:
         """A digest of the names, sizes and times of the run's files."""
         folders = [self.path / part / "chunks" / self.key for part in ("meta", "seqs")]
         files = sorted(file for folder in folders if folder.is_dir() for file in folder.iterdir())
-        return stable_id(file_signature(*files))
+        return ((stable_id(file_signature(*files)), 0, 0),)
 
     def read_new(self) -> Iterator[Batch]:
         """Metrics, texts, distributions, images and sounds; the end, if the run was closed."""
@@ -115,10 +115,6 @@ class AimRun:
             if end is not None:
                 record: Record = {"log": "finish", "t": max(end, latest), "status": "finished"}
                 yield Batch([record])
-
-    def blob(self, file: str) -> bytes:
-        """The bytes of an image or a sound."""
-        return self._blobs[file]
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:

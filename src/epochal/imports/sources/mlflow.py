@@ -12,7 +12,7 @@ import base64
 import os
 import re
 import ssl
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -75,44 +75,33 @@ class MlflowServer:
         """Every run that is not deleted, by experiment, the oldest first."""
         if self._run is not None:
             row = _object(self._api.get(f"{_API}/runs/get", {"run_id": self._run}), "run")
-            names = self._experiment_names([str(_object(row, "info").get("experiment_id"))])
-            rows: list[_Row] = [row]
+            names = self._experiment_names(str(_object(row, "info").get("experiment_id")))
+            rows: Iterable[_Row] = [row]
         else:
-            names = self._experiment_names([self._experiment] if self._experiment else None)
-            ids = list(names)
-            rows = [
-                row
-                for start in range(0, len(ids), _EXPERIMENTS_PER_REQUEST)
-                for row in self._rows_of(ids[start : start + _EXPERIMENTS_PER_REQUEST])
-            ]
+            names = self._experiment_names(self._experiment)
+            rows = self._rows_of(list(names))
         found = [MlflowServerRun(self._api, row, names) for row in rows]
         return sorted(found, key=lambda run: (run.identity.created or 0.0, run.key))
 
-    def _experiment_names(self, ids: Sequence[str] | None) -> dict[str, str]:
-        if ids is None:
-            rows: Iterator[_Row] = chain.from_iterable(
-                _pages(self._api.post, "/experiments/search", "experiments", {"max_results": 1000})
-            )
+    def _experiment_names(self, id_: str | None) -> dict[str, str]:
+        if id_ is None:
+            asked: dict[str, object] = {"max_results": 1000}
+            pages = _pages(self._api.post, "/experiments/search", "experiments", asked)
+            rows = list(chain.from_iterable(pages))
         else:
-            asked = (
-                self._api.get(f"{_API}/experiments/get", {"experiment_id": id_}) for id_ in ids
-            )
-            rows = (_object(answer, "experiment") for answer in asked)
+            answer = self._api.get(f"{_API}/experiments/get", {"experiment_id": id_})
+            rows = [_object(answer, "experiment")]
         return {str(row.get("experiment_id")): str(row.get("name") or "mlflow") for row in rows}
 
     def _rows_of(self, experiments: Sequence[str]) -> Iterator[_Row]:
-        return chain.from_iterable(
-            _pages(
-                self._api.post,
-                "/runs/search",
-                "runs",
-                {
-                    "experiment_ids": experiments,
-                    "run_view_type": "ACTIVE_ONLY",
-                    "max_results": _RUNS_PER_PAGE,
-                },
-            )
-        )
+        for start in range(0, len(experiments), _EXPERIMENTS_PER_REQUEST):
+            ids = experiments[start : start + _EXPERIMENTS_PER_REQUEST]
+            asked = {
+                "experiment_ids": ids,
+                "run_view_type": "ACTIVE_ONLY",
+                "max_results": _RUNS_PER_PAGE,
+            }
+            yield from chain.from_iterable(_pages(self._api.post, "/runs/search", "runs", asked))
 
 
 class MlflowServerRun:
