@@ -12,7 +12,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from epochal.segments.footer import KEPT_KINDS, MAX_KEPT_BYTES
-from epochal.segments.read import read_footer
+from epochal.segments.read import Segment
 from epochal.store.local.load import load_run
 from epochal.store.local.part import FACT_KINDS
 from epochal.store.local.run import LocalRun
@@ -97,7 +97,6 @@ def test_lists_and_summaries_read_no_column(tmp_path: Path) -> None:
         lose_columns(path)
     run = load_run(journal.folder.path)
     assert known(run) == before
-    assert run._held.segments._open == {}
     with pytest.raises(Exception, match="damaged"):
         run.series("loss")
 
@@ -105,7 +104,7 @@ def test_lists_and_summaries_read_no_column(tmp_path: Path) -> None:
 def test_kinds_of_many_records_are_not_repeated_in_the_footer(tmp_path: Path) -> None:
     event = {"log": "event", "t": 1.0, "name": "note", "text": "x" * (MAX_KEPT_BYTES // 10)}
     with sealed(tmp_path, metrics(1, loss=1.0), *[event] * 12) as segment:
-        footer = read_footer(segment.path)
+        footer = Segment(segment.path).footer
         assert "event" not in footer.kept
         assert footer.kinds["event"] == 12
         assert {"run", "finish"} <= set(footer.kept)
@@ -114,7 +113,7 @@ def test_kinds_of_many_records_are_not_repeated_in_the_footer(tmp_path: Path) ->
 def test_every_series_has_a_summary(tmp_path: Path) -> None:
     wide = {f"layer{number}": float(number) for number in range(2000)}
     with sealed(tmp_path, *(metrics(step, loss=0.5, **wide) for step in range(3))) as segment:
-        footer = read_footer(segment.path)
+        footer = Segment(segment.path).footer
     assert len(footer.names) == len(footer.summaries) == 2001
     assert footer.summaries[footer.names[7]].summary.last == 6.0
 
@@ -130,14 +129,14 @@ def test_a_wide_part_becomes_smaller(tmp_path: Path) -> None:
 def test_a_part_without_a_record_has_a_footer(tmp_path: Path) -> None:
     folder = write_part(tmp_path, lines())
     seal(folder)
-    footer = read_footer(folder.sealed_path(NAME))
+    footer = Segment(folder.sealed_path(NAME)).footer
     assert (footer.num_records, footer.names) == (0, [])
 
 
 def test_other_readers_take_the_footer_for_texts(tmp_path: Path) -> None:
     many = {f"m{number}": 1.0 for number in range(400)}
     with sealed(tmp_path, *(metrics(step, **many) for step in range(20))) as segment:
-        pairs = segment._file.metadata.metadata
+        pairs = segment._metadata.metadata
     assert all(value.decode() for value in pairs.values())
 
 

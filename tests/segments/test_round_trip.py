@@ -172,13 +172,6 @@ def test_series_and_records_are_the_same_in_columns_and_as_json(
                 found = segment.series(*key)
                 assert found.steps.tolist() == points.steps.tolist()
                 assert repr(found.values.tolist()) == repr(points.values.tolist())
-            tables = {
-                (name, table.axis): table.values[:, place].tolist()
-                for table in segment.tables()
-                for place, name in enumerate(table.names)
-            }
-            for name, values in tables.items():
-                assert repr(values) == repr(segment.series(*name).values.tolist())
             of_kind = [text for text in written if b'"log":"metrics"' in text]
             ours = [t for t in texts(segment.entries("metrics")) if b'"log":"metrics"' in t]
             assert ours == of_kind

@@ -7,6 +7,7 @@ records, so that a series of several blocks comes back in the order written.
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Iterator
 from functools import lru_cache
@@ -37,16 +38,6 @@ class SeriesKey(NamedTuple):
 
     name: str
     axis: Axis
-
-
-class SeriesTable(NamedTuple):
-    """Series of one part that were logged together: ``values`` has a column for each name."""
-
-    axis: Axis
-    names: Names
-    steps: NDArray[np.int64]
-    times: NDArray[np.float64]
-    values: NDArray[np.float64]
 
 
 class PartSummary(NamedTuple):
@@ -161,16 +152,6 @@ class _Block:
             return slice(None)
         return np.argsort(ordinals, kind="stable")
 
-    def table(self, axis: Axis, places: list[int]) -> SeriesTable:
-        """Copies of the columns of some names. A view would keep the buffers from growing."""
-        order = self.order()
-        values = np.empty((len(self.times), len(places)), order="F")
-        for column, place in enumerate(places):
-            values[:, column] = np.frombuffer(self.values[place])[order]
-        names = tuple(self.names[place] for place in places)
-        steps, times = np.array(self.steps)[order], np.array(self.times)[order]
-        return SeriesTable(axis, names, steps, times, values)
-
 
 class PartColumns:
     """Every series of one part, in order of first appearance."""
@@ -178,6 +159,7 @@ class PartColumns:
     def __init__(self) -> None:
         self._blocks: dict[tuple[Axis, Names], _Block] = {}
         self._places: dict[SeriesKey, list[tuple[_Block, int]]] = {}
+        self.num_malformed = 0
 
     def __iter__(self) -> Iterator[SeriesKey]:
         return iter(self._places)
@@ -236,18 +218,22 @@ class PartColumns:
         return Extent(None if steps is None else int(steps.max()), latest)
 
     def add(self, record: Record, *, ordinal: int) -> Extent:
-        """Add every number of a record; returns how far it reaches.
+        """Add every number of a record; returns how far it reaches on its axis.
 
-        Raises one of ``MALFORMED`` for a record that is not what its kind should be.
+        A record that is not what its kind should be is counted in ``num_malformed``.
         """
         axis, t = axis_of(record), seconds(record)
         at = whole_number(record.get("epoch" if axis == "epoch" else "step"))
-        extent = Extent(whole_number(record.get("step")), t if np.isfinite(t) else None)
+        extent = Extent(at, t if math.isfinite(t) else None)
         if axis == "none" or (at is None and axis != "time"):
             return extent
+        try:
+            numbers = list(stored_numbers_of(record))
+        except (AttributeError, TypeError, ValueError, OverflowError):
+            numbers = None
         if record["log"] == "allocator" and not isinstance(record.get("stats", []), list):
-            raise TypeError("the stats of an allocator are a list")
-        numbers = list(stored_numbers_of(record))
+            numbers = None
+        self.num_malformed += numbers is None
         if numbers:
             names, values = zip(*numbers, strict=True)
             left = iter(values)
@@ -271,14 +257,6 @@ class PartColumns:
             for b, place in blocks
         ]
         return concatenated(columns), np.concatenate([np.array(b.ordinals) for b, _ in blocks])
-
-    def tables(self) -> Iterator[SeriesTable]:
-        """The series that lie in one block each."""
-        for (axis, names), block in self._blocks.items():
-            keys = (SeriesKey(name, axis) for name in names)
-            alone = [place for place, key in enumerate(keys) if len(self._places[key]) == 1]
-            if alone:
-                yield block.table(axis, alone)
 
     def first_ordinal(self, key: SeriesKey) -> int:
         """The ordinal of the first record that holds a series."""
@@ -318,10 +296,6 @@ def _ascends(along: NDArray[Any], axis: Axis) -> bool:
     """Whether points are in their order, and none replaces another."""
     before, after = along[:-1], along[1:]
     return bool(np.all(before <= after if axis == "time" else before < after))
-
-
-# What a record raises that is not what its kind should be.
-MALFORMED = (AttributeError, TypeError, ValueError, OverflowError)
 
 
 def _values(rows: Rows, plan: Plan) -> list[bytes] | None:

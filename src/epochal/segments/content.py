@@ -14,7 +14,7 @@ from epochal.journal.reader import check_version
 from epochal.journal.regular_file import regular_only
 from epochal.journal.shape import Decoded, LineDecoder, Rows, Shape
 from epochal.records import Record
-from epochal.segments.columns import MALFORMED, Extent, PartColumns, by_id
+from epochal.segments.columns import Extent, PartColumns, by_id
 from epochal.segments.footer import KEPT_KINDS, MAX_KEPT_BYTES
 
 _CHUNK_BYTES = 1024 * 1024
@@ -107,14 +107,8 @@ class PartNumbers:
         self.columns = PartColumns()
         self.kinds: Counter[str] = Counter()
         self.extents: dict[str, Extent] = {}
-        self.num_malformed = 0
         for ordinal, record in content.documents:
-            try:
-                extent = self.columns.add(record, ordinal=ordinal)
-            except MALFORMED:
-                self.num_malformed += 1
-                extent = Extent(None, None)
-            self._note(record["log"], 1, extent)
+            self._note(record["log"], 1, self.columns.add(record, ordinal=ordinal))
         self.documented = set(self.columns)
         for (shape, gpu), rows in content.groups.items():
             self._note(shape.kind, len(rows.ordinals), self.columns.add_rows(rows.rows(), gpu))

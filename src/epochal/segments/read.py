@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from pathlib import Path
@@ -20,17 +19,8 @@ from epochal.errors import FormatError
 from epochal.journal.line import decode_json
 from epochal.journal.shape import FieldPath, records_of
 from epochal.records import DENSE_KINDS, Axis, Record
-from epochal.segments.columns import (
-    MALFORMED,
-    NO_STEP,
-    STEP_LIMIT,
-    PartColumns,
-    SeriesKey,
-    SeriesTable,
-    in_order,
-    plan_of,
-)
-from epochal.segments.footer import Column, Footer, Group, decode_footer
+from epochal.segments.columns import NO_STEP, STEP_LIMIT, PartColumns, SeriesKey, in_order, plan_of
+from epochal.segments.footer import Column, Group, decode_footer
 from epochal.series.series import Series
 
 # The columns of a segment that are no values: the kind of a record, the number of its group, the
@@ -52,12 +42,6 @@ def translated(path: Path) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:
             raise FormatError(f"{path} cannot be read: {os.strerror(error.errno)}.") from error
         raise FormatError(f"{path} is damaged: {error}") from error
-
-
-def read_footer(path: Path) -> Footer:
-    """The metadata of a segment; raises ``FormatError``, naming the file, where it is damaged."""
-    with translated(path):
-        return decode_footer(pq.read_metadata(path).metadata or {}, file=str(path))
 
 
 class _Group:
@@ -85,8 +69,8 @@ class Segment:
     def __init__(self, path: Path) -> None:
         self.path = path
         with translated(path):
-            self._file = pq.ParquetFile(path, page_checksum_verification=True)
-            self.footer = decode_footer(self._file.metadata.metadata or {}, file=str(path))
+            metadata = pq.read_metadata(path).metadata
+            self.footer = decode_footer(metadata or {}, file=str(path))
         # Series that were logged together have the same steps and times: these are read once for
         # as long as anybody uses them.
         self._shared: WeakValueDictionary[tuple[int, str], NDArray[Any]] = WeakValueDictionary()
@@ -95,11 +79,16 @@ class Segment:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        """Does nothing: the file is open only while something is read from it."""
 
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+    @cached_property
+    def _metadata(self) -> pq.FileMetaData:
+        """Where the columns are; kept, because it is long where there are many of them."""
+        with translated(self.path):
+            return pq.read_metadata(self.path)
+
+    def _open(self) -> pq.ParquetFile:
+        return pq.ParquetFile(self.path, metadata=self._metadata, page_checksum_verification=True)
 
     @property
     def num_records(self) -> int:
@@ -119,7 +108,7 @@ class Segment:
     @property
     def num_rows(self) -> int:
         """How many rows the file has."""
-        return int(self._file.metadata.num_rows)
+        return int(self._metadata.num_rows)
 
     @property
     def header(self) -> Record | None:
@@ -144,24 +133,6 @@ class Segment:
         none: NDArray[Any] = np.zeros(0)
         return Series(name, axis, rank, none.astype(np.int64), none, none)
 
-    def tables(self) -> Iterator[SeriesTable]:
-        """The series that lie in one group each, or only in records that are kept as JSON."""
-        holders = Counter(key for group in self._groups for key in group.series)
-        for number, group in enumerate(self._groups):
-            keys = [k for k in group.series if holders[k] == 1 and k not in self._documented]
-            pieces = [self._points(key, number, 0)[0] for key in keys]
-            whole = [piece for piece in pieces if len(piece) == group.num_rows]
-            if whole:
-                first, names = whole[0], tuple(piece.name for piece in whole)
-                values = np.stack([piece.values for piece in whole], axis=1)
-                yield SeriesTable(first.axis, names, first.steps, first.times, values)
-        for table in self._documents.tables() if self._documented else ():
-            keys = [SeriesKey(name, table.axis) for name in table.names]
-            alone_here = [place for place, key in enumerate(keys) if not holders[key]]
-            if alone_here:
-                names = tuple(table.names[place] for place in alone_here)
-                yield table._replace(names=names, values=table.values[:, alone_here])
-
     @cached_property
     def _documented(self) -> set[SeriesKey]:
         return set(self.footer.documented)
@@ -171,8 +142,7 @@ class Segment:
         """The numbers of the records that are kept as JSON."""
         found = PartColumns()
         for ordinal, record in self._kept_as_json():
-            with contextlib.suppress(*MALFORMED):
-                found.add(record, ordinal=ordinal)
+            found.add(record, ordinal=ordinal)
         return found
 
     @cached_property
@@ -232,12 +202,12 @@ class Segment:
 
     def records(self, *, first: int = 0) -> Iterator[tuple[int, Record]]:
         """Every record from an ordinal on, with its ordinal."""
-        metadata, start = self._file.metadata, 0
+        metadata, start = self._metadata, 0
         for number in range(metadata.num_row_groups):
             end = start + metadata.row_group(number).num_rows
             if end > first:
-                with translated(self.path):
-                    batches = self._file.iter_batches(_BATCH_ROWS, row_groups=[number])
+                with translated(self.path), self._open() as file:
+                    batches = file.iter_batches(_BATCH_ROWS, row_groups=[number])
                     for batch in batches:
                         if start + batch.num_rows > first:
                             found = enumerate(self._records_of(batch), start)
@@ -298,5 +268,5 @@ class Segment:
         return list(zip(self.footer.damage, texts, strict=True))
 
     def _table(self, names: list[str]) -> pa.Table:
-        with translated(self.path):
-            return self._file.read(columns=names, use_threads=False).select(names)
+        with translated(self.path), self._open() as file:
+            return file.read(columns=names, use_threads=False).select(names)

@@ -322,7 +322,7 @@ def _footer(content: PartContent, columns: list[Column], *, part: str) -> Footer
         part=part,
         num_records=content.num_records,
         num_damaged=content.num_damaged,
-        num_malformed=numbers.num_malformed,
+        num_malformed=numbers.columns.num_malformed,
         journal_bytes=content.journal_bytes,
         kinds=dict(numbers.kinds),
         extents=numbers.extents,

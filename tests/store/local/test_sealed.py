@@ -14,7 +14,6 @@ from epochal.store.local.cache import LoadedRuns, MemoryBudget
 from epochal.store.local.folder import FolderSource
 from epochal.store.local.load import load_run
 from epochal.store.local.run import LocalRun
-from epochal.store.local.sealed import OpenSegments
 from epochal.store.local.store import LocalStore
 from tests.doubles.every_kind import write_every_kind
 from tests.store.journals import Journal, settle
@@ -121,19 +120,6 @@ def test_a_sealed_part_of_a_newer_format_is_not_half_read(tmp_path: Path) -> Non
     journal.path("rank-0001").write_text('{"log":"run","v":2}\n')
     run = load_run(journal.folder.path)
     assert (run.info.status.state, run.metrics()) == ("unreadable", [])
-
-
-def test_only_so_many_segments_are_open_at_once(tmp_path: Path) -> None:
-    for number in range(5):
-        Journal(tmp_path, f"r{number}").metrics(1, a=number)
-    seal_all(tmp_path)
-    segments = OpenSegments(most=2)
-    paths = sorted(tmp_path.rglob("*.parquet"))
-    first = segments.at(paths[0])
-    for path in paths[1:]:
-        segments.at(path)
-    assert segments.at(paths[0]) is not first
-    segments.close_all()
 
 
 def test_runs_let_go_of_journals_and_read_them_again(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.journal.layout import PartName, RunFolder
+from epochal.segments.columns import SeriesKey
 from epochal.series.series import Series
-from epochal.store.local.columns import SeriesKey
 from epochal.store.local.state import RunState
 from epochal.store.local.store import LocalStore
 from epochal.store.local.tail import TailedPart

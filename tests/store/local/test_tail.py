@@ -12,7 +12,7 @@ from hypothesis import given
 from epochal.journal import shape
 from epochal.journal.reader import read_part
 from epochal.records import axis_of, scalars_of
-from epochal.store.local.columns import SeriesKey
+from epochal.segments.columns import SeriesKey
 from epochal.store.local.tail import TailedPart
 from tests.journal.test_shape import damaged_texts
 from tests.segments.parts import HEADER, NAME, lines, write_part

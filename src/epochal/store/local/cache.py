@@ -28,10 +28,9 @@ from epochal.guard import Guard
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import RunFolder, parse_part_name
 from epochal.journal.shape import KnownShapes
+from epochal.segments.columns import SeriesKey
 from epochal.series.series import Series
-from epochal.store.local.columns import SeriesKey
 from epochal.store.local.listing import FoundPart
-from epochal.store.local.sealed import OpenSegments
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -170,39 +169,17 @@ class LoadedRuns:
                 self._size -= known[1]
 
 
-class ChangeCount:
-    """Counts changes, so that what was made of something is made again only after one.
-
-    Count after the change, and read the count before what may change: a count that two threads
-    write at once then still differs from the one before.
-    """
-
-    __slots__ = ("value",)
-
-    def __init__(self) -> None:
-        self.value = 0
-
-    def add(self) -> None:
-        """Something has changed."""
-        self.value += 1
-
-
 @dataclass(frozen=True, slots=True)
 class MemoryBudget:
     """All that is kept, for all runs of a store."""
 
     series: HeldSeries = field(default_factory=HeldSeries)
-    segments: OpenSegments = field(default_factory=OpenSegments)
     loaded: LoadedRuns = field(default_factory=LoadedRuns)
     cached: CachedSegments | None = None
     # The faults of runs in lists, by the place of each run.
     guard: Guard = field(default_factory=Guard)
     # What lines of journals look like.
     shapes: KnownShapes = field(default_factory=KnownShapes)
-    # Called with the place of a run whose row has learnt something.
-    on_news: Callable[[str], None] = lambda place: None
-    # The changes of the rows of all runs.
-    row_changes: ChangeCount = field(default_factory=ChangeCount)
     # How rules judge runs that do not say it themselves.
     rules: RuleSettings = field(default_factory=RuleSettings)
 

@@ -27,9 +27,9 @@ from epochal.health.finding import Evaluated, Finding, dedup_key
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import FINDINGS, LOOP
 from epochal.records import Position, Record, moment_of, whole_number
+from epochal.segments.columns import SeriesKey
 from epochal.store.answers import Entry, Status, by_time
 from epochal.store.finding_counts import FindingCounts, count, latest_findings
-from epochal.store.local.columns import SeriesKey
 from epochal.store.local.part import Part
 from epochal.store.local.state import RunState
 
@@ -203,7 +203,7 @@ def _written(state: RunState) -> set[tuple[str, ...]]:
         dedup_key(record)
         for part in state.parts
         if part.name.writer == FINDINGS
-        for record in part.read("finding", list(part.places("finding")))
+        for _, record in part.entries("finding")
     }
 
 
@@ -271,7 +271,7 @@ def late_findings(
 def found_in(state: RunState, rules: RuleSettings) -> FindingCounts | None:
     """The recorded findings of all attempts; None where no rule has read the newest."""
     newest = [part for part in state.parts if part.name.attempt == state.attempts]
-    if not any(part.name.writer == FINDINGS or any(part.places("finding")) for part in newest):
+    if not any(part.name.writer == FINDINGS or any(part.entries("finding")) for part in newest):
         return None
     entries = by_time(state.entries("finding"))
     told = [(entry.position.attempt, entry.record) for entry in entries]

@@ -22,7 +22,6 @@ from epochal.store.local.listing import (
     Aside,
     FoundPart,
     Listing,
-    Stat,
     is_orphan,
     orphaned_ranks,
 )
@@ -92,7 +91,7 @@ class LoadedParts:
             self._drop(name)
 
     def _drop(self, name: PartName) -> None:
-        self._parts.pop(name).close()
+        del self._parts[name]
         self._sealed.pop(name, None)
 
     def _poll_part(self, name: PartName, listing: Listing) -> bool:
@@ -113,9 +112,7 @@ class LoadedParts:
         """Whether a segment replaced the part that was read before."""
         if self._sealed.get(name) == segment or segment in self._damaged:
             return False
-        if journal is not None and not self._is_complete(segment, journal.stat):
-            return False
-        return self._seal(name, segment, check=journal is not None)
+        return self._seal(name, segment, journal)
 
     def _use_copy(self, name: PartName, journal: FoundPart, run_bytes: int) -> bool:
         cached = self._held.cached
@@ -125,19 +122,18 @@ class LoadedParts:
         copy = FoundPart(path, journal.stat)
         if self._sealed.get(name) == copy or copy in self._damaged:
             return False
-        return self._seal(name, copy, check=True)
+        return self._seal(name, copy)
 
-    def _seal(self, name: PartName, segment: FoundPart, *, check: bool) -> bool:
+    def _seal(self, name: PartName, segment: FoundPart, journal: FoundPart | None = None) -> bool:
         try:
-            part = SealedPart(segment.path, name, self._held.segments, check=check)
+            part = SealedPart(segment.path, name)
         except NewerFormatError:
             raise
         except (FormatError, FileNotFoundError) as error:
             self._damaged[segment] = str(error)
             return False
-        known = self._parts.get(name)
-        if known is not None:
-            known.close()
+        if journal is not None and part.journal_bytes < journal.stat.size:
+            return False  # the journal part has grown since
         self._parts[name], self._sealed[name] = part, segment
         return True
 
@@ -163,14 +159,6 @@ class LoadedParts:
 
     def _new_tail(self, name: PartName, journal: FoundPart) -> TailedPart:
         return TailedPart(journal.path, name, shapes=self._held.shapes)
-
-    def _is_complete(self, segment: FoundPart, journal: Stat) -> bool:
-        """Whether a segment contains all of a journal part that still exists."""
-        try:
-            return self._held.segments.at(segment.path).journal_bytes >= journal.size
-        except (FormatError, FileNotFoundError) as error:
-            self._damaged[segment] = str(error)
-            return False
 
     def _problem(self, segment: FoundPart) -> None:
         reason = self._damaged.get(segment)

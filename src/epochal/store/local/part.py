@@ -5,7 +5,6 @@ A part is a growing journal, a sealed segment or an import.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
@@ -17,16 +16,17 @@ from epochal.errors import FormatError
 from epochal.journal.layout import LOOP, PartName, rank_of_writer
 from epochal.journal.line import nests_too_deeply
 from epochal.records import Axis, Position, Record, axis_of, numbers_of, whole_number
-from epochal.segments.columns import PartSummary
+from epochal.segments.columns import NO_STEP, Extent, PartSummary, SeriesKey
 from epochal.series.series import Series, merge
 from epochal.store.answers import Entry
-from epochal.store.local.columns import NO_STEP, Origin, SeriesKey, SeriesTable, seconds
 from epochal.values import as_float
 
 # Kinds that say something about the run as a whole; "epoch" says how many there will be.
 FACT_KINDS = ("run", "finish", "define", "resume", "option", "summary", "epoch")
 _MEANINGS = ("unit", "goal", "x", "role")
 _CHILD = "child-"
+# The year 9999, where calendars of most programs end.
+_TIME_LIMIT = 253_402_300_800
 # The value of a summary that was deleted; an earlier part may hold it.
 DELETED: Any = object()
 
@@ -35,53 +35,12 @@ class StalePartError(FormatError):
     """The file of a part no longer has the records that were read of it; read the run again."""
 
 
-class Place(NamedTuple):
-    """Where one record is that is not part of a series, who wrote it, and its name and step.
+class Origin(NamedTuple):
+    """Who logged a point: attempts and children are told apart until they are merged."""
 
-    ``at`` is its step or epoch, -1 where it has none. ``key`` finds it again in its part.
-    """
-
-    ordinal: int
-    origin: Origin
-    label: str
-    at: int
-    t: float
-    key: tuple[int, int]
-
-    @classmethod
-    def of(cls, ordinal: int, record: Record, origin: Origin) -> Place:
-        """The place of a record that its part holds by its ordinal."""
-        at = whole_number(record.get("epoch" if axis_of(record) == "epoch" else "step"))
-        step = NO_STEP if at is None else at
-        return cls(ordinal, origin, label_of(record), step, seconds(record), (ordinal, ordinal))
-
-
-class RecordIndex:
-    """The places of all records of one kind in a part, in the order read: 56 bytes each."""
-
-    def __init__(self) -> None:
-        self._numbers = array("q")  # ordinal, start, end, label, at
-        self._times = array("d")
-        self._labels: dict[str, int] = {}
-
-    @property
-    def held_bytes(self) -> int:
-        """How much memory the places take."""
-        return 8 * (len(self._numbers) + len(self._times))
-
-    def add(self, ordinal: int, span: tuple[int, int], label: str, at: int, t: float) -> None:
-        """Add the place of one record."""
-        self._times.append(t)
-        number = self._labels.setdefault(label, len(self._labels))
-        self._numbers.extend((ordinal, *span, number, at))
-
-    def of(self, origin: Origin, *, label: str | None) -> Iterator[Place]:
-        """The places, of one label or of all."""
-        labels, numbers = list(self._labels), iter(self._numbers)
-        for t in self._times:
-            ordinal, start, end, number, at = (next(numbers) for _ in range(5))
-            if label in (None, labels[number]):
-                yield Place(ordinal, origin, labels[number], at, t, (start, end))
+    rank: int
+    is_child: bool
+    attempt: int
 
 
 class Part(Protocol):
@@ -102,69 +61,46 @@ class Part(Protocol):
     def series_keys(self) -> Iterable[SeriesKey]:
         """Every series it holds, in order of first appearance."""
 
-    def tables(self) -> Iterable[SeriesTable]:
-        """Its series that lie in one table each; those in none are asked for by ``series``."""
-
     def summaries(self) -> Mapping[SeriesKey, PartSummary]:
         """The summary of every series."""
 
     def series(self, key: SeriesKey) -> Series | None:
         """Its points of one series in the order written, None when there are none."""
 
-    def places(self, kind: str, *, label: str | None = None) -> Iterable[Place]:
-        """Where its records of a kind are, of one label or of all; not for ``DENSE_KINDS``."""
+    def entries(self, kind: str, *, label: str | None = None) -> Iterator[tuple[int, Record]]:
+        """Its records of a kind with their ordinals, of one label or of all.
 
-    def read(self, kind: str, places: list[Place]) -> Iterable[Record]:
-        """The records at these places, in their order; the places come from the last ``places``."""
+        Not for ``DENSE_KINDS``.
+        """
 
     def records(self, *, first: int) -> Iterator[tuple[Position, Record]]:
         """Its records as written, from an ordinal on."""
 
-    def close(self) -> None:
-        """Close its files."""
-
-
-class _Candidate(NamedTuple):
-    """The place of a record, and the part that holds it."""
-
-    place: Place
-    part: Part
-
 
 def entries_in(
     parts: Iterable[Part], kind: str, *, label: str | None, axis: Axis, cuts: Mapping[int, int]
-) -> Iterator[tuple[Place, Entry]]:
-    """The records of a kind that count, with their places, part by part.
+) -> list[tuple[int, Entry]]:
+    """The records of a kind that count, each with its step or epoch, -1 where it has none.
 
-    ``cuts`` are the steps from which on a newer attempt hides each attempt.
+    ``cuts`` are the steps from which on a newer attempt hides each attempt. Of several records of
+    a name at one step the last counts.
     """
-    candidates = [
-        _Candidate(place, part) for part in parts for place in part.places(kind, label=label)
-    ]
-    by_part: dict[int, tuple[Part, list[Place]]] = {}
-    for place, part in _not_replaced(candidates, axis=axis, cuts=cuts):
-        by_part.setdefault(id(part), (part, []))[1].append(place)
-    for part, places in by_part.values():
-        for place, record in zip(places, part.read(kind, places), strict=True):
-            yield place, Entry(Position(*part.name, place.ordinal), place.origin.rank, record)
-
-
-def _not_replaced(
-    candidates: Iterable[_Candidate], *, axis: Axis, cuts: Mapping[int, int]
-) -> list[_Candidate]:
-    """The records that no newer attempt hides, and that nothing replaced at their step."""
-    chosen = sorted(candidates, key=lambda candidate: weight_of(candidate.place.origin))
-    if axis not in ("step", "epoch"):
-        return chosen
-    last: dict[object, _Candidate] = {}
-    for candidate in chosen:
-        place = candidate.place
-        cut = cuts.get(place.origin.attempt)
-        if cut is None or place.at < cut:
-            known = place.at != NO_STEP
-            key = (place.origin.rank, place.label, place.at) if known else id(candidate)
-            last[key] = candidate
-    return list(last.values())
+    found: dict[object, tuple[int, Entry]] = {}
+    for part in sorted(parts, key=lambda part: weight_of(part.facts.origin)):
+        rank, cut = part.facts.origin.rank, cuts.get(part.name.attempt)
+        for ordinal, record in part.entries(kind, label=label):
+            position = Position(*part.name, ordinal)
+            step = whole_number(record.get("epoch" if axis == "epoch" else "step"))
+            at = NO_STEP if step is None else step
+            key: object = position
+            if axis in ("step", "epoch"):
+                if cut is not None and at >= cut:
+                    continue
+                if step is not None:
+                    key = (rank, label_of(record), at)
+                found.pop(key, None)
+            found[key] = (at, Entry(position, rank, record))
+    return list(found.values())
 
 
 def cuts_of(takeovers: Mapping[int, int], *, attempts: Iterable[int]) -> dict[int, int]:
@@ -226,6 +162,13 @@ def _are_same(numbers: list[Any], values: NDArray[np.float64]) -> bool:
     )
 
 
+def unix_time(value: Any) -> float | None:
+    """A time of a file in Unix seconds; None for a value that is not a time."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if 0 <= value < _TIME_LIMIT else None
+
+
 def label_of(record: Record) -> str:
     """The name or id of a record among others of its kind."""
     name = record.get("name", record.get("id", ""))
@@ -272,10 +215,13 @@ class PartFacts:
         rank = (self.header or {}).get("rank")
         return rank if isinstance(rank, int) and rank > 0 else 0
 
-    def reach(self, axis: Axis, at: int) -> None:
-        """Note a step or epoch that rank 0 logged."""
-        if self.is_loop and at > self.reached.get(axis, at - 1):
-            self.reached[axis] = at
+    def extend(self, axis: Axis, extent: Extent) -> None:
+        """Note how far some records on an axis reach."""
+        at, time = extent
+        if time is not None and (self.updated is None or time > self.updated):
+            self.updated = time
+        if at is not None and self.is_loop and axis in ("step", "epoch"):
+            self.reached[axis] = max(at, self.reached.get(axis, at))
 
     def note(self, ordinal: int, record: Record) -> None:
         """Add a record of one of ``FACT_KINDS``; fields that nest too deeply count as damage."""

@@ -22,10 +22,11 @@ from epochal.journal.process import PROCESS_FIELDS
 from epochal.journal.reader import JOURNAL_SHORTENED, is_newer
 from epochal.journal.regular_file import open_regular, regular_only
 from epochal.records import ROLE_GUESSES, Record, axis_of, stored_numbers_of, whole_number
+from epochal.segments.columns import SeriesKey, seconds
 from epochal.store.answers import Labels
-from epochal.store.local.columns import SeriesKey, seconds, unix_time
 from epochal.store.local.findings import ends_nonfinite, found_in, num_unwatched
 from epochal.store.local.folder import FolderSource
+from epochal.store.local.part import unix_time
 from epochal.store.local.run_files import fork_of
 from epochal.store.local.state import RunState
 from epochal.store.local.summaries import all_summaries

@@ -18,7 +18,6 @@ from epochal.series.reduce import Summary
 from epochal.series.series import Series
 from epochal.store.answers import Cursor, Entry, Labels, LabelsEdit, Machine, Metric, Status
 from epochal.store.local.cache import MemoryBudget, locked
-from epochal.store.local.columns import unix_time
 from epochal.store.local.findings import (
     RECORDS_A_LOOK,
     Diagnosis,
@@ -29,6 +28,7 @@ from epochal.store.local.findings import (
 from epochal.store.local.folder import SETTLED_S, FolderSource
 from epochal.store.local.index import Index
 from epochal.store.local.listed import known_summary
+from epochal.store.local.part import unix_time
 from epochal.store.local.row import (
     changed_at,
     faulty_row,
@@ -39,7 +39,6 @@ from epochal.store.local.row import (
 )
 from epochal.store.local.run_files import patch_file
 from epochal.store.local.state import RunReader, RunState
-from epochal.store.local.summaries import all_series
 from epochal.store.metrics import no_metric, resolve, set_role
 from epochal.store.row import RowDetails, RunRow, StoredRow
 from epochal.store.status import GONE
@@ -367,7 +366,7 @@ class LocalRun(RunView):
 
         They are not kept for the next query.
         """
-        return self._reader.ask(lambda state: all_series(state, axis, rank))
+        return self._reader.ask(lambda state: state.all_series(axis, rank))
 
     @locked
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:

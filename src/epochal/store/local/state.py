@@ -16,15 +16,13 @@ from weakref import WeakValueDictionary, ref
 from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import LOOP, PartName
 from epochal.records import DENSE_KINDS, KINDS, Axis, Position, Record
-from epochal.segments.columns import PartSummary
+from epochal.segments.columns import PartSummary, SeriesKey, seconds
 from epochal.series.series import Series, merge
 from epochal.store.answers import Cursor, Entry, Metric
-from epochal.store.local.columns import SeriesKey
 from epochal.store.local.part import (
     DELETED,
     Part,
     PartFacts,
-    Place,
     StalePartError,
     cuts_of,
     entries_in,
@@ -54,10 +52,7 @@ class RunState:
     def __init__(self, parts: Sequence[Part], *, before: RunState | None = None) -> None:
         self.parts = sorted(parts, key=lambda part: part.name)
         # A hundred thousand metrics are the same ones after a step.
-        self._metrics_before: _KnownMetrics | None = (
-            None if before is None else before._known_metrics or before._metrics_before
-        )
-        self._known_metrics: _KnownMetrics | None = None
+        self._known_metrics: _KnownMetrics | None = before and before._known_metrics
         self._facts: list[PartFacts] = [
             part.facts for part in self.parts if part.facts.header is not None
         ]
@@ -221,6 +216,11 @@ class RunState:
         self._last[key.axis, rank] = series
         return series
 
+    def all_series(self, axis: Axis, rank: int) -> list[Series]:
+        """Every series of a rank on an axis."""
+        keys = (key for key, ranks in self.ranks.items() if key.axis == axis and rank in ranks)
+        return [self.series(key, rank) for key in keys]
+
     @cached_property
     def _metric_of(self) -> Mapping[SeriesKey, Metric]:
         return {SeriesKey(metric.name, metric.axis): metric for metric in self.metrics}
@@ -228,14 +228,10 @@ class RunState:
     @cached_property
     def metrics(self) -> list[Metric]:
         """Every series there is, with its meaning, in order of first appearance."""
-        before, self._metrics_before = self._metrics_before, None
-        basis = (self.ranks, self._definitions())
-        if before is None or before[:2] != basis or list(before[0]) != list(self.ranks):
-            metrics = metrics_of(*basis)
-        else:
-            metrics = before[2]
-        self._known_metrics = (*basis, metrics)
-        return metrics
+        known, basis = self._known_metrics, (self.ranks, self._definitions())
+        if known is None or known[:2] != basis or list(known[0]) != list(self.ranks):
+            known = self._known_metrics = (*basis, metrics_of(*basis))
+        return known[2]
 
     @property
     def set_metrics(self) -> list[Metric]:
@@ -271,11 +267,11 @@ class RunState:
                 f"{', '.join(sorted(dense))} records are series: ask series() or records()."
             )
         parts = self.parts if rank is None else self.parts_of(rank)
-        found: list[tuple[Place, Entry]] = []
+        found: list[tuple[int, Entry]] = []
         for kind in kinds:
             axis: Axis = KINDS[kind].axis if kind in KINDS else "step"
             found += entries_in(parts, kind, label=name, axis=axis, cuts=self.cuts(axis))
-        found.sort(key=lambda item: (item[0].at, item[0].t))
+        found.sort(key=lambda item: (item[0], seconds(item[1].record)))
         return [entry for _, entry in found]
 
     def end(self) -> dict[str, Position]:

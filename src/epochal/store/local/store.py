@@ -93,7 +93,6 @@ class LocalStore:
         """Close every file."""
         for index in self._indexes:
             index.close()
-        self._held.segments.close_all()
 
     @property
     def notices(self) -> Mapping[str, int]:

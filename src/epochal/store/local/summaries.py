@@ -1,24 +1,15 @@
-"""Reads or summarises every series of a run at once, table by table.
-
-A table holds series that were logged together, so their steps are looked at once. A series that is
-spread over several tables, or whose steps repeat or go back, is left to ``RunState.series``.
-"""
+"""Summarises every series of a run from the summaries of its parts."""
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from epochal.records import Axis
-from epochal.segments.columns import PartSummary
+from epochal.segments.columns import PartSummary, SeriesKey
 from epochal.series.reduce import Summary
-from epochal.series.series import EXACT_UP_TO, Series
-from epochal.store.local.columns import SeriesKey
 from epochal.store.local.part import weight_of
 from epochal.store.local.state import RunState
 
@@ -70,50 +61,3 @@ def _joined(axis: Axis, pieces: Sequence[PartSummary | None]) -> Summary | None:
         if finite
         else None,
     )
-
-
-def all_series(state: RunState, axis: Axis, rank: int) -> list[Series]:
-    """Every series of a rank on an axis, as ``RunState.series`` has each."""
-    keys = [key for key, ranks in state.ranks.items() if key.axis == axis and rank in ranks]
-    parts = state.parts_of(rank)
-    owners = Counter(key for part in parts for key in part.series_keys())
-    meanings = {(metric.name, metric.axis): metric for metric in state.metrics}
-    found: dict[SeriesKey, Series] = {}
-    for part in parts:
-        if all(owners[key] > 1 for key in part.series_keys()):
-            continue
-        cut = {} if axis == "time" else state.cuts(axis)
-        for table in part.tables():
-            if table.axis != axis:
-                continue
-            along = table.times if axis == "time" else table.steps
-            if not _is_plain(along, is_time=axis == "time", cut=cut.get(part.name.attempt)):
-                continue
-            values = np.ascontiguousarray(table.values.T)
-            for column in (table.steps, table.times, values):
-                column.flags.writeable = False
-            is_exact = ~(np.abs(values).max(axis=1) >= EXACT_UP_TO)
-            for name, row, exact in zip(table.names, values, is_exact.tolist(), strict=True):
-                key = SeriesKey(name, axis)
-                if exact and owners[key] == 1:
-                    meaning = meanings[key]
-                    found[key] = Series(
-                        name,
-                        axis,
-                        rank,
-                        table.steps,
-                        table.times,
-                        row,
-                        goal=meaning.goal,
-                        unit=meaning.unit,
-                    )
-    return [found[key] if key in found else state.series(key, rank) for key in keys]
-
-
-def _is_plain(along: NDArray[Any], *, is_time: bool, cut: int | None) -> bool:
-    """Whether the points stand in order, none replaces another, and no newer attempt hides any."""
-    if not along.size:
-        return False
-    before, after = along[:-1], along[1:]
-    is_ascending = bool(np.all(before <= after if is_time else before < after))
-    return is_ascending and (cut is None or bool(along[-1] < cut))

@@ -8,8 +8,8 @@ the file positions of other records.
 from __future__ import annotations
 
 import bisect
-import math
 import os
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
 from pathlib import Path
@@ -19,72 +19,16 @@ from epochal.journal.line import decode
 from epochal.journal.reader import PartReader, ShorterFileError, check_version
 from epochal.journal.regular_file import regular_only
 from epochal.journal.shape import KnownShapes, Line, LineDecoder, Rows
-from epochal.records import DENSE_KINDS, Axis, Position, Record, axis_of, whole_number
-from epochal.segments.columns import (
-    MALFORMED,
-    NO_STEP,
-    Extent,
-    PartColumns,
-    PartSummary,
-    SeriesKey,
-    SeriesTable,
-    by_id,
-    seconds,
-)
+from epochal.records import DENSE_KINDS, KINDS, Position, Record, axis_of
+from epochal.segments.columns import PartColumns, PartSummary, SeriesKey, by_id
 from epochal.series.series import Series
-from epochal.store.local.part import (
-    FACT_KINDS,
-    PartFacts,
-    Place,
-    RecordIndex,
-    StalePartError,
-    label_of,
-)
+from epochal.store.local.part import FACT_KINDS, PartFacts, StalePartError, label_of
 
 _CHUNK_BYTES = 512 * 1024
 _COMPARED_BYTES = 64
 # The starts of so many newest chunks are kept; of older ones, one in so many bytes.
 _NEWEST_MARKS = 16
 _MARK_EVERY_BYTES = 256 * 1024
-
-
-class PartDigest:
-    """The content of a part: columns of numbers, file positions of other records, and the facts."""
-
-    def __init__(self, name: PartName) -> None:
-        self.facts = PartFacts(name)
-        self.columns = PartColumns()
-        self.places: dict[str, RecordIndex] = {}
-
-    def take(self, ordinal: int, record: Record, start: int, end: int) -> None:
-        """Process the next record, which lies between these bytes of its file."""
-        kind, axis, facts = record["log"], axis_of(record), self.facts
-        facts.header = {} if facts.header is None else facts.header
-        if kind in FACT_KINDS:
-            facts.note(ordinal, record)
-        try:
-            self.columns.add(record, ordinal=ordinal)
-        except MALFORMED:
-            facts.num_damaged += 1  # valid JSON, but not what this kind of record holds
-        at, t = whole_number(record.get("epoch" if axis == "epoch" else "step")), seconds(record)
-        self._note(axis, Extent(at, t if math.isfinite(t) else None))
-        if kind not in DENSE_KINDS:
-            places = self.places.setdefault(kind, RecordIndex())
-            places.add(ordinal, (start, end), label_of(record), NO_STEP if at is None else at, t)
-
-    def take_rows(self, rows: Rows) -> None:
-        """Process records of one shape."""
-        self.facts.header = {} if self.facts.header is None else self.facts.header
-        for gpu, some in by_id(rows):
-            self._note(axis_of({"log": rows.shape.kind}), self.columns.add_rows(some, gpu))
-
-    def _note(self, axis: Axis, extent: Extent) -> None:
-        """Note how far some records reach."""
-        facts = self.facts
-        if extent.time is not None and (facts.updated is None or extent.time > facts.updated):
-            facts.updated = extent.time
-        if extent.step is not None and axis in ("step", "epoch"):
-            facts.reach(axis, extent.step)
 
 
 class TailedPart:
@@ -94,9 +38,11 @@ class TailedPart:
         self.path = path
         self.name = name
         self.offset = 0
-        self._digest = PartDigest(name)
-        self.facts = self._digest.facts
-        self._columns = self._digest.columns
+        self.facts = PartFacts(name)
+        self._columns = PartColumns()
+        # Where other records are, by kind: ordinal, start, end and the number of the label.
+        self._places: dict[str, array[int]] = {}
+        self._labels: dict[str, int] = {}
         self._decoder = LineDecoder(shapes, as_floats=True)
         # Ordinal and offset where each chunk started: positions are ordinals, files are bytes.
         self._marks: list[tuple[int, int]] = []
@@ -140,7 +86,7 @@ class TailedPart:
 
     def _take(self, text: bytes) -> None:
         """Process complete lines."""
-        facts = self.facts
+        facts, num_malformed = self.facts, self._columns.num_malformed
         decoded = self._decoder.decode(text, first=facts.num_records)
         if facts.num_records == 0 and (first := decoded.header()) is not None:
             check_version(first, self.path)
@@ -150,15 +96,28 @@ class TailedPart:
         items += [(rows.ordinals[0], rows) for rows in decoded.rows]
         for _, item in sorted(items, key=itemgetter(0)):
             if isinstance(item, Rows):
-                self._digest.take_rows(item)
+                for gpu, some in by_id(item):
+                    facts.extend(KINDS[item.shape.kind].axis, self._columns.add_rows(some, gpu))
             elif item.record is None:
                 facts.num_damaged += 1
             else:
-                start, end = self.offset + item.start, self.offset + item.end
-                self._digest.take(item.ordinal, item.record, start, end)
+                self._take_record(item, item.record)
+        facts.num_damaged += self._columns.num_malformed - num_malformed
+        if decoded.num_records and facts.header is None:
+            facts.header = {}
         facts.num_records += decoded.num_records
         self.offset += len(text)
         self._last_bytes = (self._last_bytes + text[-_COMPARED_BYTES:])[-_COMPARED_BYTES:]
+
+    def _take_record(self, line: Line, record: Record) -> None:
+        kind = record["log"]
+        if kind in FACT_KINDS:
+            self.facts.note(line.ordinal, record)
+        self.facts.extend(axis_of(record), self._columns.add(record, ordinal=line.ordinal))
+        if kind not in DENSE_KINDS:
+            label = self._labels.setdefault(label_of(record), len(self._labels))
+            places = self._places.setdefault(kind, array("q"))
+            places.extend((line.ordinal, self.offset + line.start, self.offset + line.end, label))
 
     def _mark(self, ordinal: int) -> None:
         """Keep where a chunk starts: a part that grows by a line at a time has a million."""
@@ -173,17 +132,11 @@ class TailedPart:
     @property
     def held_bytes(self) -> int:
         """The memory of the columns, and of the places of other records."""
-        return self._columns.nbytes + sum(
-            places.held_bytes for places in self._digest.places.values()
-        )
+        return self._columns.nbytes + sum(8 * len(places) for places in self._places.values())
 
     def series_keys(self) -> Iterable[SeriesKey]:
         """Every series it holds, in order of first appearance."""
         return self._columns
-
-    def tables(self) -> Iterable[SeriesTable]:
-        """Its series that lie in one table each."""
-        return self._columns.tables()
 
     def summaries(self) -> Mapping[SeriesKey, PartSummary]:
         """The summary of every series."""
@@ -194,21 +147,21 @@ class TailedPart:
         rank = self.facts.origin.rank
         return self._columns.series(key, rank) if key in self._columns else None
 
-    def places(self, kind: str, *, label: str | None = None) -> Iterable[Place]:
-        """Where its records of a kind are."""
-        places = self._digest.places.get(kind)
-        return () if places is None else places.of(self.facts.origin, label=label)
-
-    def read(self, kind: str, places: list[Place]) -> Iterator[Record]:
-        """The records at these places; the bytes of each may have damaged lines before it."""
+    def entries(self, kind: str, *, label: str | None = None) -> Iterator[tuple[int, Record]]:
+        """Its records of a kind; the bytes of each may have damaged lines before it."""
+        wanted, places = self._labels.get(label or ""), self._places.get(kind)
+        if places is None:
+            return
         with open(self.path, "rb", opener=regular_only) as file:
-            for place in places:
-                start, end = place.key
+            numbers = iter(places)
+            for ordinal, start, end, number in zip(*[numbers] * 4, strict=True):
+                if label is not None and number != wanted:
+                    continue
                 file.seek(start)
                 record = decode(file.read(end - start).rstrip(b"\n").rpartition(b"\n")[2])
                 if record is None:
                     raise StalePartError(f"{self.path} does not hold what was read of it.")
-                yield record
+                yield ordinal, record
 
     def records(self, *, first: int) -> Iterator[tuple[Position, Record]]:
         """The records read so far, from an ordinal on."""
@@ -227,6 +180,3 @@ class TailedPart:
                         yield Position(*self.name, ordinal), record
         except ShorterFileError as error:
             raise StalePartError(str(error)) from error
-
-    def close(self) -> None:
-        """Does nothing: no file stays open between reads."""

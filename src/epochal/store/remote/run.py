@@ -70,8 +70,7 @@ class Mirrors:
         return self._folder / quote(run_id, safe="")
 
     def close(self) -> None:
-        """Close every file, and erase copies that were not read for a month."""
-        self._held.segments.close_all()
+        """Erase copies that were not read for a month."""
         before = time.time() - _KEPT_S
         with contextlib.suppress(FileNotFoundError):
             for place in list(self._folder.iterdir()):
