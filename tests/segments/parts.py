@@ -13,7 +13,7 @@ from epochal.journal.line import encode_json
 from epochal.journal.reader import read_part
 from epochal.records import FORMAT_VERSION, Position, Record
 from epochal.segments.read import Segment
-from epochal.segments.seal import SealReport, seal_part
+from epochal.segments.seal import seal_part
 from epochal.store.local.load import load_run
 
 NAME = PartName("loop", 1, 0)
@@ -37,10 +37,10 @@ def finished_part(folder: Path, *records: Record) -> RunFolder:
 
 
 def sealed(folder: Path, *records: Record) -> Segment:
-    return Segment(seal_part(finished_part(folder, *records), NAME).path)
+    return seal_part(finished_part(folder, *records), NAME)
 
 
-def copied(folder: RunFolder, into: Path) -> SealReport:
+def copied(folder: RunFolder, into: Path) -> Segment:
     return seal_part(folder, NAME, into=into)
 
 

@@ -34,10 +34,9 @@ from tests.segments.parts import (
 
 def test_the_journal_part_goes_when_its_segment_stands(tmp_path: Path) -> None:
     folder = finished_part(tmp_path, metrics(0, loss=1.5))
-    report = seal_part(folder, NAME)
+    segment = seal_part(folder, NAME)
     assert (folder.parts(), folder.sealed_parts()) == ([], [NAME])
-    assert report.num_records == 3
-    assert report.segment_bytes == report.path.stat().st_size
+    assert segment.num_records == 3
 
 
 def test_a_copy_elsewhere_leaves_the_run_folder_alone(tmp_path: Path) -> None:
@@ -70,12 +69,11 @@ def test_damage_is_kept_and_counted_as_readers_count_it(tmp_path: Path, text: by
     folder = write_part(tmp_path, text)
     reader = PartReader(folder.part_path(NAME), NAME)
     whole = list(reader.read())
-    report = copied(folder, tmp_path / "cache")
-    with Segment(report.path) as segment:
+    with copied(folder, tmp_path / "cache") as segment:
         assert texts(segment.records()) == journal_texts(folder)
-        assert segment.num_damaged == report.num_damaged == reader.damaged
+        assert segment.num_damaged == reader.damaged
         assert all(kept in text for _, kept in segment.damage())
-        assert report.num_records == len(whole)
+        assert segment.num_records == len(whole)
 
 
 def test_no_byte_of_a_damaged_part_is_lost(tmp_path: Path) -> None:

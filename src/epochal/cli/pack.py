@@ -77,13 +77,13 @@ def _pack(view: LocalRun) -> Packed:
             packed.small += 1
             continue
         try:
-            report = seal_part(folder, name)
+            segment = seal_part(folder, name)
         except (EpochalError, OSError) as error:
             packed.problems.append(str(error))
             continue
         packed.parts += 1
-        packed.bytes_before += report.journal_bytes
-        packed.bytes_after += report.segment_bytes
+        packed.bytes_before += segment.journal_bytes
+        packed.bytes_after += segment.path.stat().st_size
     packed.left = len(folder.parts()) - packed.small
     return packed
 

@@ -146,7 +146,7 @@ def _unreadable(folder: RunFolder) -> Iterator[str]:
 
     for name in folder.sealed_parts():
         try:
-            Segment(folder.sealed_path(name)).close()
+            Segment(folder.sealed_path(name))
         except (FormatError, OSError) as error:
             yield f"{name.stem}: its sealed file cannot be read: {error}"
 

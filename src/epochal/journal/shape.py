@@ -266,11 +266,15 @@ class LineDecoder:
         stop = last if text.startswith(_FINISH, last) else len(text)
         while start < len(text):
             end = text.rfind(b"\n", start, min(start + _SLICE_BYTES, stop)) + 1
-            if not end or (start == 0 and text.startswith(_HEADER)):
+            is_alone = start == stop or (start == 0 and text.startswith(_HEADER))
+            if not end or is_alone:
                 end = text.index(b"\n", start) + 1
-            ordinal = self._decode_slice(text[start:end], start, ordinal, decoded)
+            if is_alone:
+                ordinal = _number([text[start : end - 1]], start, ordinal, [], decoded)
+            else:
+                ordinal = self._decode_slice(text[start:end], start, ordinal, decoded)
             start = end
-        return decoded._replace(rows=_joined(decoded.rows), num_records=ordinal - first)
+        return decoded._replace(rows=_by_shape(decoded.rows), num_records=ordinal - first)
 
     def _decode_slice(self, text: bytes, start: int, first: int, decoded: Decoded) -> int:
         """Decode some of the lines; returns the ordinal of the next record."""
@@ -391,15 +395,18 @@ def _number(
     return ordinal
 
 
-def _joined(rows: Iterable[Rows]) -> list[Rows]:
+def _by_shape(rows: Iterable[Rows]) -> list[Rows]:
     """The rows of each shape together: who takes them in has work for each, whatever its size."""
     by_shape: dict[Shape, list[Rows]] = {}
     for some in rows:
         by_shape.setdefault(some.shape, []).append(some)
-    return [some[0] if len(some) == 1 else _join(some) for some in by_shape.values()]
+    return [joined(some) for some in by_shape.values()]
 
 
-def _join(rows: list[Rows]) -> Rows:
+def joined(rows: list[Rows]) -> Rows:
+    """Rows of one shape together."""
+    if len(rows) == 1:
+        return rows[0]
     ordinals: Sequence[int] = list(itertools.chain.from_iterable(some.ordinals for some in rows))
     if ordinals[-1] - ordinals[0] == len(ordinals) - 1:
         ordinals = range(ordinals[0], ordinals[-1] + 1)

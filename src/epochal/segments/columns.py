@@ -8,6 +8,7 @@ records, so that a series of several blocks comes back in the order written.
 from __future__ import annotations
 
 import math
+import sys
 from array import array
 from collections.abc import Iterator
 from functools import lru_cache
@@ -27,6 +28,7 @@ STEP_LIMIT = 2**63
 # sets, each value goes to a block of its own name.
 _MAX_BLOCKS = 256
 _VALUES_AT_ONCE = 1 << 20
+_NO_STEP_BYTES = NO_STEP.to_bytes(8, sys.byteorder, signed=True)
 WORDS = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
 _NUMPY_TYPES: dict[type, Any] = {float: np.float64, int: np.int64, bool: np.bool_}
 
@@ -119,8 +121,8 @@ def seconds(record: Record) -> float:
 
 def by_id(rows: Rows) -> Iterator[tuple[Any, Rows]]:
     """The rows of each GPU with its id; all rows of kinds whose series are not named by it."""
-    paths = rows.shape.paths()
-    if not KINDS[rows.shape.kind].by_id or ("id",) not in paths:
+    paths = rows.shape.paths() if KINDS[rows.shape.kind].by_id else []
+    if ("id",) not in paths:
         yield None, rows
         return
     place = paths.index(("id",))
@@ -133,24 +135,27 @@ def by_id(rows: Rows) -> Iterator[tuple[Any, Rows]]:
 class _Block:
     """The records of one part that hold the same series."""
 
-    __slots__ = ("names", "ordinals", "steps", "times", "values")
+    __slots__ = ("is_ordered", "names", "ordinals", "steps", "times", "values")
 
     def __init__(self, names: Names) -> None:
         self.names = names
         self.ordinals, self.steps = array("q"), array("q")
         self.times = array("d")
         self.values = [array("d") for _ in names]
+        self.is_ordered = True
 
     @property
     def nbytes(self) -> int:
         return 8 * len(self.ordinals) * (3 + len(self.names))
 
-    def order(self) -> NDArray[np.intp] | slice:
-        """What sorts the records by ordinal; rows and other records come by turns."""
-        ordinals = np.array(self.ordinals)
-        if bool(np.all(ordinals[:-1] <= ordinals[1:])):
-            return slice(None)
-        return np.argsort(ordinals, kind="stable")
+    def series(self, key: SeriesKey, rank: int, place: int) -> Series:
+        """Copies of columns; a view would keep the buffers from growing."""
+        steps, times, values = map(np.array, (self.steps, self.times, self.values[place]))
+        return Series(*key, rank, steps, times, values)
+
+    def place(self, first: int) -> None:
+        """Note the ordinal of the next records: rows and other records may come by turns."""
+        self.is_ordered &= not self.ordinals or self.ordinals[-1] <= first
 
 
 class PartColumns:
@@ -185,46 +190,40 @@ class PartColumns:
 
     def add_rows(self, rows: Rows, gpu: Any) -> Extent:
         """Add records of one shape and GPU; returns how far they reach."""
-        shape, paths = rows.shape, rows.shape.paths()
-        found = {
-            path: np.frombuffer(column, dtype=_NUMPY_TYPES[kind])
-            for path, kind, column in zip(paths, shape.types, rows.columns, strict=True)
-            if isinstance(column, bytes) and len(path) == 1
-        }
-        size = len(rows.ordinals)
-        times = found.get(("t",), np.full(size, np.nan)).astype(np.float64, copy=False)
-        is_time = np.abs(times) < STEP_LIMIT
-        times = times if is_time.all() else np.where(is_time, times, np.nan)
-        steps = found.get(("step",))
-        if steps is not None and steps.dtype != np.int64:
-            steps = None
-        plan = plan_of(shape, gpu)
+        size, (time_place, step_place) = len(rows.ordinals), _positions(rows.shape)
+        times = np.full(size, np.nan) if time_place is None else _numbers(rows, time_place)
+        latest: float | None = float(times.max())
+        if not (latest < STEP_LIMIT and times.min() > -STEP_LIMIT):  # nan is neither
+            is_time = np.abs(times) < STEP_LIMIT
+            latest = float(times[is_time].max()) if is_time.any() else None
+            times = np.where(is_time, times, np.nan)
+        steps: Any = _NO_STEP_BYTES * size if step_place is None else rows.columns[step_place]
+        plan = plan_of(rows.shape, gpu)
         columns = None if plan is None else _values(rows, plan)
         if plan is None or columns is None:
             for ordinal, record in zip(rows.ordinals, rows.records(), strict=True):
                 self.add(record, ordinal=ordinal)
         elif plan.names:
-            given = np.full(size, NO_STEP) if steps is None else steps
-            left, some = iter(columns), rows.ordinals
-            is_range = isinstance(some, range)
-            ordinals = np.arange(some[0], some[-1] + 1) if is_range else np.array(some)
+            left = iter(columns)
             for block in self._blocks_of(plan.axis, plan.names):
-                block.ordinals.frombytes(ordinals.data.cast("B"))
-                block.steps.frombytes(given.data.cast("B"))
+                block.place(rows.ordinals[0])
+                block.ordinals.extend(rows.ordinals)
+                block.steps.frombytes(steps)
                 block.times.frombytes(times.data.cast("B"))
                 for values in block.values:
                     values.frombytes(next(left))
-        latest = float(times[is_time].max()) if is_time.any() else None
-        return Extent(None if steps is None else int(steps.max()), latest)
+        last_step = None if step_place is None else int(np.frombuffer(steps, np.int64).max())
+        return Extent(last_step, latest)
 
     def add(self, record: Record, *, ordinal: int) -> Extent:
-        """Add every number of a record; returns how far it reaches on its axis.
+        """Add every number of a record; returns how far it reaches.
 
         A record that is not what its kind should be is counted in ``num_malformed``.
         """
         axis, t = axis_of(record), seconds(record)
         at = whole_number(record.get("epoch" if axis == "epoch" else "step"))
-        extent = Extent(at, t if math.isfinite(t) else None)
+        step = at if axis != "epoch" else whole_number(record.get("step"))
+        extent = Extent(step, t if math.isfinite(t) else None)
         if axis == "none" or (at is None and axis != "time"):
             return extent
         try:
@@ -238,6 +237,7 @@ class PartColumns:
             names, values = zip(*numbers, strict=True)
             left = iter(values)
             for block in self._blocks_of(axis, names):
+                block.place(ordinal)
                 block.ordinals.append(ordinal)
                 block.steps.append(NO_STEP if at is None else at)
                 block.times.append(t)
@@ -247,15 +247,15 @@ class PartColumns:
 
     def series(self, key: SeriesKey, rank: int = 0) -> Series:
         """The points of one series, in the order they were written."""
+        blocks = self._places[key]
+        if len(blocks) == 1 and blocks[0][0].is_ordered:
+            return blocks[0][0].series(key, rank, blocks[0][1])
         return in_order([self.points(key, rank)])
 
     def points(self, key: SeriesKey, rank: int = 0) -> tuple[Series, NDArray[np.int64]]:
         """The points of one series, block by block, and the ordinals of their records."""
         blocks = self._places[key]
-        columns = [
-            Series(*key, rank, np.array(b.steps), np.array(b.times), np.array(b.values[place]))
-            for b, place in blocks
-        ]
+        columns = [block.series(key, rank, place) for block, place in blocks]
         return concatenated(columns), np.concatenate([np.array(b.ordinals) for b, _ in blocks])
 
     def first_ordinal(self, key: SeriesKey) -> int:
@@ -268,7 +268,7 @@ class PartColumns:
         together: dict[tuple[Axis, bytes], list[_Block]] = {}
         for (axis, _), block in self._blocks.items():
             along = block.times if axis == "time" else block.steps
-            if isinstance(block.order(), slice) and _ascends(np.array(along), axis):
+            if block.is_ordered and _ascends(np.array(along), axis):
                 together.setdefault((axis, along.tobytes()), []).append(block)
         for (axis, _), blocks in together.items():
             columns = [
@@ -298,16 +298,31 @@ def _ascends(along: NDArray[Any], axis: Axis) -> bool:
     return bool(np.all(before <= after if axis == "time" else before < after))
 
 
+@lru_cache(1024)
+def _positions(shape: Shape) -> tuple[int | None, int | None]:
+    """The places of the times and of the steps of a shape; None where it has none."""
+    places = {path: place for place, path in enumerate(shape.paths())}
+    time, step = places.get(("t",)), places.get(("step",))
+    has_times = time is not None and shape.types[time] in _NUMPY_TYPES
+    has_steps = step is not None and shape.types[step] is int
+    return time if has_times else None, step if has_steps else None
+
+
+def _numbers(rows: Rows, place: int) -> NDArray[np.float64]:
+    """The numbers of a column as floats."""
+    column: Any = rows.columns[place]
+    found = np.frombuffer(column, dtype=_NUMPY_TYPES[rows.shape.types[place]])
+    return found.astype(np.float64, copy=False)
+
+
 def _values(rows: Rows, plan: Plan) -> list[bytes] | None:
     """The values of the series of rows, packed; None where a word is none for a number."""
     found: list[bytes] = []
     for place, said in zip(plan.places, plan.words, strict=True):
         column = rows.columns[place if said is None else said]
         if isinstance(column, bytes):
-            kind = rows.shape.types[place]
-            is_float = kind is float
-            values = np.frombuffer(column, dtype=_NUMPY_TYPES[kind])
-            found.append(column if is_float else values.astype(np.float64).tobytes())
+            is_float = rows.shape.types[place] is float
+            found.append(column if is_float else _numbers(rows, place).tobytes())
         elif column is None or not WORDS.keys() >= set(column):
             return None
         else:

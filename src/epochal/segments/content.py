@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -12,7 +11,7 @@ from typing import Any
 from epochal.journal.line import encode_json
 from epochal.journal.reader import check_version
 from epochal.journal.regular_file import regular_only
-from epochal.journal.shape import Decoded, LineDecoder, Rows, Shape
+from epochal.journal.shape import Decoded, LineDecoder, Rows, Shape, joined
 from epochal.records import Record
 from epochal.segments.columns import Extent, PartColumns, by_id
 from epochal.segments.footer import KEPT_KINDS, MAX_KEPT_BYTES
@@ -21,39 +20,15 @@ _CHUNK_BYTES = 1024 * 1024
 _MAX_KEPT = 4096
 
 
-class ShapedRows:
-    """All rows of one shape and GPU: their ordinals, and a growing column for each path."""
-
-    def __init__(self, shape: Shape) -> None:
-        self.shape = shape
-        self.ordinals = array("q")
-        self.columns: list[Any] = [
-            None if kind is type(None) else [] if kind is str else bytearray()
-            for kind in shape.types
-        ]
-
-    def extend(self, rows: Rows) -> None:
-        """Add rows of the same shape."""
-        self.ordinals.extend(rows.ordinals)
-        for column, more in zip(self.columns, rows.columns, strict=True):
-            if column is not None:
-                column += more
-
-    def rows(self) -> Rows:
-        """The rows as they were added."""
-        columns = [bytes(c) if isinstance(c, bytearray) else c for c in self.columns]
-        return Rows(self.shape, self.ordinals, columns)
-
-
 @dataclass(slots=True)
 class PartContent:
-    """The content of one part.
+    """The content of one part; ``groups`` are the rows of each shape and GPU.
 
     ``documents`` are the records that are kept as JSON, and ``damage`` the bytes that no reader
     returns, each by ordinal.
     """
 
-    groups: dict[tuple[Shape, Any], ShapedRows] = field(default_factory=dict)
+    groups: dict[tuple[Shape, Any], Rows] = field(default_factory=dict)
     documents: list[tuple[int, Record]] = field(default_factory=list)
     damage: list[tuple[int, bytes]] = field(default_factory=list)
     num_records: int = 0
@@ -61,13 +36,7 @@ class PartContent:
     journal_bytes: int = 0
 
     def take(self, decoded: Decoded, text: bytes) -> None:
-        """Take in the next lines of the part."""
-        for rows in decoded.rows:
-            for gpu, some in by_id(rows):
-                key = (rows.shape, gpu)
-                if key not in self.groups:
-                    self.groups[key] = ShapedRows(rows.shape)
-                self.groups[key].extend(some)
+        """Take in the next lines of the part, all but its rows."""
         for line in decoded.lines:
             if not line.is_whole:
                 # A torn line may end in a whole record; the bytes before it are kept as well.
@@ -79,7 +48,7 @@ class PartContent:
 
     def dissolve(self, key: tuple[Shape, Any]) -> None:
         """Keep the records of a group as JSON."""
-        rows = self.groups.pop(key).rows()
+        rows = self.groups.pop(key)
         self.documents += zip(rows.ordinals, rows.records(), strict=True)
         self.documents.sort(key=itemgetter(0))
 
@@ -111,7 +80,7 @@ class PartNumbers:
             self._note(record["log"], 1, self.columns.add(record, ordinal=ordinal))
         self.documented = set(self.columns)
         for (shape, gpu), rows in content.groups.items():
-            self._note(shape.kind, len(rows.ordinals), self.columns.add_rows(rows.rows(), gpu))
+            self._note(shape.kind, len(rows.ordinals), self.columns.add_rows(rows, gpu))
         self.names = sorted(self.columns, key=self.columns.first_ordinal)
 
     def _note(self, kind: str, count: int, extent: Extent) -> None:
@@ -122,6 +91,7 @@ class PartNumbers:
 def read_content(path: Path) -> PartContent:
     """Read a whole part; raises ``NewerFormatError`` for one of a newer format."""
     content, decoder = PartContent(), LineDecoder()
+    pieces: dict[tuple[Shape, Any], list[Rows]] = {}
     with open(path, "rb", buffering=0, opener=regular_only) as file:
         rest = b""
         while chunk := file.read(max(_CHUNK_BYTES, len(rest))):  # so that long lines end soon
@@ -134,12 +104,16 @@ def read_content(path: Path) -> PartContent:
             decoded = decoder.decode(lines, first=content.num_records)
             if content.num_records == 0 and (first := decoded.header()) is not None:
                 check_version(first, path)
+            for rows in decoded.rows:
+                for gpu, some in by_id(rows):
+                    pieces.setdefault((rows.shape, gpu), []).append(some)
             content.take(decoded, lines)
             if nul >= 0:
                 behind = file.read()
                 content.journal_bytes += len(behind)
                 rest += behind
                 break
+    content.groups = {key: joined(some) for key, some in pieces.items()}
     if rest:
         content.damage.append((content.num_records, rest))
     return content

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,9 @@ from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import encode_json
 from epochal.journal.reader import read_part
-from epochal.journal.shape import WORTH_A_STRUCT, FieldPath
+from epochal.journal.shape import WORTH_A_STRUCT, FieldPath, Rows
 from epochal.segments.columns import WORDS, plan_of
-from epochal.segments.content import PartContent, PartNumbers, ShapedRows, read_content
+from epochal.segments.content import PartContent, PartNumbers, read_content
 from epochal.segments.finished import is_sealable
 from epochal.segments.footer import KEY, VERSION, Column, Footer, Group, pack_summaries
 from epochal.segments.read import DAMAGE, GROUP, JSON, LOG, Segment
@@ -39,21 +38,10 @@ _ROWS_IN_GROUP = 1 << 17
 _NUMPY_TYPES: dict[type, Any] = {float: np.float64, int: np.int64, bool: np.bool_}
 
 
-@dataclass(frozen=True, slots=True)
-class SealReport:
-    """The result of sealing one part; ``kept_bytes`` are those of damaged lines and torn ends."""
+def seal_part(folder: RunFolder, name: PartName, *, into: Path | None = None) -> Segment:
+    """Seal one part, and open its segment.
 
-    name: PartName
-    path: Path
-    num_records: int
-    num_damaged: int
-    kept_bytes: int
-    journal_bytes: int
-    segment_bytes: int
-
-
-def seal_part(folder: RunFolder, name: PartName, *, into: Path | None = None) -> SealReport:
-    """Seal one part; with ``into``, a copy in that folder, and the journal part stays.
+    With ``into``, the segment is a copy in that folder, and the journal part stays.
 
     Raises UsageError for a part that may still be written, FormatError when the segment cannot be
     read again; the journal is then as it was.
@@ -67,8 +55,8 @@ def seal_part(folder: RunFolder, name: PartName, *, into: Path | None = None) ->
     covered = _covers(target, journal, name) if target.exists() else False
     if not covered:
         _write(journal, name, target)
-    report = _report(target, name)
-    if journal.stat().st_size != report.journal_bytes:
+    segment = Segment(target)
+    if journal.stat().st_size != segment.journal_bytes:
         if into is None and not covered:
             target.unlink()
         raise UsageError(f"{journal} was written to while it was being sealed: try again later.")
@@ -76,7 +64,7 @@ def seal_part(folder: RunFolder, name: PartName, *, into: Path | None = None) ->
         with contextlib.suppress(FileNotFoundError):  # another process has sealed it as well
             journal.unlink()
         sync_folder(journal.parent)
-    return report
+    return segment
 
 
 def _write(journal: Path, name: PartName, target: Path) -> None:
@@ -133,19 +121,6 @@ def _covers(target: Path, journal: Path, name: PartName) -> bool:
         return False
 
 
-def _report(target: Path, name: PartName) -> SealReport:
-    with Segment(target) as segment:
-        return SealReport(
-            name=name,
-            path=target,
-            num_records=segment.num_records,
-            num_damaged=segment.num_damaged,
-            kept_bytes=sum(len(text) for _, text in segment.damage()),
-            journal_bytes=segment.journal_bytes,
-            segment_bytes=target.stat().st_size,
-        )
-
-
 # -- the file -------------------------------------------------------------------------------------
 
 
@@ -156,10 +131,11 @@ def write_segment(path: Path, content: PartContent, *, part: str) -> None:
     cells = _Table(num_rows)
     numbers = np.full(num_rows, -1, dtype=np.int16)
     for number, ((_, gpu), rows) in enumerate(content.groups.items()):
-        places = np.frombuffer(rows.ordinals, dtype=np.int64)
+        places = np.array(rows.ordinals)
         numbers[places] = number
         for key, place in _stored_types(rows).items():
-            column, dtype = rows.columns[place], _NUMPY_TYPES.get(key[1])
+            column: Any = rows.columns[place]
+            dtype = _NUMPY_TYPES.get(key[1])
             values = np.array(column, object) if dtype is None else np.frombuffer(column, dtype)
             cells[key].put(places, values)
         for key, words in _words(rows, gpu):
@@ -218,13 +194,13 @@ def _keep_rare_shapes(content: PartContent) -> None:
             keys = more
 
 
-def _stored_types(rows: ShapedRows) -> dict[tuple[FieldPath, type], int]:
+def _stored_types(rows: Rows) -> dict[tuple[FieldPath, type], int]:
     """The path and type of each column of some rows that has values, with its place."""
     types = zip(rows.shape.paths(), rows.shape.types, strict=True)
     return {(p, t): place for place, (p, t) in enumerate(types) if t is not type(None)}
 
 
-def _words(rows: ShapedRows, gpu: Any) -> Iterator[tuple[tuple[FieldPath, type], list[str]]]:
+def _words(rows: Rows, gpu: Any) -> Iterator[tuple[tuple[FieldPath, type], Any]]:
     """The series of rows whose values are null, and the words that say which numbers they are."""
     plan, paths = plan_of(rows.shape, gpu), rows.shape.paths()
     if plan is not None:
@@ -298,7 +274,7 @@ def _kinds(content: PartContent, num_rows: int) -> pa.Array:
     kinds = {kind: number for number, kind in enumerate(dict.fromkeys([*groups, *documents]))}
     numbers = np.full(num_rows, -1, dtype=np.int32)
     for rows in content.groups.values():
-        numbers[np.frombuffer(rows.ordinals, dtype=np.int64)] = kinds[rows.shape.kind]
+        numbers[np.array(rows.ordinals)] = kinds[rows.shape.kind]
     for ordinal, record in content.documents:
         numbers[ordinal] = kinds[record["log"]]
     indices = pa.array(numbers, mask=numbers < 0)

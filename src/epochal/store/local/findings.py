@@ -12,6 +12,7 @@ A rule that fails or hangs loses its own findings only; ``guard`` has its fault.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import math
 import time
@@ -22,7 +23,7 @@ from typing import Any
 from epochal.alarm import may_interrupt
 from epochal.errors import FormatError
 from epochal.guard import EXPECTED, Fault, Guard, Outcome
-from epochal.health.ending import BAD_ENDINGS, BadEnding, ending_finding
+from epochal.health.ending import BAD_ENDINGS, ending_finding
 from epochal.health.finding import Evaluated, Finding, dedup_key
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import FINDINGS, LOOP
@@ -67,7 +68,12 @@ class Diagnosis:
         ``most`` bounds how many records are read for that at this call, None reads all.
         """
         is_live = status.state == "running"
-        written = _written(state)
+        written = {
+            dedup_key(record)
+            for part in state.parts
+            if part.name.writer == FINDINGS
+            for _, record in part.entries("finding")
+        }
         covered = watched_attempts(state, is_live=is_live)
         found: list[Entry] = []
         self.is_complete = True
@@ -79,7 +85,7 @@ class Diagnosis:
                 self._attempts[number] = attempt
             is_read = self._read_on(attempt, state.parts, most)
             if is_read and not is_live:
-                attempt.flush()
+                attempt.rules.flush()  # extremes wait for a record, and there will be none
             self.is_complete &= is_read
             found += [entry for entry in attempt.found() if dedup_key(entry.record) not in written]
         written |= {dedup_key(entry.record) for entry in found}
@@ -97,7 +103,7 @@ class Diagnosis:
 
         ``entries`` must have read the attempts that no companion watched.
         """
-        counts = {n: attempt.evaluated for n, attempt in self._attempts.items()}
+        counts = {n: attempt.rules.evaluated for n, attempt in self._attempts.items()}
         for part in state.parts:
             finish = part.facts.finish or {}
             seen, records = (whole_number(finish.get(name)) for name in Evaluated._fields)
@@ -143,68 +149,46 @@ class _Attempt:
         from epochal.health import diagnosis
 
         self._number = number
-        self._findings = diagnosis.Diagnosis(
+        self.rules = diagnosis.Diagnosis(
             config=config, silenced=rules.silenced, thresholds=rules.thresholds, guard=guard
         )
         self._next: dict[tuple[str, int], int] = {}
 
     def read_on(self, parts: Sequence[Part], *, most: int | None) -> bool:
         """Read the records that were not read before; whether these were all."""
-        mine = [part for part in parts if self._is_mine(part)]
-        merged = heapq.merge(*map(self._unread, mine), key=lambda item: moment_of(item[1]))
+        mine = [p for p in parts if p.name.attempt == self._number and p.name.writer != FINDINGS]
+        unread = [p.records(first=self._next.get((p.name.writer, p.name.part), 0)) for p in mine]
+        merged = heapq.merge(*unread, key=lambda item: moment_of(item[1]))
         rest = merged if most is None else islice(merged, most)
         ranks = {(*part.name,): part.facts.origin.rank for part in mine}
         has_ended, num_read = False, 0
         for position, record in rest:
             self._next[position.writer, position.part] = position.ordinal + 1
             rank = ranks[position[:3]]
-            self._findings.feed(record, rank=rank, writer=position.writer)
+            self.rules.feed(record, rank=rank, writer=position.writer)
             has_ended |= record.get("log") == "finish" and position.writer == LOOP
             num_read += 1
         if has_ended:
-            self._findings.close()
+            self.rules.close()
         return most is None or num_read < most
-
-    @property
-    def evaluated(self) -> Evaluated:
-        """How many of the records so far the rules have seen."""
-        return self._findings.evaluated
-
-    def flush(self) -> None:
-        """Have the rules see the extremes that wait for a record, as there will be none."""
-        self._findings.flush()
 
     def found(self) -> list[Entry]:
         """The findings as they were reported; open ones as they are now."""
         return [
             Entry(Position(_WRITER, self._number, 0, place), 0, finding.record())
-            for place, finding in enumerate(self._findings.statements())
+            for place, finding in enumerate(self.rules.statements())
         ]
-
-    def _is_mine(self, part: Part) -> bool:
-        return part.name.attempt == self._number and part.name.writer != FINDINGS
-
-    def _unread(self, part: Part) -> Iterator[tuple[Position, Record]]:
-        return part.records(first=self._next.get((part.name.writer, part.name.part), 0))
 
 
 def count_entries(found: Iterable[Entry], *, attempts: int) -> FindingCounts:
     """How many findings these are, without how the run ended: a row adds that with its status."""
-    told = ((entry.position.attempt, entry.record) for entry in found if not _is_ending(entry))
+    ending = (_WRITER, _ENDING_PART)
+    told = [
+        (entry.position.attempt, entry.record)
+        for entry in found
+        if (entry.position.writer, entry.position.part) != ending
+    ]
     return count(latest_findings(told, attempts=attempts))
-
-
-def _is_ending(entry: Entry) -> bool:
-    return (entry.position.writer, entry.position.part) == (_WRITER, _ENDING_PART)
-
-
-def _written(state: RunState) -> set[tuple[str, ...]]:
-    return {
-        dedup_key(record)
-        for part in state.parts
-        if part.name.writer == FINDINGS
-        for _, record in part.entries("finding")
-    }
 
 
 def bad_ending(state: RunState, status: Status, *, now: float) -> Finding | None:
@@ -215,10 +199,9 @@ def bad_ending(state: RunState, status: Status, *, now: float) -> Finding | None
     header = state.header
     if header is None or "pid" not in header:
         return None  # of another tracker's run nobody knows whether a process is gone
-    how = _bad(status.state)
+    how = next((how for how in BAD_ENDINGS if how == status.state), None)
     if how is None:
         return None
-    vanished = _event(state, "vanished")
     return ending_finding(
         how,
         run=str(header.get("name") or header.get("id")),
@@ -227,14 +210,10 @@ def bad_ending(state: RunState, status: Status, *, now: float) -> Finding | None
         epoch=state.reached("epoch"),
         t=state.updated or now,
         reason=status.reason,
-        facts=vanished if how == "crashed" else _event(state, "exception"),
+        facts=_event(state, "vanished" if how == "crashed" else "exception"),
         memory=_event(state, _OUT_OF_MEMORY),
         has_checkpoint=bool(state.entries("event", name="checkpoint")),
     )
-
-
-def _bad(state: str) -> BadEnding | None:
-    return next((how for how in BAD_ENDINGS if how == state), None)
 
 
 def _event(state: RunState, name: str) -> Mapping[str, Any]:
@@ -307,27 +286,29 @@ def ends_nonfinite(state: RunState) -> bool:
     loss = next((metric for metric in state.metrics if metric.role == "loss"), None)
     if loss is None:
         return False
-    try:
-        ends = list(_last_points(state, SeriesKey(loss.name, loss.axis), loss.ranks[0]))
-    except (OSError, FormatError):  # the run's problem, which its row tells
-        return False
+    ends: list[tuple[int, float, float]] = []
+    with contextlib.suppress(OSError, FormatError):  # the run's problem, which its row tells
+        for part in state.parts_of(loss.ranks[0]):
+            known = state.part_summaries[part.name].get(SeriesKey(loss.name, loss.axis))
+            if known is not None and known.summary.last is not None:
+                ends.append((part.name.attempt, known.last_t, known.summary.last))
     return bool(ends) and not math.isfinite(max(ends, key=lambda end: end[:2])[2])
-
-
-def _last_points(state: RunState, key: SeriesKey, rank: int) -> Iterator[tuple[int, float, float]]:
-    """Attempt, time and value of the last point of a series in each part."""
-    for part in state.parts_of(rank):
-        origin = part.facts.origin
-        known = state.part_summaries[part.name].get(key)
-        if known is not None and known.summary.last is not None:
-            yield origin.attempt, known.last_t, known.summary.last
 
 
 def recorded_errors(state: RunState) -> list[Entry]:
     """The first fault of each member by the process that saw it, with how often it came."""
-    events = by_time(state.entries("event", name=_FAULT))
-    counts = _counts(state.entries("event", name=_FAULT_COUNTS))
-    return [Entry(entry.position, entry.rank, _counted(entry, counts)) for entry in events]
+    times: dict[tuple[str, int, str], int] = {}
+    for entry in state.entries("event", name=_FAULT_COUNTS):
+        counts = entry.record.get("counts")
+        for member, number in counts.items() if isinstance(counts, dict) else ():
+            if isinstance(number, int):
+                times[entry.position.writer, entry.position.attempt, str(member)] = number
+    found: list[Entry] = []
+    for entry in by_time(state.entries("event", name=_FAULT)):
+        member = str(entry.record.get("member"))
+        number = times.get((entry.position.writer, entry.position.attempt, member), 1)
+        found.append(Entry(entry.position, entry.rank, {**entry.record, "count": number}))
+    return found
 
 
 def met_errors(*faults: Fault | None, now: float) -> list[Entry]:
@@ -340,18 +321,3 @@ def met_errors(*faults: Fault | None, now: float) -> list[Entry]:
         )
         for place, fault in enumerate(filter(None, faults))
     ]
-
-
-def _counts(entries: Iterable[Entry]) -> dict[tuple[str, int, str], int]:
-    found: dict[tuple[str, int, str], int] = {}
-    for entry in entries:
-        counts = entry.record.get("counts")
-        for member, times in counts.items() if isinstance(counts, dict) else ():
-            if isinstance(times, int):
-                found[entry.position.writer, entry.position.attempt, str(member)] = times
-    return found
-
-
-def _counted(entry: Entry, counts: dict[tuple[str, int, str], int]) -> Record:
-    key = (entry.position.writer, entry.position.attempt, str(entry.record.get("member")))
-    return {**entry.record, "count": counts.get(key, 1)}

@@ -217,10 +217,14 @@ class PartFacts:
 
     def extend(self, axis: Axis, extent: Extent) -> None:
         """Note how far some records on an axis reach."""
-        at, time = extent
+        step, time = extent
         if time is not None and (self.updated is None or time > self.updated):
             self.updated = time
-        if at is not None and self.is_loop and axis in ("step", "epoch"):
+        if axis == "step":
+            self._reach(axis, step)
+
+    def _reach(self, axis: Axis, at: int | None) -> None:
+        if at is not None and self.is_loop:
             self.reached[axis] = max(at, self.reached.get(axis, at))
 
     def note(self, ordinal: int, record: Record) -> None:
@@ -260,5 +264,6 @@ class PartFacts:
     def _note_epoch(self, record: Record) -> None:
         self.num_epochs = whole_number(record.get("total")) or self.num_epochs
         epoch = whole_number(record.get("epoch"))
-        if epoch is not None and self.is_loop and self.first_epoch is None:
+        self._reach("epoch", epoch)
+        if self.is_loop and self.first_epoch is None:
             self.first_epoch = epoch

@@ -52,7 +52,7 @@ class RunState:
     def __init__(self, parts: Sequence[Part], *, before: RunState | None = None) -> None:
         self.parts = sorted(parts, key=lambda part: part.name)
         # A hundred thousand metrics are the same ones after a step.
-        self._known_metrics: _KnownMetrics | None = before and before._known_metrics
+        self._known_metrics: _KnownMetrics | None = getattr(before, "_known_metrics", None)
         self._facts: list[PartFacts] = [
             part.facts for part in self.parts if part.facts.header is not None
         ]
@@ -127,13 +127,11 @@ class RunState:
 
     def cuts(self, axis: Axis) -> dict[int, int]:
         """By attempt, the step or epoch from which a newer attempt replaces it."""
-        if axis not in self._cuts:
-            self._cuts[axis] = self._find_cuts(axis)
-        return self._cuts[axis]
+        return self._cuts.get(axis, {})
 
     @cached_property
-    def _cuts(self) -> dict[Axis, dict[int, int]]:
-        return {}
+    def _cuts(self) -> Mapping[Axis, dict[int, int]]:
+        return {axis: self._find_cuts(axis) for axis in AXES if axis != "time"}
 
     def _find_cuts(self, axis: Axis) -> dict[int, int]:
         takeovers: dict[int, int] = {}

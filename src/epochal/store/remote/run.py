@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
 
 from epochal.atomic_file import between_processes
-from epochal.health.finding import Evaluated
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import RunFolder
-from epochal.records import Axis, Position, Record
-from epochal.series.reduce import Summary
-from epochal.series.series import Series
 from epochal.shipping.client import HubError
 from epochal.shipping.fetching import fetch_blob, mirror_run
 from epochal.shipping.offering import PartCounts
-from epochal.store.answers import Cursor, Entry, Labels, LabelsEdit, Machine, Metric, Status
+from epochal.store.answers import Labels, LabelsEdit, Status
 from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.load import load_run
 from epochal.store.local.run import LocalRun
 from epochal.store.remote.server import RemoteServer
 from epochal.store.row import ListedInfo, RunRow
 from epochal.store.store import RunView
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _KEPT_S = 30 * 86_400.0
 
@@ -76,6 +76,18 @@ class Mirrors:
             for place in list(self._folder.iterdir()):
                 if place.stat().st_mtime < before:
                     shutil.rmtree(place, ignore_errors=True)
+
+
+def _of_copy(
+    method: Callable[Concatenate[LocalRun, P], T],
+) -> Callable[Concatenate[RemoteRun, P], T]:
+    """A method that the copy of a run answers."""
+
+    @functools.wraps(method)
+    def call(run: RemoteRun, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return method(run.copy, *args, **kwargs)
+
+    return call
 
 
 class RemoteRun(RunView):
@@ -169,66 +181,25 @@ class RemoteRun(RunView):
         """Everything that was recorded about how the run was started."""
         return self.copy.facts
 
-    def metrics(self) -> Sequence[Metric]:
-        """Every series there is, in order of first appearance."""
-        return self.copy.metrics()
-
-    def set_metrics(self) -> Sequence[Metric]:
-        """The numbers that the program set with ``run.summary`` under names that no series has."""
-        return self.copy.set_metrics()
-
-    def series(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Series:
-        """Every point of a series."""
-        return self.copy.series(name, rank=rank, axis=axis)
-
-    def all_series(self, axis: Axis, *, rank: int = 0) -> Sequence[Series]:
-        """Every series of a rank on an axis, in order of first appearance."""
-        return self.copy.all_series(axis, rank=rank)
-
-    def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
-        """Last, extremes and mean of a series."""
-        return self.copy.summary(name, rank=rank, axis=axis)
-
-    def metric(self, name: str) -> Metric | None:
-        """The metric of a name; else of a role; else one whose name ends in ``/name``."""
-        return self.copy.metric(name)
-
-    def role(self, role: str) -> Metric | None:
-        """The metric that plays a role, defined or guessed."""
-        return self.copy.role(role)
-
-    def entries(self, *kinds: str, name: str | None = None, rank: int | None = 0) -> list[Entry]:
-        """Records of these kinds by step, then by time."""
-        return self.copy.entries(*kinds, name=name, rank=rank)
+    metrics = _of_copy(LocalRun.metrics)
+    set_metrics = _of_copy(LocalRun.set_metrics)
+    series = _of_copy(LocalRun.series)
+    all_series = _of_copy(LocalRun.all_series)
+    summary = _of_copy(LocalRun.summary)
+    metric = _of_copy(LocalRun.metric)
+    role = _of_copy(LocalRun.role)
+    entries = _of_copy(LocalRun.entries)
+    findings = _of_copy(LocalRun.findings)
+    evaluated = _of_copy(LocalRun.evaluated)
+    internal_errors = _of_copy(LocalRun.internal_errors)
+    machines = _of_copy(LocalRun.machines)
+    records = _of_copy(LocalRun.records)
+    end = _of_copy(LocalRun.end)
 
     def blob(self, file: str) -> bytes:
         """The bytes of a blob that a record names; it is fetched when it is first asked for."""
         self._mirrors.fetch_blob(self.id, self.copy.path, file)
         return self.copy.blob(file)
-
-    def findings(self, *, most: int | None = 50_000) -> list[Entry]:
-        """Findings of the health rules, by time."""
-        return self.copy.findings(most=most)
-
-    def evaluated(self) -> Evaluated | None:
-        """How many records the rules saw."""
-        return self.copy.evaluated()
-
-    def internal_errors(self) -> list[Entry]:
-        """Faults of Epochal itself."""
-        return self.copy.internal_errors()
-
-    def machines(self) -> Sequence[Machine]:
-        """The newest readings of the run's machines, as of the last look."""
-        return self.copy.machines()
-
-    def records(self, since: Cursor | None = None) -> Iterator[tuple[Position, Record]]:
-        """Every record as written, writer by writer in file order; after ``since`` if given."""
-        return self.copy.records(since)
-
-    def end(self) -> Cursor:
-        """The end of the records read so far."""
-        return self.copy.end()
 
 
 def version(one: ListedInfo) -> object:

@@ -75,14 +75,7 @@ class RemoteTrash:
 
 
 def _trashed(row: dict[str, Any]) -> TrashedRun:
-    return TrashedRun(
-        id=row["id"],
-        name=row["name"],
-        project=row["project"],
-        folder=row["key"],
-        origin="",
-        deleted=row["deleted"],
-    )
+    return msgspec.convert({**row, "folder": row["key"], "origin": ""}, TrashedRun)
 
 
 _MIRRORS = "mirrors"
