@@ -136,7 +136,7 @@ def test_a_part_without_a_record_has_a_footer(tmp_path: Path) -> None:
 def test_other_readers_take_the_footer_for_texts(tmp_path: Path) -> None:
     many = {f"m{number}": 1.0 for number in range(400)}
     with sealed(tmp_path, *(metrics(step, **many) for step in range(20))) as segment:
-        pairs = segment._metadata.metadata
+        pairs = segment._open().metadata.metadata
     assert all(value.decode() for value in pairs.values())
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import deque
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 from epochal.errors import FormatError
 from epochal.records import Record
-from epochal.segments import seal
+from epochal.segments import read, seal
 from epochal.segments.read import Segment
 from epochal.segments.seal import seal_part
 from tests.segments.parts import HEADER, NAME, finished_part, metrics, sealed
@@ -123,14 +124,6 @@ def test_other_parquet_files_are_refused(tmp_path: Path) -> None:
         Segment(tmp_path / "other.parquet")
 
 
-def test_segments_of_earlier_builds_are_refused_in_one_sentence(tmp_path: Path) -> None:
-    path = tmp_path / "loop.0001.0000.parquet"
-    table = pa.table({"a": [1]}).replace_schema_metadata({"epochal.segment": "{}"})
-    pq.write_table(table, path)
-    with pytest.raises(FormatError, match=r"0000\.parquet was sealed by an earlier build"):
-        Segment(path)
-
-
 def test_arrow_sees_sensible_columns(tmp_path: Path) -> None:
     steps = [
         {"log": "step", "t": 2.5 + step, "step": step, "loss": 0.1, "m": {"acc": 1}}
@@ -174,3 +167,16 @@ def test_a_file_that_the_system_does_not_open_is_not_called_damaged(tmp_path: Pa
         path.chmod(0)
         with pytest.raises(FormatError, match=r"cannot be read: Permission denied\.$"):
             Segment(path)
+
+
+def test_only_so_many_segments_are_open_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read, "_MAX_OPEN", 2)
+    monkeypatch.setattr(read, "_opened", deque())
+    paths = [sealed(tmp_path / str(n), metrics(0, a=n)).path for n in range(5)]
+    segments = [Segment(path) for path in paths]
+    assert [segment._file is not None for segment in segments] == [False] * 3 + [True] * 2
+    assert [segment.series("a", "step").values.tolist() for segment in segments] == [
+        [0], [1], [2], [3], [4],
+    ]  # fmt: skip

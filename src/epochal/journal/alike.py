@@ -7,12 +7,11 @@ decoded when it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from operator import attrgetter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from epochal.journal.line import decode_json
-from epochal.journal.shape import NUMBER, WORTH_A_STRUCT, LineStruct, struct_of
+from epochal.journal.shape import NUMBER, WORTH_A_STRUCT, LineStruct, paths_of, struct_of
 from epochal.records import Record
 
 _MAX_PAUSE = 8
@@ -24,11 +23,10 @@ class AlikeRecords:
     ``names`` are those of the free metrics. ``times`` has the time of each record.
     """
 
-    __slots__ = ("_lines", "_struct", "_structs", "kind", "names", "times")
+    __slots__ = ("_columns", "_lines", "kind", "names", "times")
 
     def __init__(self, struct: LineStruct, structs: list[Any], lines: list[bytes]) -> None:
-        self._struct = struct
-        self._structs = structs
+        self._columns = dict(zip(paths_of(struct.keys), struct.columns(structs), strict=True))
         self._lines = lines
         self.kind = struct.kind
         self.names = dict(struct.keys).get("m") or ()
@@ -44,21 +42,17 @@ class AlikeRecords:
     def __iter__(self) -> Iterator[Record]:
         return map(decode_json, self._lines)
 
-    def column(self, *path: str) -> list[float]:
+    def column(self, *path: str) -> Sequence[float]:
         """The number that each record has in a field; empty where they have no such field."""
-        attribute = self._struct.attribute(path)
-        return [] if attribute is None else list(map(attrgetter(attribute), self._structs))
+        return self._columns.get(path, ())
 
 
 def decode_alike(struct: LineStruct, text: bytes) -> AlikeRecords | None:
     """The records of whole lines; None unless all have the keys of the struct."""
-    lines = text.split(b"\n")
-    lines.pop()
+    lines = text.split(b"\n")[:-1]
     structs = struct.decode(text, len(lines))
-    if structs is None:
-        return None
-    records = AlikeRecords(struct, structs, lines)
-    return records if set(map(type, records.times)) == {float} else None
+    records = None if structs is None else AlikeRecords(struct, structs, lines)
+    return records if records and set(map(type, records.times)) == {float} else None
 
 
 # Records that follow each other in a part.

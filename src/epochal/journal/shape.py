@@ -168,15 +168,6 @@ class LineStruct:
                 columns += [flat[place :: len(members)] for place in range(len(members))]
         return columns
 
-    def attribute(self, path: FieldPath) -> str | None:
-        """The attribute of a struct that has the value of a path; None without such a path."""
-        for place, (name, members) in enumerate(self.keys):
-            if name == path[0] and len(path) == 1 and members is None:
-                return f"f{place}"
-            if name == path[0] and len(path) == 2 and path[1] in (members or ()):
-                return f"f{place}.f{(members or ()).index(path[1])}"
-        return None
-
 
 def _defined(fields: Sequence[tuple[str, Any]], **options: Any) -> Any:
     return msgspec.defstruct(

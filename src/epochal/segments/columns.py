@@ -192,8 +192,9 @@ class PartColumns:
         """Add records of one shape and GPU; returns how far they reach."""
         size, (time_place, step_place) = len(rows.ordinals), _positions(rows.shape)
         times = np.full(size, np.nan) if time_place is None else _numbers(rows, time_place)
-        latest: float | None = float(times.max())
-        if not (latest < STEP_LIMIT and times.min() > -STEP_LIMIT):  # nan is neither
+        newest = float(times.max())
+        latest: float | None = newest
+        if not (newest < STEP_LIMIT and times.min() > -STEP_LIMIT):  # nan is neither
             is_time = np.abs(times) < STEP_LIMIT
             latest = float(times[is_time].max()) if is_time.any() else None
             times = np.where(is_time, times, np.nan)

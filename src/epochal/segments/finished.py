@@ -33,7 +33,9 @@ def sealable_parts(folder: RunFolder) -> list[PartName]:
 def is_sealable(folder: RunFolder, part: PartName) -> bool:
     """Whether one journal part is complete; looks at no other part but the next one."""
     following = folder.part_path(part._replace(part=part.part + 1))
-    return _is_settled(folder, part) if following.exists() else _has_ended(folder, part)
+    if following.exists():
+        return _age_s(folder, part) >= _SETTLED_S
+    return _has_ended(folder, part)
 
 
 def _is_imported(folder: RunFolder) -> bool:
@@ -41,10 +43,6 @@ def _is_imported(folder: RunFolder) -> bool:
         return "source" in read_json(folder.identity)
     except (OSError, FormatError):
         return False
-
-
-def _is_settled(folder: RunFolder, part: PartName) -> bool:
-    return _age_s(folder, part) >= _SETTLED_S
 
 
 def _has_ended(folder: RunFolder, part: PartName) -> bool:

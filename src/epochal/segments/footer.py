@@ -27,8 +27,6 @@ KEPT_KINDS = (
     "run", "finish", "define", "resume", "option", "summary", "epoch", "event", "finding",
 )  # fmt: skip
 MAX_KEPT_BYTES = 64 * 1024
-# What earlier builds wrote into their segments.
-_EARLIER_KEY = b"epochal.segment"
 _DIGEST_CHARS = 32
 _PLAIN_BYTES = 4096
 _TYPES = {kind.__name__: kind for kind in (float, int, bool, str, type(None))}
@@ -114,10 +112,6 @@ def decode_footer(metadata: Mapping[bytes, bytes], *, file: str) -> Footer:
     """The metadata of a file; raises ``FormatError``, naming the file, where it cannot be read."""
     value = metadata.get(KEY)
     if value is None:
-        if _EARLIER_KEY in metadata:
-            raise FormatError(
-                f"{file} was sealed by an earlier build of Epochal; only that build can read it."
-            )
         raise FormatError(f"{file} is not a sealed part of a journal.")
     text = value[_DIGEST_CHARS:]
     if value[:_DIGEST_CHARS] != _digest(text):

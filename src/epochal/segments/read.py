@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,9 @@ from epochal.series.series import Series
 # record as JSON where it is in no group, and bytes that are no record.
 LOG, GROUP, JSON, DAMAGE = "log", "group", "json", "damage"
 _BATCH_ROWS = 8192
+# The segments that were opened last. So few files are open at once, whatever the number of runs.
+_MAX_OPEN = 128
+_opened: deque[ref[Segment]] = deque()
 
 
 @contextlib.contextmanager
@@ -68,9 +72,9 @@ class Segment:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._file: pq.ParquetFile | None = None
         with translated(path):
-            metadata = pq.read_metadata(path).metadata
-            self.footer = decode_footer(metadata or {}, file=str(path))
+            self.footer = decode_footer(self._open().metadata.metadata or {}, file=str(path))
         # Series that were logged together have the same steps and times: these are read once for
         # as long as anybody uses them.
         self._shared: WeakValueDictionary[tuple[int, str], NDArray[Any]] = WeakValueDictionary()
@@ -79,16 +83,22 @@ class Segment:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Does nothing: the file is open only while something is read from it."""
+        self.close()
 
-    @cached_property
-    def _metadata(self) -> pq.FileMetaData:
-        """Where the columns are; kept, because it is long where there are many of them."""
-        with translated(self.path):
-            return pq.read_metadata(self.path)
+    def close(self) -> None:
+        """Close the file until something else is read from it."""
+        self._file = None
 
     def _open(self) -> pq.ParquetFile:
-        return pq.ParquetFile(self.path, metadata=self._metadata, page_checksum_verification=True)
+        """The file; it stays open for the next read, unless too many others were opened since."""
+        file = self._file
+        if file is None:
+            file = self._file = pq.ParquetFile(self.path, page_checksum_verification=True)
+            _opened.append(ref(self))
+            oldest = _opened.popleft()() if len(_opened) > _MAX_OPEN else None
+            if oldest is not None:
+                oldest.close()
+        return file
 
     @property
     def num_records(self) -> int:
@@ -108,7 +118,7 @@ class Segment:
     @property
     def num_rows(self) -> int:
         """How many rows the file has."""
-        return int(self._metadata.num_rows)
+        return int(self._open().metadata.num_rows)
 
     @property
     def header(self) -> Record | None:
@@ -202,11 +212,12 @@ class Segment:
 
     def records(self, *, first: int = 0) -> Iterator[tuple[int, Record]]:
         """Every record from an ordinal on, with its ordinal."""
-        metadata, start = self._metadata, 0
-        for number in range(metadata.num_row_groups):
-            end = start + metadata.row_group(number).num_rows
+        with translated(self.path):
+            file, start = self._open(), 0
+        for number in range(file.num_row_groups):
+            end = start + file.metadata.row_group(number).num_rows
             if end > first:
-                with translated(self.path), self._open() as file:
+                with translated(self.path):
                     batches = file.iter_batches(_BATCH_ROWS, row_groups=[number])
                     for batch in batches:
                         if start + batch.num_rows > first:
@@ -268,5 +279,5 @@ class Segment:
         return list(zip(self.footer.damage, texts, strict=True))
 
     def _table(self, names: list[str]) -> pa.Table:
-        with translated(self.path), self._open() as file:
-            return file.read(columns=names, use_threads=False).select(names)
+        with translated(self.path):
+            return self._open().read(columns=names, use_threads=False).select(names)

@@ -40,6 +40,7 @@ class SealedPart:
             self.facts.note(ordinal, record)
         for kind, extent in footer.extents.items():
             self.facts.extend(axis_of({"log": kind, "step": 0}), extent)
+        self._segment.close()  # lists open thousands, and read no column of them
 
     def series_keys(self) -> Iterable[SeriesKey]:
         """Every series it holds, in order of first appearance."""
