@@ -29,7 +29,7 @@ def test_lines_like_those_before_are_records_that_are_decoded_when_asked_for() -
     found = taught().decode(b"".join(USUAL))
     assert found is not None
     assert (found.kind, found.names, len(found)) == ("metrics", ("loss", "lr"), 100)
-    assert found.times == [1000 + step / 1000 for step in range(100)]
+    assert list(found.times) == [1000 + step / 1000 for step in range(100)]
     assert list(found) == [decode(line) for line in USUAL]
     assert found[7] == decode(USUAL[7])
 
@@ -63,7 +63,7 @@ def test_lines_are_alike_only_where_each_is_one_record(wanted: list[bytes]) -> N
     if found is not None:
         one_by_one = [decode(line) for line in text.split(b"\n")[:-1]]
         assert list(found) == one_by_one
-        assert [record["t"] for record in found] == found.times
+        assert [record["t"] for record in found] == list(found.times)
         assert all(record["m"].keys() == set(found.names) for record in found)
 
 

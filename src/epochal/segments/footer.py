@@ -112,6 +112,9 @@ def decode_footer(metadata: Mapping[bytes, bytes], *, file: str) -> Footer:
     """The metadata of a file; raises ``FormatError``, naming the file, where it cannot be read."""
     value = metadata.get(KEY)
     if value is None:
+        # Builds before 0.2.0 had other keys, and nothing was published with them.
+        if any(key.startswith(b"epochal.segment") for key in metadata):
+            raise FormatError(f"{file} was sealed by an earlier build, and cannot be read.")
         raise FormatError(f"{file} is not a sealed part of a journal.")
     text = value[_DIGEST_CHARS:]
     if value[:_DIGEST_CHARS] != _digest(text):

@@ -72,6 +72,8 @@ class LocalStore:
         self._lock = threading.RLock()
         self._entries: dict[str, Entry] = {}
         self._by_id: dict[str, Entry] = {}
+        # Runs whose rows were read since ids were given.
+        self._unassigned: dict[str, Entry] = {}
         self._asides: Mapping[str, Sequence[Aside]] = {}
         self._conversions = Conversions(self._bounds, cache, self._held.guard)
         self._converted: Mapping[str, ConvertedRun] = {}
@@ -265,6 +267,7 @@ class LocalStore:
                         finally:
                             run.lock.release()
                         read.append(entry)
+        self._assign_ids()
         return read
 
     def _learn(self, entry: Entry, run: LocalRun, *, whole: bool) -> None:
@@ -274,7 +277,7 @@ class LocalStore:
         stored = run.read_row(whole=whole)
         with self._lock:
             entry.own_id, entry.created = stored.row.id, stored.row.created
-            self._assign_id(entry)
+            self._unassigned[entry.place] = entry
         entry.level, entry.is_current = 1 if stored.row.is_partial else 2, True
         entry.made_at = time.monotonic()
         if run.source.signature is not None:  # otherwise the index knew it by what was seen here
@@ -309,8 +312,8 @@ class LocalStore:
         """The run of exactly this id."""
         self._scan_once()
         self._read_rows([e for e in self._entries.values() if e.own_id is None], whole=False)
-        with self._lock:
-            entry = self._by_id.get(run_id)
+        self._assign_ids()
+        entry = self._by_id.get(run_id)
         return None if entry is None else self._open(entry)
 
     def _at(self, path: Path) -> LocalRun:
@@ -485,6 +488,13 @@ class LocalStore:
         if indexed is not None:
             entry.level = 0  # what an earlier process knew is out of date
         return True
+
+    def _assign_ids(self) -> None:
+        """Give ids to runs whose rows were read; of copies, the first folder by name goes first."""
+        with self._lock:
+            waiting, self._unassigned = self._unassigned, {}
+            for place in sorted(waiting):
+                self._assign_id(waiting[place])
 
     def _assign_id(self, entry: Entry) -> None:
         """Give a run an id that no other has; one that has it already keeps it."""
