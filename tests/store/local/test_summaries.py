@@ -84,7 +84,7 @@ def test_a_newer_attempt_hides_points_of_an_older_one(tmp_path: Path) -> None:
 def test_series_in_one_table_are_worked_out_together(tmp_path: Path) -> None:
     written(tmp_path)
     run = LocalStore(tmp_path).run("x")
-    together = {key.name for key, _ in run._reader.ask(all_summaries)}
+    together = {key.name for key, _ in run._ask(all_summaries)}
     assert together == {metric.name for metric in run.metrics()}
 
 

@@ -167,16 +167,6 @@ class Listing:
         times = [mtime_ns for files in (self._journal, *self._aside) for _, _, mtime_ns in files]
         return max(times) / 1e9 if times else None
 
-    def plain_parts(self) -> list[tuple[PartName, str, int]] | None:
-        """Name, path and size of each part; None where some are sealed or lie elsewhere."""
-        if self._sealed or self._asides or self.refused:
-            return None
-        return [
-            (name, f"{self._place}/journal/{file_name}", size)
-            for file_name, size, _ in self._journal
-            if (name := parse_part_name(file_name, _JOURNAL)) is not None
-        ]
-
     @property
     def journal(self) -> dict[PartName, FoundPart]:
         """The journal parts, those written aside under the attempt they belong to."""

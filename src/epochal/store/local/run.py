@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from epochal.errors import MetricNotFoundError, UsageError
+from epochal.errors import FormatError, MetricNotFoundError, UsageError
 from epochal.health.finding import Evaluated
 from epochal.health.rule_settings import RuleSettings, recorded_rules
 from epochal.records import Axis, Position, Record
@@ -28,7 +28,7 @@ from epochal.store.local.findings import (
 from epochal.store.local.folder import SETTLED_S, FolderSource
 from epochal.store.local.index import Index
 from epochal.store.local.listed import known_summary
-from epochal.store.local.part import unix_time
+from epochal.store.local.part import StalePartError, unix_time
 from epochal.store.local.row import (
     changed_at,
     faulty_row,
@@ -38,7 +38,7 @@ from epochal.store.local.row import (
     recorded_id,
 )
 from epochal.store.local.run_files import patch_file
-from epochal.store.local.state import RunReader, RunState
+from epochal.store.local.state import RunState
 from epochal.store.metrics import no_metric, resolve, set_role
 from epochal.store.row import RowDetails, RunRow, StoredRow
 from epochal.store.status import GONE
@@ -46,16 +46,19 @@ from epochal.store.store import RunView
 
 # So few that the health rules see them in a fraction of a second.
 _FEW_RECORDS = 1000
+# A query is repeated each time that another part was sealed meanwhile.
+_MAX_MOVES = 100
 # What each run's series are held under: an ``id()`` would be given to another run later.
 _KEYS = itertools.count()
+T = TypeVar("T")
 
 
 class LocalRun(RunView):
     """A run and its folder; nothing of it is read before the first query.
 
-    Its reader keeps the state of its parts. Its row is kept while the files stay as they are, here
-    and in the index. Each method takes ``lock``; see ``RunView.lock``. A fault in reading becomes
-    the row of this run and reaches no other run.
+    The state of its parts is kept in memory, and read on as they grow. Its row is kept while the
+    files stay as they are, here and in the index. Each method takes ``lock``; see ``RunView.lock``.
+    A fault in reading becomes the row of this run and reaches no other run.
     """
 
     def __init__(
@@ -73,7 +76,10 @@ class LocalRun(RunView):
         # Of its files, as its store has just seen; until they are looked at here.
         self._seen = signature
         self._key = next(_KEYS)
-        self._reader = RunReader(source, self)
+        # None before the first query, and after ``release``.
+        self._state: RunState | None = None
+        # Whether a look has found more than was read.
+        self._is_behind = False
         # The id by which its store knows it: copies of a folder recorded the same one.
         self.listed_id: str | None = None
         self._stored: StoredRow | None = None
@@ -90,23 +96,73 @@ class LocalRun(RunView):
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def on_change(self) -> None:
-        """Drop the row: the files have changed."""
-        self._stored = self._details = self._seen = None
-
-    def on_read(self) -> None:
-        """Drop the series, and count the memory: parts were read."""
-        self._held.series.drop(self._key)
-        self._held.loaded.grown(self)
-
     def look_again(self) -> None:
         """Look at the files; what is new is read when a query needs it."""
-        self._held.guard.run(self.place, self._reader.look)
+        self._held.guard.run(self.place, self._look)
+
+    def _look(self) -> bool:
+        """Look at the files, and read nothing; True when they have changed since the last look."""
+        before = self.source.signature
+        self.source.look()
+        if before is not None and before == self.source.signature:
+            return False
+        self._stored = self._details = self._seen = None
+        self._is_behind = True
+        return True
+
+    def _look_once(self) -> None:
+        if self.source.signature is None:
+            self._look()
 
     @locked
     def refresh(self) -> bool:
-        """Look for what was written since; True when there was anything."""
-        return self._reader.refresh()
+        """Read what was written since; True when there was anything."""
+        has_changed = self._look()
+        if self._state is None or not self._is_behind:
+            return has_changed
+        end = self._state.end()
+        return self._load().end() != end
+
+    def _load(self) -> RunState:
+        """The state as of the last look; it is read now where it was not."""
+        if self._state is not None and not self._is_behind:
+            return self._state
+        self._look_once()
+        self._is_behind = False
+        if self.source.poll() or self._state is None:
+            self._state = RunState(self.source.parts, before=self._state)
+            self._held.series.drop(self._key)
+            self._held.loaded.grown(self)
+        return self._state
+
+    def _ask(self, query: Callable[[RunState], T]) -> T:
+        """The result of a query; repeated where a part was sealed or became shorter meanwhile.
+
+        Raises ``FormatError`` where the files cannot be read.
+        """
+        for _ in range(_MAX_MOVES):
+            try:
+                return query(self._load())
+            except (FileNotFoundError, StalePartError):
+                self._catch_up()
+            except OSError as error:
+                raise FormatError(f"a part of the journal cannot be read: {error}") from error
+        raise self._too_fast()
+
+    def _catch_up(self) -> None:
+        """Look at the files again; where they look the same, read all of them again."""
+        before = self.source.signature
+        self.refresh()
+        if self.source.signature == before:
+            self._free()
+
+    def _free(self) -> None:
+        """Free what was read; the next query reads it again."""
+        self._state = None
+        self.source.close()
+
+    def _too_fast(self) -> FormatError:
+        return FormatError(f"the files in {self.source.path} change faster than they can be read.")
 
     @property
     def held_bytes(self) -> int:
@@ -121,10 +177,10 @@ class LocalRun(RunView):
             return False
         try:
             is_settled = time.time() - self.source.newest_s > SETTLED_S
-            if self._reader.state is None or not is_settled:
+            if self._state is None or not is_settled:
                 return False
             self.read_row()  # lists ask for it
-            self._reader.release()
+            self._free()
             return True
         finally:
             self.lock.release()
@@ -132,7 +188,7 @@ class LocalRun(RunView):
     @locked
     def close(self) -> None:
         """Free everything; the run is gone, or no query follows."""
-        self._reader.release()
+        self._free()
         self._held.series.drop(self._key)
         self._held.loaded.forget(self)
 
@@ -180,7 +236,7 @@ class LocalRun(RunView):
         return found[0]
 
     def _make_partial(self) -> StoredRow | None:
-        self._reader.look_once()
+        self._look_once()
         own_id = recorded_id(self.source.run_json.get)
         stored = None if own_id is None else partial_row(self.source, own_id=own_id)
         if stored is not None:
@@ -189,7 +245,7 @@ class LocalRun(RunView):
         return stored
 
     def _make(self) -> StoredRow:
-        stored, self._details = self._reader.ask(self._row_of)
+        stored, self._details = self._ask(self._row_of)
         records = stored.row.records
         if self._num_records is not None and records > self._num_records:
             self.grew_at = time.time()
@@ -224,7 +280,7 @@ class LocalRun(RunView):
     def _signature(self) -> str:
         if self._seen is not None and self.source.signature is None:
             return self._seen
-        self._reader.look_once()
+        self._look_once()
         signature = self.source.signature
         assert signature is not None
         return signature
@@ -261,7 +317,7 @@ class LocalRun(RunView):
     @locked
     def own_id(self) -> str:
         """The id that the run recorded; the folder's name where it recorded none."""
-        self._reader.look_once()
+        self._look_once()
         return recorded_id(self.source.run_json.get) or self.read_row(whole=False).row.id
 
     @property
@@ -310,8 +366,8 @@ class LocalRun(RunView):
     @locked
     def facts(self) -> Mapping[str, Any]:
         """The content of run.json; the first record of the journal where it is missing."""
-        self._reader.look_once()
-        return dict(self.source.run_json or self._reader.ask(lambda state: state.header or {}))
+        self._look_once()
+        return dict(self.source.run_json or self._ask(lambda state: state.header or {}))
 
     @property
     @locked
@@ -350,13 +406,13 @@ class LocalRun(RunView):
     @locked
     def series(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Series:
         """Every point of a series; raises ``MetricNotFoundError``, ``FormatError``."""
-        key = self._reader.ask(lambda state: state.find(name, axis, rank))
+        key = self._ask(lambda state: state.find(name, axis, rank))
         if key is None:
             raise self._no_metric(name, rank, axis)
         self._held.loaded.used(self)
         series = self._held.series.get(self._key, key, rank)
         if series is None:
-            series = self._reader.ask(lambda state: state.series(key, rank))
+            series = self._ask(lambda state: state.series(key, rank))
             self._held.series.put(series, self._key, key, rank)
         return series
 
@@ -366,7 +422,7 @@ class LocalRun(RunView):
 
         They are not kept for the next query.
         """
-        return self._reader.ask(lambda state: state.all_series(axis, rank))
+        return self._ask(lambda state: state.all_series(axis, rank))
 
     @locked
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
@@ -408,7 +464,7 @@ class LocalRun(RunView):
     @locked
     def entries(self, *kinds: str, name: str | None = None, rank: int | None = 0) -> list[Entry]:
         """Records of these kinds in the order of steps, then of time."""
-        return self._reader.ask(lambda state: state.entries(*kinds, name=name, rank=rank))
+        return self._ask(lambda state: state.entries(*kinds, name=name, rank=rank))
 
     @locked
     def blob(self, file: str) -> bytes:
@@ -432,9 +488,7 @@ class LocalRun(RunView):
         """Findings of the health rules; a call that reads ``most`` records is continued later."""
         stored, diagnosis, rules = self.read_row(), self._diagnosis, self.rules
         status = self._status_of(stored)
-        found = self._reader.ask(
-            lambda state: diagnosis.entries(state, status, rules=rules, most=most)
-        )
+        found = self._ask(lambda state: diagnosis.entries(state, status, rules=rules, most=most))
         if diagnosis.is_complete and status.state != "running":
             # Lists count what was found here, and those of other processes by the index.
             counted = count_entries(found, attempts=stored.row.attempts)
@@ -446,13 +500,13 @@ class LocalRun(RunView):
     @locked
     def evaluated(self) -> Evaluated | None:
         """How many records the rules saw; None while some of it is unknown."""
-        return self._reader.ask(self._diagnosis.evaluated)
+        return self._ask(self._diagnosis.evaluated)
 
     @locked
     def internal_errors(self) -> list[Entry]:
         """Faults of Epochal itself: recorded ones by time, then those of reading the run here."""
         met = (*self._diagnosis.guard.faults.values(), self._held.guard.faults.get(self.place))
-        return [*self._reader.ask(recorded_errors), *met_errors(*met, now=time.time())]
+        return [*self._ask(recorded_errors), *met_errors(*met, now=time.time())]
 
     @locked
     def machines(self) -> Sequence[Machine]:
@@ -464,10 +518,22 @@ class LocalRun(RunView):
 
         Hold ``lock`` while iterating where other threads ask the store too.
         """
-        return self._reader.records(self._reader.ask(lambda state: state), since, self.lock)
+        state, seen = self._ask(lambda state: state), dict(since or {})
+        for _ in range(_MAX_MOVES):
+            try:
+                for position, record in state.records(seen):
+                    seen[position.writer] = position
+                    yield position, record
+            except (FileNotFoundError, StalePartError):
+                with self.lock:
+                    self._catch_up()
+                    state = self._load()
+            else:
+                return
+        raise self._too_fast()
 
     @locked
     def end(self) -> Cursor:
         """The position of the last record of each writer."""
-        state = self._reader.state
+        state = self._state
         return self.details.end if state is None else state.end()

@@ -1,19 +1,14 @@
-"""What is known of a run from its parts, read on as they grow.
-
-``RunState`` puts the parts together: series, and records that are no numbers. ``RunReader`` makes
-it anew when a part has changed: files grow, are sealed or become shorter while they are read.
-"""
+"""What is known of a run from its parts: series, and records that are no numbers."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-from weakref import WeakValueDictionary, ref
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
-from epochal.errors import FormatError, UsageError
+from epochal.errors import UsageError
 from epochal.journal.layout import LOOP, PartName
 from epochal.records import DENSE_KINDS, KINDS, Axis, Position, Record
 from epochal.segments.columns import PartSummary, SeriesKey, seconds
@@ -23,7 +18,6 @@ from epochal.store.local.part import (
     DELETED,
     Part,
     PartFacts,
-    StalePartError,
     cuts_of,
     entries_in,
     exact_values,
@@ -32,14 +26,10 @@ from epochal.store.local.part import (
 from epochal.store.metrics import metrics_of, set_metrics
 
 if TYPE_CHECKING:
-    from epochal.store.local.folder import FolderSource
+    pass
 
 # Where a name is on several axes, the first of these is meant.
 AXES: tuple[Axis, ...] = ("step", "epoch", "time")
-# A query is repeated each time that another part was sealed meanwhile.
-_MAX_MOVES = 100
-
-T = TypeVar("T")
 
 
 # The series with their ranks, the definitions, and the metrics that were made of them.
@@ -279,121 +269,3 @@ class RunState:
             for part in self.parts
             if part.facts.num_records
         }
-
-
-class ReaderOwner(Protocol):
-    """The run that a reader belongs to."""
-
-    def on_change(self) -> None:
-        """The files are others than at the last look."""
-
-    def on_read(self) -> None:
-        """The state was made anew."""
-
-
-class RunReader:
-    """The state of a run, made from its source; the caller holds the run's lock.
-
-    ``num_changes`` counts the looks that found other files than the look before, the first one
-    included. The reader does not keep its owner alive: two objects that refer to each other stay
-    in memory, with their files, until the garbage collector runs.
-    """
-
-    __slots__ = ("_is_behind", "_owner", "source", "state")
-
-    def __init__(self, source: FolderSource, owner: ReaderOwner) -> None:
-        self.source = source
-        self._owner = ref(owner)
-        # None before the first query, and after ``release``.
-        self.state: RunState | None = None
-        # Whether a look has found more than was read.
-        self._is_behind = False
-
-    def look_once(self) -> None:
-        """Look at the files, unless that was done."""
-        if self.source.signature is None:
-            self.look()
-
-    def look(self) -> bool:
-        """Look at the files, and read nothing; True when they have changed since the last look."""
-        before = self.source.signature
-        self.source.look()
-        if before is not None and before == self.source.signature:
-            return False
-        owner = self._owner()
-        if owner is not None:
-            owner.on_change()
-        self._is_behind = True
-        return True
-
-    def refresh(self) -> bool:
-        """Read what was written since; True when there was anything."""
-        has_changed = self.look()
-        if self.state is None or not self._is_behind:
-            return has_changed
-        end = self.state.end()
-        return self._load().end() != end
-
-    def known(self) -> RunState:
-        """The state of the last look; it is read now where it was not."""
-        return self._load() if self.state is None or self._is_behind else self.state
-
-    def _load(self) -> RunState:
-        self.look_once()
-        self._is_behind = False
-        if self.source.poll() or self.state is None:
-            self.state = RunState(self.source.parts, before=self.state)
-            owner = self._owner()
-            if owner is not None:
-                owner.on_read()
-        return self.state
-
-    def ask(self, query: Callable[[RunState], T]) -> T:
-        """The result of a query; repeated where a part was sealed or became shorter meanwhile.
-
-        Raises ``FormatError`` where the files cannot be read.
-        """
-        for _ in range(_MAX_MOVES):
-            try:
-                return query(self.known())
-            except (FileNotFoundError, StalePartError):
-                self._catch_up()
-            except OSError as error:
-                raise FormatError(f"a part of the journal cannot be read: {error}") from error
-        raise self._too_fast()
-
-    def records(
-        self, state: RunState, since: Cursor | None, lock: threading.RLock
-    ) -> Iterator[tuple[Position, Record]]:
-        """Every record as written, writer by writer in file order; after ``since`` if given.
-
-        ``lock`` is taken only to read the files again after a part has moved.
-        """
-        seen = dict(since or {})
-        for _ in range(_MAX_MOVES):
-            try:
-                for position, record in state.records(seen):
-                    seen[position.writer] = position
-                    yield position, record
-            except (FileNotFoundError, StalePartError):
-                with lock:
-                    self._catch_up()
-                    state = self.known()
-            else:
-                return
-        raise self._too_fast()
-
-    def release(self) -> None:
-        """Free what was read; the next query reads it again."""
-        self.state = None
-        self.source.close()
-
-    def _catch_up(self) -> None:
-        """Look at the files again; where they look the same, read all of them again."""
-        before = self.source.signature
-        self.refresh()
-        if self.source.signature == before:
-            self.release()
-
-    def _too_fast(self) -> FormatError:
-        return FormatError(f"the files in {self.source.path} change faster than they can be read.")
