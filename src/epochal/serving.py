@@ -117,9 +117,7 @@ def serve(
     assert server.listening is not None
     rules = reader_rules()
     app = create_app(
-        lambda: LocalStore(
-            *folders, cache=cache_folder(), build=True, follow_links=follow_links, rules=rules
-        ),
+        lambda: LocalStore(*folders, cache=cache_folder(), follow_links=follow_links, rules=rules),
         access=Access(hosts=server.names, token=server.token, port=server.port),
         exports=export_formats(),
         folders=folders_digest(folders, follow_links=follow_links),

@@ -37,7 +37,7 @@ class HubStore(LocalStore):
     """The runs in some folders of a hub; deleted runs are noted, so no sender brings them back."""
 
     def __init__(self, folders: Sequence[Path], ledger: Ledger) -> None:
-        super().__init__(*folders, cache=cache_folder(), build=True, rules=reader_rules())
+        super().__init__(*folders, cache=cache_folder(), rules=reader_rules())
         self._ledger = ledger
 
     def remove(self, run: RunView) -> TrashedRun:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from epochal.store.local import cache
-from epochal.store.local.cache import CachedSegments
+from epochal.store.local.cache import HUGE_RUN_BYTES, CachedSegments
 from epochal.store.local.listing import FoundPart, Listing
 from epochal.store.local.store import LocalStore
 from tests.store.journals import Journal, settle
@@ -27,8 +27,8 @@ def found(journal: Journal) -> FoundPart:
 
 
 def copy_of(journal: Journal, cache: Path) -> Path:
-    """Make the copy that a server would make."""
-    path = CachedSegments(cache, build=True).find(found(journal), run_bytes=1)
+    """Make the copy of a part of a huge run."""
+    path = CachedSegments(cache).find(found(journal), run_bytes=HUGE_RUN_BYTES)
     assert path is not None
     return path
 
@@ -60,20 +60,16 @@ def test_small_and_growing_parts_get_no_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = Journal(tmp_path / "runs").metrics(1, a=1)
-    copies = CachedSegments(tmp_path / "cache", build=True)
-    assert copies.find(found(journal), run_bytes=1) is None
+    copies = CachedSegments(tmp_path / "cache")
+    assert copies.find(found(journal), run_bytes=HUGE_RUN_BYTES) is None
     monkeypatch.setattr(cache, "LARGE_BYTES", 1)
-    assert copies.find(found(journal), run_bytes=1) is None  # written to just now
+    assert copies.find(found(journal), run_bytes=HUGE_RUN_BYTES) is None  # written to just now
     assert not (tmp_path / "cache").exists()
 
 
-def test_copies_of_a_huge_run_are_made_by_every_reader(
-    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_is_not_huge_gets_no_copy(journal: Journal, tmp_path: Path) -> None:
     copies = CachedSegments(tmp_path / "cache")
-    assert copies.find(found(journal), run_bytes=1000) is None
-    monkeypatch.setattr(cache, "HUGE_RUN_BYTES", 1000)
-    assert copies.find(found(journal), run_bytes=1000) is not None
+    assert copies.find(found(journal), run_bytes=HUGE_RUN_BYTES - 1) is None
 
 
 def test_old_copies_are_deleted_when_another_is_made(journal: Journal, tmp_path: Path) -> None:
@@ -87,9 +83,10 @@ def test_old_copies_are_deleted_when_another_is_made(journal: Journal, tmp_path:
 
 
 def test_a_part_of_which_no_copy_can_be_made_is_read_itself(
-    journal: Journal, tmp_path: Path
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(cache, "HUGE_RUN_BYTES", 0)
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "segments").touch()
-    with LocalStore(tmp_path / "runs", cache=tmp_path / "cache", build=True) as store:
+    with LocalStore(tmp_path / "runs", cache=tmp_path / "cache") as store:
         assert store.run("x").series("a").values.tolist() == [1, 2]

@@ -185,14 +185,13 @@ class MemoryBudget:
 
 
 class CachedSegments:
-    """Finds copies of large parts that nobody writes.
+    """Finds sealed copies of the large parts of a huge run that nobody writes, and makes them.
 
-    Missing copies are made with ``build``, which is for servers, and for every huge run.
+    The columns of a huge run would take too much memory. Any other run is read from its lines.
     """
 
-    def __init__(self, folder: Path, *, build: bool = False) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder / "segments"
-        self._build = build
         self._failed: set[Path] = set()
         self._lock = threading.Lock()
 
@@ -214,8 +213,8 @@ class CachedSegments:
             with contextlib.suppress(OSError):
                 os.utime(path)  # it is in use
             if not path.exists():
-                is_wanted = self._build or run_bytes >= HUGE_RUN_BYTES
-                return path if is_wanted and self._make(found.path, path) else None
+                is_huge = run_bytes >= HUGE_RUN_BYTES
+                return path if is_huge and self._make(found.path, path) else None
         return path
 
     def _make(self, journal: Path, target: Path) -> bool:

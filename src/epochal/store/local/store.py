@@ -56,7 +56,6 @@ class LocalStore:
         self,
         *roots: str | Path,
         cache: Path | None = None,
-        build: bool = False,
         follow_links: bool = False,
         rules: RuleSettings | None = None,
     ) -> None:
@@ -64,9 +63,8 @@ class LocalStore:
         self._bounds = SearchBounds(*self._roots, follow_links=follow_links)
         self._cache = cache
         rules = RuleSettings() if rules is None else rules
-        self._held = MemoryBudget(
-            cached=None if cache is None else CachedSegments(cache, build=build), rules=rules
-        )
+        copies = None if cache is None else CachedSegments(cache)
+        self._held = MemoryBudget(cached=copies, rules=rules)
         self._indexes = [Index(cache, root, rules=rules.digest) for root in self._roots]
         # Of everything below; held for a scan, never while a journal is read.
         self._lock = threading.RLock()
@@ -559,10 +557,7 @@ def _latest_creation(entry: Entry) -> float:
 
 
 def open_store(
-    *paths: str | Path,
-    build: bool = False,
-    follow_links: bool = False,
-    rules: RuleSettings | None = None,
+    *paths: str | Path, follow_links: bool = False, rules: RuleSettings | None = None
 ) -> LocalStore:
     """The runs below some folders, with the user's cache; ``UsageError`` when one is not there.
 
@@ -570,6 +565,4 @@ def open_store(
     """
     for path in paths:
         check_place(path)
-    return LocalStore(
-        *paths, cache=cache_folder(), build=build, follow_links=follow_links, rules=rules
-    )
+    return LocalStore(*paths, cache=cache_folder(), follow_links=follow_links, rules=rules)
