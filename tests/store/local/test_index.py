@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from epochal.journal.layout import write_json
 from epochal.segments.finished import is_sealable
 from epochal.segments.seal import seal_part
+from epochal.store.local.folder import FolderSource
 from epochal.store.local.store import LocalStore
 from tests.store.journals import Journal, settle
 
@@ -349,3 +351,36 @@ def test_labels_replaced_twice_in_a_second_are_seen(root: Path, cache: Path) -> 
             run.change("label")
             store.refresh()
             assert [found.info.name for found in store.runs()] == [run.row()[1]]
+
+
+def test_runs_whose_rows_cannot_be_stored_are_listed(root: Path, cache: Path) -> None:
+    """A full disk, an index that stays locked, a row that cannot be encoded."""
+    for number in range(3):
+        Journal(root, f"r{number}").metrics(number, loss=1).finish()
+    with LocalStore(root, cache=cache) as store:
+        with sqlite3.connect(index_file(cache)) as other:
+            other.execute(
+                "create trigger full before insert on runs begin select raise(fail, 'full'); end"
+            )
+        assert {run.info.name: run.info.step for run in store.runs()} == {"r0": 0, "r1": 1, "r2": 2}
+        assert [run.info.name for run in store.runs("summary.loss < 2 and step > 1")] == ["r2"]
+        assert any("full" in text for text in store.notices)
+
+
+def test_a_run_that_a_fault_keeps_from_being_read_is_listed_with_it(
+    root: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Journal(root, "bad").metrics(1, loss=1).finish()
+    Journal(root, "good").metrics(2, loss=1).finish()
+    read = FolderSource.poll
+
+    def failing(source: FolderSource) -> bool:
+        if source.place.endswith("bad"):
+            raise RuntimeError("a fault")
+        return read(source)
+
+    monkeypatch.setattr(FolderSource, "poll", failing)
+    with LocalStore(root, cache=cache) as store:
+        found = {run.info.name: run.info.problem for run in store.runs("damaged == 0")}
+    assert found["good"] is None
+    assert "a fault" in str(found["bad"])

@@ -89,15 +89,13 @@ class Index:
 
     def known(self) -> Iterator[IndexedRun]:
         """Every run that the index has a row of."""
-        columns = "place, signature, stamp, own_id, created, iif(details is null, 1, 2)"
-        return map(
-            IndexedRun._make,
-            self._all(f"select {columns} from runs where rules = ?", (self._rules,)),
-        )
+        columns = "place, signature, stamp, own_id, created, 1 + (details is not null)"
+        found = self._all(f"select {columns} from runs where rules = ?", (self._rules,))
+        return map(IndexedRun._make, found or ())
 
     def get(self, place: str, signature: str) -> tuple[StoredRow, RowDetails | None] | None:
         """The row of a run whose files have this signature; None where there is none."""
-        for row, details in self._all(_ONE, (place, signature, self._rules)):
+        for row, details in self._all(_ONE, (place, signature, self._rules)) or ():
             decoded = self._decoded(row)
             if decoded is not None:
                 return decoded, None if details is None else _decode_details(details)
@@ -105,23 +103,25 @@ class Index:
 
     def details(self, place: str) -> RowDetails | None:
         """The summaries of a run; None where its row is partial."""
-        for (packed,) in self._all("select details from runs where place = ?", (place,)):
+        for (packed,) in self._all("select details from runs where place = ?", (place,)) or ():
             return None if packed is None else _decode_details(packed)
         return None
 
     def rows(self, condition: q.Condition | None = None) -> Iterator[tuple[str, StoredRow]]:
         """The places and rows of runs, at least those that a query selects, the newest first."""
         where, values = ("1", ()) if condition is None else narrowed(condition)
-        text = f"select place, row from runs where rules = ? and ({where})"
-        ordered = f"{text} order by created desc, place"
-        for place, packed in self._all(ordered, (self._rules, *values)):
+        text = "select place, row from runs where rules = ? and ({}) order by created desc, place"
+        found = self._all(text.format(where), (self._rules, *values))
+        if found is None:  # an SQLite without JSON cannot narrow
+            found = self._all(text.format("1"), (self._rules,))
+        for place, packed in found or ():
             row = self._decoded(packed)
             if row is not None:
                 yield place, row
 
     def projects(self) -> list[str]:
         """The projects of all rows."""
-        return [name for (name,) in self._all("select distinct project from runs", ())]
+        return [name for (name,) in self._all("select distinct project from runs", ()) or ()]
 
     @contextlib.contextmanager
     def batch(self) -> Iterator[None]:
@@ -143,17 +143,18 @@ class Index:
         *,
         signature: str,
         stamp: str | None,
-    ) -> None:
-        """Keep a row; ``details`` is None for a partial one."""
+    ) -> bool:
+        """Keep a row, and say whether it is kept; ``details`` is None for a partial one."""
         row = stored.row
         try:
             config = msgspec.json.encode(row.config).decode("utf-8", "replace")
             values = (place, signature, stamp, self._rules, row.id, row.created, row.project)
             packed = None if details is None else pack(details)
             names = (row.name, row.owner, row.group, config)
-            self._change(_PUT, (*values, *names, pack(stored), packed))
+            return self._change(_PUT, (*values, *names, pack(stored), packed))
         except (RecursionError, OverflowError, UnicodeEncodeError):
             self.notices["a run whose configuration cannot be stored is not in the index."] += 1
+            return False
 
     def forget(self, places: Collection[str]) -> None:
         """Remove the rows of runs that are gone."""
@@ -172,26 +173,28 @@ class Index:
                 self._note(error)
             self._num_changes = 0
 
-    def _change(self, text: str, values: tuple[Any, ...]) -> None:
+    def _change(self, text: str, values: tuple[Any, ...]) -> bool:
         with self._lock:
             try:
                 self._connection.execute(text, values)
             except (sqlite3.Error, UnicodeEncodeError) as error:
                 self._note(error)
-                return
+                return False
             self._begun = self._begun if self._num_changes else time.monotonic()
             self._num_changes += 1
             is_old = time.monotonic() > self._begun + _COMMIT_S
             if self._num_changes >= _ROWS_AT_ONCE or is_old or not self._depth:
                 self.commit()
+            return True
 
-    def _all(self, text: str, values: tuple[Any, ...]) -> list[Any]:
+    def _all(self, text: str, values: tuple[Any, ...]) -> list[Any] | None:
+        """The answer to a query; None where the file cannot give one."""
         with self._lock:
             try:
                 return self._connection.execute(text, values).fetchall()
             except (sqlite3.Error, UnicodeEncodeError) as error:
                 self._note(error)
-                return []
+                return None
 
     def _decoded(self, packed: bytes) -> StoredRow | None:
         try:
@@ -203,10 +206,8 @@ class Index:
     def _note(self, error: Exception) -> None:
         """Count an error; a damaged file is replaced, another error leaves the file as it is."""
         self.notices[f"the index cannot be used: {error}."] += 1
-        is_damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(
-            error, sqlite3.OperationalError
-        )
-        if is_damaged and self._path is not None:
+        # A file that is no database raises the base class, a lock or a full disk another one.
+        if type(error) is sqlite3.DatabaseError and self._path is not None:
             with contextlib.suppress(OSError):
                 os.replace(self._path, f"{self._path}.damaged")
             self._connection = self._opened()
@@ -218,7 +219,7 @@ class Index:
                 return _connect(self._path)
             except (sqlite3.Error, OSError) as error:
                 self.notices[f"the index cannot be used: {error}."] += 1
-                if isinstance(error, sqlite3.DatabaseError):
+                if type(error) is sqlite3.DatabaseError:
                     with contextlib.suppress(sqlite3.Error, OSError):
                         os.replace(self._path, f"{self._path}.damaged")
                         return _connect(self._path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import math
 import time
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 # The last points of so many runs are read whatever the clock says: a short list is complete.
 _FEW = 100
 _AXES: tuple[Axis, ...] = ("step", "epoch", "time")
-TailKey = tuple[str, str, str, int]
+TailKey = tuple[str, str, int]
+# By run, metric and number of points: the signature of the files, and the summary.
+Tails = dict[TailKey, tuple[str | None, Summary | None]]
 
 
 @dataclass(slots=True, eq=False)
@@ -51,6 +54,16 @@ class Entry:
     is_current: bool = False
     made_at: float = 0.0
     run: LocalRun | None = None
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether a list can show it."""
+        return self.level > 0 and self.id is not None
+
+    @property
+    def is_unindexed(self) -> bool:
+        """Whether the index could not keep its row: then the run itself has it."""
+        return self.run is not None and not self.run.is_indexed
 
     @property
     def is_read(self) -> bool:
@@ -82,7 +95,7 @@ class ListedRun:
         entry: Entry,
         stored: StoredRow,
         budget: Budget,
-        tails: dict[TailKey, Summary | None],
+        tails: Tails,
         open_run: Callable[[Entry], LocalRun],
     ) -> None:
         self.entry = entry
@@ -132,6 +145,8 @@ class ListedRun:
     @property
     def details(self) -> RowDetails:
         """Its series and their summaries."""
+        if self._details is None and self.entry.is_unindexed:
+            self._details = self._open(self.entry).details
         if self._details is None:
             self._details = self.entry.index.details(self.entry.place) or RowDetails()
         return self._details
@@ -153,20 +168,20 @@ class ListedRun:
 
         Raises ``MetricNotFoundError`` also where the time for reading points is over.
         """
-        name = f"{metric.axis}/{metric.name}"
-        key = (self.entry.place, self.entry.signature or "", name, num_points)
-        if key not in self._tails:
+        key = (self.entry.place, f"{metric.axis}/{metric.name}", num_points)
+        signature = self.entry.signature
+        known = self._tails.get(key)
+        if known is None or known[0] != signature:
             if not self._budget.may_read():
                 self._budget.unread[self.entry.place] = (metric, num_points)
                 raise MetricNotFoundError("the last points have not been read yet.")
-            try:
-                self._tails[key] = self._open(self.entry).tail_summary(metric, num_points)
-            except (MetricNotFoundError, FormatError):  # reported in the run's own row
-                self._tails[key] = None
-        found = self._tails[key]
-        if found is None:
+            found: Summary | None = None
+            with contextlib.suppress(MetricNotFoundError, FormatError):  # the run's row says so
+                found = self._open(self.entry).tail_summary(metric, num_points)
+            known = self._tails[key] = (signature, found)
+        if known[1] is None:
             raise MetricNotFoundError(f"{metric.name!r} cannot be read.")
-        return found
+        return known[1]
 
     @property
     def member(self) -> ProjectMember:

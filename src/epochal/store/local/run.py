@@ -80,6 +80,8 @@ class LocalRun(RunView):
         self._state: RunState | None = None
         # Whether a look has found more than was read.
         self._is_behind = False
+        # Whether the index has the row; a list has it from here otherwise.
+        self.is_indexed = True
         # The id by which its store knows it: copies of a folder recorded the same one.
         self.listed_id: str | None = None
         self._stored: StoredRow | None = None
@@ -225,6 +227,7 @@ class LocalRun(RunView):
         if known is None:
             problem = f"the run cannot be read: {self._held.guard.faults[self.place].error}."
             known, self._details = faulty_row(self.source.path, problem), RowDetails()
+            self.is_indexed = False
         self._stored = known
         return known
 
@@ -271,7 +274,9 @@ class LocalRun(RunView):
         """Have the index learn the row."""
         if self._index is not None:
             signature, stamp = self._signature(), self._stamp_of(stored)
-            self._index.put(self.place, stored, self._details, signature=signature, stamp=stamp)
+            self.is_indexed = self._index.put(
+                self.place, stored, self._details, signature=signature, stamp=stamp
+            )
 
     def _stamp_of(self, stored: StoredRow) -> str | None:
         """The stamp of a run that has ended; a change within a tick of its clock is not seen."""

@@ -16,14 +16,13 @@ from epochal.health.rule_settings import RuleSettings
 from epochal.imports.converting import Conversions, ConvertedRun
 from epochal.journal.layout import is_run_folder, read_json
 from epochal.journal.search_bounds import SearchBounds
-from epochal.series.reduce import Summary
 from epochal.settings import cache_folder
 from epochal.store import query as q
 from epochal.store.answers import TrashedRun
 from epochal.store.local.cache import CachedSegments, MemoryBudget
 from epochal.store.local.folder import FolderSource, has_stamp
 from epochal.store.local.index import Index, IndexedRun
-from epochal.store.local.listed import Budget, Entry, LazyRuns, ListedRun, TailKey, by_creation
+from epochal.store.local.listed import Budget, Entry, LazyRuns, ListedRun, Tails, by_creation
 from epochal.store.local.listing import Aside, asides_of, orphans_below, survey
 from epochal.store.local.load import check_place, load_converted, load_run
 from epochal.store.local.run import LocalRun
@@ -80,7 +79,7 @@ class LocalStore:
         # By place, the id and signature of each run that ``refresh`` has told of.
         self._told: dict[str, tuple[str, str | None]] = {}
         # Summaries of last points, and those that the last query needed and did not read.
-        self._tails: dict[TailKey, Summary | None] = {}
+        self._tails: Tails = {}
         self._tails_left: dict[str, tuple[object, int] | None] = {}
 
     def __enter__(self) -> LocalStore:
@@ -204,9 +203,12 @@ class LocalStore:
         for index in self._indexes:
             for place, stored in index.rows(condition):
                 entry = self._entries.get(place)
-                if entry is not None and entry.level and entry.id is not None:
+                if entry is not None and entry.is_listed and not entry.is_unindexed:
                     found.append(ListedRun(entry, stored, budget, self._tails, self._open))
-        if len(self._indexes) > 1:
+        others = [e for e in self._entries.values() if e.is_listed and e.is_unindexed]
+        for entry in others:
+            found += self._listed_one(entry, budget)
+        if others or len(self._indexes) > 1:
             found.sort(key=lambda run: run.row.created or 0.0, reverse=True)
         return found
 
@@ -280,7 +282,7 @@ class LocalStore:
         entry.made_at = time.monotonic()
         if run.source.signature is not None:  # otherwise the index knew it by what was seen here
             entry.signature, entry.stamp = run.source.signature, run.stamp
-        entry.run = None if stored.basis.is_ended else run
+        entry.run = run if not (stored.basis.is_ended and run.is_indexed) else None
 
     def _created(self, entry: Entry) -> float:
         if entry.created is None or not entry.is_current:
