@@ -17,7 +17,7 @@ GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "findings.md").read_tex
 def test_every_rule_has_a_section_with_its_thresholds(rule: type[Rule]) -> None:
     section = GUIDE.partition(f"### `{rule.name}`\n")[2].partition("\n##")[0]
     assert rule.meaning in section
-    assert all(f"`{name} = " in section for name in declared(rule.Thresholds))
+    assert all(f"`{name} = " in section for name in declared(rule.Thresholds()))
 
 
 def test_guide_and_page_say_what_the_rules_declare() -> None:

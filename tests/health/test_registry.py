@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from epochal.guard import Guard
-from epochal.health import rules
 from epochal.health.engine import Health
 from epochal.health.registry import RULES, all_rules
 from epochal.health.rule import GROUPS
@@ -25,7 +24,6 @@ class TooWarm(Rule):
     meaning = "The room is too warm."
     healthy = "Below 30 degrees."
     reports = {"warning": "Above 30 degrees."}
-    what_to_try = "Open a window."
     kinds = frozenset({"metrics"})
 
     class Thresholds(RuleThresholds):
@@ -50,17 +48,13 @@ def package(tmp_path: Path) -> Iterator[Path]:
         yield installed
 
 
-def test_every_file_has_one_rule() -> None:
-    files = {path.stem for path in Path(rules.__path__[0]).glob("*.py")} - {"__init__"}
-    assert {rule.__module__.rpartition(".")[2] for rule in RULES} == files
-    assert len(RULES) == len(files) == len({rule.name for rule in RULES})
+def test_names_are_unique() -> None:
+    assert len(RULES) == len({rule.name for rule in RULES})
 
 
-def test_causes_look_before_what_they_silence() -> None:
+def test_causes_see_a_record_before_their_symptoms() -> None:
     groups = [GROUPS.index(rule.group) for rule in RULES]
     assert groups == sorted(groups)
-    places = {rule.name: GROUPS.index(rule.group) for rule in RULES}
-    assert all(places[cause] <= places[rule.name] for rule in RULES for cause in rule.silenced_by)
 
 
 def test_another_package_brings_a_rule(package: Path) -> None:

@@ -55,7 +55,7 @@ def test_enabled_wins_over_silence(read: Any) -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_every_threshold_can_be_set(read: Any, rule: type[Rule]) -> None:
-    numbers = declared(rule.Thresholds)
+    numbers = declared(rule.Thresholds())
     lines = [
         f"{name} = {list(value) if isinstance(value, tuple) else value}"
         for name, value in numbers.items()
@@ -134,7 +134,7 @@ def test_every_rule_can_be_silenced_in_a_project_and_in_a_run(
 def test_every_rule_uses_the_thresholds_of_its_project_and_of_its_run(
     read: Any, rule: type[Rule]
 ) -> None:
-    wanted = {name: _doubled(value) for name, value in declared(rule.Thresholds).items()}
+    wanted = {name: _doubled(value) for name, value in declared(rule.Thresholds()).items()}
     lines = [f"{n} = {list(v) if isinstance(v, tuple) else v}" for n, v in wanted.items()]
     of_project = read("\n".join([f"[rules.{rule.name}]", *lines]))
     for given in (of_project, recorded_rules(_written(of_project))):

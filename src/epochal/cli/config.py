@@ -83,7 +83,7 @@ def _rules(settings: Settings, args: argparse.Namespace) -> Iterator[_Line]:
     if silence is not None or args.all:
         yield _Line(f"rules.{SILENCE}", [] if silence is None else silence.value, silence)
     for rule, kind in sorted(known_rules().items()):
-        for name, default in {"enabled": True, **declared(kind.Thresholds)}.items():
+        for name, default in {"enabled": True, **declared(kind.Thresholds())}.items():
             located = given.get(f"{rule}.{name}")
             if located is not None:
                 yield _Line(f"rules.{rule}.{name}", located.value, located)

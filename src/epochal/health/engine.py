@@ -75,6 +75,7 @@ class Health:
             from epochal.health.registry import all_rules  # a reader may never judge a run
 
             rules = all_rules(self.guard)
+        self._causes = {kind.name: kind.causes for kind in rules}
         for kind in rules:
             if kind.name not in silenced:
                 self._add(kind)
@@ -281,12 +282,26 @@ class Health:
     ) -> None:
         trackers, known = self._trackers, self.context.open
         for verdict in verdicts:
-            if verdict.active and known and _is_silenced(rule, verdict.subject, known):
+            if verdict.active and known and self._is_explained(rule, verdict.subject):
                 continue
             if verdict.active or trackers.knows(rule, verdict.subject):
                 finding = trackers.update(rule, verdict, step=step, t=t)
                 if finding is not None:
                     news.append(finding)
+
+    def _is_explained(self, rule: Rule, subject: str) -> bool:
+        """Return True if another rule has an open finding that is a cause of what this one sees.
+
+        An open error of the rule itself goes on.
+        """
+        own = self.context.open.get((rule.name, subject))
+        if not rule.symptom_of or (own is not None and own.severity == "error"):
+            return False
+        return any(
+            finding.severity != "info" and finding.rule != rule.name
+            for finding in self.context.open.values()
+            if not rule.symptom_of.isdisjoint(self._causes.get(finding.rule, ()))
+        )
 
     # -- the run as a whole -----------------------------------------------------------------------
 
@@ -373,23 +388,6 @@ class Health:
 
         self._each(self._rules, visit)
         news.extend(self._trackers.forget_from(step, t=t))
-
-
-def _is_silenced(rule: Rule, subject: str, known: Mapping[tuple[str, str], Finding]) -> bool:
-    """Whether an open error, or an open cause, already covers the finding of this rule.
-
-    An open error of the rule itself goes on; what is milder does not grow meanwhile.
-    """
-    if not rule.silenced_by and not rule.explained_by:
-        return False
-    own = known.get((rule.name, subject))
-    if own is not None and own.severity == "error":
-        return False
-    return any(
-        finding.rule in rule.explained_by
-        or (finding.severity == "error" and finding.rule in rule.silenced_by)
-        for finding in known.values()
-    )
 
 
 def member_of(rule: type[Rule]) -> str:

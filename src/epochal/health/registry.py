@@ -1,7 +1,7 @@
 """Every rule there is: those in ``health/rules/``, and those that other packages bring.
 
-A rule is found because its file stands in ``rules/``. A package adds rules with entry points of the
-group ``epochal.rules``, each the name of a subclass of ``Rule``.
+Every subclass of ``Rule`` with a name in a file of ``rules/`` is one. A package adds rules with
+entry points of the group ``epochal.rules``, each the name of a subclass of ``Rule``.
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ def _sort_key(rule: type[Rule]) -> tuple[int, str]:
     return GROUPS.index(rule.group), rule.name
 
 
-# In the order they look at a record: what others are silenced by comes first.
+# In the order in which they see a record: causes come before their symptoms.
 RULES: tuple[type[Rule], ...] = tuple(
-    sorted(own_members(rules, Rule), key=_sort_key)  # type: ignore[type-abstract]
+    sorted(
+        (rule for rule in own_members(rules, Rule) if hasattr(rule, "name")),  # type: ignore[type-abstract]
+        key=_sort_key,
+    )
 )
 
 

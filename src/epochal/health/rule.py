@@ -1,4 +1,4 @@
-"""What every rule is: it sees records and gives verdicts; the engine makes findings of them."""
+"""The base class of rules: a rule sees records and returns verdicts, which become findings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, get_args
 
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
-from epochal.health.thresholds import RuleThresholds
+from epochal.health.text import fill
+from epochal.health.thresholds import RuleThresholds, declared
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -31,6 +32,32 @@ Group = Literal[
     "operation",
 ]
 GROUPS: tuple[Group, ...] = get_args(Group)
+
+# What a fault leads to. A rule that finds a cause declares its effects; a rule that sees an effect
+# reports nothing while such a cause is open as a warning or an error.
+Effect = Literal[
+    "lost values",  # NaN and what is computed from it
+    "divergence",  # the loss has risen, and with it everything else
+    "instability",  # losses, gradients and weights grow
+    "standstill",  # nothing falls and nothing moves
+    "poor evaluation",  # evaluations are not those of the model that was trained
+    "memorising",  # training is far better than evaluation
+    "implausible results",  # losses and scores that are too good
+    "idle layers",  # parts of the model have no gradient or do not change
+    "slow steps",
+]
+
+
+class Message(NamedTuple):
+    """One thing that a rule can report; sentence and advice are templates.
+
+    A placeholder such as ``{level}`` or ``{ratio:times}`` names a piece of evidence or a threshold
+    of the rule. ``text.py`` has the formats.
+    """
+
+    severity: Severity
+    sentence: str
+    advice: str
 
 
 class Verdict(NamedTuple):
@@ -61,10 +88,11 @@ class Rule(ABC):
     name: ClassVar[str]
     group: ClassVar[Group]
     # What people read: on the page, and in ``docs/guides/findings.md``.
+    # ``healthy`` and ``reports`` are templates with the rule's thresholds.
     meaning: ClassVar[str]  # what is behind it
     healthy: ClassVar[str]  # the range in which a run is well
     reports: ClassVar[Mapping[Severity, str]]  # when a finding has which severity
-    what_to_try: ClassVar[str]
+    messages: ClassVar[Mapping[str, Message]] = MappingProxyType({})
     needs: ClassVar[str] = ""  # the values it looks at, where they are not in every run
     kinds: ClassVar[frozenset[str]]  # the record kinds it wants; empty for all
     every_rank: ClassVar[bool] = True  # False: only what rank 0 and its children logged
@@ -82,10 +110,9 @@ class Rule(ABC):
     # ``thresholds`` with it.
     Thresholds: ClassVar[type[RuleThresholds]] = RuleThresholds
     thresholds: RuleThresholds
-    # Rules whose open error says already what this one would find: it adds nothing meanwhile.
-    silenced_by: ClassVar[tuple[str, ...]] = ()
-    # Rules that find a cause of what this one sees: one cause is one finding, of any severity.
-    explained_by: ClassVar[tuple[str, ...]] = ()
+    # What its fault leads to, and of which effects it is a symptom.
+    causes: ClassVar[frozenset[Effect]] = frozenset()
+    symptom_of: ClassVar[frozenset[Effect]] = frozenset()
 
     def __init__(self, thresholds: RuleThresholds) -> None:
         self.thresholds = thresholds
@@ -102,5 +129,37 @@ class Rule(ABC):
         """A new attempt takes over at ``step``: forget what lies there and after."""
 
     def finish(self, context: Context) -> Iterable[Verdict]:
-        """Speak last, when the run has ended."""
+        """Report what only the end of the run shows."""
         return ()
+
+    def found(
+        self,
+        message: str,
+        subject: str,
+        *,
+        steps: tuple[int, int] | None = None,
+        severity: Severity | None = None,
+        words: Mapping[str, str] = MappingProxyType({}),
+        **evidence: float | int | str,
+    ) -> Verdict:
+        """Return an active verdict with a message of this rule, filled with the evidence.
+
+        ``words`` fill placeholders without becoming evidence. ``severity`` replaces that of the
+        message.
+        """
+        template = self.messages[message]
+        values = {**declared(self.thresholds), **evidence, **words}
+        return Verdict(
+            subject,
+            True,
+            template.severity if severity is None else severity,
+            fill(template.sentence, values),
+            steps,
+            evidence,
+            fill(template.advice, values),
+        )
+
+    @classmethod
+    def described(cls, text: str) -> str:
+        """Fill ``healthy`` or one of ``reports`` with the default thresholds."""
+        return fill(text, declared(cls.Thresholds()))

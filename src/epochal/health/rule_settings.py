@@ -149,7 +149,7 @@ def _switch(key: str, located: Located) -> bool:
 
 
 def _threshold(rule: type[Rule], name: str, located: Located) -> Threshold:
-    known = declared(rule.Thresholds)
+    known = declared(rule.Thresholds())
     key = f"rules.{rule.name}.{name}"
     if name not in known:
         hint = nearest(name, [*known, ENABLED])

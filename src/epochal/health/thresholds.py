@@ -30,6 +30,6 @@ def with_values(kind: type[T], values: Mapping[str, Any]) -> T:
         raise ValueError(f"{kind.__qualname__}: {error}") from error
 
 
-def declared(kind: type[RuleThresholds]) -> dict[str, int | float | tuple[float, ...]]:
-    """The names of a rule's thresholds and their default values."""
-    return msgspec.structs.asdict(kind())
+def declared(thresholds: RuleThresholds) -> dict[str, Any]:
+    """Return the values of a rule's thresholds by name."""
+    return msgspec.structs.asdict(thresholds)

@@ -20,7 +20,6 @@ class AlertFailed(Rule):
     meaning = "An alert of this run did not reach its address."
     healthy = "Every alert arrives."
     reports = {"warning": "An address is unknown or refuses a message."}
-    what_to_try = "Check `alerts=`, `EPOCHAL_ALERTS` and the network."
     kinds = frozenset({"event"})
     replaces_text = True
 

@@ -11,8 +11,8 @@ from epochal.health.context import Context
 from epochal.health.evaluations import is_adaptive
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import CLIPPED, percent, times
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CLIPPED, percent, times
 
 # Optimizers whose steps do not depend on the scale of the gradients.
 _SCALE_FREE = ("adam", "rmsprop", "lion", "adagrad", "adafactor")
@@ -33,12 +33,11 @@ class AlwaysClipped(Rule):
             "that divides by the size of gradients, such as Adam: its steps hardly change."
         ),
     }
-    what_to_try = "Set the limit at about the usual norm, or lower the learning rate."
     needs = (
         "The gradient norm before and after clipping. If the norm is always the same round "
         "number, it was logged after clipping: log the norm before clipping too."
     )
-    silenced_by = ("nonfinite",)
+    symptom_of = frozenset({"lost values"})
     kinds = frozenset({"step", "metrics"})
     every_rank = False
     release = 3

@@ -37,7 +37,6 @@ class ClockAnomaly(Rule):
             "jumps by ten minutes and 100 usual gaps that the step's own timer did not measure."
         )
     }
-    what_to_try = "Set up NTP. Ignore rates across the gap."
     kinds = frozenset({"step", "metrics"})
     release = 3
 

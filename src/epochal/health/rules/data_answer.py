@@ -25,7 +25,6 @@ class DataAnswer(Rule):
             "the loss stands near its start after 100 points: it is hard to find there."
         )
     }
-    what_to_try = "Remove these features from the inputs, or find out where they come from."
     needs = "`epochal.watch_data(loader)`, with a pair of inputs and labels in each batch."
     kinds = DATA_KINDS
     every_rank = False

@@ -12,8 +12,8 @@ from epochal.health.context import Context
 from epochal.health.data_window import DATA_KINDS, DataWindow, number, window_of
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import percent
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import percent
 
 
 @dataclass(slots=True)
@@ -69,7 +69,6 @@ class DataDrift(Rule):
             "inputs are scaled otherwise."
         ),
     }
-    what_to_try = "Check augmentation, normalisation and which files an epoch reads."
     needs = "`epochal.watch_data(loader)`, for two epochs."
     kinds = DATA_KINDS
     replaces_text = True

@@ -16,8 +16,8 @@ from epochal.health.data_window import (
 )
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import percent
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import percent
 
 _MOST_KEPT = 4096
 
@@ -71,7 +71,6 @@ class DataLeak(Rule):
         "warning": "1 % of the evaluation samples are training samples.",
         "error": "Half of the evaluation samples are training samples.",
     }
-    what_to_try = "Split the data before anything else, and remove copies across the splits."
     needs = "`epochal.watch_data` for a training and an evaluation loader."
     kinds = DATA_KINDS
     replaces_text = True

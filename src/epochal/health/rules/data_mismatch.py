@@ -12,8 +12,8 @@ from epochal.health.curve import Curve
 from epochal.health.data_window import DATA_KINDS, DataWindow, pair_figures, window_of
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import CURVE_KINDS
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS
 
 _ROWS = 32  # samples of a batch that are compared with each other
 _POINTS = 100  # of the training loss
@@ -66,22 +66,8 @@ class DataMismatch(Rule):
         ),
         "info": "The same, but the loss stands within 3 % of what the best constant answer costs.",
     }
-    what_to_try = "Look at some samples with their labels."
     needs = "`epochal.watch_data` for the loaders, with inputs and targets in each batch."
-    silenced_by = ("nonfinite", "divergence")
-    explained_by = (
-        "data-one-class",
-        "data-order",
-        "data-repeated",
-        "eval-at-chance",
-        "gradients-add-up",
-        "learns-average",
-        "loss-sign",
-        "never-fell",
-        "rate-ended",
-        "repeated-data",
-        "steps-too-small",
-    )
+    symptom_of = frozenset({"lost values", "divergence", "standstill"})
     kinds = DATA_KINDS | CURVE_KINDS
     every_rank = False
 

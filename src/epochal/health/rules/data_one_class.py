@@ -10,8 +10,8 @@ from epochal.health.context import Context
 from epochal.health.data_window import DATA_KINDS, DataWindow, window_of
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import percent
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import percent
 
 
 @dataclass(slots=True)
@@ -34,8 +34,8 @@ class DataOneClass(Rule):
     meaning = "Batches hold one class only: the data is sorted by class."
     healthy = "Every batch is a mixture of the classes."
     reports = {"warning": "Half of the batches have one class, which chance does not explain."}
-    what_to_try = "Shuffle the training data."
     needs = "`epochal.watch_data(loader)`, with whole numbers as labels."
+    causes = frozenset({"memorising"})
     kinds = DATA_KINDS
     replaces_text = True
 

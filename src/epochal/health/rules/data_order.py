@@ -24,7 +24,6 @@ class DataOrder(Rule):
         "info": "A stream gives the same samples in the same order again.",
         "warning": "The sampler gives the same indices in the same order again.",
     }
-    what_to_try = "Use `shuffle=True`; with a `DistributedSampler` call `set_epoch(epoch)`."
     needs = "`epochal.watch_data(loader)`, for two epochs."
     kinds = DATA_KINDS
 

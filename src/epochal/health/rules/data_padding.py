@@ -8,8 +8,8 @@ from epochal.health.context import Context
 from epochal.health.data_window import DATA_KINDS, number, window_of
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import percent
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import percent
 
 
 class DataPadding(Rule):
@@ -20,7 +20,6 @@ class DataPadding(Rule):
     meaning = "Most positions of the batches are padding, on which time is spent for nothing."
     healthy = "Less than a third of the positions is padding."
     reports = {"info": "Half of the positions are padding."}
-    what_to_try = "Batch sequences of similar length, or pack several into one."
     needs = "`epochal.watch_data(loader)`, with an `attention_mask` in the batches."
     kinds = DATA_KINDS
     replaces_text = True

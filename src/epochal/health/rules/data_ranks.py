@@ -8,8 +8,8 @@ from epochal.health.context import Context
 from epochal.health.data_window import DATA_KINDS, SampleSet, shown, window_of
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import percent
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import percent
 
 
 class DataRanks(Rule):
@@ -23,7 +23,6 @@ class DataRanks(Rule):
     meaning = "Several ranks train on the same samples: the gradient is that of one of them."
     healthy = "In an epoch, every rank has its own part of the data."
     reports = {"warning": "Half of a rank's samples are those of another rank in the same epoch."}
-    what_to_try = "Use a `DistributedSampler`, or give each rank its own part of a stream."
     needs = "`epochal.watch_data(loader)` on each rank."
     kinds = DATA_KINDS
     replaces_text = True

@@ -8,8 +8,8 @@ from epochal.health.context import Context
 from epochal.health.data_window import DATA_KINDS, DataWindow, SampleSet, shown, window_of
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import percent
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import percent
 
 # Samplers that repeat samples by design.
 _REPEATING = ("WeightedRandomSampler",)
@@ -33,10 +33,6 @@ class DataRepeated(Rule):
             "that is kept came in half of 16 batches or more: one batch comes again and again."
         ),
     }
-    what_to_try = (
-        "Check the sampler. In an `IterableDataset`, let each worker read its own part "
-        "(`get_worker_info`)."
-    )
     needs = "`epochal.watch_data(loader)`."
     kinds = DATA_KINDS
     replaces_text = True

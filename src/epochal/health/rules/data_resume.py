@@ -8,8 +8,8 @@ from epochal.health.context import Context
 from epochal.health.data_window import DATA_KINDS, DataWindow, SampleSet, shown, window_of
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import percent
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import percent
 
 _Key = tuple[str, int]
 
@@ -28,7 +28,6 @@ class DataResume(Rule):
         "info": "10 % of the samples of the first epoch came before the resume.",
         "warning": "Half of them did: a stream or its shards are read from the beginning.",
     }
-    what_to_try = "Save and load the state of the loader or the sampler with the checkpoint."
     needs = "`epochal.watch_data(loader)`, before and after the resume."
     kinds = DATA_KINDS
     replaces_text = True

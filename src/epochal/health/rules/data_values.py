@@ -8,8 +8,8 @@ from epochal.health.context import Context
 from epochal.health.data_window import DATA_KINDS, DataWindow, window_of
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import percent
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import percent
 
 
 class DataValues(Rule):
@@ -23,7 +23,6 @@ class DataValues(Rule):
         "info": "5 % of the samples, and at least 10, are constant, as empty patches are.",
         "warning": "A sample is not finite, or half of the samples are constant.",
     }
-    what_to_try = "Look at the samples whose indices the finding has."
     needs = "`epochal.watch_data(loader)`, with inputs of floats on the host."
     kinds = DATA_KINDS
     release = 3

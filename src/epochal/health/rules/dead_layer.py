@@ -43,12 +43,8 @@ class DeadLayer(Rule):
             "which names the first ones."
         ),
     }
-    what_to_try = (
-        "Check for a detached output and for saturated or negative activations. Lower the "
-        "learning rate."
-    )
     needs = "`epochal.watch(model)`."
-    silenced_by = ("nonfinite",)
+    symptom_of = frozenset({"lost values"})
     kinds = frozenset({"metrics", "step", "moe", "experts"})
     every_rank = False
 

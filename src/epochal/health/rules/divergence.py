@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from epochal.format import format_number
-from epochal.health.causes import OF_INSTABILITY
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.learning import (
@@ -20,7 +19,7 @@ from epochal.health.observation import Observation
 from epochal.health.rate import RateJump
 from epochal.health.rise import Rise, Setback, SetbackThresholds
 from epochal.health.rule import Rule, Verdict
-from epochal.health.words import CURVE_KINDS, rate_rose, steps_of
+from epochal.health.text import CURVE_KINDS, rate_rose, steps_of
 
 _EVALS = 2
 _ALL = 0.9  # of the gain: what is left of it is noise
@@ -63,10 +62,8 @@ class Divergence(Rule):
             "a new, higher learning rate."
         ),
     }
-    what_to_try = (
-        "Resume from a checkpoint before the rise or the jump, with half the learning rate."
-    )
-    silenced_by = ("nonfinite",)
+    causes = frozenset({"divergence"})
+    symptom_of = frozenset({"lost values", "instability"})
     kinds = CURVE_KINDS
     every_rank = False
     release = 20
@@ -131,9 +128,6 @@ class Divergence(Rule):
         self._setback.forget()
 
     def _advice(self, curve: Curve, best: float, context: Context) -> str:
-        cause = next((rule for rule in OF_INSTABILITY if context.has_open(rule)), None)
-        if cause is not None:
-            return f"Mend the cause first, which the finding {cause} names; then start again."
         if curve.start is not None and best > curve.start - curve.least_change(curve.start) / 2:
             return (
                 "The loss has never fallen. Check its sign first: a negated loss rises from the "

@@ -10,8 +10,8 @@ from epochal.health.context import Context
 from epochal.health.evaluations import accuracy_of, is_accuracy, is_evaluation, num_classes
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import percent
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import percent
 
 _MOST = 14.0  # the loss of guessing among a million
 
@@ -40,12 +40,11 @@ class DoubleSoftmax(Rule):
             "case. From the first to the last of these evaluations are 100 steps or more."
         ),
     }
-    what_to_try = "Remove the softmax of the model: the loss takes logits."
     needs = (
         "An evaluation loss, and the number of classes: in the configuration, or by first training "
         "losses that all are those of guessing. An accuracy, for a warning."
     )
-    silenced_by = ("nonfinite", "divergence")
+    symptom_of = frozenset({"lost values", "divergence"})
     kinds = frozenset({"eval", "metrics", "epoch"})
     every_rank = False
 

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable
 
 from epochal.format import format_number
-from epochal.health.causes import OF_EVALUATION, OF_STANDSTILL
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.evaluations import (
@@ -18,8 +17,8 @@ from epochal.health.evaluations import (
 )
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import percent
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import percent
 
 _POINTS = 20  # of the training loss beside an evaluation
 
@@ -41,13 +40,11 @@ class EvalAtChance(Rule):
             "Dice or F1 is below 1 % at 6 evaluations in a row."
         )
     }
-    what_to_try = "Check labels, weights and input of the evaluation."
     needs = (
         "The number of classes in the configuration: `num_classes`, `num_labels` or `n_classes`, "
         "at any depth."
     )
-    silenced_by = ("nonfinite", "divergence")
-    explained_by = (*OF_STANDSTILL, *OF_EVALUATION)
+    symptom_of = frozenset({"lost values", "divergence", "standstill", "poor evaluation"})
     kinds = frozenset({"eval", "metrics", "epoch"})
     every_rank = False
 

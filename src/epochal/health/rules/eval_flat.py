@@ -8,7 +8,6 @@ from statistics import fmean
 from typing import NamedTuple
 
 from epochal.format import format_number
-from epochal.health.causes import OF_EVALUATION, OF_STANDSTILL
 from epochal.health.context import Context
 from epochal.health.curve import is_usable
 from epochal.health.evaluations import (
@@ -55,9 +54,7 @@ class EvalFlat(Rule):
             "A share of samples, or a number of three digits or fewer, is too coarse to tell."
         ),
     }
-    what_to_try = "Check that the trained model is evaluated, and that the data is not empty."
-    silenced_by = ("nonfinite", "divergence")
-    explained_by = (*OF_STANDSTILL, *OF_EVALUATION)
+    symptom_of = frozenset({"lost values", "divergence", "standstill", "poor evaluation"})
     kinds = frozenset({"eval", "metrics", "epoch"})
     every_rank = False
     release = 3

@@ -7,13 +7,12 @@ from collections.abc import Iterable
 from statistics import fmean
 
 from epochal.format import format_number
-from epochal.health.causes import OF_EVALUATION, OF_STANDSTILL
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import CURVE_KINDS, steps_of, times
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, steps_of, times
 
 _EPOCH = "train/epoch"
 _TRAIN_POINTS = 15
@@ -46,13 +45,11 @@ class EvalGap(Rule):
             "it is now."
         )
     }
-    what_to_try = (
-        "Check the mode of the model (`train()`, `eval()`), BatchNorm's running statistics, and "
-        "what is done to the data of the evaluation."
-    )
     needs = "A training loss, an evaluation loss, and the field `epoch` of a step if there is one."
-    silenced_by = ("nonfinite", "divergence")
-    explained_by = (*OF_STANDSTILL, *OF_EVALUATION, *_REPEATED)
+    causes = frozenset({"memorising"})
+    symptom_of = frozenset(
+        {"lost values", "divergence", "standstill", "poor evaluation", "memorising"}
+    )
     kinds = CURVE_KINDS
     every_rank = False
 

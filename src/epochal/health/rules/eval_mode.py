@@ -9,8 +9,8 @@ from epochal.health.context import Context
 from epochal.health.evaluations import is_evaluation, is_quality
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import percent
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import percent
 from epochal.records import finite
 
 EVENT = "evaluation-passes"
@@ -33,9 +33,9 @@ class EvalMode(Rule):
             "BatchNorm in training mode."
         )
     }
-    what_to_try = "Call `model.eval()` before an evaluation and `model.train()` after it."
     needs = "`epochal.watch(model)`, and evaluations under `torch.no_grad()`."
-    silenced_by = ("nonfinite",)
+    causes = frozenset({"poor evaluation"})
+    symptom_of = frozenset({"lost values"})
     kinds = frozenset({"step", "eval", "metrics", "epoch", "event"})
     every_rank = False
 

@@ -8,7 +8,6 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from epochal.health.branches import idle_branches
-from epochal.health.causes import OF_STANDSTILL
 from epochal.health.layer_series import (
     GRADIENT_NORMS,
     UPDATE_RATIOS,
@@ -54,13 +53,8 @@ class FrozenLayer(Rule):
             "200 gradients were computed, and no optimizer took a step."
         ),
     }
-    what_to_try = (
-        "Check for parameters missing in the optimizer, a group with a rate of 0, and 16-bit "
-        "weights."
-    )
     needs = "`epochal.watch(model)`."
-    silenced_by = ("nonfinite",)
-    explained_by = OF_STANDSTILL
+    symptom_of = frozenset({"lost values", "standstill"})
     kinds = frozenset({"metrics", "step", "event"})
     every_rank = False
 

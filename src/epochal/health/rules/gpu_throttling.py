@@ -61,7 +61,6 @@ class GpuThrottling(Rule):
         ),
         "error": "Half of the clock.",
     }
-    what_to_try = "Check airflow, the power limit and locked clocks."
     kinds = frozenset({"gpu", "event"})
     replaces_text = True
     release = 2

@@ -8,15 +8,14 @@ from itertools import pairwise
 from statistics import median
 
 from epochal.format import format_number
-from epochal.health.causes import OF_INSTABILITY
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.learning import has_fallen_since, has_risen
 from epochal.health.line_fit import fit_line
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import CURVE_KINDS, times
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, times
 
 _LEAST_LOG = math.log(1e-300)
 _JUMP = 0.7  # of the growth, from one quarter of the window to the next
@@ -40,10 +39,8 @@ class GradientAcceleration(Rule):
             "loss falls. It is then above the norm of the first steps."
         )
     }
-    what_to_try = "Lower the learning rate before it explodes."
     needs = "The gradient norm."
-    silenced_by = ("nonfinite",)
-    explained_by = OF_INSTABILITY
+    symptom_of = frozenset({"lost values", "instability"})
     kinds = CURVE_KINDS
     every_rank = False
     patience = 3

@@ -6,15 +6,14 @@ import math
 from collections.abc import Iterable
 
 from epochal.format import format_number
-from epochal.health.causes import OF_INSTABILITY
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.finding import Severity
 from epochal.health.learning import has_lost_all, has_risen, is_hurt
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import CURVE_KINDS, rate_rose, times
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, rate_rose, times
 
 _LEAST_BLOCKS = 20  # fewer have not shown what is usual: some models start with tiny gradients
 
@@ -40,13 +39,11 @@ class GradientExplosion(Rule):
         ),
         "error": "The same at 100 times the usual norm or more, and a loss above its first one.",
     }
-    what_to_try = "Clip at the usual norm, or lower the learning rate."
     needs = (
         "The gradient norm before clipping. Language models have 0.2 to 1. A stable range "
         "matters more than the value."
     )
-    silenced_by = ("nonfinite",)
-    explained_by = OF_INSTABILITY
+    symptom_of = frozenset({"lost values", "instability"})
     kinds = CURVE_KINDS
     every_rank = False
     wants_extremes = True

@@ -6,14 +6,13 @@ import math
 from collections.abc import Iterable
 
 from epochal.format import format_number
-from epochal.health.causes import OF_STANDSTILL
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.learning import has_fallen_since, has_learned
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import CURVE_KINDS, times
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, times
 
 _LEAST_BLOCKS = 5
 _BLOCKS_AGO, _SUDDEN = 5, 0.1  # a fall to a tenth within so many blocks has another reason
@@ -31,10 +30,8 @@ class GradientVanishing(Rule):
             "The norm is below 3 % of the usual norm, times the remaining share of the loss."
         )
     }
-    what_to_try = "Check for saturated activations, a detached graph and underflow in float16."
     needs = "The gradient norm."
-    silenced_by = ("nonfinite", "divergence")
-    explained_by = OF_STANDSTILL
+    symptom_of = frozenset({"lost values", "divergence", "standstill"})
     kinds = CURVE_KINDS
     every_rank = False
     patience = 5

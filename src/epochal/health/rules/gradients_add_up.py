@@ -12,8 +12,8 @@ from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import CLIPPED, CURVE_KINDS, steps_of, times
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CLIPPED, CURVE_KINDS, steps_of, times
 
 _NEWEST = 10  # norms whose changes are looked at
 _LEVEL = 3
@@ -54,9 +54,9 @@ class GradientsAddUp(Rule):
             "and 25 times smoother than the loss of the same batches."
         )
     }
-    what_to_try = "Call `optimizer.zero_grad()` in each step. Check what the optimizer holds."
     needs = "`epochal.watch(model)`, or the gradient norm from the first step on."
-    silenced_by = ("nonfinite",)
+    causes = frozenset({"instability", "standstill"})
+    symptom_of = frozenset({"lost values"})
     kinds = CURVE_KINDS | {"event"}
     every_rank = False
 

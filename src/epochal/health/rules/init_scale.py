@@ -13,8 +13,8 @@ from epochal.health.layer_series import UPDATE_RATIOS, WEIGHT_NORMS, bias_of, ho
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.rules.loss_summed import batch_size
+from epochal.health.text import times
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import times
 from epochal.records import finite
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ class InitScale(Rule):
             "the first 20."
         )
     }
-    what_to_try = "Check the initialisation and the scale of the inputs."
     needs = "`epochal.watch(model)` from the first step on, or the number of classes."
+    causes = frozenset({"implausible results"})
     kinds = frozenset({"metrics", "step", "event"})
     every_rank = False
 

@@ -49,10 +49,6 @@ class InputBound(Rule):
         ),
         "error": "60 % of a step in two `phases` records in a row, or 80 % in the first one.",
     }
-    what_to_try = (
-        "Use more workers and prefetching, prepare data beforehand, use a local disk and pinned "
-        "memory."
-    )
     needs = 'Timed phases (`with run.phase("data"):`) give the best evidence.'
     kinds = frozenset({"phases", "span", "gpu", "system", "step"})
 

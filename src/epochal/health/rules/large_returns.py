@@ -35,7 +35,6 @@ class LargeReturns(Rule):
             "So is the loss of the last 20 after 200 points."
         )
     }
-    what_to_try = "Scale or normalise rewards, clip gradients, or use a Huber loss."
     needs = "A series whose name contains `reward` or `return`."
     kinds = frozenset({"metrics", "step"})
     every_rank = False

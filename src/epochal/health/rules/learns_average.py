@@ -14,8 +14,8 @@ from epochal.health.curve import Curve
 from epochal.health.evaluations import accuracy_of, is_accuracy, is_evaluation, num_classes
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import CURVE_KINDS, INPUTS_REACH_THE_OUTPUT, steps_of
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, INPUTS_REACH_THE_OUTPUT, steps_of
 
 _TRAIN_POINTS = 50
 _LEVEL = 4  # evaluations whose mean is compared
@@ -52,19 +52,7 @@ class LearnsAverage(Rule):
             "Up to 2 % count as well if other figures of the evaluation do not move beyond noise."
         )
     }
-    what_to_try = "Check that labels belong to their inputs, and look for a dead layer."
-    silenced_by = ("nonfinite", "divergence")
-    explained_by = (
-        "always-clipped",
-        "dead-layer",
-        "gradients-add-up",
-        "init-scale",
-        "loss-sign",
-        "loss-summed",
-        "never-fell",
-        "rate-ended",
-        "steps-too-small",
-    )
+    symptom_of = frozenset({"lost values", "divergence", "standstill"})
     kinds = CURVE_KINDS
     every_rank = False
 

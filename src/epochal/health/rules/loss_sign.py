@@ -12,8 +12,8 @@ from epochal.health.evaluations import num_classes
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import CURVE_KINDS, steps_of
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, steps_of
 
 _FIRST, _NEWEST = 3, 3
 _FASTER = 1.5  # times the fall of the older half
@@ -41,7 +41,7 @@ class LossSign(Rule):
             "falls to 3 times that while the norm grows 3 times."
         ),
     }
-    what_to_try = "Check the sign of the loss, and whether a score is returned as a loss."
+    causes = frozenset({"instability", "standstill", "implausible results"})
     kinds = CURVE_KINDS
     every_rank = False
 

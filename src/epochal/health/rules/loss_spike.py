@@ -11,8 +11,8 @@ from epochal.health.curve import Curve
 from epochal.health.observation import Observation
 from epochal.health.rate import RateJump
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import CURVE_KINDS, rate_rose, times
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, rate_rose, times
 
 _EPOCH = "train/epoch"
 _AT_TURN = 3  # points
@@ -36,10 +36,7 @@ class LossSpike(Rule):
             "whether three of five points are, and a third above the level."
         )
     }
-    what_to_try = (
-        "Check the batches of these steps. Clip gradients lower, or lower the learning rate."
-    )
-    silenced_by = ("nonfinite",)
+    symptom_of = frozenset({"lost values"})
     kinds = CURVE_KINDS
     every_rank = False
     wants_extremes = True

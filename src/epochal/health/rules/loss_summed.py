@@ -11,8 +11,8 @@ from epochal.health.curve import Curve
 from epochal.health.evaluations import configured
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import CURVE_KINDS, steps_of, times
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, steps_of, times
 
 _KEYS = ("batch_size", "train_batch_size", "per_device_train_batch_size", "micro_batch_size")
 _NEWEST = 11
@@ -32,9 +32,9 @@ class LossSummed(Rule):
             "is the batch size, give or take a third."
         )
     }
-    what_to_try = 'Use reduction="mean", or divide the loss by the batch size.'
     needs = "The batch size: `batch_size` in the configuration, or the samples of a step record."
-    silenced_by = ("nonfinite",)
+    causes = frozenset({"instability", "standstill", "implausible results"})
+    symptom_of = frozenset({"lost values"})
     kinds = CURVE_KINDS
     every_rank = False
 

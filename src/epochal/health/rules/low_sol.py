@@ -24,9 +24,6 @@ class LowSol(Rule):
     meaning = "The hardware could do the same work much faster."
     healthy = "60 % of the speed of light or more. 80 % is excellent."
     reports = {"info": "Below 60 % over 50 records.", "warning": "Below 25 %."}
-    what_to_try = (
-        "Time the parts with `run.phase`. Use larger batches, compilation and fused attention."
-    )
     kinds = frozenset({"step"})
     replaces_text = True
     every_rank = False

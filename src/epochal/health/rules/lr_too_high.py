@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from epochal.format import format_number
-from epochal.health.causes import OF_INSTABILITY
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.learning import (
@@ -18,8 +17,8 @@ from epochal.health.observation import Observation
 from epochal.health.rise import Rise
 from epochal.health.rule import Rule, Verdict
 from epochal.health.rules.divergence import RATE_AFTER
+from epochal.health.text import CURVE_KINDS, percent, steps_of
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, percent, steps_of
 
 _ALL = 0.9  # of the gain: what is left of it is noise
 
@@ -44,10 +43,8 @@ class LearningRateTooHigh(Rule):
             "evaluations too."
         )
     }
-    what_to_try = "Halve the peak of the learning rate."
     needs = "A learning rate that rose to its peak, logged as for `no-warmup`."
-    silenced_by = ("nonfinite",)
-    explained_by = OF_INSTABILITY
+    symptom_of = frozenset({"lost values", "instability"})
     kinds = CURVE_KINDS
     every_rank = False
     release = 20

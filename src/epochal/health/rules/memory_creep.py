@@ -43,9 +43,6 @@ class MemoryCreep(Rule):
             "by 6 % and 64 MiB. The finding is open as long as the memory grows."
         )
     }
-    what_to_try = (
-        "Detach tensors that you store. Check for growing lists. Compare live tensors at two steps."
-    )
     kinds = frozenset({"system", "gpu", "allocator"})
     replaces_text = True
     release = 6

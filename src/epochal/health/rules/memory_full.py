@@ -46,7 +46,6 @@ class MemoryFull(Rule):
         ),
         "error": "Full within five minutes, or a host above 98 %.",
     }
-    what_to_try = "Save now. Use a smaller batch, activation checkpointing or fewer workers."
     kinds = frozenset({"system", "gpu"})
     replaces_text = True
     release = 3

@@ -37,8 +37,7 @@ class MoeCollapse(Rule):
             "the layer with the lowest utilisation."
         )
     }
-    what_to_try = "Resume from an older checkpoint, with larger balancing and z losses."
-    silenced_by = ("nonfinite",)
+    symptom_of = frozenset({"lost values"})
     kinds = frozenset({"moe", "step", "experts"})
     every_rank = False
     patience = 2

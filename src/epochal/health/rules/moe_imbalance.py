@@ -66,13 +66,12 @@ class MoeImbalance(Rule):
             "Or utilisation is below 0.5 (0.3 of 8 experts or fewer)."
         ),
     }
-    what_to_try = "Add a balancing loss or bias, or noise; lower the learning rate of the router."
     needs = (
         "Experts and top-k, from `experts` records or the configuration: `num_experts`, "
         "`num_local_experts`, `num_experts_per_tok`, `top_k`, at any depth. The load imbalance "
         "is the largest load of an expert divided by the mean. It cannot exceed experts / top-k."
     )
-    silenced_by = ("nonfinite",)
+    symptom_of = frozenset({"lost values"})
     kinds = frozenset({"moe", "step", "experts"})
     every_rank = False
     patience = 2

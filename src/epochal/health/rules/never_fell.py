@@ -9,14 +9,13 @@ from itertools import pairwise
 from statistics import median
 
 from epochal.format import format_number
-from epochal.health.causes import OF_STANDSTILL
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import CURVE_KINDS, INPUTS_REACH_THE_OUTPUT, steps_of
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, INPUTS_REACH_THE_OUTPUT, steps_of
 
 _VISIBLE = 0.02  # a share of the level that a reader sees in two figures
 _EVERY = 50  # points between two looks at the whole run
@@ -66,12 +65,7 @@ class NeverFell(Rule):
         ),
         "warning": ("The points exclude a fall of 0.5 % in 600 points, or of 2 % in 2,000."),
     }
-    what_to_try = (
-        "Check that gradients reach the weights and that labels match their inputs. Overfit one "
-        "batch as a test."
-    )
-    silenced_by = ("nonfinite", "divergence")
-    explained_by = OF_STANDSTILL
+    symptom_of = frozenset({"lost values", "divergence", "standstill"})
     kinds = CURVE_KINDS
     every_rank = False
 

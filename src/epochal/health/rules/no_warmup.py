@@ -7,13 +7,12 @@ from collections.abc import Iterable
 from statistics import median
 
 from epochal.format import format_number
-from epochal.health.causes import OF_INSTABILITY
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import CURVE_KINDS, steps_of
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, steps_of
 
 # Points: the very start, a level that one batch cannot make, and one that a handful cannot.
 _FIRST, _NEWEST = 3, (5, 15)
@@ -50,10 +49,8 @@ class NoWarmup(Rule):
             "first, and never again by half."
         )
     }
-    what_to_try = "Warm up over 1 to 5 % of the steps."
     needs = "The learning rate: the field `lr` of a step, or a metric `lr` or `learning_rate`."
-    silenced_by = ("nonfinite",)
-    explained_by = OF_INSTABILITY
+    symptom_of = frozenset({"lost values", "instability"})
     kinds = CURVE_KINDS
     every_rank = False
     patience = 2

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from epochal.format import format_number
 from epochal.health.context import Context
-from epochal.health.finding import Severity
+from epochal.health.finding import Finding, Severity
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
@@ -56,12 +56,8 @@ class NonFinite(Rule):
             "tensors with such values."
         ),
     }
-    what_to_try = (
-        "Resume from the last checkpoint. Lower the learning rate, clip gradients or use "
-        "bfloat16. Check for log(0) and divisions by zero."
-    )
-    silenced_by = ("nonfinite",)
     wants_extremes = True  # numbers among skipped records end a row of those that are none
+    causes = frozenset({"lost values"})
     kinds = frozenset({"step", "eval", "metrics", "moe", "abs-maxes", "epoch", "event"})
     release = 5
     replaces_text = True
@@ -85,8 +81,12 @@ class NonFinite(Rule):
             bad = [name for name, value in observation.values.items() if not math.isfinite(value)]
             self._note_tensor(bad, observation)
         grouped = _grouped(bad, observation.rank)
+        # A loss that is not a number explains every other value that is none.
+        errors = {one.series for one in context.open.values() if _is_error(one)}
         verdicts = [
-            self._bad(subject, grouped[subject], observation, context) for subject in grouped
+            self._bad(subject, grouped[subject], observation, context)
+            for subject in grouped
+            if not errors or subject in errors
         ]
         if self._in_row:
             verdicts.extend(self._recovered(observation, grouped))
@@ -169,6 +169,10 @@ class NonFinite(Rule):
             began = self._began[subject] = _Beginning(observation.step, self._last.get(subject))
         began.records += 1
         return began
+
+
+def _is_error(finding: Finding) -> bool:
+    return finding.rule == NonFinite.name and finding.severity == "error"
 
 
 def _listed(names: list[str]) -> str:

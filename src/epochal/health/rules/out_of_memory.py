@@ -35,7 +35,6 @@ class OutOfMemory(Rule):
             "ends the run, the finding is `failed`."
         )
     }
-    what_to_try = "Use a smaller batch. The text `out-of-memory` shows how the memory was used."
     kinds = frozenset({"event", "step", "metrics", "epoch", "finish"})
     replaces_text = True
 

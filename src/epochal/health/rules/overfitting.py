@@ -9,14 +9,13 @@ from itertools import pairwise
 from statistics import fmean, median
 
 from epochal.format import format_number
-from epochal.health.causes import OF_EVALUATION
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.data_window import DATA_KINDS, window_of
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import CURVE_KINDS, percent, steps_of, times
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, percent, steps_of, times
 
 # The training loss beside an evaluation: of some steps, or of the last epochs.
 _TRAIN_POINTS = {"step": 30, "epoch": 2}
@@ -60,14 +59,12 @@ class Overfitting(Rule):
             "that share at least."
         ),
     }
-    what_to_try = "Keep the best checkpoint. Add data, dropout or weight decay, or stop."
     needs = (
         "A training loss and an evaluation loss. Series of an evaluation are those of `eval` "
         "records, and names that begin with `eval`, `val`, `valid`, `validation`, `test` or `dev`. "
         "The field `epoch` of a step or `epochal.watch_data(loader)` tells how often samples came."
     )
-    silenced_by = ("nonfinite", "divergence")
-    explained_by = ("eval-gap", "gradients-add-up", "loss-sign", "data-one-class", *OF_EVALUATION)
+    symptom_of = frozenset({"lost values", "divergence", "poor evaluation", "memorising"})
     kinds = CURVE_KINDS | DATA_KINDS
     every_rank = False
 

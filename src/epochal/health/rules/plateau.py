@@ -9,14 +9,13 @@ from statistics import median
 
 from epochal.format import format_number
 from epochal.health.blocks import Blocks
-from epochal.health.causes import OF_STANDSTILL
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.finding import Finding
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import CURVE_KINDS, percent, steps_of
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, percent, steps_of
 
 # What `plateau` looks at besides the loss: gradient norms, the learning rate and its peak.
 
@@ -97,9 +96,7 @@ class Plateau(Rule):
             "points it adds whether gradients are as large as before, under a rate that stays high."
         )
     }
-    what_to_try = "Lower the learning rate 3 to 10 times. If it is already low, stop."
-    silenced_by = ("nonfinite", "divergence")
-    explained_by = OF_STANDSTILL
+    symptom_of = frozenset({"lost values", "divergence", "standstill"})
     kinds = CURVE_KINDS
     every_rank = False
     release = 4

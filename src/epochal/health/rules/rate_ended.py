@@ -9,8 +9,8 @@ from epochal.format import format_number
 from epochal.health.context import Context
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import CURVE_KINDS
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS
 
 
 class RateEnded(Rule):
@@ -29,10 +29,8 @@ class RateEnded(Rule):
             "for 50 points, and for longer than it was above."
         )
     }
-    what_to_try = (
-        "Check the unit of the schedule. One that counts epochs must not take a step per batch."
-    )
     needs = "The learning rate, logged as for `no-warmup`."
+    causes = frozenset({"standstill"})
     kinds = CURVE_KINDS
     every_rank = False
 

@@ -13,8 +13,8 @@ from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import percent, steps_of
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import percent, steps_of
 
 _EVALS = 2  # after a drop, to see whether they follow
 _EPOCH = "train/epoch"
@@ -54,9 +54,8 @@ class RepeatedData(Rule):
             "times their noise."
         )
     }
-    what_to_try = "Use fewer epochs or more data. Check for duplicated samples."
     needs = "Epochs: the field `epoch` of a step, or epoch records."
-    silenced_by = ("nonfinite", "divergence")
+    symptom_of = frozenset({"lost values", "divergence"})
     kinds = frozenset({"step", "metrics", "epoch"})
     every_rank = False
 

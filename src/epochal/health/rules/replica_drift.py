@@ -99,11 +99,7 @@ class ReplicaDrift(Rule):
         "warning": "A rank's loss moves away from the others.",
         "error": "Norms that were equal differ by 0.1 %.",
     }
-    what_to_try = (
-        "Check for exchanges that a rank skips, unused parameters and buffers that are not "
-        "broadcast."
-    )
-    silenced_by = ("nonfinite",)
+    symptom_of = frozenset({"lost values"})
     kinds = frozenset({"step", "metrics"})
     release = 20
 

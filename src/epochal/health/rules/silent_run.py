@@ -34,10 +34,6 @@ class SilentRun(Rule):
             "after ten if they are busy."
         ),
     }
-    what_to_try = (
-        "Run `py-spy dump`. Check for a rank that waits for another, a data loader that hangs "
-        "and a full disk."
-    )
     kinds = frozenset()
 
     class Thresholds(RuleThresholds):

@@ -30,12 +30,9 @@ class StaleBatchNorm(Rule):
             "The running statistics are equal at four watched steps in a row, in training mode."
         )
     }
-    what_to_try = (
-        "Give BatchNorm a momentum above 0. Check that nothing overwrites its buffers, and that "
-        "the forward pass uses it."
-    )
     needs = "`epochal.watch(model)`."
-    silenced_by = ("nonfinite",)
+    causes = frozenset({"poor evaluation"})
+    symptom_of = frozenset({"lost values"})
     kinds = frozenset({"metrics", "step"})
     every_rank = False
 

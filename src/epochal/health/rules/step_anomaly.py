@@ -51,7 +51,6 @@ class StepAnomaly(Rule):
             "usual increments. One finding counts all of them."
         )
     }
-    what_to_try = "Use one counter for the run; pass `resume_step=` when you resume."
     kinds = frozenset({"step", "metrics"})
     every_rank = False
     replaces_text = True

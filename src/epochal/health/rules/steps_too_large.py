@@ -12,8 +12,8 @@ from epochal.health.layer_series import UPDATE_RATIOS, WEIGHT_NORMS, bias_of, ho
 from epochal.health.learning import share_left
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import percent, times
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import percent, times
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -52,10 +52,8 @@ class StepsTooLarge(Rule):
             "times with Adagrad."
         ),
     }
-    what_to_try = "Divide the learning rate by 3 to 10. Check the scale of the loss."
     needs = "`epochal.watch(model)`."
-    silenced_by = ("nonfinite",)
-    explained_by = ("gradients-add-up", "loss-sign", "loss-summed", "init-scale")
+    symptom_of = frozenset({"lost values", "instability"})
     kinds = frozenset({"metrics", "step"})
     every_rank = False
 

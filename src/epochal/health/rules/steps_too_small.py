@@ -12,8 +12,8 @@ from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import CURVE_KINDS, percent, steps_of
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, percent, steps_of
 
 _EVERY = 50  # points between two looks
 _RAISE = (
@@ -45,9 +45,7 @@ class StepsTooSmall(Rule):
             "ended within the first third. Or evaluations fall evenly, by less than 5 %."
         ),
     }
-    what_to_try = "Raise the learning rate 3 to 10 times. Check clipping and the loss's scale."
-    silenced_by = ("nonfinite", "divergence")
-    explained_by = ("rate-ended", "always-clipped", "gradients-add-up", "loss-summed", "init-scale")
+    symptom_of = frozenset({"lost values", "divergence", "standstill"})
     kinds = CURVE_KINDS
     every_rank = False
     patience = 2

@@ -44,7 +44,6 @@ class Straggler(Rule):
             "its other phases alone, without `eval`, `save` and `log`."
         )
     }
-    what_to_try = "Check the rank's clock, temperature, data and other programs on its machine."
     kinds = frozenset({"step", "phases"})
     patience = 3
     release = 3

@@ -52,9 +52,6 @@ class ThroughputDrop(Rule):
             "known to have time left. Longer inputs and other programs explain longer steps."
         ),
     }
-    what_to_try = (
-        "Check the System panel at that time: other programs, slow storage, longer inputs."
-    )
     needs = "The throughput, else the duration of the steps, else the time between records."
     kinds = frozenset({"step", "metrics", "system"})
     replaces_text = True

@@ -20,8 +20,8 @@ from epochal.health.evaluations import (
 )
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import percent
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import percent
 
 _ADVICE = (
     "Look for labels among the inputs, evaluation samples among the training data, and a mask that "
@@ -56,9 +56,7 @@ class TooGood(Rule):
             "has read 200 samples and found no label among the inputs."
         )
     }
-    what_to_try = "Check for labels among the inputs, and for test samples in the training set."
-    silenced_by = ("nonfinite",)
-    explained_by = ("init-scale", "loss-sign", "loss-summed")
+    symptom_of = frozenset({"lost values", "implausible results"})
     kinds = frozenset({"eval", "metrics", "epoch"}) | DATA_KINDS
     every_rank = False
 

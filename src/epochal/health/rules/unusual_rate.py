@@ -15,8 +15,8 @@ from epochal.health.curve import Curve
 from epochal.health.evaluations import configured
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.text import CURVE_KINDS, steps_of
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, steps_of
 
 # Learning rates that optimizers are used with, by the name of the optimizer.
 
@@ -116,13 +116,11 @@ class UnusualRate(Rule):
             "that starts above 100."
         )
     }
-    what_to_try = "Compare with a learning rate within the usual range."
     needs = (
         "The learning rate, logged as for `no-warmup`, and the name of the optimizer in the "
         "configuration."
     )
-    silenced_by = ("nonfinite",)
-    explained_by = ("rate-ended", "steps-too-small")
+    symptom_of = frozenset({"lost values", "standstill"})
     kinds = CURVE_KINDS
     every_rank = False
     patience = 2

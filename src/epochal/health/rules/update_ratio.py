@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from epochal.format import format_number
 from epochal.health.branches import idle_branches
-from epochal.health.causes import OF_STANDSTILL
 from epochal.health.layer_series import (
     GRADIENT_NORMS,
     UPDATE_RATIOS,
@@ -58,10 +57,8 @@ class UpdateRatio(Rule):
             "watched steps, in one layer or in the median one."
         )
     }
-    what_to_try = "Change the learning rate. Check clipping and the scale of the loss."
     needs = "`epochal.watch(model)`."
-    silenced_by = ("nonfinite", "divergence")
-    explained_by = OF_STANDSTILL
+    symptom_of = frozenset({"lost values", "divergence", "standstill"})
     kinds = frozenset({"metrics", "step"})
     every_rank = False
 

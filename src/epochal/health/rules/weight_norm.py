@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from epochal.format import format_number
-from epochal.health.causes import OF_INSTABILITY
 from epochal.health.curve import Curve
 from epochal.health.layer_series import WEIGHT_NORMS, bias_of, has_free_metrics, named
 from epochal.health.learning import has_fallen_since, has_risen, is_hurt
@@ -70,10 +69,8 @@ class WeightNorm(Rule):
             "biases and learned scales may."
         ),
     }
-    what_to_try = "Change the learning rate or the weight decay. Do not decay biases and norms."
     needs = "`epochal.watch(model)`."
-    silenced_by = ("nonfinite", "divergence")
-    explained_by = OF_INSTABILITY
+    symptom_of = frozenset({"lost values", "divergence", "instability"})
     kinds = frozenset({"metrics", "step"})
     every_rank = False
 
