@@ -11,8 +11,8 @@ from epochal.health.diagnosis import Diagnosis
 from epochal.health.engine import Health
 from epochal.health.finding import Finding
 from epochal.health.rule import Rule
-from epochal.health.rules.gradient_explosion import GradientExplosion
-from epochal.health.rules.loss_spike import LossSpike
+from epochal.health.rules.gradients import GradientExplosion
+from epochal.health.rules.loss import LossSpike
 from epochal.health.rules.nonfinite import NonFinite
 from epochal.records import Record
 from tests.health.curve_records import START, falling, noise

@@ -58,6 +58,7 @@ class Diagnosis:
             config=_run_config(config),
             silenced=rules.silenced,
             thresholds=rules.thresholds,
+            rules=rules.chosen,
             guard=self._guard,
             rule_budget_s=budget_s,
         )

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from operator import attrgetter
 from typing import NamedTuple
+
+_last = attrgetter("last")
 
 
 class Block(NamedTuple):
@@ -56,6 +60,11 @@ class Blocks:
     def all(self) -> list[Block]:
         """Every whole block, oldest first."""
         return list(self._done)
+
+    def level_at(self, position: int) -> float | None:
+        """Return the level of the first block that reaches a position; None beyond the last."""
+        index = bisect_left(self._done, position, key=_last)
+        return self._done[index].level if index < len(self._done) else None
 
     def forget_from(self, position: int) -> None:
         """Forget every block that reaches a position or beyond."""

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from epochal.health.course import Course
 from epochal.health.curve import Curve, CurveThresholds
+from epochal.health.evaluations import num_classes
 from epochal.health.finding import Finding
 from epochal.health.phase import Phase
 from epochal.health.rate import LearningRate
@@ -14,6 +16,8 @@ from epochal.records import Record
 
 # Kinds of which the newest record is kept for rules to look up.
 FACT_KINDS = frozenset({"run", "sol", "gpu-model", "dataset", "epoch", "finish", "resume"})
+# Events about the whole run that are kept in the same way, by their name.
+FACT_EVENTS = frozenset({"optimizer", "model"})
 
 
 @dataclass(slots=True)
@@ -21,9 +25,10 @@ class Context:
     """The run so far, kept by the engine; rules read it and never write to it.
 
     ``step`` is the newest step of rank 0, ``last`` the newest finite value of each role there.
-    ``facts`` has the newest record of each of ``FACT_KINDS``; ``gpus`` the ``gpu-model`` record by
-    GPU id. ``open`` has the open findings by rule and subject. ``curves`` are rank 0's, by role;
-    ``updated_curves`` those that the record at hand has a point of. Times are Unix seconds.
+    ``facts`` has the newest record of each of ``FACT_KINDS`` and ``FACT_EVENTS``; ``gpus`` the
+    ``gpu-model`` record by GPU id. ``open`` has the open findings by rule and subject. ``curves``
+    are rank 0's, by role; ``updated_curves`` those that the record at hand has a point of.
+    ``course`` describes the loss. Times are Unix seconds.
 
     ``phase`` is judged from the training loss alone. It is "warm-up" for the first 50 losses
     (``PhaseThresholds.warmup``), whatever the length of the run, and stays so in a run without a
@@ -48,12 +53,18 @@ class Context:
     is_game: bool = False
     curves: dict[str, Curve] = field(default_factory=dict)
     updated_curves: dict[str, Curve] = field(default_factory=dict)
+    course: Course | None = None
     rate: LearningRate = field(default_factory=lambda: LearningRate(CurveThresholds()))
 
     @property
     def is_resumed(self) -> bool:
         """Whether an older attempt came before this one."""
         return self.attempt > 1 or self.resumed_at is not None
+
+    @property
+    def num_classes(self) -> int | None:
+        """The number of classes in the configuration; None if it is not there."""
+        return num_classes(self.config)
 
     def is_open(self, rule: str, subject: str) -> bool:
         """Whether a rule has an open finding about a subject."""
@@ -74,3 +85,5 @@ class Context:
             self.gpus[gpu if isinstance(gpu, int) else 0] = record
         if kind in FACT_KINDS:
             self.facts[kind] = record
+        elif kind == "event" and record.get("name") in FACT_EVENTS:
+            self.facts[str(record["name"])] = record

@@ -40,8 +40,9 @@ class CurveThresholds:
     noise_least: int = 5
     # Blocks of ten points keep a whole run: 512 of them, then twice as long ones.
     block: int = 10
-    # The level a run starts from: a handful of points, since it may fall at once.
-    start: int = 8
+    # The start is the median of so many points, but never above the first: a step that was too
+    # large lifts those after it.
+    start: int = 3
     # A change below a tenth of the level is not worth a word, however quiet the curve...
     material_share: float = 0.1
     # ...nor one that nobody would see in a picture of the whole run.
@@ -201,7 +202,7 @@ class Curve:
         if self.count <= self._thresholds.start:
             self.first = value if self.first is None else self.first
             self._first.append(value)
-            self.start = _median(self._first)
+            self.start = min(self._first[0], _median(self._first))
 
     def push_extreme(self, position: int, value: float) -> None:
         """Take in the smallest or largest of some points that were skipped; it must be finite.

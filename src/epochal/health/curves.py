@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from epochal.health.context import Context
+from epochal.health.course import Course
 from epochal.health.curve import Curve, CurveThresholds, is_usable
 from epochal.health.observation import Observation
 from epochal.health.rate import LearningRate
@@ -36,12 +37,22 @@ class Curves:
                     push = curve.push_extreme if observation.is_extreme else curve.push
                     push(position, value)
                     self._context.updated_curves[role] = curve
+                    if role == "loss" and not observation.is_extreme:
+                        self._follow_course(curve)
 
     def forget_from(self, step: int) -> None:
         """A new attempt takes over at a step."""
         for curve in self._context.curves.values():
             if curve.axis == "step":
                 curve.forget_from(step)
+        if self._context.course is not None:
+            self._context.course.forget()
+
+    def _follow_course(self, curve: Curve) -> None:
+        course = self._context.course
+        if course is None or course.curve is not curve:
+            course = self._context.course = Course(curve)
+        course.follow()
 
     def _note_rate(self, observation: Observation, position: int) -> None:
         rate = observation.roles.get("lr")

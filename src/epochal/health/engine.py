@@ -49,7 +49,8 @@ _NO_SCALARS = frozenset({"run", "define", "option", "resume", "finish", "message
 class Health:
     """Watches one run: feed it every record once, in the order they were written.
 
-    ``rules`` are those of the registry unless given, without those that ``silenced`` names.
+    ``rules`` are those of the registry unless given, without those that ``silenced`` names. With
+    none at all, nothing is evaluated.
     ``thresholds`` replaces numbers by rule and name; what does not fit is a fault, and that rule
     keeps its own. ``config`` is what is known of the run's configuration beforehand; records add to
     it. ``guard`` keeps the faults of the rules.
@@ -71,6 +72,7 @@ class Health:
         self._budget_s = rule_budget_s
         self._curves = Curves(self.context, CurveThresholds())
         self._rules: list[Rule] = []
+        self._is_off = rules is not None and not rules
         if rules is None:
             from epochal.health.registry import all_rules  # a reader may never judge a run
 
@@ -105,6 +107,8 @@ class Health:
 
         Each record goes through here or through ``feed``, and once only.
         """
+        if self._is_off:
+            return list(map(Sample, records))
         samples = self.guard.run(_RATE_LIMITER, self._rate_limiter.accepted, records, rank)
         return list(map(Sample, records)) if samples is None else samples
 
@@ -112,7 +116,7 @@ class Health:
         """Pass a record that ``thin`` accepted to the rules; returns as ``feed`` does."""
         kind = str(sample.record.get("log"))
         news: list[Finding] = []
-        if kind not in _IGNORED:
+        if kind not in _IGNORED and not self._is_off:
             judge = self._judge_extreme if sample.is_extreme else self._judge
             self.guard.run(_RECORD, judge, sample.record, kind, rank, writer, news)
         return news

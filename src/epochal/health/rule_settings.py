@@ -35,16 +35,24 @@ ENABLED = "enabled"
 
 @dataclass(frozen=True, slots=True)
 class RuleSettings:
-    """Silenced rules, and thresholds by rule and name."""
+    """Silenced rules, and thresholds by rule and name; or no rule at all."""
 
     silenced: frozenset[str] = frozenset()
     thresholds: Mapping[str, Mapping[str, Threshold]] = field(default_factory=dict)
+    enabled: bool = True
 
     def __bool__(self) -> bool:
-        return bool(self.silenced or self.thresholds)
+        return bool(self.silenced or self.thresholds or not self.enabled)
+
+    @property
+    def chosen(self) -> tuple[type[Rule], ...] | None:
+        """The rules to evaluate: None for all that there are."""
+        return None if self.enabled else ()
 
     def record(self) -> dict[str, Any]:
         """What ``run.json`` keeps: the same table as ``[rules]``."""
+        if not self.enabled:
+            return {ENABLED: False}
         silence = {SILENCE: sorted(self.silenced)} if self.silenced else {}
         return {**silence, **{rule: dict(values) for rule, values in self.thresholds.items()}}
 
@@ -61,6 +69,8 @@ class RuleSettings:
 
 def rule_settings(settings: Settings) -> RuleSettings:
     """The settings of rules; a mistake raises ``UsageError`` with its line."""
+    if not settings.health:
+        return RuleSettings(enabled=False)
     if not settings.rules:
         return RuleSettings()
     rules = known_rules()
@@ -105,6 +115,8 @@ def recorded_rules(said: Any) -> RuleSettings:
     """What ``run.json`` keeps in ``rules``; what another version of Epochal knew is left out."""
     if not isinstance(said, Mapping) or not said:
         return RuleSettings()
+    if said.get(ENABLED) is False:
+        return RuleSettings(enabled=False)
     rules, silence = known_rules(), said.get(SILENCE)
     silenced = rules.keys() & set(map(str, silence)) if isinstance(silence, list) else set()
     thresholds: dict[str, dict[str, Threshold]] = {}

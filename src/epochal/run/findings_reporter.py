@@ -107,6 +107,7 @@ class FindingsReporter:
             config=self._recorder.config,
             silenced=rules.silenced,
             thresholds=rules.thresholds,
+            rules=rules.chosen,
             guard=guard,
         )
         budget_s = max(_LEAST_HANGS_S, min(_HANGS_S, left_s))

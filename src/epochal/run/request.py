@@ -140,7 +140,7 @@ def _where_else(name: str, known: KnownSinks, arguments: Iterable[str]) -> str:
 
 
 def _checked_rules(settings: Settings) -> Mapping[str, Any]:
-    if not settings.rules:
+    if settings.health and not settings.rules:
         return {}
     from epochal.health.rule_settings import rule_settings  # most runs need none of it
 

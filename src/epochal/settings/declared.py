@@ -130,6 +130,9 @@ class Settings:
     companion: bool = _setting(
         True, kinds.SWITCH, "a companion process beside the run", argument=True
     )
+    health: bool = _setting(
+        True, kinds.SWITCH, "evaluate the health rules; `false` turns all of them off"
+    )
     grace_s: float = _setting(
         30.0,
         kinds.seconds(),

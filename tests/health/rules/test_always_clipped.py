@@ -1,4 +1,4 @@
-from epochal.health.rules.always_clipped import AlwaysClipped
+from epochal.health.rules.gradients import AlwaysClipped
 from tests.health.curve_records import falling, flat, steps
 from tests.health.machine_records import opened
 

@@ -1,4 +1,4 @@
-from epochal.health.rules.frozen_layer import FrozenLayer
+from epochal.health.rules.layers import UntrainedParameters
 from epochal.records import Record
 from tests.health.machine_records import START, layers, metrics, opened
 
@@ -12,42 +12,19 @@ def watched(number: int, ratios: list[float], gradients: dict[str, float]) -> Re
 
 def test_weights_that_no_optimizer_has_are_found() -> None:
     records = [watched(n, [1e-3, 0.0], {"a": 0.5, "b": 0.4}) for n in range(10)]
-    (found,) = opened(FrozenLayer, records)
+    (found,) = opened(UntrainedParameters, records)
     assert (found.series, found.severity) == ("update_ratio/b", "warning")
     assert "The weights of b have not changed" in found.sentence
 
 
-def test_weights_frozen_on_purpose_are_only_noted() -> None:
-    (found,) = opened(FrozenLayer, [watched(n, [1e-3, 0.0], {"a": 0.5}) for n in range(50)])
-    assert found.severity == "info"
-
-
-def test_weights_that_change_between_watched_steps_are_not_noted() -> None:
-    def record(number: int, norm: float) -> Record:
-        values = watched(number, [1e-3, 0.0], {"a": 0.5})["m"]
-        return metrics(number, {**values, **layers(number, WEIGHTS, [1.0, norm])})
-
-    assert opened(FrozenLayer, [record(n, 2.0 + 0.01 * n) for n in range(50)]) == []
-    assert len(opened(FrozenLayer, [record(n, 2.0) for n in range(50)])) == 1
-
-
 def test_a_rate_of_zero_freezes_no_layer() -> None:
     records = [watched(n, [0.0, 0.0], {"a": 0.5, "b": 0.4}) for n in range(50)]
-    assert opened(FrozenLayer, records) == []
+    assert opened(UntrainedParameters, records) == []
 
 
 def test_a_layer_without_gradient_is_left_to_another_rule() -> None:
     records = [watched(n, [1e-3, 0.0], {"a": 0.5, "b": 0.0}) for n in range(50)]
-    assert opened(FrozenLayer, records) == []
-
-
-def test_without_ratios_the_norms_tell() -> None:
-    records = [
-        metrics(n, {**layers(n, WEIGHTS, [5 + 0.01 * n, 7.0]), **layers(n, GRADIENTS, [1, 1])})
-        for n in range(10)
-    ]
-    (found,) = opened(FrozenLayer, records)
-    assert "weights of b" in found.sentence
+    assert opened(UntrainedParameters, records) == []
 
 
 def initialised(number: int, *, scale: float = 1.0) -> Record:
@@ -63,20 +40,14 @@ def initialised(number: int, *, scale: float = 1.0) -> Record:
     return metrics(number, {**norms, "grads/4.weight/norm": 0.5, "update_ratio/4.weight": 1e-3})
 
 
-def test_layers_frozen_at_their_initial_values_are_a_warning() -> None:
-    (found,) = opened(FrozenLayer, [initialised(n) for n in range(10)])
-    assert found.severity == "warning"
-    assert "frozen at random values" in found.sentence
-
-
 def test_layers_frozen_after_a_training_are_fine() -> None:
-    assert opened(FrozenLayer, [initialised(n, scale=1.4) for n in range(10)]) == []
+    assert opened(UntrainedParameters, [initialised(n, scale=1.4) for n in range(10)]) == []
 
 
 def test_layers_that_were_trained_briefly_and_frozen_are_fine() -> None:
     counts = {"parameter": "0.weight", "parameters": 6, "of": 8, "initialised": 3, "others": 2}
     told = event("frozen-parameters", **counts)
-    assert opened(FrozenLayer, [told, *(initialised(n) for n in range(10))]) == []
+    assert opened(UntrainedParameters, [told, *(initialised(n) for n in range(10))]) == []
 
 
 def test_a_bias_whose_gradient_is_rounding_is_not_frozen() -> None:
@@ -85,32 +56,8 @@ def test_a_bias_whose_gradient_is_rounding_is_not_frozen() -> None:
         gradients = {"grads/a.weight/norm": 0.5, "grads/a.bias/norm": gradient}
         return metrics(number, {**ratios, **gradients})
 
-    assert opened(FrozenLayer, [record(n, 2e-9) for n in range(10)]) == []
-    assert len(opened(FrozenLayer, [record(n, 0.05) for n in range(10)])) == 1
-
-
-def test_frozen_biases_of_zero_are_untrained() -> None:
-    def record(number: int) -> Record:
-        norms = {f"params/{n}.bias/norm": 0.0 for n in ("ln", "attn", "mlp")}
-        norms |= {"params/ln.weight/norm": 32**0.5, "params/attn.weight/norm": 1.14}
-        norms |= {"params/mlp.weight/norm": 1.27, "params/head.weight/norm": 1.0 + 0.01 * number}
-        return metrics(number, {**norms, "grads/head.weight/norm": 0.5})
-
-    (found,) = opened(FrozenLayer, [record(n) for n in range(10)])
-    assert "frozen at random values" in found.sentence
-
-
-def test_the_copy_of_a_network_is_not_frozen_by_mistake() -> None:
-    def record(number: int, copied: float) -> Record:
-        sizes = {"0.weight": 6.53, "0.bias": 1.15, "2.weight": 4.62, "2.bias": 0.41}
-        norms = {f"params/net.{n}/norm": v * (1 + 0.01 * number) for n, v in sizes.items()}
-        norms |= {f"params/target.{n}/norm": v * copied for n, v in sizes.items()}
-        gradients = {f"grads/net.{name}/norm": 0.5 for name in sizes}
-        ratios = {f"update_ratio/net.{name}": 1e-3 for name in sizes}
-        return metrics(number, {**norms, **gradients, **ratios})
-
-    assert opened(FrozenLayer, [record(n, 1.0) for n in range(10)]) == []
-    assert len(opened(FrozenLayer, [record(n, 1.01) for n in range(10)])) == 1
+    assert opened(UntrainedParameters, [record(n, 2e-9) for n in range(10)]) == []
+    assert len(opened(UntrainedParameters, [record(n, 0.05) for n in range(10)])) == 1
 
 
 def event(name: str, **fields: object) -> Record:
@@ -119,19 +66,24 @@ def event(name: str, **fields: object) -> Record:
 
 def test_frozen_parameters_that_are_as_initialised_are_a_warning() -> None:
     counts = {"parameter": "0.weight", "parameters": 26, "of": 28}
-    (found,) = opened(FrozenLayer, [event("frozen-parameters", **counts, initialised=9, others=0)])
+    (found,) = opened(
+        UntrainedParameters, [event("frozen-parameters", **counts, initialised=9, others=0)]
+    )
     assert found.severity == "warning"
     assert "26 of 28 parameters are frozen" in found.sentence
     # Trained ones have other norms, and a few tables may be frozen by design.
     assert (
-        opened(FrozenLayer, [event("frozen-parameters", **counts, initialised=7, others=10)]) == []
+        opened(
+            UntrainedParameters, [event("frozen-parameters", **counts, initialised=7, others=10)]
+        )
+        == []
     )
     few = {"parameter": "0.weight", "parameters": 2, "of": 28, "initialised": 2, "others": 0}
-    assert opened(FrozenLayer, [event("frozen-parameters", **few)]) == []
+    assert opened(UntrainedParameters, [event("frozen-parameters", **few)]) == []
 
 
 def test_gradients_without_a_step_are_a_warning() -> None:
-    (found,) = opened(FrozenLayer, [event("no-optimizer-step", passes=200)])
+    (found,) = opened(UntrainedParameters, [event("no-optimizer-step", passes=200)])
     assert "no optimizer has taken a step" in found.sentence
     assert "optimizer.step()" in found.advice
 
@@ -148,6 +100,6 @@ def test_a_head_without_samples_is_neither_frozen_nor_noted() -> None:
                 values[f"grads/heads.{name}.weight/norm"] = norm
         return [metrics(20 * n, values) for n in range(30)]
 
-    assert opened(FrozenLayer, run(None)) == []
-    assert opened(FrozenLayer, run(1e-9)) == []
-    assert len(opened(FrozenLayer, run(0.1))) == 1
+    assert opened(UntrainedParameters, run(None)) == []
+    assert opened(UntrainedParameters, run(1e-9)) == []
+    assert len(opened(UntrainedParameters, run(0.1))) == 1

@@ -1,4 +1,4 @@
-from epochal.health.rules.gradient_explosion import GradientExplosion
+from epochal.health.rules.gradients import GradientExplosion
 from tests.health.curve_records import falling, flat, noise, steps
 from tests.health.machine_records import opened, updated
 

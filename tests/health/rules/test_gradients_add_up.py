@@ -1,6 +1,6 @@
 import random
 
-from epochal.health.rules.gradients_add_up import GradientsAddUp
+from epochal.health.rules.gradients import GradientsAddUp
 from epochal.records import Record
 from tests.health.curve_records import flat, steps
 from tests.health.machine_records import START, opened
@@ -36,12 +36,6 @@ def test_a_smooth_norm_that_stays_is_fine() -> None:
     assert opened(GradientsAddUp, steps(flat(100, 2.0), norm=1.0)) == []
 
 
-def test_a_sum_that_turns_soon_is_found_at_once() -> None:
-    norms = [12.9, 20.3, 32.1, 39.9, 45.5, 49.4, 52.2, 52.6, 50.6, 46.6, 41.8, 37.3]
-    (found,) = opened(GradientsAddUp, steps(flat(12, 2.0), norm=norms))
-    assert "step 5" in found.sentence
-
-
 def test_a_long_sum_is_smoother_than_the_loss_of_its_batches() -> None:
     losses = flat(300, 2.0, width=0.05)
     # It turns soon, and grows later: no sum by its first steps.
@@ -57,35 +51,6 @@ def test_a_long_sum_is_smoother_than_the_loss_of_its_batches() -> None:
     assert opened(GradientsAddUp, steps(smooth, norm=norms)) == []
     rough = [norm * around for norm, around in zip(norms, flat(300, 1.0, width=0.1), strict=True)]
     assert opened(GradientsAddUp, steps(losses, norm=rough)) == []
-
-
-def test_a_sum_whose_norms_are_not_all_logged_is_found() -> None:
-    norms = [0.051, 0.099, 0.159, 0.208, 0.257, 0.289, 0.381, 0.479, 0.778, 1.13, 1.96, 2.32]
-    every_second = [{**one, "step": 2 * one["step"]} for one in steps(flat(12, 2.0), norm=norms)]
-    (found,) = opened(GradientsAddUp, every_second)
-    assert "step 12" in found.sentence
-    # Twice as many steps must give twice as much.
-    slower = [0.051 * (1 + 0.6 * n) for n in range(12)]
-    records = [{**one, "step": 2 * one["step"]} for one in steps(flat(12, 2.0), norm=slower)]
-    assert opened(GradientsAddUp, records) == []
-
-
-def test_a_sum_that_is_clipped_in_each_step_is_found() -> None:
-    norms = [1.47, 2.39, 2.41, 2.37, 2.36, 2.31, 2.32, 2.34, 2.29]
-    (found,) = opened(GradientsAddUp, steps(flat(9, 2.0), norm=norms, norm_clipped=1.0))
-    assert "clipped to 1.0000 before. Gradients add up." in found.sentence
-    assert "zero_grad" in found.advice
-    assert opened(GradientsAddUp, steps(flat(9, 2.0), norm=norms, norm_clipped=0.5)) == []
-    steady = [1.47, 1.41, 1.44, 1.39, 1.38, 1.34, 1.34, 1.37, 1.32]
-    assert opened(GradientsAddUp, steps(flat(9, 2.0), norm=steady, norm_clipped=1.0)) == []
-    assert opened(GradientsAddUp, steps(flat(9, 2.0), norm=norms)) == []
-
-
-def test_a_sum_that_turns_after_six_steps_is_found() -> None:
-    norms = [5.6, 8.9, 11.7, 15.4, 18.3, 20.1, 18.1, 11.4, 30.1, 48.8, 57.5, 63.7, 63.5]
-    (found,) = opened(GradientsAddUp, steps(flat(13, 2.0), norm=norms))
-    assert "gradients add up" in found.sentence
-    assert opened(GradientsAddUp, steps(flat(13, 2.0), norm=[5.6, 8.9, 8.1, *norms[3:]])) == []
 
 
 def test_gradients_that_rise_as_a_model_begins_to_learn_are_no_sum() -> None:

@@ -1,4 +1,4 @@
-from epochal.health.rules.large_returns import LargeReturns
+from epochal.health.rules.loss_scale import LargeReturns
 from epochal.records import Record
 from tests.health.curve_records import flat, steps
 from tests.health.machine_records import opened

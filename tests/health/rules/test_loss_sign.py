@@ -1,6 +1,6 @@
 import math
 
-from epochal.health.rules.loss_sign import LossSign
+from epochal.health.rules.loss_scale import LossSign
 from tests.health.curve_records import evals, falling, flat, in_order, steps
 from tests.health.machine_records import opened
 

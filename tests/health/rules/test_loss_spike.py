@@ -1,6 +1,6 @@
 import pytest
 
-from epochal.health.rules.loss_spike import LossSpike
+from epochal.health.rules.loss import LossSpike
 from tests.health.curve_records import falling, flat, noise, steps
 from tests.health.machine_records import opened, updated
 

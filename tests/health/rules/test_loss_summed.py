@@ -1,4 +1,4 @@
-from epochal.health.rules.loss_summed import LossSummed
+from epochal.health.rules.loss_scale import LossSummed
 from tests.health.curve_records import evals, falling, in_order, steps
 from tests.health.machine_records import opened
 

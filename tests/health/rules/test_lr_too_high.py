@@ -1,5 +1,5 @@
 from epochal.health.engine import Health
-from epochal.health.rules.lr_too_high import LearningRateTooHigh
+from epochal.health.rules.learning_rate import LearningRateTooHigh
 from tests.health.curve_records import falling, flat, steps
 from tests.health.machine_records import opened
 

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from epochal.health.rules.never_fell import NeverFell
+from epochal.health.rules.loss import NeverFell
 from tests.health.curve_records import evals, falling, flat, in_order, noise, steps
 from tests.health.machine_records import opened
 

@@ -1,4 +1,4 @@
-from epochal.health.rules.rate_ended import RateEnded
+from epochal.health.rules.learning_rate import RateEnded
 from tests.health.curve_records import flat, steps
 from tests.health.machine_records import opened
 
@@ -7,19 +7,19 @@ def test_a_rate_of_0_for_most_of_the_run_is_a_warning() -> None:
     rates = [1e-3] * 40 + [0.0] * 200
     (found,) = opened(RateEnded, steps(flat(240, 2.0), lr=rates))
     assert (found.severity, found.series) == ("warning", "train/lr")
-    assert "is 0 since step 40" in found.sentence
+    assert "has been 0 since step 40" in found.sentence
 
 
 def test_a_schedule_in_epochs_that_steps_by_batches_is_found() -> None:
     rates = [0.1 * 0.1 ** (n // 8) for n in range(200)]
     (found,) = opened(RateEnded, steps(flat(200, 2.0), lr=rates))
-    assert "within 32 steps" in found.sentence
+    assert "at step 32" in found.sentence
     assert "unit" in found.advice
 
 
 def test_a_rate_that_never_was_above_0_is_found() -> None:
     (found,) = opened(RateEnded, steps(flat(60, 2.0), lr=0.0))
-    assert "is 0 since step 0" in found.sentence
+    assert "has been 0 since step 0" in found.sentence
 
 
 def test_a_schedule_that_ends_with_the_run_is_fine() -> None:

@@ -150,7 +150,11 @@ class _Attempt:
 
         self._number = number
         self.rules = diagnosis.Diagnosis(
-            config=config, silenced=rules.silenced, thresholds=rules.thresholds, guard=guard
+            config=config,
+            silenced=rules.silenced,
+            thresholds=rules.thresholds,
+            rules=rules.chosen,
+            guard=guard,
         )
         self._next: dict[tuple[str, int], int] = {}
 

@@ -21,11 +21,11 @@ export const RULES: Readonly<Record<string, RuleText>> = {
   },
   "divergence": {
     "meaning": "The loss has risen and does not recover.",
-    "healthy": "Returns to its best level soon after a rise."
+    "healthy": "The loss returns to its best level soon after a rise."
   },
   "large-returns": {
     "meaning": "The targets of the value network are far from the range of its outputs.",
-    "healthy": "Returns between about -10 and 10, by scaling or normalising rewards."
+    "healthy": "Returns lie between about -10 and 10."
   },
   "loss-sign": {
     "meaning": "The loss is negated somewhere. Each step makes the model worse.",
@@ -33,7 +33,7 @@ export const RULES: Readonly<Record<string, RuleText>> = {
   },
   "loss-spike": {
     "meaning": "One batch, or too large a step, raised the loss suddenly.",
-    "healthy": "Within 8 widths of its level, or within 1.6 times the worst point so far."
+    "healthy": "The loss stays within 8 widths of its level, and 1.6 times its largest distance so far."
   },
   "loss-summed": {
     "meaning": "The loss is summed over the batch, so gradients are as many times too large.",
@@ -41,51 +41,39 @@ export const RULES: Readonly<Record<string, RuleText>> = {
   },
   "never-fell": {
     "meaning": "The model has not learned anything. Gradients may not reach the weights, or labels may not match inputs.",
-    "healthy": "Lower after a few hundred points."
+    "healthy": "The loss is lower after a few hundred points."
   },
   "plateau": {
     "meaning": "The loss no longer falls by more than its noise.",
-    "healthy": "Still falling over 600 points, or the schedule is at its end."
+    "healthy": "The loss falls within 2 × 300 points, or the schedule is at its end."
   },
   "always-clipped": {
-    "meaning": "The clipping limit, not the gradient, sets the size of every step.",
-    "healthy": "Norms mostly below the limit."
-  },
-  "gradient-acceleration": {
-    "meaning": "The gradient norm grows steadily. It often explodes later.",
-    "healthy": "No lasting slope."
+    "meaning": "Almost every gradient is clipped: the clipping limit sets the size of every step.",
+    "healthy": "Gradients are clipped in some steps only."
   },
   "gradient-explosion": {
     "meaning": "The gradient is many times larger than usual. One step can destroy much progress.",
-    "healthy": "Within 8 times the usual norm."
+    "healthy": "The norm stays within 8 times the usual one."
   },
   "gradient-vanishing": {
     "meaning": "The gradient is almost zero although the loss is not low.",
-    "healthy": "Above 3 % of the usual norm, or reduced as much as the loss."
+    "healthy": "The norm is above 3.0 % of the usual norm, or fell as much as the loss."
   },
   "gradients-add-up": {
     "meaning": "Gradients are not reset between steps, so that each step repeats all before it.",
     "healthy": "The norm of one batch has nothing in common with that of the batch before."
   },
   "lr-too-high": {
-    "meaning": "The loss rises while the learning rate is at its peak.",
-    "healthy": "The loss also falls at the peak."
+    "meaning": "The steps are too large for the weights.",
+    "healthy": "The first steps change the weights by less than 20 % of their norm."
   },
-  "no-warmup": {
-    "meaning": "The optimizer took full steps before it knew the scale of the gradients.",
-    "healthy": "The rate rises over 1 to 5 % of the steps. Or there is no warm-up and the loss falls."
+  "lr-too-low": {
+    "meaning": "The steps are too small to get anywhere.",
+    "healthy": "Steps change the weights by 0.01 % to 3 % of their norm, and the loss falls fast at first."
   },
   "rate-ended": {
     "meaning": "The schedule ended long before the training. Later steps change nothing.",
-    "healthy": "The rate is above a thousandth of its peak for most of the run."
-  },
-  "steps-too-small": {
-    "meaning": "The steps are far too small for the way the training has to go.",
-    "healthy": "The loss falls fast at first, and then ever more slowly."
-  },
-  "unusual-rate": {
-    "meaning": "The learning rate is far from what the optimizer is used with.",
-    "healthy": "A peak within the usual range of the optimizer, or a loss that keeps falling."
+    "healthy": "The learning rate is above 0.1 % of its peak for most of the run."
   },
   "double-softmax": {
     "meaning": "A softmax stands before a loss that has its own, so gradients are far too small.",
@@ -167,17 +155,17 @@ export const RULES: Readonly<Record<string, RuleText>> = {
     "meaning": "Inputs hold NaN or infinity, or are constant, as broken files and empty images are.",
     "healthy": "Every input is finite and has different values."
   },
+  "input-scale": {
+    "meaning": "The inputs are not normalised: they are far larger than the weights are made for.",
+    "healthy": "Inputs have a mean near 0 and a standard deviation near 1, or lie between 0 and 1."
+  },
   "dead-layer": {
     "meaning": "A layer gets no gradient, so it learns nothing.",
-    "healthy": "Every trained layer has a gradient. Outputs of a ReLU are 50 to 95 % zeros."
-  },
-  "frozen-layer": {
-    "meaning": "A layer's weights do not change.",
-    "healthy": "The weights of every trained layer change."
+    "healthy": "Every trained layer has a gradient, and most of its units do."
   },
   "init-scale": {
     "meaning": "The weights were initialised far too large or far too small.",
-    "healthy": "Weights as large as their biases, element by element. A first loss near guessing."
+    "healthy": "Weights are about as large as torch draws them, and the first loss is near a guess."
   },
   "replica-drift": {
     "meaning": "Copies of the model on different ranks are no longer equal.",
@@ -187,17 +175,9 @@ export const RULES: Readonly<Record<string, RuleText>> = {
     "meaning": "BatchNorm does not update the statistics that an evaluation uses.",
     "healthy": "The running statistics move at every step."
   },
-  "steps-too-large": {
-    "meaning": "The learning rate is far too high for the initial weights.",
-    "healthy": "Norms grow by less than a third in the first 160 steps, or the loss falls meanwhile."
-  },
-  "update-ratio": {
-    "meaning": "The steps are far too large or too small for the weights.",
-    "healthy": "An update of about 0.001 of the weights' norm; 0.0001 to 0.03 is usual."
-  },
-  "weight-norm": {
-    "meaning": "The weights grow or shrink steadily.",
-    "healthy": "Norms stop changing."
+  "untrained-parameters": {
+    "meaning": "Parameters do not change: they are not in the optimizer, or are frozen by mistake.",
+    "healthy": "Every parameter that gets a gradient is in an optimizer, and changes."
   },
   "gpu-throttling": {
     "meaning": "A GPU lowers its clock because of a temperature or power limit.",

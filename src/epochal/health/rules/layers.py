@@ -1,0 +1,458 @@
+"""Parameters that are not trained, layers that are dead, weights and inputs of a wrong scale."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence, Set
+from statistics import median
+from typing import TYPE_CHECKING
+
+from epochal.health.branches import idle_branches
+from epochal.health.layer_series import (
+    ACTIVATION_ZEROS,
+    DEAD_UNITS,
+    GRADIENT_NORMS,
+    UPDATE_RATIOS,
+    has_gradient,
+    holds_layers,
+    is_spare_bias,
+    named,
+)
+from epochal.health.observation import Observation
+from epochal.health.rule import Message, Rule, Verdict
+from epochal.health.rules.loss_scale import batch_size
+from epochal.health.streak_counter import StreakCounter
+from epochal.health.thresholds import RuleThresholds
+from epochal.records import finite
+
+if TYPE_CHECKING:
+    from epochal.health.context import Context
+
+_PARAMETERS = "params"
+_INITIALISATION = (
+    "Check the initialisation: its standard deviation should be about 1 / sqrt(inputs of the "
+    "layer), as torch's defaults have it. Check the scale of the inputs too, and start again: "
+    "training rarely fixes this."
+)
+
+
+class UntrainedParameters(Rule):
+    """Parameters that no optimizer updates, although they get gradients."""
+
+    name = "untrained-parameters"
+    group = "layers"
+    meaning = "Parameters do not change: they are not in the optimizer, or are frozen by mistake."
+    healthy = "Every parameter that gets a gradient is in an optimizer, and changes."
+    reports = {
+        "warning": (
+            "Trainable parameters are in no optimizer: they get gradients, and have not changed in "
+            "the first ten steps. Or weights with a gradient do not change for {samples} watched "
+            "steps. Or many gradients were computed, and no optimizer took a step. Or more than "
+            "{frozen:percent} of the parameters are frozen at values that look freshly initialised."
+        )
+    }
+    messages = {
+        "no_optimizer": Message(
+            "warning",
+            "{parameters} of {of} trainable parameters are in no optimizer, {which}: they get "
+            "gradients and never change.",
+            "Pass all parameters that should be trained to the optimizer, as in "
+            "torch.optim.AdamW(model.parameters()). If they should stay as they are, set "
+            "requires_grad to False.",
+        ),
+        "unchanged": Message(
+            "warning",
+            "The weights of {which} have not changed since step {since_step}, although they get a "
+            "gradient.",
+            "Check that these parameters are in the optimizer and that the learning rate of their "
+            "group is not 0. In 16-bit weights, updates below the precision vanish: keep a 32-bit "
+            "copy.",
+        ),
+        "no_step": Message(
+            "warning",
+            "The weights do not change: the model got {passes} gradients, and no optimizer has "
+            "taken a step.",
+            "Call optimizer.step() after each backward pass, on an optimizer that has the "
+            "parameters of this model.",
+        ),
+        "frozen": Message(
+            "warning",
+            "{parameters} of {of} parameters are frozen (requires_grad is False), {which} first, "
+            "and {initialised} of them look freshly initialised: they are frozen at random values.",
+            "Set requires_grad to True for these parameters before you make the optimizer, or load "
+            "the weights that they should have.",
+        ),
+    }
+    causes = frozenset({"standstill"})
+    symptom_of = frozenset({"lost values"})
+    kinds = frozenset({"metrics", "step", "event"})
+    every_rank = False
+
+    class Thresholds(RuleThresholds):
+        samples: int = 4
+        # Of all parameters: frozen ones. Of those whose values tell: as initialised.
+        frozen: float = 0.5
+        initialised_share: float = 0.9
+        least: int = 3
+
+    thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._unchanged = StreakCounter(needed=thresholds.samples)
+        self._step = 0
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Read the events of a watched model, and compare updates with gradients."""
+        if observation.kind == "event":
+            yield from self._judge_event(observation)
+            return
+        if observation.step is None or not holds_layers(observation):
+            return
+        moves = UPDATE_RATIOS.of(observation.values)
+        # When nothing moves the rate is zero or the loop does not step: not a matter of layers.
+        if not any(moves.values()) or context.is_open(self.name, _PARAMETERS):
+            return
+        self._step = observation.step
+        gradients = GRADIENT_NORMS.of(observation.values)
+        # A branch without input, such as an expert, has a gradient of next to nothing.
+        bar = 1e-4 * median(gradients.values()) if gradients else 0.0
+        still = {one for one, move in moves.items() if move == 0}
+        idle = {one for one in still if gradients.get(one, 0.0) <= bar}
+        unused = {one for branch in idle_branches(idle, moves) for one in branch.parameters}
+        for layer in moves:
+            ails = layer in still - unused and has_gradient(layer, gradients)
+            self._unchanged.note(layer, ails=ails, step=self._step)
+        yield from self._unchanged.verdicts(UPDATE_RATIOS.name, self._describe)
+
+    def forget_from(self, step: int, context: Context) -> None:
+        """Count again."""
+        self._unchanged.forget()
+
+    def _describe(self, layers: Sequence[str]) -> Verdict:
+        since = self._unchanged.since(layers[0])
+        return self.found(
+            "unchanged",
+            UPDATE_RATIOS.name(layers[0]),
+            steps=(since, self._step),
+            words={"which": named(layers)},
+            layers=len(layers),
+            since_step=since,
+        )
+
+    def _judge_event(self, event: Observation) -> Iterable[Verdict]:
+        record, limits, step = event.record, self.thresholds, event.count_of("at_step")
+        name, count, of = record.get("name"), event.count_of("parameters"), event.count_of("of")
+        if name == "parameters-without-optimizer":
+            names = record.get("names")
+            listed = [str(one) for one in names] if isinstance(names, list) else []
+            if not count or not listed:
+                yield Verdict(_PARAMETERS, active=False)
+                return
+            words = {"which": named(listed)}
+            yield self.found(
+                "no_optimizer", _PARAMETERS, steps=(0, step), words=words, parameters=count, of=of
+            )
+        elif name == "no-optimizer-step":
+            passes = event.count_of("passes")
+            yield self.found("no_step", _PARAMETERS, steps=(0, event.step or 0), passes=passes)
+        elif name == "frozen-parameters":
+            initialised, others = event.count_of("initialised"), event.count_of("others")
+            is_random = initialised >= limits.initialised_share * (initialised + others)
+            if count > limits.frozen * of and initialised >= limits.least and is_random:
+                yield self.found(
+                    "frozen",
+                    _PARAMETERS,
+                    steps=(0, step),
+                    words={"which": str(record.get("parameter"))},
+                    parameters=count,
+                    of=of,
+                    initialised=initialised,
+                )
+
+
+class DeadLayer(Rule):
+    """Gradients that are zero, or units that are nearly all dead, at every watched step."""
+
+    name = "dead-layer"
+    group = "layers"
+    meaning = "A layer gets no gradient, so it learns nothing."
+    healthy = "Every trained layer has a gradient, and most of its units do."
+    reports = {
+        "warning": (
+            "A layer has no gradient in {samples} watched steps, or {dead:percent} of its units "
+            "have none, or its output is more than {activation_zeros:percent} zeros. A bias beside "
+            "a weight with a gradient does not count, nor do branches such as experts and heads, "
+            "or parts of the model that learned before."
+        )
+    }
+    messages = {
+        "gradient": Message(
+            "warning",
+            "No gradient has reached {which} since step {since_step}: it does not learn.",
+            "Check that its output is used in the loss and not detached, and that the activations "
+            "after it are not always 0 (a dead ReLU). If it died during training, lower the "
+            "learning rate or warm it up longer.",
+        ),
+        "units": Message(
+            "warning",
+            "{share:percent} of the units of {which} have had no gradient since step {since_step}: "
+            "they are dead.",
+            "Lower the learning rate or warm it up longer, check the biases and the scale of the "
+            "inputs, or use an activation without a flat side (GELU, SiLU, leaky ReLU).",
+        ),
+    }
+    causes = frozenset({"idle layers", "standstill"})
+    symptom_of = frozenset({"lost values"})
+    kinds = frozenset({"metrics", "step"})
+    every_rank = False
+
+    class Thresholds(RuleThresholds):
+        # Watched steps in a row. Zero-initialised branches get their first gradient a step or two
+        # late, and an expert may go without tokens for some steps.
+        samples: int = 5
+        # Of the longest time without a gradient that ended: what is used rarely is not dead.
+        rare: float = 3.0
+        # Beside the usual gradient of the other layers, this is nothing.
+        gradient_share: float = 1e-8
+        # A ReLU layer has up to nine tenths zeros; this is a layer that says nothing.
+        dead: float = 0.97
+        activation_zeros: float = 0.995
+
+    thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._without_gradient = StreakCounter(needed=thresholds.samples)
+        self._dead = StreakCounter(needed=thresholds.samples)
+        self._shares: dict[str, float] = {}
+        self._has_learned: set[str] = set()  # layers that had a gradient
+        self._waits: dict[str, int] = {}  # watched steps without a gradient, up to now
+        self._longest: dict[str, int] = {}  # of those that ended
+        self._step = 0
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Check a watched step; other records have none of the series."""
+        if observation.step is None or not holds_layers(observation):
+            return
+        self._step = observation.step
+        gradients = GRADIENT_NORMS.of(observation.values)
+        # With one layer there is no other to tell a dead layer from a vanished gradient by.
+        if len(gradients) > 1:
+            yield from self._judge_gradients(gradients)
+        zeros, dead = ACTIVATION_ZEROS.of(observation.values), DEAD_UNITS.of(observation.values)
+        limits, alive = self.thresholds, {n: v for n, v in dead.items() if gradients.get(n)}
+        self._shares = {**alive, **zeros}
+        for layer, share in self._shares.items():
+            limit = limits.activation_zeros if layer in zeros else limits.dead
+            self._dead.note(layer, ails=share >= limit, step=self._step)
+        yield from self._dead.verdicts(DEAD_UNITS.name, self._describe_units)
+
+    def forget_from(self, step: int, context: Context) -> None:
+        """Count again."""
+        self._without_gradient.forget()
+        self._dead.forget()
+        self._waits.clear()
+
+    def _judge_gradients(self, gradients: Mapping[str, float]) -> Iterable[Verdict]:
+        largest, usual = max(gradients.values()), median(gradients.values())
+        bar = (usual or largest) * self.thresholds.gradient_share
+        # Where none has a gradient the training as a whole stands still: not a matter of layers.
+        idle = {layer for layer, norm in gradients.items() if largest > 0 and norm <= bar}
+        branches = idle_branches(idle, gradients)
+        excused = {parameter for branch in branches for parameter in branch.parameters}
+        excused |= _finished(idle - excused, list(gradients), self._has_learned)
+        self._has_learned |= gradients.keys() - idle
+        for layer in gradients:
+            waited = self._waits.get(layer, 0)
+            is_long = waited >= self.thresholds.rare * self._longest.get(layer, 0)
+            ails = layer in idle - excused and is_long and not is_spare_bias(layer, gradients)
+            self._without_gradient.note(layer, ails=ails, step=self._step)
+            if layer in idle:
+                self._waits[layer] = waited + 1
+            elif self._waits.pop(layer, 0):
+                self._longest[layer] = max(self._longest.get(layer, 0), waited)
+        yield from self._without_gradient.verdicts(GRADIENT_NORMS.name, self._describe_gradient)
+
+    def _describe_gradient(self, layers: Sequence[str]) -> Verdict:
+        since = self._without_gradient.since(layers[0])
+        return self.found(
+            "gradient",
+            GRADIENT_NORMS.name(layers[0]),
+            steps=(since, self._step),
+            words={"which": named(layers)},
+            layers=len(layers),
+            since_step=since,
+        )
+
+    def _describe_units(self, layers: Sequence[str]) -> Verdict:
+        since = self._dead.since(layers[0])
+        return self.found(
+            "units",
+            DEAD_UNITS.name(layers[0]),
+            steps=(since, self._step),
+            words={"which": named(layers)},
+            share=self._shares.get(layers[0], 1.0),
+            layers=len(layers),
+            since_step=since,
+        )
+
+
+def _finished(idle: Set[str], layers: Sequence[str], learned: Set[str]) -> Set[str]:
+    """Return the layers without a gradient, if they are whole parts that learned before.
+
+    A head of an earlier stage is such a part. What dies in a chain cuts off the first part too, or
+    leaves the bias of the next layer with a gradient.
+    """
+    parts = {layer: layer.partition(".")[0] for layer in layers}
+    alive = {parts[layer] for layer in layers if layer not in idle} | {parts[layers[0]]}
+    is_finished = all(
+        layer in learned
+        and "." in layer
+        and parts[layer] not in alive
+        and not parts[layer].isdigit()
+        for layer in idle
+    )
+    return idle if is_finished else frozenset()
+
+
+class InitScale(Rule):
+    """Weights that were drawn far too large or too small, or a first loss far above a guess."""
+
+    name = "init-scale"
+    group = "layers"
+    meaning = "The weights were initialised far too large or far too small."
+    healthy = "Weights are about as large as torch draws them, and the first loss is near a guess."
+    reports = {
+        "warning": (
+            "In the median layer, the elements of the weights are {large:plain} times as large as "
+            "torch draws them, or less than {small:percent} of that. Or the first loss is "
+            "{guess:plain} times that of guessing among the classes, and {soon:plain} times what "
+            "it is {points} points later."
+        )
+    }
+    messages = {
+        "drawn": Message(
+            "warning",
+            "The weights start far too {how}: in the median of {layers} layers their elements are "
+            "{scale} times as large as torch draws them.",
+            _INITIALISATION,
+        ),
+        "guess": Message(
+            "warning",
+            "The loss starts at {start}, where guessing among {classes} classes gives "
+            "{guess_loss}, and falls to {now} within {points} points: the initialisation is too "
+            "large.",
+            _INITIALISATION,
+        ),
+    }
+    causes = frozenset({"implausible results"})
+    kinds = frozenset({"metrics", "step", "event"})
+    every_rank = False
+
+    class Thresholds(RuleThresholds):
+        # Size of the elements over torch's own: by He and Glorot 0.5 to 3 times.
+        large: float = 5.0
+        small: float = 0.05
+        # The first loss over that of guessing, and over what it is some points later.
+        guess: float = 8.0
+        soon: float = 3.0
+        points: int = 30
+
+    thresholds: Thresholds
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Read the event of a watched model, and compare the first loss with a guess."""
+        limits = self.thresholds
+        if context.is_resumed:
+            return
+        if observation.kind == "event":
+            record, scale = observation.record, finite(observation.record.get("scale")) or 1.0
+            step, count = observation.count_of("at_step"), observation.count_of("parameters")
+            is_late = context.first_step is not None and step > context.first_step + 5
+            is_unusual = not (is_late or limits.small < scale < limits.large)
+            if record.get("name") == "initial-scale" and is_unusual:
+                words = {"how": "large" if scale > 1 else "small"}
+                yield self.found(
+                    "drawn",
+                    "initialisation",
+                    steps=(0, step),
+                    words=words,
+                    layers=count,
+                    scale=scale,
+                )
+            return
+        curve, classes = context.updated_curves.get("loss"), context.num_classes
+        if curve is None or curve.count != limits.points or classes is None or curve.start is None:
+            return
+        if context.is_game:
+            return
+        start, now, guess = curve.start, curve.recent_level(5), math.log(classes)
+        samples = batch_size(context.config) or 1  # a sum over them has a rule of its own
+        is_sum = 0.6 < start / guess / samples < 1.6 and now > 0.2 * samples * guess
+        if start > max(limits.guess * guess, limits.soon * now) > 0 and not is_sum:
+            yield self.found(
+                "guess",
+                "initialisation",
+                steps=(curve.points[0][0], curve.points[-1][0]),
+                start=start,
+                guess_loss=guess,
+                now=now,
+                classes=classes,
+            )
+
+
+class InputScale(Rule):
+    """The model's inputs are far larger than what networks are initialised for."""
+
+    name = "input-scale"
+    group = "data"
+    meaning = "The inputs are not normalised: they are far larger than the weights are made for."
+    healthy = "Inputs have a mean near 0 and a standard deviation near 1, or lie between 0 and 1."
+    reports = {
+        "warning": (
+            "The root mean square of the inputs of the first layer is above {limit:plain} in "
+            "training, and no normalisation layer gets them first."
+        )
+    }
+    messages = {
+        "large": Message(
+            "warning",
+            "The inputs of {where} have a mean of {mean} and a standard deviation of {std}, from "
+            "{lowest} to {highest}. Networks are initialised for inputs of about 1.",
+            "Normalise the inputs: divide images by 255, subtract the mean and divide by the "
+            "standard deviation of each feature of the training data.",
+        )
+    }
+    causes = frozenset({"instability", "standstill"})
+    symptom_of = frozenset({"lost values"})
+    kinds = frozenset({"event"})
+    every_rank = False
+
+    class Thresholds(RuleThresholds):
+        limit: float = 15.0
+
+    thresholds: Thresholds
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Read the event of a watched model."""
+        record = observation.record
+        if record.get("name") != "inputs" or record.get("mode") != "train":
+            return ()
+        numbers = [finite(record.get(key)) for key in ("mean", "std", "min", "max")]
+        mean, std, lowest, highest = (number or 0.0 for number in numbers)
+        if record.get("after_norm") or math.hypot(mean, std) <= self.thresholds.limit:
+            return (Verdict("inputs", active=False),)
+        step = observation.count_of("at_step")
+        return (
+            self.found(
+                "large",
+                "inputs",
+                steps=(step, step),
+                words={"where": str(record.get("where") or "the model")},
+                mean=mean,
+                std=std,
+                lowest=lowest,
+                highest=highest,
+            ),
+        )

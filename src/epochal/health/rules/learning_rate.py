@@ -1,0 +1,608 @@
+"""The learning rate is too high, too low, or has ended before the training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from itertools import pairwise
+from statistics import fmean, median, stdev
+from typing import NamedTuple
+
+from epochal.format import format_number
+from epochal.health.context import Context
+from epochal.health.course import Course
+from epochal.health.curve import Curve
+from epochal.health.layer_series import UPDATE_RATIOS, WEIGHT_NORMS, holds_layers
+from epochal.health.observation import Observation
+from epochal.health.optimizer import optimizer_words, usual_rates
+from epochal.health.rule import Message, Rule, Verdict
+from epochal.health.text import CURVE_KINDS, steps_of
+from epochal.health.thresholds import RuleThresholds
+
+_EVERY = 50  # points between two comparisons of the whole course
+_SUBJECT = "lr"
+_LOWER = "Lower the learning rate 3 to 10 times, or warm it up over the first steps."
+_RAISE = (
+    "Raise the learning rate 3 to 10 times. Check that neither clipping nor a scaled loss makes "
+    "the steps small."
+)
+# RMSprop divides its first gradient by a tenth of it, because its mean of squares starts at 0. Of
+# Adagrad the first step is the largest by far.
+_FIRST_STEPS = {"rmsprop": 10.0, "adagrad": 3.0}
+
+
+class _Quarters(NamedTuple):
+    """The loss at first, at its highest within the first quarter, and in later quarters."""
+
+    start: float
+    highest: float
+    early: float  # in the second quarter
+    late: float  # in the last quarter
+    error: float  # the standard error of the difference of the two
+
+    @property
+    def gained(self) -> float:
+        return max(0.0, self.start - self.late)
+
+
+def _quarters(curve: Curve) -> _Quarters:
+    levels = [block.level for block in curve.blocks.all()]
+    size = max(2, len(levels) // 4)
+    early, late = levels[size : 2 * size], levels[-size:]
+    start = levels[0] if curve.start is None else curve.start
+    error = math.hypot(*(stdev(part) / math.sqrt(len(part)) for part in (early, late)))
+    return _Quarters(start, max(levels[:size]), median(early), median(late), error)
+
+
+class _Updates:
+    """The relative size of updates, ‖Δw‖ / ‖w‖, in the median weight of each watched step."""
+
+    def __init__(self, *, least_norm: float, least_layers: int) -> None:
+        self._least_norm = least_norm
+        self._least_layers = least_layers
+        self.num_layers = 0
+        self.ratios: dict[int, float] = {}  # by step
+        self._norms: dict[str, float] = {}  # at the first watched step
+        self.growth = 1.0  # of the norm of the median weight since then
+
+    def note(self, observation: Observation) -> bool:
+        """Process a record; True if it has updates of enough layers."""
+        if observation.step is None or not holds_layers(observation):
+            return False
+        ratios, norms = UPDATE_RATIOS.of(observation.values), WEIGHT_NORMS.of(observation.values)
+        # Biases and scales start near zero, where any step is large against the norm.
+        bar = self._least_norm * max(norms.values(), default=0.0)
+        weights = [name for name in ratios if "weight" in name.rpartition(".")[-1]]
+        moved = {name: ratios[name] for name in weights if norms.get(name, 0.0) > bar}
+        self.num_layers = len(moved)
+        if len(moved) < self._least_layers:
+            return False
+        self.ratios[observation.step] = median(moved.values())
+        self._norms = self._norms or {name: norms[name] for name in moved}
+        grown = [norms[name] / norm for name, norm in self._norms.items() if name in norms]
+        self.growth = median(grown) if grown else 1.0
+        return True
+
+    def forget(self) -> None:
+        self.ratios.clear()
+        self._norms.clear()
+
+
+class LearningRateTooHigh(Rule):
+    """Steps that are far too large for the weights, and a loss that shows it.
+
+    The relative size of the first updates is measured before any curve shows it. A large update is
+    evidence and no proof: the second piece of evidence is a loss that does not fall meanwhile.
+    """
+
+    name = "lr-too-high"
+    group = "learning rate"
+    meaning = "The steps are too large for the weights."
+    healthy = (
+        "The first steps change the weights by less than {first_update:percent} of their norm."
+    )
+    reports = {
+        "warning": (
+            "One of the first two steps changes the median weight by more than "
+            "{first_update:percent} of its norm, or one of steps 20 to 100 by more than "
+            "{update:percent}, and after {points} points the loss is above {first_left:percent} or "
+            "{left:percent} of its start. Or within the first {blow_points} points the loss is "
+            "{blow:plain} times its first value, and never again half as high."
+        ),
+        "info": (
+            "The peak of the learning rate is more than {far:plain} times the highest that the "
+            "optimizer is usually used with. Or it is more than {high:plain} times that, and the "
+            "loss stopped falling early, or rose to {early_rise:plain} times its start."
+        ),
+    }
+    messages = {
+        "update": Message(
+            "warning",
+            "Step {step} changes the weights by {ratio:percent} of their norm (the median of "
+            "{layers} layers; less than {first_update:percent} is usual at first, less than "
+            "{update:percent} later), and the loss is {now} after {start} at first: the learning "
+            "rate{rate} is too high.",
+            _LOWER,
+        ),
+        "blow": Message(
+            "warning",
+            "The first steps threw the loss from {first} to {high} at {place}: the learning "
+            "rate{rate} is too high for the initial weights.",
+            "Start again with a learning rate 10 times lower that warms up over the first 1 to 5 % "
+            "of the steps. If the loss rises again, check that optimizer.zero_grad() is called in "
+            "each step, and the sign of the loss.",
+        ),
+        "unusual": Message(
+            "info",
+            "The learning rate reached {rate}, and {optimizer} is usually used with {lowest:plain} "
+            "to {highest:plain}. {loss}. The learning rate may be too high.",
+            "Compare with a learning rate 10 times lower, warmed up over the first 1 to 5 % of the "
+            "steps.",
+        ),
+    }
+    causes = frozenset({"instability", "standstill"})
+    symptom_of = frozenset({"lost values", "divergence", "instability"})
+    kinds = CURVE_KINDS
+    every_rank = False
+    release = 20
+
+    class Thresholds(RuleThresholds):
+        # Of the norm of the median weight. In health at most 0.16 in the first steps and 0.028
+        # later; with 30 times the rate at least 0.21 and 0.038.
+        first_update: float = 0.2
+        update: float = 0.03
+        layers: int = 2
+        # Of the largest norm: smaller ones were not initialised to mean anything.
+        least_norm: float = 0.05
+        # Points after which the loss tells, and what is left of it where a rate does no harm: after
+        # a large first step, and while later steps are large.
+        points: int = 60
+        first_left: float = 0.5
+        left: float = 0.9
+        # The first loss over what the first points throw it to: in health at most 2.
+        blow: float = 3.0
+        blow_points: int = 15
+        # Of the highest usual rate: high, and beyond what any healthy training needs.
+        high: float = 2.0
+        far: float = 12.0
+        # Of all gain: what came after the first quarter; and how far the loss rose before.
+        gain: float = 0.02
+        early_rise: float = 1.25
+
+    thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._updates = _Updates(least_norm=thresholds.least_norm, least_layers=thresholds.layers)
+        self._large: tuple[int, float] | None = None  # the step with the largest update, and it
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Measure updates, and compare the loss with its start and with its best level."""
+        if self._updates.note(observation) and not context.is_resumed:
+            self._note_update(observation.step or 0, context)
+        curve = context.updated_curves.get("loss")
+        if curve is None or observation.is_extreme:
+            return ()
+        found = (
+            self._judge_update(curve, context)
+            or self._judge_blow(curve, context)
+            or self._judge_usual(curve, context)
+        )
+        return (found or Verdict(_SUBJECT, False),)
+
+    def forget_from(self, step: int, context: Context) -> None:
+        """Measure again."""
+        self._updates.forget()
+        self._large = None
+
+    # -- facts ------------------------------------------------------------------------------------
+
+    def _note_update(self, step: int, context: Context) -> None:
+        limits, ratio = self.thresholds, self._updates.ratios[step]
+        passed = step - (context.first_step or 0)
+        if self._is_first(step, context):
+            words = optimizer_words(context)
+            factor = max((by for name, by in _FIRST_STEPS.items() if name in words), default=1.0)
+            is_large = ratio > factor * limits.first_update
+        else:
+            is_large = 15 <= passed <= 110 and ratio > limits.update
+        if is_large and self._large is None:
+            self._large = (step, ratio)
+
+    @staticmethod
+    def _is_first(step: int, context: Context) -> bool:
+        return step - (context.first_step or 0) <= 2
+
+    def _judge_update(self, curve: Curve, context: Context) -> Verdict | None:
+        limits = self.thresholds
+        if self._large is None or curve.count < limits.points or curve.start is None:
+            return None
+        step, ratio = self._large
+        now = curve.recent_level(10)
+        is_open = context.is_open(self.name, _SUBJECT)
+        left = limits.first_left if self._is_first(step, context) else limits.left
+        if not is_open and curve.lowest > 0 and now < left * curve.start:
+            self._large = None
+            return None
+        rate = context.last.get("lr")
+        return self.found(
+            "update",
+            _SUBJECT,
+            steps=(min(step, curve.points[0][0]), step),
+            words={"rate": f" of {format_number(rate)}" if rate else ""},
+            step=step,
+            ratio=ratio,
+            layers=self._updates.num_layers,
+            start=curve.start,
+            now=now,
+        )
+
+    # -- curves -----------------------------------------------------------------------------------
+
+    def _judge_blow(self, curve: Curve, context: Context) -> Verdict | None:
+        """Find a loss that the first steps threw far above its start."""
+        limits = self.thresholds
+        if curve.count != limits.points or curve.lowest <= 0 or context.is_resumed:
+            return None
+        values = curve.window(limits.points)
+        place = max(range(1, limits.blow_points), key=values.__getitem__)
+        # What comes back is the noise of rare batches, or has nothing to do with the first steps.
+        later = max(values[limits.blow_points + 5 :])
+        if values[place] < limits.blow * values[0] or 2 * later > values[place]:
+            return None
+        (begin, first), (position, high) = curve.points[0], curve.points[place]
+        return self.found(
+            "blow",
+            _SUBJECT,
+            steps=steps_of(curve, begin, position),
+            words={"place": curve.at(position), "rate": _of_rate(context, " of ")},
+            first=first,
+            high=high,
+        )
+
+    def _judge_usual(self, curve: Curve, context: Context) -> Verdict | None:
+        """Compare the rate with the usual ones of the optimizer, and the loss with its start."""
+        limits, peak, usual = self.thresholds, context.rate.peak, usual_rates(context)
+        passed = curve.points[-1][0] - (context.first_step or 0)
+        if usual is None or not peak or context.is_resumed or curve.count < 100:
+            return None
+        is_open = context.is_open(self.name, _SUBJECT)
+        if curve.count % _EVERY and not is_open:
+            return None
+        factor, quarters = peak / usual.highest, _quarters(curve)
+        if factor <= limits.far:
+            if factor <= limits.high or passed < 300 or context.is_game:
+                return None
+            has_risen = 0 < limits.early_rise * (curve.first or 0.0) < quarters.highest
+            is_stuck = quarters.early - quarters.late <= limits.gain * quarters.gained
+            if not has_risen and (quarters.gained > 0 if curve.count < 300 else not is_stuck):
+                return None
+        start, early, late = map(format_number, (quarters.start, quarters.early, quarters.late))
+        return self.found(
+            "unusual",
+            _SUBJECT,
+            steps=steps_of(curve, curve.blocks[0].first, curve.points[-1][0]),
+            words={"loss": f"The loss was {start} at first, then {early}, and is {late}"},
+            rate=peak,
+            optimizer=usual.optimizer,
+            lowest=usual.lowest,
+            highest=usual.highest,
+        )
+
+
+class LearningRateTooLow(Rule):
+    """Steps that hardly change the weights, and a loss that falls in a straight line.
+
+    Training bends its loss: it falls fast and then slowly. A straight line means that the weights
+    are still where they started. Evaluations of the same samples show it without noise.
+    """
+
+    name = "lr-too-low"
+    group = "learning rate"
+    meaning = "The steps are too small to get anywhere."
+    healthy = (
+        "Steps change the weights by 0.01 % to 3 % of their norm, and the loss falls fast at first."
+    )
+    reports = {
+        "warning": (
+            "On average, steps change the median weight by less than {update:plain} of its norm "
+            "after {steps} steps, and by less than {straight_update:plain} if the loss falls in a "
+            "straight line. Or the loss has fallen by less than {most:percent} in {points} points, "
+            "in a straight line."
+        ),
+        "info": (
+            "{evals} evaluations fall evenly, by less than {most_evals:percent} together. Or the "
+            "peak of the learning rate is a tenth of the lowest usual one of the optimizer, and "
+            "the loss still falls or has not begun to."
+        ),
+    }
+    messages = {
+        "updates": Message(
+            "warning",
+            "Steps change the weights by only {ratio} of their norm (the median weight, the mean "
+            "of {samples} watched steps; 0.001 is usual): the learning rate{rate} is too low.",
+            _RAISE,
+        ),
+        "straight": Message(
+            "warning",
+            "The loss has fallen by {share:percent} in {count} points{rate}, in a straight line: "
+            "the learning rate is too low.",
+            _RAISE,
+        ),
+        "evaluations": Message(
+            "info",
+            "The evaluation loss falls evenly and slowly{rate}, from {first} to {now} in {count} "
+            "evaluations: the learning rate may be too low.",
+            _RAISE,
+        ),
+        "unusual": Message(
+            "info",
+            "The learning rate reached {rate}, and {optimizer} is usually used with {lowest:plain} "
+            "to {highest:plain}. The loss was {start} at first and is {now} after {count} points. "
+            "The learning rate may be too low.",
+            "If you train from scratch, raise the learning rate 10 times and compare. To fine-tune "
+            "a pretrained model, a low learning rate may be right.",
+        ),
+    }
+    causes = frozenset({"standstill"})
+    symptom_of = frozenset({"lost values", "divergence", "standstill"})
+    kinds = CURVE_KINDS
+    every_rank = False
+
+    class Thresholds(RuleThresholds):
+        # The mean of the median weight's updates at the peak of the rate, over at most 1,000 steps.
+        update: float = 1e-4
+        straight_update: float = 5e-4
+        steps: int = 100
+        # A loss that has hardly fallen, in a straight line beyond doubt.
+        points: int = 450
+        most: float = 0.05
+        errors: float = 7.0
+        # Evaluations that tell, the most that they fall, and how much one fall differs from the
+        # next: steps of a usual size scatter twice as much.
+        evals: int = 11
+        most_evals: float = 0.37
+        even: float = 0.17
+        # Of the lowest usual rate.
+        low: float = 0.1
+
+    thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._updates = _Updates(least_norm=0.02, least_layers=1)
+        self._evals: list[tuple[int, float, float]] = []  # position, sum of the rates, loss
+        self._way = 0.0  # the sum of the rates so far
+        self._position: int | None = None
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Judge updates, the course of the loss, and evaluations."""
+        if context.is_resumed or context.is_game or observation.is_extreme:
+            return ()
+        self._updates.note(observation)
+        curve, evaluation = (context.updated_curves.get(role) for role in ("loss", "eval_loss"))
+        course = context.course
+        if evaluation is not None and evaluation.axis == "step":
+            position, loss = evaluation.points[-1]
+            self._evals.append((position, self._way, loss))
+        if curve is None or course is None:
+            return ()
+        self._add_rate(curve, context)
+        if curve.count % _EVERY or curve.count < 100:
+            return ()
+        found = (
+            self._judge_updates(curve, course, context)
+            or self._judge_losses(curve, context)
+            or self._judge_evaluations(curve, context)
+            or self._judge_usual(curve, context)
+        )
+        return (found or Verdict(_SUBJECT, False),)
+
+    def forget_from(self, step: int, context: Context) -> None:
+        """Measure again."""
+        self._updates.forget()
+        self._evals.clear()
+        self._way, self._position = 0.0, None
+
+    def _add_rate(self, curve: Curve, context: Context) -> None:
+        position, rate = curve.points[-1][0], context.rate.latest
+        passed = 1 if self._position is None else position - self._position
+        self._way += passed * (1.0 if rate is None else rate)
+        self._position = position
+
+    def _judge_updates(self, curve: Curve, course: Course, context: Context) -> Verdict | None:
+        limits, peak = self.thresholds, context.rate.peak_since
+        first = max(context.first_step or 0, 0 if peak is None else peak)
+        ratios = {step: ratio for step, ratio in self._updates.ratios.items() if step >= first}
+        last = max(ratios, default=first)
+        is_planned = context.rate.peak is not None and not context.rate.is_near_peak(0.3)
+        if len(ratios) < 3 or not limits.steps <= last - first <= 1000 or is_planned:
+            return None
+        mean = fmean(ratios.values())
+        is_straight = course.falls_straight() or not course.has_learned(limits.most)
+        if mean >= (limits.straight_update if is_straight else limits.update):
+            return None
+        return self.found(
+            "updates",
+            _SUBJECT,
+            steps=(first, last),
+            words={"rate": _of_rate(context, " of ")},
+            ratio=mean,
+            samples=len(ratios),
+        )
+
+    def _judge_losses(self, curve: Curve, context: Context) -> Verdict | None:
+        limits, rate = self.thresholds, context.rate
+        if not limits.points <= curve.count <= 2000 or curve.lowest <= 0:
+            return None
+        first_at, position = curve.blocks[0].first, curve.points[-1][0]
+        is_planned = rate.peak is not None and not rate.is_near_peak(0.5)
+        # Steps of a warm-up are small on purpose.
+        if is_planned or 3 * ((rate.peak_since or 0) - first_at) > position - first_at:
+            return None
+        levels = [block.level for block in curve.blocks.all()]
+        third = len(levels) // 3
+        thirds = [levels[n * third : (n + 1) * third] for n in range(3)]
+        first, middle, last = map(fmean, thirds)
+        error = math.hypot(*(stdev(one) / math.sqrt(third) for one in (thirds[0], thirds[2])))
+        fall = first - last
+        # From the middle of the first third to that of the last is two thirds of the way.
+        share = 1.5 * fall / (curve.start or first)
+        is_straight = middle - last > 0.5 * (first - middle) > 0
+        if not (is_straight and 0 < share < limits.most and fall > limits.errors * error):
+            return None
+        return self.found(
+            "straight",
+            _SUBJECT,
+            steps=steps_of(curve, first_at, position),
+            words={"rate": _of_rate(context, " at a learning rate of ")},
+            share=share,
+            count=curve.count,
+        )
+
+    def _judge_evaluations(self, train: Curve, context: Context) -> Verdict | None:
+        """Find evaluations each of which is below the one before by what the rates account for."""
+        limits, evals = self.thresholds, self._evals
+        if not limits.evals <= len(evals) <= 40 or evals[-1][0] - evals[0][0] < 200:
+            return None
+        (begin, _, first), (position, _, now) = evals[0], evals[-1]
+        if not train.start or min(train.lowest, first, now) <= 0:
+            return None
+        falls = []
+        for (_, way, loss), (_, later, lower) in pairwise(evals):
+            if later <= way or lower >= loss:
+                return None
+            falls.append((loss - lower) / (later - way))
+        third = len(falls) // 3
+        change = median(abs(b - a) for a, b in pairwise(falls)) / median(falls)
+        bend = fmean(falls[-third:]) / fmean(falls[:third])
+        is_small = max(1 - now / first, 1 - now / train.start) < limits.most_evals
+        if not (is_small and change < limits.even and 0.25 < bend < 1.1):
+            return None
+        return self.found(
+            "evaluations",
+            _SUBJECT,
+            steps=(begin, position),
+            severity="warning" if 1 - now / first < limits.most else "info",
+            words={"rate": _of_rate(context, " at a learning rate of ")},
+            first=first,
+            now=now,
+            count=len(evals),
+        )
+
+    def _judge_usual(self, curve: Curve, context: Context) -> Verdict | None:
+        limits, peak, usual = self.thresholds, context.rate.peak, usual_rates(context)
+        if usual is None or not peak or peak > 1.01 * limits.low * usual.lowest:
+            return None
+        quarters = _quarters(curve)
+        passed = curve.points[-1][0] - (context.first_step or 0)
+        # Where targets have large units, gradients are as large, and usual rates are too high.
+        has_units = quarters.start > 100 and not usual.is_adaptive
+        if passed < 300 or has_units or not context.rate.is_near_peak(0.4):
+            return None
+        fall = quarters.early - quarters.late
+        still_falls = fall > max(0.05 * quarters.gained, 4 * quarters.error)
+        if not still_falls and quarters.gained >= limits.most * abs(quarters.start):
+            return None
+        return self.found(
+            "unusual",
+            _SUBJECT,
+            steps=steps_of(curve, curve.blocks[0].first, curve.points[-1][0]),
+            rate=peak,
+            optimizer=usual.optimizer,
+            lowest=usual.lowest,
+            highest=usual.highest,
+            start=quarters.start,
+            now=quarters.late,
+            count=curve.count,
+        )
+
+
+def _of_rate(context: Context, words: str) -> str:
+    rate = context.rate.latest
+    return f"{words}{format_number(rate)}" if rate else ""
+
+
+class RateEnded(Rule):
+    """The rate was at work for a while, and has been next to nothing for longer than that.
+
+    A schedule that ends at the end of its run is never below its limit for that long.
+    """
+
+    name = "rate-ended"
+    group = "learning rate"
+    meaning = "The schedule ended long before the training. Later steps change nothing."
+    healthy = "The learning rate is above {share:percent} of its peak for most of the run."
+    reports = {
+        "warning": (
+            "The learning rate is 0 for the first {zero_points} points. Or it has been below "
+            "{share:percent} of its peak for {points} points, and for longer than it was above."
+        )
+    }
+    messages = {
+        "zero": Message(
+            "warning",
+            "The learning rate has been 0 since step {since_step}: the weights do not change.",
+            "Check the schedule: its number of steps, and its unit. A schedule in epochs that "
+            "takes a step per batch, or one made for fewer steps, ends too early.",
+        ),
+        "ended": Message(
+            "warning",
+            "The learning rate fell from {peak} to less than {share:percent} of it at step "
+            "{since_step} and stays there ({rate} now): later steps change next to nothing.",
+            "Check the schedule: its number of steps, and its unit. A schedule in epochs that "
+            "takes a step per batch, or one made for fewer steps, ends too early.",
+        ),
+    }
+    causes = frozenset({"standstill"})
+    kinds = CURVE_KINDS
+    every_rank = False
+
+    class Thresholds(RuleThresholds):
+        # Of its peak. A cosine is below this for the last two hundredths of a run only.
+        share: float = 0.001
+        # Points: fewer are the end of a run, or the beginning of a warm-up.
+        points: int = 50
+        zero_points: int = 30
+
+    thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._peak = 0.0
+        self._above = self._below = self._since = 0
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Count the points above and below the limit."""
+        rate, step = observation.roles.get("lr"), observation.step
+        if rate is None or step is None or not math.isfinite(rate):
+            return ()
+        limits, name = self.thresholds, context.role_names["lr"]
+        self._peak = max(self._peak, rate)
+        if rate > limits.share * self._peak:
+            self._above += 1
+            self._below = 0
+            return (Verdict(name, False),)
+        if not self._below:
+            self._since = step
+        self._below += 1
+        if self._below < (max(limits.points, self._above) if self._above else limits.zero_points):
+            return ()
+        message = "zero" if rate == 0 else "ended"
+        return (
+            self.found(
+                message,
+                name,
+                steps=(self._since, step),
+                rate=rate,
+                peak=self._peak,
+                since_step=self._since,
+            ),
+        )
+
+    def forget_from(self, step: int, context: Context) -> None:
+        """A resumed run may have another schedule."""
+        self._begin()
