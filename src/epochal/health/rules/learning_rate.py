@@ -104,8 +104,8 @@ class LearningRateTooHigh(Rule):
     reports = {
         "warning": (
             "One of the first two steps changes the median weight by more than "
-            "{first_update:percent} of its norm, or one of steps 20 to 100 by more than "
-            "{update:percent}, and after {points} points the loss is above {first_left:percent} or "
+            "{first_update:percent} of its norm, or after a warm-up one of steps 20 to 100 by more "
+            "than {update:percent}, and after {points} points the loss is above {first_left:percent} or "
             "{left:percent} of its start. Or within the first {blow_points} points the loss is "
             "{blow:plain} times its first value, and never again half as high."
         ),
@@ -151,7 +151,7 @@ class LearningRateTooHigh(Rule):
         # later; with 30 times the rate at least 0.21 and 0.038.
         first_update: float = 0.2
         update: float = 0.03
-        layers: int = 2
+        layers: int = 3
         # Of the largest norm: smaller ones were not initialised to mean anything.
         least_norm: float = 0.05
         # Points after which the loss tells, and what is left of it where a rate does no harm: after
@@ -205,7 +205,9 @@ class LearningRateTooHigh(Rule):
             factor = max((by for name, by in _FIRST_STEPS.items() if name in words), default=1.0)
             is_large = ratio > factor * limits.first_update
         else:
+            # Without a warm-up, weights that are still small take large steps in health too.
             is_large = 15 <= passed <= 110 and ratio > limits.update
+            is_large = is_large and not context.rate.began_at_peak(0.9)
         if is_large and self._large is None:
             self._large = (step, ratio)
 
@@ -262,12 +264,12 @@ class LearningRateTooHigh(Rule):
 
     def _judge_usual(self, curve: Curve, context: Context) -> Verdict | None:
         """Compare the rate with the usual ones of the optimizer, and the loss with its start."""
-        limits, peak, usual = self.thresholds, context.rate.peak, usual_rates(context)
-        passed = curve.points[-1][0] - (context.first_step or 0)
-        if usual is None or not peak or context.is_resumed or curve.count < 100:
+        limits, peak = self.thresholds, context.rate.peak
+        is_due = curve.count % _EVERY == 0 or context.is_open(self.name, _SUBJECT)
+        if not is_due or not peak or context.is_resumed or curve.count < 100:
             return None
-        is_open = context.is_open(self.name, _SUBJECT)
-        if curve.count % _EVERY and not is_open:
+        usual, passed = usual_rates(context), curve.points[-1][0] - (context.first_step or 0)
+        if usual is None:
             return None
         factor, quarters = peak / usual.highest, _quarters(curve)
         if factor <= limits.far:
@@ -419,8 +421,7 @@ class LearningRateTooLow(Rule):
         if len(ratios) < 3 or not limits.steps <= last - first <= 1000 or is_planned:
             return None
         mean = fmean(ratios.values())
-        is_straight = course.falls_straight() or not course.has_learned(limits.most)
-        if mean >= (limits.straight_update if is_straight else limits.update):
+        if mean >= (limits.straight_update if course.falls_straight() else limits.update):
             return None
         return self.found(
             "updates",
