@@ -25,10 +25,10 @@ class Context:
     """The run so far, kept by the engine; rules read it and never write to it.
 
     ``step`` is the newest step of rank 0, ``last`` the newest finite value of each role there.
-    ``facts`` has the newest record of each of ``FACT_KINDS`` and ``FACT_EVENTS``; ``gpus`` the
-    ``gpu-model`` record by GPU id. ``open`` has the open findings by rule and subject. ``curves``
-    are rank 0's, by role; ``updated_curves`` those that the record at hand has a point of.
-    ``course`` describes the loss. Times are Unix seconds.
+    ``hosts`` has the name of each rank's machine, from the first record of the rank.
+    ``facts`` has the newest record of each of ``FACT_KINDS``; ``gpus`` the ``gpu-model`` record by
+    GPU id. ``open`` has the open findings by rule and subject. ``curves`` are rank 0's, by role;
+    ``updated_curves`` those that the record at hand has a point of. Times are Unix seconds.
 
     ``phase`` is judged from the training loss alone. It is "warm-up" for the first 50 losses
     (``PhaseThresholds.warmup``), whatever the length of the run, and stays so in a run without a
@@ -48,6 +48,7 @@ class Context:
     facts: dict[str, Record] = field(default_factory=dict)
     gpus: dict[int, Record] = field(default_factory=dict)
     ranks: set[int] = field(default_factory=set)
+    hosts: dict[int, str] = field(default_factory=dict)
     open: dict[tuple[str, str], Finding] = field(default_factory=dict)
     phase: Phase = "warm-up"
     is_game: bool = False
@@ -61,10 +62,17 @@ class Context:
         """Whether an older attempt came before this one."""
         return self.attempt > 1 or self.resumed_at is not None
 
-    @property
-    def num_classes(self) -> int | None:
-        """The number of classes in the configuration; None if it is not there."""
-        return num_classes(self.config)
+    def rank_name(self, rank: int) -> str:
+        """Name a rank in a sentence: "rank 3 on node-b", or "rank 3" if there is a single host."""
+        return " on ".join((f"rank {rank}", *self._host(rank).values()))
+
+    def rank_evidence(self, rank: int) -> dict[str, int | str]:
+        """The rank, and its host if the run has several."""
+        return {"rank": rank, **self._host(rank)}
+
+    def _host(self, rank: int) -> dict[str, str]:
+        is_named = rank in self.hosts and len(set(self.hosts.values())) > 1
+        return {"host": self.hosts[rank]} if is_named else {}
 
     def is_open(self, rule: str, subject: str) -> bool:
         """Whether a rule has an open finding about a subject."""

@@ -313,6 +313,8 @@ class Health:
         context = self.context
         context.now = max(context.now, observation.t)
         context.ranks.add(observation.rank)
+        if observation.kind == "run" and isinstance(host := observation.record.get("host"), str):
+            context.hosts[observation.rank] = host
         if context.started is None:
             context.started = observation.t
         if observation.kind == "define":

@@ -16,7 +16,7 @@ def test_hours_within_a_step_are_a_warning() -> None:
     for record in records[100:]:
         record["t"] += 7200
     (found,) = opened(ClockAnomaly, records)
-    assert "2h 00m passed before step 100" in found.sentence
+    assert "2h 00m passed at step 100" in found.sentence
 
 
 def test_evaluations_saves_and_jitter_are_fine() -> None:

@@ -55,3 +55,59 @@ def test_it_closes_with_the_next_record() -> None:
     quiet(health, 100)
     (closed,) = health.feed(step(100, t=START + 250))
     assert closed.state == "closed"
+
+
+def of_ranks(stops: dict[int, float], *, going: frozenset[int] = frozenset()) -> list[Finding]:
+    """Ranks that log once a second until their time, in two hosts; those that go on never stop."""
+    health = Health(rules=[SilentRun])
+    for rank in stops:
+        host = f"node-{'ab'[rank // 2]}"
+        header = {"log": "run", "t": START, "rank": rank, "host": host}
+        health.feed(header, rank=rank, writer="loop" if rank == 0 else f"rank-{rank:04d}")
+    found: list[Finding] = []
+    for number in range(200):
+        for rank, stop in stops.items():
+            if number <= stop or rank in going:
+                record = step(number, t=START + number + 0.01 * rank)
+                writer = "loop" if rank == 0 else f"rank-{rank:04d}"
+                found += health.feed(record, rank=rank, writer=writer)
+        found += health.tick(START + number + 0.5)
+    return found
+
+
+def test_the_rank_that_did_not_reach_the_last_step_stopped_first() -> None:
+    (found,) = of_ranks({0: 101, 1: 101, 2: 100, 3: 101})
+    assert "The first to stop was rank 2 on node-b; the last of the others" in found.sentence
+    assert (found.evidence["rank"], found.evidence["host"]) == (2, "node-b")
+    assert "the last was step 100" in found.sentence
+
+
+def test_a_rank_that_stops_alone_is_named_while_the_others_go_on() -> None:
+    (found,) = of_ranks({0: 100, 1: 100, 2: 100, 3: 50}, going=frozenset({0, 1, 2}))
+    assert found.sentence.startswith("A rank has logged nothing for 45")
+    assert "It is rank 3 on node-b; the other ranks go on." in found.sentence
+
+
+def test_ranks_that_stop_together_are_not_told_apart() -> None:
+    (found,) = of_ranks({0: 100, 1: 100, 2: 100, 3: 100})
+    assert "The ranks stopped at about the same time." in found.sentence
+    assert "rank" not in found.evidence
+
+
+def test_a_rank_that_only_printed_at_the_start_is_not_silent() -> None:
+    health = lively(3)
+    for line in range(20):
+        message = {"log": "message", "t": START + line, "text": "hello"}
+        health.feed(message, rank=1, writer="rank-0001")
+    assert [f for n in range(3, 900) for f in health.feed(step(n)) + health.tick(START + n)] == []
+
+
+def test_the_finding_closes_when_the_rank_that_stopped_goes_on() -> None:
+    health = Health(rules=[SilentRun])
+    found: list[Finding] = []
+    for number in range(200):
+        found += health.feed(step(number))
+        if not 50 < number < 150:
+            found += health.feed(step(number), rank=1, writer="rank-0001")
+        found += health.tick(START + number + 0.5)
+    assert [(f.state, f.t - START) for f in found] == [("open", 95.5), ("closed", 150.0)]

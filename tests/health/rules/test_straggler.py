@@ -13,8 +13,18 @@ def run(levels: list[float], *, share: float = 0.02, steps: int = 100) -> list[E
 
 def test_the_slow_rank_is_named() -> None:
     (found,) = opened(Straggler, run([100, 101, 160, 99]))
-    assert found.sentence.startswith("Rank 2 takes")
+    assert found.sentence.startswith("All ranks wait for rank 2: it takes 159")
     assert found.evidence["rank"] == 2
+
+
+def test_the_slow_rank_is_named_with_its_host() -> None:
+    hosts = ["node-a", "node-a", "node-b", "node-b"]
+    headers: list[Entry] = [
+        (rank, {"log": "run", "t": START, "host": host}) for rank, host in enumerate(hosts)
+    ]
+    (found,) = opened(Straggler, [*headers, *run([100, 101, 160, 99])])
+    assert found.sentence.startswith("All ranks wait for rank 2 on node-b: it takes 159")
+    assert found.evidence["host"] == "node-b"
 
 
 def test_ranks_that_differ_a_little_are_left_alone() -> None:

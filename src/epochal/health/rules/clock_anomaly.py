@@ -13,6 +13,7 @@ from epochal.health.thresholds import RuleThresholds
 
 _SUBJECT = "clock"
 _MOST_STREAMS = 64
+_ADVICE = "Set up NTP on the machine. Rates and times left across this point are wrong."
 
 # Records of one writer that are made and written in one order: writer, kind, first name, names.
 Stream = tuple[str, str, str | None, int]
@@ -52,79 +53,57 @@ class ClockAnomaly(Rule):
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
+        # By writer: its newest time, and its usual gaps. By stream: its last time.
         self._newest: dict[str, float] = {}
-        self._streams: dict[Stream, float] = {}
         self._gaps: dict[str, Recent] = {}
+        self._streams: dict[Stream, float] = {}
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check the time from the writer's last record to this one."""
-        subject = _SUBJECT if observation.rank <= 0 else f"{_SUBJECT} (rank {observation.rank})"
-        back = self._note_stream(observation)
-        if back > self.thresholds.back_s:
-            self._forget(observation.writer)
-            self._newest[observation.writer] = observation.t
-            return (self._backward(subject, back, observation),)
-        newest = self._newest.get(observation.writer)
-        self._newest[observation.writer] = (
-            observation.t if newest is None else max(newest, observation.t)
+        t, writer, rank, limits = (
+            observation.t,
+            observation.writer,
+            observation.rank,
+            self.thresholds,
         )
-        if newest is None:
-            return ()
-        gap = observation.t - newest
-        gaps = self._gaps.setdefault(observation.writer, Recent(200))
-        verdict = self._forward(subject, gap, gaps, observation)
-        if not verdict.active and gap >= 0:
-            gaps.push(gap)
-        return (verdict,)
+        subject = _SUBJECT if rank <= 0 else f"{_SUBJECT} (rank {rank})"
+        where = f" of {context.rank_name(rank)}" if rank > 0 or len(context.ranks) > 1 else ""
+        at = "" if observation.step is None else f" at step {observation.step:,}"
+        back_s = self._last_of_stream(observation) - t
+        if back_s > limits.back_s:  # older times are not comparable any more
+            self._streams = {key: last for key, last in self._streams.items() if key[0] != writer}
+            self._newest[writer] = t
+            sentence = f"The clock{where} went back by {format_duration(back_s)}{at}."
+            evidence = {"back_s": back_s}
+            return (Verdict(subject, True, "warning", sentence, None, evidence, _ADVICE),)
+        newest = self._newest.get(writer, t)
+        gap_s, self._newest[writer] = t - newest, max(newest, t)
+        gaps = self._gaps.setdefault(writer, Recent(200))
+        known_s = observation.values.get("train/duration_ms", 0.0) / 1000
+        if len(gaps) < limits.least or gap_s < max(
+            limits.ahead_s, limits.ahead_ratio * gaps.median(), 5 * gaps.highest(), 5 * known_s
+        ):
+            if gap_s >= 0:
+                gaps.push(gap_s)
+            return (Verdict(subject, False),)
+        sentence = (
+            f"{format_duration(gap_s)} passed{at} where {format_duration(gaps.median())} is usual:"
+            f" the machine{where} slept, or its clock was set."
+        )
+        evidence = {"gap_s": gap_s, "usual_s": gaps.median()}
+        return (Verdict(subject, True, "warning", sentence, None, evidence, _ADVICE),)
 
     def forget_from(self, step: int, context: Context) -> None:
         """Between two attempts any time may pass."""
         self._newest.clear()
         self._streams.clear()
 
-    def _note_stream(self, observation: Observation) -> float:
-        """How far a record's time lies before the last one of its kind and names."""
-        stream = (
-            observation.writer,
-            observation.kind,
-            next(iter(observation.values), None),
-            len(observation.values),
-        )
+    def _last_of_stream(self, observation: Observation) -> float:
+        """The time of the last record of this writer, kind and names."""
+        values = observation.values
+        stream = (observation.writer, observation.kind, next(iter(values), None), len(values))
         last = self._streams.pop(stream, observation.t)
         if len(self._streams) >= _MOST_STREAMS:
             del self._streams[next(iter(self._streams))]
         self._streams[stream] = observation.t
-        return last - observation.t
-
-    def _forget(self, writer: str) -> None:
-        """After the clock was set, older times are not comparable."""
-        self._streams = {key: t for key, t in self._streams.items() if key[0] != writer}
-
-    def _forward(self, subject: str, gap: float, gaps: Recent, observation: Observation) -> Verdict:
-        thresholds = self.thresholds
-        if len(gaps) < thresholds.least or gap < thresholds.ahead_s:
-            return Verdict(subject, False)
-        known_s = observation.values.get("train/duration_ms", 0.0) / 1000
-        usual = max(gaps.highest(), known_s)
-        if gap < thresholds.ahead_ratio * gaps.median() or gap < 5 * usual:
-            return Verdict(subject, False)
-        return Verdict(
-            subject,
-            True,
-            "warning",
-            f"{format_duration(gap)} passed before step {observation.step or 0:,}, where "
-            f"{format_duration(gaps.median())} is usual: the machine slept, or its clock was set.",
-            evidence={"gap_s": gap, "usual_s": gaps.median()},
-            advice="Rates and times left across the gap are wrong; nothing else is.",
-        )
-
-    def _backward(self, subject: str, back: float, observation: Observation) -> Verdict:
-        where = f" at step {observation.step:,}" if observation.step is not None else ""
-        return Verdict(
-            subject,
-            True,
-            "warning",
-            f"The clock went back by {format_duration(back)}{where}.",
-            evidence={"back_s": back},
-            advice="Let the machine keep its time with NTP; rates across this point are wrong.",
-        )
+        return last

@@ -18,38 +18,7 @@ from epochal.health.thresholds import RuleThresholds
 if TYPE_CHECKING:
     from epochal.health.context import Context
 
-# One figure of every rank at the same step, put side by side as the ranks' records come in.
-
 _MOST_STEPS = 512
-
-
-class RankTable:
-    """Rows by step; a row is complete when every rank that has ever given the figure is in it."""
-
-    def __init__(self) -> None:
-        self._rows: dict[int, dict[int, float]] = {}
-        self._ranks: set[int] = set()
-
-    def push(self, step: int, rank: int, value: float) -> Mapping[int, float] | None:
-        """Take in one figure; gives the row that it completes, once."""
-        self._ranks.add(rank)
-        if not math.isfinite(value):
-            self._rows.pop(step, None)
-            return None
-        row = self._rows.setdefault(step, {})
-        row[rank] = value
-        if len(row) < max(2, len(self._ranks)):
-            if len(self._rows) > _MOST_STEPS:
-                del self._rows[next(iter(self._rows))]
-            return None
-        return self._rows.pop(step)
-
-    def clear(self) -> None:
-        """Forget rows and ranks."""
-        self._rows.clear()
-        self._ranks.clear()
-
-
 _ADVICE = (
     "Check that every rank takes part in every exchange (no branch that skips it, no unused "
     "parameters), that seeds differ only for the data, and that buffers are broadcast; restart "
@@ -57,31 +26,49 @@ _ADVICE = (
 )
 
 
+class RankTable:
+    """One value of every rank at the same step, row by row as the records come in."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, dict[int, float]] = {}
+        self._ranks: set[int] = set()
+
+    def push(self, step: int, rank: int, value: float) -> Mapping[int, float] | None:
+        """Add a value; returns the row if every rank that ever had the value is in it now."""
+        self._ranks.add(rank)
+        row = self._rows.setdefault(step, {})
+        row[rank] = value
+        if not math.isfinite(value) or len(row) >= max(2, len(self._ranks)):
+            del self._rows[step]
+            return row if math.isfinite(value) else None
+        if len(self._rows) > _MOST_STEPS:
+            del self._rows[next(iter(self._rows))]
+        return None
+
+
 @dataclass(slots=True)
 class _Equal:
-    """A figure that may be equal on every rank: first learned, then checked."""
+    """A value that may be equal on every rank: first learned, then checked."""
 
+    learn: int
+    lasting: int
     table: RankTable = field(default_factory=RankTable)
     learned: int = 0
     is_equal: bool = True
-    is_weight: bool = False
     streak: int = 0
     since: int = 0
 
-    def observe(self, step: int, spread: float, limits: ReplicaDrift.Thresholds) -> bool:
-        """Whether it was the same once and has been apart for several steps."""
-        if self.learned < (limits.learn_weights if self.is_weight else limits.learn):
+    def has_parted(self, step: int, spread: float, limits: ReplicaDrift.Thresholds) -> bool:
+        """Whether it was the same once and has differed for several steps."""
+        if self.learned < self.learn:
             self.learned += 1
             self.is_equal = self.is_equal and spread <= limits.equal
-            return False
-        if not self.is_equal:
-            return False
-        if spread <= limits.apart:
+        elif not self.is_equal or spread <= limits.apart:
             self.streak = 0
-            return False
-        self.since = step if self.streak == 0 else self.since
-        self.streak += 1
-        return self.streak >= (limits.lasting_weights if self.is_weight else limits.lasting)
+        else:
+            self.since = self.since if self.streak else step
+            self.streak += 1
+        return self.streak >= self.lasting
 
 
 class ReplicaDrift(Rule):
@@ -96,7 +83,7 @@ class ReplicaDrift(Rule):
     meaning = "Copies of the model on different ranks are no longer equal."
     healthy = "Norms are equal on all ranks except for rounding. Losses differ by their data."
     reports = {
-        "warning": "A rank's loss moves away from the others.",
+        "warning": "A rank's loss moves away from the others, or gradients are not exchanged.",
         "error": "Norms that were equal differ by 0.1 %.",
     }
     symptom_of = frozenset({"lost values"})
@@ -125,74 +112,70 @@ class ReplicaDrift(Rule):
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        self._norms: dict[str, _Equal] = {}
+        self._forget()
+
+    def _forget(self) -> None:
+        self._equals: dict[str, _Equal] = {}
         self._losses = RankTable()
+        # Distances of each rank's loss from the others', as shares of the loss: first and newest.
         self._early: dict[int, list[float]] = {}
         self._recent: dict[int, deque[float]] = {}
-        self._levels: deque[float] = deque(maxlen=thresholds.window)
-        self._has_shares = True
         self._weight: str | None = None  # the first that is apart
         self._ratios: list[float] = []  # of the norms of the first two ranks, as logarithms
 
-    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Compare the record with those of the other ranks at its step."""
-        if observation.step is None or observation.rank < 0 or len(context.ranks) < 2:
-            return
-        for name, value in self._equals(observation, context):
-            if name not in self._norms:
-                is_weight = name.startswith(WEIGHT_NORMS.prefix)
-                if is_weight and value == 0:
-                    continue  # as zero on every shard as on every copy
-                self._norms[name] = _Equal(is_weight=is_weight)
-            row = self._norms[name].table.push(observation.step, observation.rank, value)
-            if row is not None:
-                yield self._judge_norm(name, observation.step, row)
-                if name == context.role_names.get("norm"):
-                    yield from self._judge_exchange(name, observation.step, row)
-        loss = observation.roles.get("loss")
-        if loss is not None:
-            row = self._losses.push(observation.step, observation.rank, loss)
-            if row is not None:
-                yield from self._judge_losses(context.role_names["loss"], row)
-
     def forget_from(self, step: int, context: Context) -> None:
         """Learn again: a new attempt starts from equal weights."""
-        self._norms.clear()
-        self._losses.clear()
-        self._weight = None
-        for kept in (self._early, self._recent, self._levels):
-            kept.clear()
+        self._forget()
 
-    @staticmethod
-    def _equals(observation: Observation, context: Context) -> Iterable[tuple[str, float]]:
-        for role in ("norm", "loss"):
-            if role in observation.roles:
-                yield context.role_names[role], observation.roles[role]
-        layers = WEIGHT_NORMS.of(observation.values) if holds_layers(observation) else {}
-        for layer, norm in layers.items():
-            yield WEIGHT_NORMS.name(layer), norm
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Compare the record with those of the other ranks at its step."""
+        step, rank, limits = observation.step, observation.rank, self.thresholds
+        if step is None or rank < 0 or len(context.ranks) < 2:
+            return
+        for name, value in _values(observation, context):
+            if name not in self._equals:
+                if value == 0:
+                    continue  # as zero on every shard as on every copy
+                self._equals[name] = (
+                    _Equal(limits.learn_weights, limits.lasting_weights)
+                    if name.startswith(WEIGHT_NORMS.prefix)
+                    else _Equal(limits.learn, limits.lasting)
+                )
+            row = self._equals[name].table.push(step, rank, value)
+            if row is not None:
+                yield self._judge_norm(name, step, row, context)
+                if name == context.role_names.get("norm"):
+                    yield from self._judge_exchange(name, step, row)
+        loss = observation.roles.get("loss")
+        row = None if loss is None else self._losses.push(step, rank, loss)
+        if row is not None and min(row.values()) > 0:
+            yield from self._judge_losses(context.role_names["loss"], row, context)
 
-    def _judge_norm(self, name: str, step: int, row: Mapping[int, float]) -> Verdict:
-        least, most = min(row.values()), max(row.values())
-        scale = max(abs(least), abs(most))
-        spread = (most - least) / scale if scale > 0 else 0.0
-        figure = self._norms[name]
-        rank, apart = _farthest(row)
-        is_apart = figure.observe(step, spread, self.thresholds)
-        if figure.is_weight:  # one finding for all of them
+    def _judge_norm(
+        self, name: str, step: int, row: Mapping[int, float], context: Context
+    ) -> Verdict:
+        scale = max(map(abs, row.values()))
+        spread = (max(row.values()) - min(row.values())) / scale if scale > 0 else 0.0
+        equal = self._equals[name]
+        is_apart = equal.has_parted(step, spread, self.thresholds)
+        if name.startswith(WEIGHT_NORMS.prefix):  # one finding for all of them
             self._weight = name if is_apart and self._weight is None else self._weight
             is_apart = is_apart and name == self._weight
         if not is_apart:
             return Verdict(name, active=False)
+        middle = median(row.values())
+        order = sorted(row, key=lambda rank: (abs(row[rank] - middle), rank))
+        near, far = order[0], order[-1]
         return Verdict(
             name,
             active=True,
             severity="error",
             sentence=f"The ranks have drifted apart: {name} was the same on all of them and has "
-            f"differed since step {figure.since:,}, by {100 * spread:.2g} % now; rank {rank} has "
-            f"{format_number(apart)}, rank {_nearest(row)} {format_number(row[_nearest(row)])}.",
-            steps=(figure.since, step),
-            evidence={"spread": spread, "rank": rank, "least": least, "most": most},
+            f"differed since step {equal.since:,}, by {100 * spread:.2g} % now; "
+            f"{context.rank_name(far)} has {format_number(row[far])}, {context.rank_name(near)} "
+            f"{format_number(row[near])}.",
+            steps=(equal.since, step),
+            evidence={"spread": spread, **context.rank_evidence(far)},
             advice=_ADVICE,
         )
 
@@ -207,7 +190,7 @@ class ReplicaDrift(Rule):
             return
         usual = median(self._ratios)
         spread = median(abs(ratio - usual) for ratio in self._ratios)
-        least = min(abs(ratio) for ratio in self._ratios)
+        least = min(map(abs, self._ratios))
         # Shards of a model have norms that differ in one direction.
         if least < limits.equal or spread < limits.unequal_spread or abs(usual) > spread:
             return
@@ -225,102 +208,55 @@ class ReplicaDrift(Rule):
             "backward pass of a step.",
         )
 
-    def _judge_losses(self, name: str, row: Mapping[int, float]) -> Iterable[Verdict]:
+    def _judge_losses(
+        self, name: str, row: Mapping[int, float], context: Context
+    ) -> Iterable[Verdict]:
         """Compare each rank with its first level; only the one that moved most is named.
 
         The others seem to move, too, since it is among those they are compared with.
         """
-        size = self._size_of(row)
-        moves: dict[int, _Move] = {}
-        for rank, apart in _apart(row).items():
+        limits, level = self.thresholds, _mean(row.values())
+        moves: dict[int, float] = {}
+        for rank, loss in row.items():
+            others = median(other for name_, other in row.items() if name_ != rank)
             early = self._early.setdefault(rank, [])
-            if len(early) < self.thresholds.window:
-                early.append(apart / size)
-                continue
-            recent = self._recent.setdefault(rank, deque(maxlen=self.thresholds.window))
-            recent.append(apart / size)
-            if len(recent) == self.thresholds.window:
-                moves[rank] = _Move(early, recent)
+            recent = self._recent.setdefault(rank, deque(maxlen=limits.window))
+            (early if len(early) < limits.window else recent).append((loss - others) / level)
+            if len(recent) == limits.window:
+                moves[rank] = _mean(recent) - _mean(early)
         # Of two ranks each stands as far from the other: the one above is the one that suffers.
-        may_leave = [rank for rank, move in moves.items() if len(row) > 2 or move.size > 0]
-        farthest = max(may_leave, key=lambda rank: abs(moves[rank].size), default=None)
+        movers = [rank for rank, move in moves.items() if len(row) > 2 or move > 0]
+        farthest = max(movers, key=lambda rank: abs(moves[rank]), default=None)
         for rank, move in moves.items():
-            subject = f"{name} of rank {rank}"
-            is_far = rank == farthest and self._is_far(move)
-            yield (
-                self._left(subject, rank, move, size) if is_far else Verdict(subject, active=False)
+            early, recent = self._early[rank], self._recent[rank]
+            error = math.sqrt((_variance(early) + _variance(recent)) / limits.window)
+            subject, now, at_first = f"{name} of rank {rank}", _mean(recent), _mean(early)
+            is_far = abs(move) > max(limits.deviations * error, limits.share)
+            if rank != farthest or not is_far or abs(now) <= abs(at_first):
+                yield Verdict(subject, active=False)
+                continue
+            yield Verdict(
+                subject,
+                active=True,
+                sentence=f"The loss of {context.rank_name(rank)} drifts away from the others': it "
+                f"is on average {100 * abs(now):.2g} % {'above' if now > 0 else 'below'} them over "
+                f"the last {limits.window} records; it was {100 * abs(at_first):.2g} % at first.",
+                evidence={**context.rank_evidence(rank), "apart": now, "at_first": at_first},
+                advice=_ADVICE,
             )
 
-    def _size_of(self, row: Mapping[int, float]) -> float:
-        """What distances are shares of: the loss, as its noise shrinks with it; 1 if it may be 0.
 
-        Once a loss was not above zero, all that was learned by shares is forgotten.
-        """
-        level = abs(_mean(row.values()))
-        self._levels.append(level)
-        if self._has_shares and min(row.values()) <= 0:
-            self._has_shares = False
-            self._early.clear()
-            self._recent.clear()
-        return level if self._has_shares else 1.0
-
-    def _is_far(self, move: _Move) -> bool:
-        limits = self.thresholds
-        least = limits.share * (1.0 if self._has_shares else _mean(self._levels))
-        is_nearer = abs(move.now) <= abs(move.at_first)
-        return not is_nearer and abs(move.size) > max(limits.deviations * move.stray, least)
-
-    def _left(self, subject: str, rank: int, move: _Move, size: float) -> Verdict:
-        more = "above" if move.now > 0 else "below"
-        apart, at_first = move.now * size, move.at_first * size
-        return Verdict(
-            subject,
-            active=True,
-            sentence=f"Rank {rank} drifts away from the others: its loss is on average "
-            f"{format_number(abs(apart))} {more} theirs over the last "
-            f"{self.thresholds.window} records; at its first level that would "
-            f"be {format_number(abs(at_first))}.",
-            evidence={"apart": apart, "at_first": at_first, "level": _mean(self._levels)},
-            advice=_ADVICE,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Move:
-    """The distance of a rank from the others, at first and now."""
-
-    early: Collection[float]
-    recent: Collection[float]
-
-    @property
-    def at_first(self) -> float:
-        return _mean(self.early)
-
-    @property
-    def now(self) -> float:
-        return _mean(self.recent)
-
-    @property
-    def size(self) -> float:
-        return self.now - self.at_first
-
-    @property
-    def stray(self) -> float:
-        """The standard error of the move."""
-        parts = (_variance(self.early) / len(self.early), _variance(self.recent) / len(self.recent))
-        return math.sqrt(sum(parts))
-
-
-def _apart(row: Mapping[int, float]) -> dict[int, float]:
-    """How far each rank's loss is from the middle of the others'."""
-    return {
-        rank: loss - median(other for name, other in row.items() if name != rank)
-        for rank, loss in row.items()
-    }
+def _values(observation: Observation, context: Context) -> Iterable[tuple[str, float]]:
+    """The values of a record that are equal on all ranks where the model is copied."""
+    for role in ("norm", "loss"):
+        if role in observation.roles:
+            yield context.role_names[role], observation.roles[role]
+    if holds_layers(observation):
+        for layer, norm in WEIGHT_NORMS.of(observation.values).items():
+            yield WEIGHT_NORMS.name(layer), norm
 
 
 def _mean(values: Collection[float]) -> float:
-    """Infinite where the sum is, instead of an error."""
     return sum(values) / len(values)
 
 
@@ -328,15 +264,3 @@ def _variance(values: Collection[float]) -> float:
     mean = _mean(values)
     # Not by a power, which raises where a product is infinite.
     return sum((value - mean) * (value - mean) for value in values) / (len(values) - 1)
-
-
-def _farthest(row: Mapping[int, float]) -> tuple[int, float]:
-    """The rank farthest from the middle of all, and its value."""
-    middle = median(row.values())
-    rank = max(row, key=lambda one: (abs(row[one] - middle), one))
-    return rank, row[rank]
-
-
-def _nearest(row: Mapping[int, float]) -> int:
-    middle = median(row.values())
-    return min(row, key=lambda one: (abs(row[one] - middle), one))

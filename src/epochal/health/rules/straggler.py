@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -16,10 +16,6 @@ from epochal.series.window import RecentMedian
 if TYPE_CHECKING:
     from epochal.health.context import Context
 
-_SYNC = "phase/sync"
-_DURATION = "train/duration_ms"
-_BACKWARD = "phase/backward"  # gradients are exchanged meanwhile
-_PHASE = "phase/"
 # Where a rank waits, and what the first rank does for all of them.
 _NO_WORK = frozenset({"phase/sync", "phase/other", "phase/eval", "phase/save", "phase/log"})
 
@@ -64,101 +60,88 @@ class Straggler(Rule):
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        self._work: dict[str, dict[int, RecentMedian]] = {"phases": {}, "step": {}}
-        self._named: dict[int, RecentMedian] = {}
+        # Milliseconds by rank: of steps, of steps without the exchange, of named phases.
+        self._times: dict[str, dict[int, RecentMedian]] = {"step": {}, "phases": {}, "named": {}}
+        self._counts: dict[tuple[str, int], int] = {}
         self._backward: dict[int, float] = {}
-        self._counts: dict[str, dict[int, int]] = {"phases": {}, "step": {}}
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Store one rank's time; check when the rank has several new ones."""
-        work_ms = self._work_ms(observation)
-        if work_ms is None or observation.rank < 0:
+        kind, rank, limits = observation.kind, observation.rank, self.thresholds
+        times = _times_of(observation)
+        if not times or rank < 0:
             return ()
-        limits = self.thresholds
-        ranks, counts = self._work[observation.kind], self._counts[observation.kind]
-        if observation.rank not in ranks:
-            is_phases = observation.kind == "phases"
-            size = limits.phases if is_phases else limits.window
-            ranks[observation.rank] = RecentMedian(size)
-        ranks[observation.rank].push(work_ms)
-        named = _named_ms(observation.values)
-        if observation.kind == "phases" and named > 0:
-            kept = self._named.setdefault(observation.rank, RecentMedian(limits.phases))
-            kept.push(named)
-        if _BACKWARD in observation.values:
-            self._backward[observation.rank] = observation.values[_BACKWARD]
-        count = counts[observation.rank] = counts.get(observation.rank, 0) + 1
-        every = limits.min if observation.kind == "step" else 1
+        for table, ms in times.items():
+            size = limits.window if table == "step" else limits.phases
+            self._times[table].setdefault(rank, RecentMedian(size)).push(ms)
+        if "phase/backward" in observation.values:
+            self._backward[rank] = observation.values["phase/backward"]
+        count = self._counts[kind, rank] = self._counts.get((kind, rank), 0) + 1
+        every = limits.min if kind == "step" else 1
         # Phases are means over many steps already, and the surer of the two.
-        if count % every or (observation.kind == "step" and self._work["phases"]):
+        if count % every or (kind == "step" and self._times["phases"]):
             return ()
-        if len(ranks) < 2 or min(counts.get(rank, 0) for rank in ranks) < every:
+        ranks = self._times[kind]
+        if len(ranks) < 2 or min(self._counts[kind, one] for one in ranks) < every:
             return ()
-        tables = [self._levels(observation.kind, ranks)]
-        if observation.kind == "phases" and set(self._named) == set(ranks):
-            tables.append(self._levels(observation.kind, self._named))
+        tables = [self._levels(t) for t in times if self._times[t].keys() == ranks.keys()]
         # The slowest is judged by every rank's record: the last of a run may be another's.
-        slowest = {max(levels, key=lambda rank: levels[rank]) for levels in tables}
-        return [self._judge(rank, tables) for rank in {observation.rank, *slowest}]
+        slowest = {max(levels, key=lambda one: levels[one]) for levels in tables}
+        return [self._judge(one, tables, context) for one in {rank, *slowest}]
 
-    def _levels(self, kind: str, ranks: Mapping[int, RecentMedian]) -> dict[int, float]:
+    def _levels(self, table: str) -> dict[int, float]:
         """The work of each rank; a backward pass that is longer than another's waits for it."""
-        levels = {rank: _level(kept) for rank, kept in ranks.items()}
-        if kind == "phases" and self._backward:
-            least = min(self._backward.values())
-            for rank, backward in self._backward.items():
-                if rank in levels:
-                    levels[rank] -= backward - least
-        return levels
+        least = min(self._backward.values(), default=0.0)
+        waits = {} if table == "step" else {r: ms - least for r, ms in self._backward.items()}
+        return {
+            rank: (times.median() or 0.0) - waits.get(rank, 0.0)
+            for rank, times in self._times[table].items()
+        }
 
     def forget_from(self, step: int, context: Context) -> None:
         """Measure again: a new attempt may have other machines."""
-        for kind in ("phases", "step"):
-            self._work[kind].clear()
-            self._counts[kind].clear()
-        self._named.clear()
+        for table in self._times.values():
+            table.clear()
+        self._counts.clear()
+        self._backward.clear()
 
-    @staticmethod
-    def _work_ms(observation: Observation) -> float | None:
-        if observation.kind == "step":
-            return observation.values.get(_DURATION)
-        wall_ms = finite(observation.record.get("wall_ms"))
-        if wall_ms is None:
-            return None
-        return wall_ms - observation.values.get(_SYNC, 0.0)
-
-    def _judge(self, rank: int, tables: Sequence[Mapping[int, float]]) -> Verdict:
-        verdicts = [self._compare(rank, levels) for levels in tables]
-        return next((one for one in verdicts if one.active), verdicts[0])
-
-    def _compare(self, rank: int, levels: Mapping[int, float]) -> Verdict:
+    def _judge(self, rank: int, tables: Iterable[Mapping[int, float]], context: Context) -> Verdict:
         limits = self.thresholds
-        others = [level for other, level in levels.items() if other != rank]
-        usual, own = median(others), levels[rank]
-        spread = median(abs(level - usual) for level in others)
-        share = limits.share if len(others) > 1 else limits.share_of_two
-        bar = max(share * usual, usual + limits.deviations * spread)
-        subject = f"rank {rank}"
-        if usual <= 0 or own <= bar:
-            return Verdict(subject, active=False)
-        more = 100 * (own / usual - 1)
-        return Verdict(
-            subject,
-            active=True,
-            sentence=f"Rank {rank} takes {format_number(own)} ms a step where the other ranks take "
-            f"{format_number(usual)}: all wait for it, {more:.0f} % longer.",
-            evidence={"rank": rank, "own_ms": own, "usual_ms": usual, "ranks": len(levels)},
-            advice="Compare its GPU's clock and temperature, its data and its neighbours on the "
-            "machine with the others'; give ranks batches of equal length.",
-        )
+        for levels in tables:
+            others = [level for other, level in levels.items() if other != rank]
+            usual, own = median(others), levels[rank]
+            spread = median(abs(level - usual) for level in others)
+            share = limits.share if len(others) > 1 else limits.share_of_two
+            if usual <= 0 or own <= max(share * usual, usual + limits.deviations * spread):
+                continue
+            return Verdict(
+                f"rank {rank}",
+                active=True,
+                sentence=f"All ranks wait for {context.rank_name(rank)}: it takes "
+                f"{format_number(own)} ms a step where the others take {format_number(usual)} ms, "
+                f"{100 * (own / usual - 1):.0f} % longer.",
+                evidence={
+                    **context.rank_evidence(rank),
+                    "own_ms": own,
+                    "usual_ms": usual,
+                    "ranks": len(levels),
+                },
+                advice="Compare its GPU's clock and temperature, its data and other programs on "
+                "its machine with the others'; give ranks batches of equal length.",
+            )
+        return Verdict(f"rank {rank}", active=False)
 
 
-def _level(kept: RecentMedian) -> float:
-    return kept.median() or 0.0
-
-
-def _named_ms(values: Mapping[str, float]) -> float:
-    """The time of a rank's own work in named phases."""
-    return sum(
-        value for name, value in values.items() if name.startswith(_PHASE) and name not in _NO_WORK
-    )
+def _times_of(observation: Observation) -> dict[str, float]:
+    """The times that a record has of its rank's work, in milliseconds."""
+    values = observation.values
+    if observation.kind == "step":
+        duration = values.get("train/duration_ms")
+        return {} if duration is None else {"step": duration}
+    wall_ms = finite(observation.record.get("wall_ms"))
+    if wall_ms is None:
+        return {}
+    times = {"phases": wall_ms - values.get("phase/sync", 0.0)}
+    phases = (name for name in values if name.startswith("phase/") and name not in _NO_WORK)
+    named = sum(values[name] for name in phases)
+    return {**times, "named": named} if named > 0 else times

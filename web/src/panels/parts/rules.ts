@@ -224,7 +224,7 @@ export const RULES: Readonly<Record<string, RuleText>> = {
     "healthy": "Every alert arrives."
   },
   "silent-run": {
-    "meaning": "The run has not recorded anything for longer than ever before. It may hang.",
-    "healthy": "Records at the usual rate."
+    "meaning": "The run, or one of its ranks, has not logged anything for longer than ever before.",
+    "healthy": "Records of every rank at the usual rate."
   }
 };
