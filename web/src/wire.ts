@@ -26,6 +26,22 @@ export interface Machine {
   system: Record<string, number | string>;
 }
 
+/** `share` is `productive_s / wall_s`; the other times are the rest of the wall time. `lost_steps` were repeated by a later attempt, or come after the last checkpoint of a run that crashed and was not resumed. `unit` is what is counted, "step" or "epoch". `text` is a line for people, `advice` what to do about the largest part of the rest if goodput is low. */
+export interface Goodput {
+  share: number;
+  wall_s: number;
+  productive_s: number;
+  startup_s: number;
+  paused_s: number;
+  down_s: number;
+  lost_s: number;
+  lost_steps: number;
+  restarts: number;
+  unit: string;
+  text: string;
+  advice: string | null;
+}
+
 /** The summary of a series; `*_x` are steps, epochs or times, depending on its axis. */
 export interface MetricSummary {
   count: number;
@@ -122,7 +138,7 @@ export interface MetricRow {
   summary: MetricSummary | null;
 }
 
-/** One run without its points and entries. `facts` is the content of run.json, `hardware` the fields of each `gpu-model` record, `sol` those of the last `sol` record, `roles` the metric name of each role, `summary` what the program set itself. `metrics` are at most 2,000 of `num_metrics`: where some are left out, `sections` counts all by the first part of their names, and `/api/runs/{id}/metrics` finds the others. `position` is the end of the run's records at this response. */
+/** One run without its points and entries. `facts` is the content of run.json, `hardware` the fields of each `gpu-model` record, `sol` those of the last `sol` record, `roles` the metric name of each role, `summary` what the program set itself. `goodput` is null before the first step. `metrics` are at most 2,000 of `num_metrics`: where some are left out, `sections` counts all by the first part of their names, and `/api/runs/{id}/metrics` finds the others. `position` is the end of the run's records at this response. */
 export interface RunDetail {
   row: RunRow;
   folder: string;
@@ -136,6 +152,7 @@ export interface RunDetail {
   roles: Record<string, string>;
   hardware: Record<string, unknown>[];
   sol: Record<string, unknown> | null;
+  goodput: Goodput | null;
   exports: string[];
   position: string;
 }

@@ -19,6 +19,8 @@ from epochal.store.store import RunView
 
 _WIDTH = 96
 _GRAVITY = {"error": 0, "warning": 1, "info": 2}
+# The goodput of a shorter run says nothing, unless work was lost.
+_GOODPUT_FROM_S = 60.0
 _MARKS = {"error": "✗", "warning": "!", "info": "·"}
 
 
@@ -52,7 +54,8 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             say_json(_as_data(view, found))
         else:
-            say("\n".join([*_report(view, found), *_evaluated(view), *_own_faults(view)]))
+            beside = (*_goodput(view), *_evaluated(view), *_own_faults(view))
+            say("\n".join([*_report(view, found), *beside]))
     return 1 if any(finding.severity == "error" for finding in found) else 0
 
 
@@ -113,6 +116,14 @@ def _report(view: RunView, found: Sequence[Finding]) -> Iterator[str]:
     counts = [(word, sum(f.severity == word for f in found)) for word in _GRAVITY]
     yield ""
     yield ", ".join(f"{n} {_plural(word, n)}" for word, n in counts if n) + "."
+
+
+def _goodput(view: RunView) -> Iterator[str]:
+    """Productive time over wall time, and what to do where it is low."""
+    goodput = view.goodput()
+    if goodput is not None and (goodput.wall_s >= _GOODPUT_FROM_S or goodput.lost_steps):
+        sentences = (f"Goodput {goodput.text}.", goodput.advice or "")
+        yield from _wrapped("", " ".join(sentences).rstrip())
 
 
 def _evaluated(view: RunView) -> Iterator[str]:
@@ -201,6 +212,7 @@ def _as_data(view: RunView, found: Sequence[Finding]) -> dict[str, Any]:
         "epoch": info.epoch,
         "errors": sum(finding.severity == "error" for finding in found),
         "warnings": sum(finding.severity == "warning" for finding in found),
+        "goodput": view.goodput(),
         "evaluated": counts and counts.evaluated,
         "records": counts and counts.records,
         "internal_errors": [

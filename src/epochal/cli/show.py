@@ -123,6 +123,9 @@ def _beside(view: RunView) -> Iterator[str]:
     for event in _events(view, "vanished"):
         if event.record.get("sentence") != view.status.reason:  # of an attempt before
             yield f"  {'vanished':<13} {_fact_text(event.record.get('sentence'))}"
+    goodput = view.goodput()
+    if goodput is not None:
+        yield f"  {'goodput':<13} {goodput.text}"
     cost = _own_cost(view)
     if cost is not None:
         yield f"  {'cost':<13} epochal itself: {cost:.1f} % of one core"
@@ -174,6 +177,7 @@ def _as_data(view: RunView, info: RunRow) -> dict[str, Any]:
     return {
         "info": info,
         "facts": view.facts,
+        "goodput": view.goodput(),
         "metrics": [_metric_data(view, info, one) for one in _series(view)],
         "findings": [entry.record for entry in view.findings(most=None)],
     }

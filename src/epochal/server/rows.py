@@ -115,6 +115,7 @@ def run_detail(
         roles={metric.role: metric.name for metric in reversed(metrics) if metric.role},
         hardware=[_fields(entry.record) for entry in run.entries("gpu-model", rank=None)],
         sol=_newest(run, "sol"),
+        goodput=run.goodput(),
         exports=list(exports),
         position=format_cursors({row.id: run.end()}),
     )

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from epochal.store.answers import Labels, Machine
+from epochal.store.goodput import Goodput
 from epochal.store.row import MetricSummary, RunRow
 
 WIRE_VERSION = 2
@@ -82,7 +83,7 @@ class RunDetail(msgspec.Struct, frozen=True):
 
     ``facts`` is the content of run.json, ``hardware`` the fields of each ``gpu-model`` record,
     ``sol`` those of the last ``sol`` record, ``roles`` the metric name of each role, ``summary``
-    what the program set itself.
+    what the program set itself. ``goodput`` is null before the first step.
     ``metrics`` are at most 2,000 of ``num_metrics``: where some are left out, ``sections`` counts
     all by the first part of their names, and ``/api/runs/{id}/metrics`` finds the others.
     ``position`` is the end of the run's records at this response.
@@ -100,6 +101,7 @@ class RunDetail(msgspec.Struct, frozen=True):
     roles: dict[str, str]
     hardware: list[dict[str, Any]]
     sol: dict[str, Any] | None
+    goodput: Goodput | None
     exports: list[str]
     position: str
 

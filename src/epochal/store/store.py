@@ -21,6 +21,7 @@ Of a run
     metric, role  the metric of a short name or of a role
     series        every point of one series, exact; its summary and its buckets for a chart
     summary       last, min, max, mean and best of one series, without its points where possible
+    goodput       productive time over wall time, and the work that restarts lost
     entries       records of any kind, as they were written: datasets, GPU models, graphs, findings
     histograms, texts, blobs, messages, events, findings      entries by their usual names
     machines      the newest readings of GPUs and hosts of a live run
@@ -70,6 +71,7 @@ from epochal.store.answers import (
     TrashedRun,
     by_time,
 )
+from epochal.store.goodput import Goodput
 from epochal.store.projects import ProjectList
 from epochal.store.row import RunRow
 
@@ -139,6 +141,12 @@ class RunView(Protocol):
         """Last, extremes and mean of a series; cheap, also for many runs.
 
         Raises ``MetricNotFoundError``, and ``FormatError`` where the points cannot be read.
+        """
+
+    def goodput(self) -> Goodput | None:
+        """Productive time over wall time across attempts; None before the first step.
+
+        None also for runs that another tracker wrote: their files do not say when they started.
         """
 
     def metric(self, name: str) -> Metric | None:

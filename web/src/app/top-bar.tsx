@@ -11,7 +11,7 @@ import { chosenProjects } from "../state/projects.ts";
 import { isEnded } from "../state/run-rows.ts";
 import { Menu } from "../ui/menu.tsx";
 import { phaseMeaning, phaseTone } from "../panels/parts/phases.ts";
-import type { RunRow } from "../wire.ts";
+import type { Goodput, RunRow } from "../wire.ts";
 import { statusLevelOf, StatusDot } from "./status.tsx";
 import { THEMES } from "./theme.ts";
 import type { Theme } from "./theme.ts";
@@ -65,7 +65,7 @@ function FocusedRun({ page, row }: { readonly page: Page; readonly row: RunRow }
       <span class="top-run" title={row.notes ?? row.name}><StatusDot row={row} /><b>{row.name}</b></span>
       <StatusWords page={page} row={row} />
       <Phase page={page} row={row} />
-      <ProgressBar row={row} progress={progress} />
+      <ProgressBar row={row} progress={progress} goodput={page.details.of(row.id).value?.goodput ?? null} />
     </>
   );
 }
@@ -86,15 +86,20 @@ function Phase({ page, row }: { readonly page: Page; readonly row: RunRow }): JS
   return <span class={`top-phase is-${phaseTone(phase)}`} title={phaseMeaning(phase) ?? "The phase of the training"}>{phase}</span>;
 }
 
-function ProgressBar({ row, progress }: { readonly row: RunRow; readonly progress: Progress }): JSX.Element {
+function ProgressBar({ row, progress, goodput }: { readonly row: RunRow; readonly progress: Progress; readonly goodput: Goodput | null }): JSX.Element {
   const { share, done, total, unit, elapsedS, leftS } = progress;
   const counted = done === null ? "" : `${unit} ${formatWhole(done)}${total === null ? "" : ` of ${formatWhole(total)}`}`;
   const times = [
     elapsedS === null ? "" : `${seconds(elapsedS)}`,
     leftS === null ? "" : `ETA ${seconds(leftS)}`,
+    goodput === null ? "" : `goodput ${Math.round(100 * goodput.share)}\u00a0%`,
   ].filter((text) => text !== "");
+  const title = [
+    elapsedS === null ? "" : `${seconds(elapsedS)} since the start.`,
+    goodput === null ? "" : `Goodput ${goodput.text}. ${goodput.advice ?? ""}`,
+  ].join(" ").trim();
   return (
-    <span class="progress" title={elapsedS === null ? undefined : `${seconds(elapsedS)} since the start`}>
+    <span class="progress" title={title}>
       <span class={`progress-track${share === null ? " is-unknown" : ""}${isEnded(row) ? " is-ended" : ""}`} role="progressbar" aria-label={`Progress of ${row.name}`}
         aria-valuemin={0} aria-valuemax={100} aria-valuenow={share === null ? undefined : Math.round(share * 100)} aria-valuetext={counted}>
         <span class="progress-fill" style={{ transform: `scaleX(${share ?? 0})` }} />

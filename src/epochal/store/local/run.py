@@ -17,6 +17,8 @@ from epochal.records import Axis, Position, Record
 from epochal.series.reduce import Summary
 from epochal.series.series import Series
 from epochal.store.answers import Cursor, Entry, Labels, LabelsEdit, Machine, Metric, Status
+from epochal.store.goodput import Goodput
+from epochal.store.local.attempts import goodput
 from epochal.store.local.cache import MemoryBudget, locked
 from epochal.store.local.findings import (
     RECORDS_A_LOOK,
@@ -428,6 +430,14 @@ class LocalRun(RunView):
         They are not kept for the next query.
         """
         return self._ask(lambda state: state.all_series(axis, rank))
+
+    @locked
+    def goodput(self) -> Goodput | None:
+        """Productive time over wall time across attempts; None where it cannot be known."""
+        if self.tracker is not None:
+            return None
+        status = self._status_of(self.read_row())
+        return self._ask(lambda state: goodput(state, status))
 
     @locked
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:

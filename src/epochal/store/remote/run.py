@@ -186,6 +186,7 @@ class RemoteRun(RunView):
     series = _of_copy(LocalRun.series)
     all_series = _of_copy(LocalRun.all_series)
     summary = _of_copy(LocalRun.summary)
+    goodput = _of_copy(LocalRun.goodput)
     metric = _of_copy(LocalRun.metric)
     role = _of_copy(LocalRun.role)
     entries = _of_copy(LocalRun.entries)

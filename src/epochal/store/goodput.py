@@ -1,0 +1,177 @@
+"""Goodput: the share of a run's wall time that was spent on steps that are in its history.
+
+The rest is start-up, pauses, the time between attempts, and steps that a later attempt repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from epochal.format import format_duration
+
+# A gap between two steps is a pause if it is at least this long, this many usual gaps, and no other
+# gap is 0.4 times as long: evaluations and saves come several times.
+_PAUSE_S = 60.0
+_PAUSE_GAPS = 20.0
+_PAUSE_ALONE = 0.4
+# Below this share, and above this time, advice is worth a line.
+_LOW = 0.9
+_ADVICE_FROM_S = 600.0
+_ADVICE = {
+    "lost_s": "Save checkpoints more often: {time} of training had to be repeated.",
+    "down_s": "{time} passed between attempts. Let the launcher restart the training.",
+    "startup_s": "Starting took {time}. Cache compiled code and prepared data between attempts.",
+    "paused_s": "The training stood still for {time}. See the findings for the reason.",
+}
+
+
+class Goodput(msgspec.Struct, frozen=True, kw_only=True):
+    """``share`` is ``productive_s / wall_s``; the other times are the rest of the wall time.
+
+    ``lost_steps`` were repeated by a later attempt, or come after the last checkpoint of a run
+    that crashed and was not resumed. ``unit`` is what is counted, "step" or "epoch". ``text`` is a
+    line for people, ``advice`` what to do about the largest part of the rest if goodput is low.
+    """
+
+    share: float
+    wall_s: float
+    productive_s: float
+    startup_s: float
+    paused_s: float
+    down_s: float
+    lost_s: float
+    lost_steps: int
+    restarts: int
+    unit: str = "step"
+    text: str = ""
+    advice: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptTimes:
+    """The steps of rank 0 in one attempt, and when each was logged, in Unix seconds.
+
+    ``started`` and ``ended`` are the times of its first and last record. ``first`` is the step it
+    began at, ``cut`` the first step that was lost, None if all are kept. ``evaluated`` are steps
+    with an evaluation: it takes the time before or after them.
+    """
+
+    started: float
+    ended: float
+    steps: NDArray[np.int64]
+    times: NDArray[np.float64]
+    first: int = 0
+    cut: int | None = None
+    evaluated: NDArray[np.int64] | None = None
+
+
+def goodput_of(
+    attempts: Sequence[AttemptTimes], *, unit: str, until: float | None = None
+) -> Goodput | None:
+    """The goodput of a run that has these attempts, in order; None before its first step.
+
+    ``until`` is the time of the newest record while the run is live.
+    """
+    totals = dict.fromkeys(("productive", "startup", "paused", "down", "lost"), 0.0)
+    lost_steps, has_steps = 0, False
+    begun = at = attempts[0].started if attempts else 0.0
+    for number, attempt in enumerate(attempts):
+        is_last = number == len(attempts) - 1 and until is not None
+        ended = max(until or 0.0, attempt.ended) if is_last else attempt.ended
+        totals["down"] += max(attempt.started - at, 0.0)
+        started = max(attempt.started, at)
+        at = max(ended, started)
+        if not attempt.steps.size:
+            totals["startup"] += at - started
+            continue
+        has_steps = True
+        _add_attempt(attempt, started, at, totals)
+        if attempt.cut is not None:
+            lost_steps += max(int(attempt.steps.max()) - max(attempt.cut, attempt.first) + 1, 0)
+    wall_s = at - begun
+    if not has_steps or wall_s <= 0:
+        return None
+    seconds = {name: round(max(total, 0.0), 3) for name, total in totals.items()}
+    found = Goodput(
+        share=round(totals["productive"] / wall_s, 4),
+        wall_s=round(wall_s, 3),
+        productive_s=seconds["productive"],
+        startup_s=seconds["startup"],
+        paused_s=seconds["paused"],
+        down_s=seconds["down"],
+        lost_s=seconds["lost"],
+        lost_steps=lost_steps,
+        restarts=len(attempts) - 1,
+        unit=unit,
+    )
+    return msgspec.structs.replace(found, text=_text(found), advice=_advice(found))
+
+
+def _text(found: Goodput) -> str:
+    text = (
+        f"{100 * found.share:.0f} %: {format_duration(found.productive_s)} of training in "
+        f"{format_duration(found.wall_s)}"
+    )
+    if not found.lost_steps:
+        return text
+    is_one = found.lost_steps == 1
+    steps = f"{found.lost_steps:,} {found.unit}{'' if is_one else 's'}"
+    restarts = f"in {found.restarts} restart{'' if found.restarts == 1 else 's'}"
+    where = restarts if found.restarts else "after the last checkpoint"
+    lost = f"{steps} ({format_duration(found.lost_s)}) {'was' if is_one else 'were'} lost"
+    return f"{text}; {lost} {where}"
+
+
+def _advice(found: Goodput) -> str | None:
+    if found.share >= _LOW or found.wall_s < _ADVICE_FROM_S:
+        return None
+    time_s, sentence = max((getattr(found, name), text) for name, text in _ADVICE.items())
+    return sentence.format(time=format_duration(time_s))
+
+
+def _add_attempt(
+    attempt: AttemptTimes, started: float, ended: float, totals: dict[str, float]
+) -> None:
+    """Divide the time of one attempt."""
+    order = np.argsort(attempt.times, kind="stable")
+    times = np.clip(attempt.times[order], started, ended)
+    steps = np.maximum.accumulate(attempt.steps[order])
+    # Records come at the end of steps: what the steps up to the first record took is estimated.
+    counts = np.diff(steps)
+    per_step = np.diff(times)[counts > 0] / counts[counts > 0]
+    usual = float(np.median(per_step)) if per_step.size else 0.0
+    first_s = min((int(steps[0]) - attempt.first + 1) * usual, float(times[0]) - started)
+    begun = float(times[0]) - max(first_s, 0.0)
+    totals["startup"] += begun - started
+    times = np.concatenate(([begun], times, [ended]))
+    steps = np.concatenate(([attempt.first - 1], steps, steps[-1:]))
+    kept_until = ended
+    if attempt.cut is not None and steps[-1] >= attempt.cut:
+        kept_until = float(np.interp(attempt.cut - 1, steps[:-1], times[:-1]))
+    gaps = np.diff(times)
+    for place in _pauses(gaps, steps, attempt.evaluated):
+        paused_s = float(gaps[place])
+        totals["paused"] += paused_s
+        totals["lost" if times[place] >= kept_until else "productive"] -= paused_s
+    totals["productive"] += kept_until - begun
+    totals["lost"] += ended - kept_until
+
+
+def _pauses(
+    gaps: NDArray[np.float64], steps: NDArray[np.int64], evaluated: NDArray[np.int64] | None
+) -> list[int]:
+    """The gaps in which the training stood still."""
+    bar = max(_PAUSE_S, _PAUSE_GAPS * float(np.median(gaps)))
+    ordered = np.sort(gaps)
+    found = []
+    for place in np.flatnonzero(gaps > bar).tolist():
+        num_alike = gaps.size - int(np.searchsorted(ordered, _PAUSE_ALONE * gaps[place]))
+        is_evaluation = evaluated is not None and np.isin(steps[place : place + 2], evaluated).any()
+        if num_alike == 1 and not is_evaluation:
+            found.append(place)
+    return found
