@@ -132,7 +132,7 @@ def test_what_an_attempt_before_had_is_over(
     again.log({"loss": 1.5}, step=1)
     again.finish()
     assert main(["--dir", str(tmp_path), "doctor", "a"]) == 1
-    assert "(over)" in capsys.readouterr().out
+    assert "(resolved)" in capsys.readouterr().out
     assert main(["--dir", str(tmp_path), "doctor", "a", "--open"]) == 0
 
 

@@ -158,7 +158,7 @@ def test_a_long_one_is_marked_until_somebody_has_looked(
     settle(root)
     assert counts(journal) == (0, 1)
     main(["ls", "--dir", str(root)])
-    assert "1 warning (over) +" in capsys.readouterr().out
+    assert "1 warning (resolved) +" in capsys.readouterr().out
     found = _doctors_counts(root, capsys)
     assert found[0] >= 1
     main(["ls", "--json", "--dir", str(root)])

@@ -167,7 +167,7 @@ def _own_faults(view: RunView) -> Iterator[str]:
 
 
 def _lines(finding: Finding) -> Iterator[str]:
-    over = "" if finding.state == "open" else "  (over)"
+    over = "" if finding.state == "open" else "  (resolved)"
     yield from _wrapped(f"{_MARKS[finding.severity]} ", f"{finding.sentence}{over}")
     where = [finding.rule]
     if finding.series:

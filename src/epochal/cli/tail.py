@@ -87,7 +87,7 @@ def _words(record: Record) -> Iterator[str]:
         if isinstance(record.get(field), str):
             yield _short(record[field])
     if kind == "finding" and record.get("state") == "closed":
-        yield "(over)"
+        yield "(resolved)"
 
 
 def _event_words(record: Record) -> Iterator[str]:

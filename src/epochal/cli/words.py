@@ -30,7 +30,7 @@ def epochs_text(info: RunRow, *, between: str = "/") -> str | None:
 
 
 def findings_text(info: RunRow) -> str | None:
-    """The number of findings, ``2 errors, 1 warning (over)``; None if no rules ran."""
+    """The number of findings, ``2 errors, 1 warning (resolved)``; None if no rules ran."""
     if info.errors is None:
         return None
     found = ", ".join(text for text in _counts(info) if text) or "none"
@@ -63,4 +63,4 @@ def _counted(number: int, num_open: int, word: str) -> str:
     words = f"{number} {word}" if number == 1 else f"{number} {word}s"
     if num_open == number:
         return words
-    return f"{words} ({num_open} open)" if num_open else f"{words} (over)"
+    return f"{words} ({num_open} open)" if num_open else f"{words} (resolved)"

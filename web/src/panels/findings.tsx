@@ -66,7 +66,7 @@ function FindingCard({ page, finding }: { readonly page: Page; readonly finding:
           {series !== null && <span>{series}</span>}
           {place !== null && <span>{place}</span>}
           {t !== null && <span>{formatWallClock(t)}</span>}
-          <span>{isOpen ? "still so" : "over"}</span>
+          <span>{isOpen ? "open" : "resolved"}</span>
         </p>
         {Object.keys(evidence).length > 0 && (
           <dl class="evidence">

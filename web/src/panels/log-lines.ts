@@ -64,7 +64,7 @@ const WRITERS: Readonly<Record<string, (fields: Fields, step: number | null) => 
   finding: ({ severity, sentence, state }) => ({
     level: severity === "error" ? "error" : severity === "info" ? "info" : "warning",
     word: "finding",
-    text: `${words(sentence)}${state === "closed" ? " (over)" : ""}`,
+    text: `${words(sentence)}${state === "closed" ? " (resolved)" : ""}`,
   }),
 };
 

@@ -17,7 +17,7 @@ test.each([
   [entry("epoch", { epoch: 2, total: 4, duration_s: 200, m: { loss: 0.5, acc: null } }), "info", "epoch 2/4  loss=0.5000  acc=nan  [3m 20s]"],
   [entry("eval", { loss: 2, m: { acc: 0.25 } }, { step: 9 }), "info", "evaluation at step 9  loss=2.0000  acc=0.2500"],
   [entry("finish", { status: "failed", reason: "out of memory", last_step: 7 }), "error", "failed after step 7: out of memory"],
-  [entry("finding", { severity: "error", sentence: "NaN.", state: "closed" }), "error", "NaN. (over)"],
+  [entry("finding", { severity: "error", sentence: "NaN.", state: "closed" }), "error", "NaN. (resolved)"],
   [entry("resume", { attempt: 2, step: 200 }), "info", "attempt 2 resumes from step 200"],
   [entry("unheard-of", { a: 1 }), "info", "a=1"],
 ])("a record becomes a line", (row, level, text) => {

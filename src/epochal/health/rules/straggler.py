@@ -118,8 +118,8 @@ class Straggler(Rule):
                 f"rank {rank}",
                 active=True,
                 sentence=f"All ranks wait for {context.rank_name(rank)}: it takes "
-                f"{format_number(own)} ms a step where the others take {format_number(usual)} ms, "
-                f"{100 * (own / usual - 1):.0f} % longer.",
+                f"{format_number(own)} ms a step where the others take {format_number(usual)} ms "
+                f"({own / usual:.1f} times as long).",
                 evidence={
                     **context.rank_evidence(rank),
                     "own_ms": own,

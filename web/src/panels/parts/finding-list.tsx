@@ -43,7 +43,7 @@ function evidenceText({ steps, evidence, isOpen }: Finding): string {
     const [what, text] = evidenceWords(name, value);
     parts.push(`${what.replace(/_/g, " ")} ${text}`);
   }
-  if (!isOpen) parts.push("over");
+  if (!isOpen) parts.push("resolved");
   return parts.join(" · ");
 }
 
