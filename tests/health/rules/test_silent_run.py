@@ -111,3 +111,28 @@ def test_the_finding_closes_when_the_rank_that_stopped_goes_on() -> None:
             found += health.feed(step(number), rank=1, writer="rank-0001")
         found += health.tick(START + number + 0.5)
     assert [(f.state, f.t - START) for f in found] == [("open", 95.5), ("closed", 150.0)]
+
+
+def test_ranks_that_wait_while_rank_0_evaluates_are_not_silent() -> None:
+    health = lively()
+    for number in range(100):
+        health.feed(step(number), rank=1, writer="rank-0001")
+    found: list[Finding] = []
+    for second in range(1000):
+        evaluation = {"log": "metrics", "step": 99, "m": {"eval/batch": second}}
+        found += health.feed({**evaluation, "t": START + 100 + second})
+        found += health.tick(START + 100 + second)
+    assert found == []
+
+
+def test_a_rank_that_logs_seldom_does_not_hide_the_silence_of_another() -> None:
+    health = Health(rules=[SilentRun])
+    found: list[Finding] = []
+    for number in range(1000):
+        if number < 700:
+            found += health.feed(step(number))
+        if number < 700 and number % 60 == 0:
+            found += health.feed(step(number), rank=1, writer="rank-0001")
+        found += health.tick(START + number)
+    assert found[0].t == START + 745
+    assert "stopped at about the same time" in found[0].sentence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 _COMPANION = ("telemetry", "findings")
 # What ranks other than 0 log regularly; their messages and events come at any time.
 _REGULAR = frozenset({"step", "metrics", "phases", "epoch"})
-# Ranks whose records come at about the same interval can be compared by their last steps.
-_SAME_INTERVAL = 1.5
 
 
 @dataclass(slots=True)
@@ -28,6 +27,7 @@ class _Rank:
 
     last: float
     step: int | None = None
+    stride: int = 1
     longest: float = 0.0
     num_records: int = 0
     gaps: RecentMedian = field(default_factory=RecentMedian)
@@ -38,19 +38,24 @@ class _Rank:
             self.gaps.push(gap_s)
             self.longest = max(self.longest, gap_s)
             self.last = observation.t
-        self.step = self.step if observation.step is None else observation.step
+        if observation.step is not None:
+            self.stride = max(observation.step - (self.step or 0), 0) or self.stride
+            self.step = observation.step
         self.num_records += is_regular
 
     @property
     def usual(self) -> float:
         return self.gaps.median() or 0.0
 
-    def is_quiet(self, now: float, limits: SilentRun.Thresholds) -> bool:
-        return now - self.last > limits.gaps * self.usual
+    def bar_s(self, limits: SilentRun.Thresholds) -> float:
+        """How long it may be silent."""
+        return max(limits.min_s, limits.gaps * self.usual, limits.longest * self.longest)
 
-    def is_silent(self, now: float, limits: SilentRun.Thresholds) -> bool:
-        bar = max(limits.min_s, limits.longest * self.longest)
-        return self.is_quiet(now, limits) and now - self.last > bar
+    def is_ahead_of(self, other: _Rank) -> bool:
+        """Whether it trains on without the other: it logs later steps, not only an evaluation."""
+        if self.step is None or other.step is None:
+            return True
+        return self.step > other.step + 2 * other.stride
 
 
 class SilentRun(Rule):
@@ -114,7 +119,7 @@ class SilentRun(Rule):
         else:
             is_regular = rank == 0 or observation.kind in _REGULAR
             self._ranks[rank].observe(observation, is_regular=is_regular)
-        if (self.name, "") not in context.open or self._quiet(observation.t):
+        if (self.name, "") not in context.open or self._silent(observation.t):
             return ()
         return (Verdict("", active=False),)
 
@@ -137,22 +142,26 @@ class SilentRun(Rule):
             if use is not None:
                 self._gpu[f"{observation.writer}/{gpu}"] = use
 
-    def _quiet(self, now: float) -> dict[int, _Rank]:
-        """The ranks that have stopped; empty unless one of them has for long enough."""
+    def _silent(self, now: float) -> bool:
         limits = self.thresholds
-        quiet = {rank: one for rank, one in self._judged().items() if one.is_quiet(now, limits)}
-        return quiet if any(one.is_silent(now, limits) for one in quiet.values()) else {}
+        return any(now - one.last > one.bar_s(limits) for one in self._judged().values())
 
     def _judged(self) -> dict[int, _Rank]:
         least = self.thresholds.min_records
         return {rank: one for rank, one in self._ranks.items() if one.num_records >= least}
 
     def _judge(self, now: float, context: Context) -> Iterable[Verdict]:
-        quiet = self._quiet(now)
-        if not quiet:
+        if not self._silent(now):
             return
-        first, is_clear = _first_to_stop(quiet)
-        record = quiet[first]
+        limits, ranks = self.thresholds, self._judged()
+        # Others that have stopped as well need not have been silent for as long as they may be.
+        quiet = {r: one for r, one in ranks.items() if now - one.last > limits.gaps * one.usual}
+        first, is_clear = _first_to_stop(quiet, ranks)
+        record = ranks[first]
+        until = record.last + limits.gaps * record.usual
+        going = [one for rank, one in ranks.items() if rank not in quiet and one.last > until]
+        if going and not any(one.is_ahead_of(record) for one in going):
+            return
         silent_s = now - record.last
         evidence: dict[str, float | int | str] = {
             "silent_s": round(silent_s, 1),
@@ -163,16 +172,13 @@ class SilentRun(Rule):
             evidence["process_cpu_pct"] = max(self._cpu.values())
         if self._gpu:
             evidence["gpu_util_pct"] = max(self._gpu.values())
-        others = [one for rank, one in self._judged().items() if rank != first]
-        if others and is_clear:
-            evidence |= context.rank_evidence(first)
-        last = "" if record.step is None else f" (the last was step {record.step:,})"
-        is_all = len(quiet) > len(others)
-        what = "Nothing has been logged" if is_all else "A rank has logged nothing"
         which = ""
-        if others:
-            later_s = max(one.last for one in others) - record.last
-            which = _which(context.rank_name(first), later_s, is_all=is_all, is_clear=is_clear)
+        if len(ranks) > 1:
+            later_s = max(one.last for one in ranks.values()) - record.last
+            which = _which(context.rank_name(first), later_s, going=bool(going), is_clear=is_clear)
+            evidence |= context.rank_evidence(first) if is_clear else {}
+        last = "" if record.step is None else f" (the last was step {record.step:,})"
+        what = "A rank has logged nothing" if going else "Nothing has been logged"
         yield Verdict(
             "",
             active=True,
@@ -203,29 +209,30 @@ class SilentRun(Rule):
         return f" Its processes use {' and '.join(shown)}."
 
 
-def _which(name: str, later_s: float, *, is_all: bool, is_clear: bool) -> str:
+def _which(name: str, later_s: float, *, going: bool, is_clear: bool) -> str:
     """Which rank stopped first, and what the others did."""
     if not is_clear:
         return " The ranks stopped at about the same time."
-    if not is_all:
+    if going:
         return f" It is {name}; the other ranks go on."
     later = f"{format_duration(later_s)} later" if later_s > 0 else "at the same time"
     return f" The first to stop was {name}; the last of the others stopped {later}."
 
 
-def _first_to_stop(quiet: Mapping[int, _Rank]) -> tuple[int, bool]:
-    """The rank that stopped first, and whether the records tell it clearly.
+def _first_to_stop(quiet: Mapping[int, _Rank], ranks: Mapping[int, _Rank]) -> tuple[int, bool]:
+    """The rank that stopped first, and whether the records tell it.
 
-    Ranks that wait for one another stop within an interval of records. The one that did not reach
-    the last step stopped first; without such a step it is clear only after a whole interval.
+    Ranks that wait for one another stop within a step. The one that did not log a step that was due
+    and that another rank logged stopped first. Without steps, a whole interval must lie between.
     """
-    usual = [one.usual for one in quiet.values()]
-    steps = {rank: one.step for rank, one in quiet.items() if one.step is not None}
-    if len(steps) == len(quiet) and max(usual) <= _SAME_INTERVAL * min(usual):
-        first = min(steps, key=lambda rank: (steps[rank], quiet[rank].last))
-        if list(steps.values()).count(steps[first]) == 1:
-            return first, True
-    ordered = sorted(quiet, key=lambda rank: quiet[rank].last)
-    first = ordered[0]
-    is_clear = len(ordered) == 1 or quiet[ordered[1]].last - quiet[first].last > max(usual)
-    return first, is_clear
+    first = min(quiet, key=lambda rank: quiet[rank].last)
+    steps = [one.step for one in ranks.values() if one.step is not None]
+    if len(steps) < len(ranks):
+        later = [one.last - quiet[first].last for rank, one in ranks.items() if rank != first]
+        return first, min(later, default=math.inf) > quiet[first].usual
+    behind = {
+        rank: (one.step or 0, one.last)
+        for rank, one in quiet.items()
+        if (one.step or 0) + one.stride <= max(steps)
+    }
+    return min(behind, key=lambda rank: behind[rank], default=first), bool(behind)
