@@ -151,6 +151,22 @@ def test_a_newer_attempt_hides_what_it_overtakes(open_at: Open, tmp_path: Path) 
     assert run.info.step == 4
 
 
+def test_goodput_counts_the_steps_that_a_newer_attempt_repeats(
+    open_at: Open, tmp_path: Path
+) -> None:
+    journal = Journal(tmp_path)
+    for step in range(10):  # from 1001 to 1010
+        journal.metrics(step, a=1.0)
+    journal.t += 20
+    journal.add({"log": "resume", "attempt": 2, "step": 4}, attempt=2)
+    for step in range(4, 10):  # from 1032 to 1037
+        journal.metrics(step, a=2.0, attempt=2)
+    goodput = open_at(tmp_path).run("x").goodput()
+    assert goodput is not None
+    assert (goodput.lost_steps, goodput.lost_s, goodput.restarts) == (6, 6.0, 1)
+    assert (goodput.wall_s, goodput.productive_s, goodput.down_s) == (37.0, 10.0, 20.0)
+
+
 def test_a_third_attempt_that_goes_further_back_hides_both(open_at: Open, tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     for attempt, first in ((1, 0), (2, 6), (3, 2)):

@@ -100,9 +100,8 @@ class SilentRun(Rule):
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._ranks: dict[int, _Rank] = {}
-        # By writer of telemetry (a node), and by its GPU, in per cent.
-        self._cpu: dict[str, float] = {}
-        self._gpu: dict[str, float] = {}
+        # Per cent of a core and of each GPU that the processes use, by the writer of telemetry.
+        self._use: dict[str, float] = {}
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Learn the interval of records; check by the time of the companion's records."""
@@ -132,15 +131,10 @@ class SilentRun(Rule):
         self._ranks.clear()
 
     def _note_machine(self, observation: Observation) -> None:
-        if observation.kind == "system":
-            use = observation.values.get("system/process_cpu_pct")
-            if use is not None:
-                self._cpu[observation.writer] = use
-        elif observation.kind == "gpu":
-            gpu = observation.record.get("id", 0)
-            use = observation.values.get(f"gpu/{gpu}/gpu_util")
-            if use is not None:
-                self._gpu[f"{observation.writer}/{gpu}"] = use
+        gpu = observation.record.get("id", 0)
+        for name in ("system/process_cpu_pct", f"gpu/{gpu}/gpu_util"):
+            if name in observation.values:
+                self._use[f"{observation.writer}/{name}"] = observation.values[name]
 
     def _silent(self, now: float) -> bool:
         limits = self.thresholds
@@ -168,10 +162,12 @@ class SilentRun(Rule):
             "usual_s": round(record.usual, 3),
             "longest_s": round(record.longest, 1),
         }
-        if self._cpu:
-            evidence["process_cpu_pct"] = max(self._cpu.values())
-        if self._gpu:
-            evidence["gpu_util_pct"] = max(self._gpu.values())
+        warning_s, machine = limits.unknown_s, ""
+        if self._use:
+            evidence["use_pct"] = use = max(self._use.values())
+            is_idle = use < limits.idle_pct
+            warning_s = 0.0 if is_idle else limits.warning_s
+            machine = f" Its processes are {'idle' if is_idle else f'busy ({use:.0f} %)'}."
         which = ""
         if len(ranks) > 1:
             later_s = max(one.last for one in ranks.values()) - record.last
@@ -182,31 +178,13 @@ class SilentRun(Rule):
         yield Verdict(
             "",
             active=True,
-            severity="warning" if silent_s >= self._warning_s() else "info",
+            severity="warning" if silent_s >= warning_s else "info",
             sentence=f"{what} for {format_duration(silent_s)}{last}; usually a record comes every "
-            f"{format_duration(record.usual)}.{which}{self._machine()}",
+            f"{format_duration(record.usual)}.{which}{machine}",
             evidence=evidence,
             advice="Inspect the process (py-spy dump --pid …). A rank that waits for another in a "
             "collective operation, a data loader that hangs and a full disk are usual reasons.",
         )
-
-    def _warning_s(self) -> float:
-        limits = self.thresholds
-        if not self._cpu and not self._gpu:
-            return limits.unknown_s
-        return 0.0 if self._is_idle() else limits.warning_s
-
-    def _is_idle(self) -> bool:
-        return max((*self._cpu.values(), *self._gpu.values())) < self.thresholds.idle_pct
-
-    def _machine(self) -> str:
-        if not self._cpu and not self._gpu:
-            return ""
-        if self._is_idle():
-            return " Its processes are idle."
-        shown = [f"{max(self._cpu.values()):.0f} % of a core"] if self._cpu else []
-        shown += [f"{max(self._gpu.values()):.0f} % of a GPU"] if self._gpu else []
-        return f" Its processes use {' and '.join(shown)}."
 
 
 def _which(name: str, later_s: float, *, going: bool, is_clear: bool) -> str:
