@@ -230,6 +230,22 @@ def test_the_header_has_name_epoch_and_times(
     monitor.finish()
 
 
+def test_the_header_has_the_goodput_and_what_a_restart_cost(
+    tmp_path: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    journal = Journal(tmp_path)
+    for step in range(10):
+        journal.metrics(step, loss=1.0)
+    journal.add({"log": "resume", "attempt": 2, "step": 4}, attempt=2)
+    for step in range(4, 10):
+        journal.metrics(step, loss=1.0, attempt=2)
+    journal.finish(attempt=2)
+    page = open_page(serve(tmp_path).url)
+    page.locator(".progress-time", has_text="goodput 61").wait_for()
+    title = page.locator(".progress").get_attribute("title") or ""
+    assert "6 steps (6s) were lost in 1 restart" in title
+
+
 def test_the_header_says_the_phase_of_a_run_that_lives(
     tmp_path: Path, serve: Serve, open_page: OpenPage
 ) -> None:

@@ -2,6 +2,7 @@
 
 import type { Signal } from "@preact/signals";
 import type { JSX } from "preact";
+import { useEffect } from "preact/hooks";
 
 import { formatDuration, formatWhole } from "../chart/index.ts";
 import { progressOf } from "../state/progress.ts";
@@ -15,6 +16,9 @@ import type { Goodput, RunRow } from "../wire.ts";
 import { statusLevelOf, StatusDot } from "./status.tsx";
 import { THEMES } from "./theme.ts";
 import type { Theme } from "./theme.ts";
+
+/** How often the goodput of a live run is asked for again. */
+const GOODPUT_MS = 60_000;
 
 export interface TopBarProps {
   readonly page: Page;
@@ -60,6 +64,11 @@ function Projects({ page }: { readonly page: Page }): JSX.Element | null {
 
 function FocusedRun({ page, row }: { readonly page: Page; readonly row: RunRow }): JSX.Element {
   const progress = progressOf(row, page.now.value);
+  const isLive = !isEnded(row);
+  useEffect(() => {
+    const timer = isLive ? setInterval(() => page.details.refetch(row.id), GOODPUT_MS) : undefined;
+    return () => clearInterval(timer);
+  }, [row.id, isLive]);
   return (
     <>
       <span class="top-run" title={row.notes ?? row.name}><StatusDot row={row} /><b>{row.name}</b></span>

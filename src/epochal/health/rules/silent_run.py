@@ -100,6 +100,7 @@ class SilentRun(Rule):
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._ranks: dict[int, _Rank] = {}
+        self._first = 0
         # Per cent of a core and of each GPU that the processes use, by the writer of telemetry.
         self._use: dict[str, float] = {}
 
@@ -118,7 +119,9 @@ class SilentRun(Rule):
         else:
             is_regular = rank == 0 or observation.kind in _REGULAR
             self._ranks[rank].observe(observation, is_regular=is_regular)
-        if (self.name, "") not in context.open or self._silent(observation.t):
+        # Of a thousand ranks, only the record of the one that was named may end the silence.
+        may_close = rank == self._first or observation.kind == "finish"
+        if not may_close or (self.name, "") not in context.open or self._silent(observation.t):
             return ()
         return (Verdict("", active=False),)
 
@@ -151,7 +154,7 @@ class SilentRun(Rule):
         # Others that have stopped as well need not have been silent for as long as they may be.
         quiet = {r: one for r, one in ranks.items() if now - one.last > limits.gaps * one.usual}
         first, is_clear = _first_to_stop(quiet, ranks)
-        record = ranks[first]
+        record, self._first = ranks[first], first
         until = record.last + limits.gaps * record.usual
         going = [one for rank, one in ranks.items() if rank not in quiet and one.last > until]
         if going and not any(one.is_ahead_of(record) for one in going):
