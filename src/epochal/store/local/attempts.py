@@ -65,12 +65,15 @@ def _attempt(
     steps = _joined(series.steps for series in points)
     times = np.concatenate([np.empty(0), *(series.times for series in points)])
     is_known = np.isfinite(times)
+    # A program that did not say where it resumed began with its first record.
+    begun = int(steps[0]) if steps.size else 0
+    begun = min(begun, 1) if parts[0].name.attempt == 1 else begun
     return AttemptTimes(
         started=started,
         ended=max(part.facts.updated or started for part in parts),
         steps=steps[is_known],
         times=times[is_known],
-        first=first[0] if first else min(int(steps[0]) if steps.size else 0, 1),
+        first=first[0] if first else begun,
         cut=cut,
         evaluated=_joined(series.steps for series in _pieces(parts, evaluations)),
     )
