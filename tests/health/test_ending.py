@@ -49,7 +49,7 @@ def test_memory_that_ran_out_is_said_in_plain_words() -> None:
     )
     assert found.evidence == {"asked": "4.0 GiB", "free": "1.0 KiB"}
     assert "smaller batch" in found.advice
-    assert "No checkpoint of it is known" in found.advice
+    assert "The run has no checkpoint" in found.advice
     assert "last checkpoint" not in found.advice
 
 

@@ -8,41 +8,41 @@ from typing import Any, Literal, get_args
 
 from epochal.format import format_bytes, format_reached
 from epochal.health.finding import Finding, Severity, finding_id
-from epochal.health.rules.out_of_memory import described, evidence_of
+from epochal.health.rules.memory import LESS_MEMORY, described, evidence_of
 from epochal.records import finite
 
 BadEnding = Literal["crashed", "failed", "terminated", "interrupted"]
 BAD_ENDINGS: tuple[BadEnding, ...] = get_args(BadEnding)
 
 # Whoever presses Ctrl-C knows that the run has ended; whoever is preempted may not.
-_SEVERITIES: Mapping[str, Severity] = {
-    "crashed": "error",
-    "failed": "error",
-    "terminated": "warning",
-    "interrupted": "info",
-}
-_SENTENCES: Mapping[BadEnding, str] = {
-    "crashed": "The run crashed",
-    "failed": "The run failed",
-    "terminated": "The run was ended from outside",
-    "interrupted": "The run was stopped by hand",
+_ENDINGS: Mapping[str, tuple[Severity, str]] = {
+    "crashed": ("error", "The run crashed"),
+    "failed": ("error", "The run failed"),
+    "terminated": ("warning", "The run was ended from outside"),
+    "interrupted": ("info", "The run was stopped by hand"),
 }
 _PLACE = re.compile(r'^\s*File "([^"]+)", line (\d+)', re.MULTILINE)
-# What torch, its libraries and Python say.
-_OF_MEMORY = (
-    "out of memory",
-    "outofmemory",
-    "memoryerror",
-    "can't allocate memory",
-    "not enough memory",
-    "alloc_failed",
+# What torch, its libraries and Python write when memory has run out.
+_OF_MEMORY = re.compile(
+    r"out of memory|outofmemory|memoryerror|can't allocate memory|not enough memory|alloc_failed",
+    re.IGNORECASE,
 )
 _LONGEST = 200  # characters of a reason: some errors are pages long
+_KILLED = (
+    "Use fewer loader workers, a smaller batch or a machine with more memory, or it will be killed "
+    "again. "
+)
+_RAN_OUT = f"{LESS_MEMORY} The text 'out-of-memory' of the run shows how the memory was used. "
+_RESUME = "'epochal resume {}' prints the command that continues from the last checkpoint."
+_RESTART = (
+    "The run has no checkpoint: 'epochal resume {}' prints the command that starts it again. Use "
+    "epochal.Checkpoints to save checkpoints."
+)
 
 
 def ending_severity(state: str) -> Severity | None:
-    """The severity of a status; None for a run that is running or finished well."""
-    return _SEVERITIES.get(state)
+    """Return the severity of a status; None for a run that is running or finished well."""
+    return _ENDINGS[state][0] if state in _ENDINGS else None
 
 
 def ending_finding(
@@ -58,85 +58,51 @@ def ending_finding(
     memory: Mapping[str, Any] | None = None,
     has_checkpoint: bool = True,
 ) -> Finding:
-    """The finding of an attempt's end; its rule is named like the run's status.
+    """Return the finding of an attempt's end; its rule is named like the run's status.
 
     ``epoch`` is for runs that count no steps. ``reason`` is the reason in words. ``facts`` are the
     fields of its event (``traceback``, ``oom_kills``, ``rss``), ``memory`` those of the last
     out-of-memory event. ``has_checkpoint``: whether the run can be resumed. ``t`` is in Unix
     seconds.
     """
-    known = dict(facts or {})
-    ran_out = dict(memory or {}) if reason is not None and is_of_memory(reason) else {}
-    words = _lowered(described(ran_out)) if ran_out else reason
+    facts, severity = facts or {}, _ENDINGS[how][0]
+    is_of_memory = _OF_MEMORY.search(reason or "") is not None
+    ran_out = dict(memory) if memory and is_of_memory else {}
+    if ran_out:
+        words = described(ran_out)
+        reason = words[0].lower() + words[1:]
+    advice = _KILLED if facts.get("oom_kills") else _RAN_OUT if is_of_memory else ""
     return Finding(
         id=finding_id(how, "", attempt),
         rule=how,
-        severity=_SEVERITIES[how],
-        sentence=_sentence(how, format_reached(step, epoch), words),
+        severity=severity,
+        sentence=_sentence(how, format_reached(step, epoch), reason),
         series=None,
         steps=None if step is None else (step, step),
-        evidence={**_evidence(known), **evidence_of(ran_out)},
-        advice=_advice(run, reason or "", known, has_checkpoint=has_checkpoint),
+        evidence={**_evidence(facts), **evidence_of(ran_out)},
+        advice=advice + (_RESUME if has_checkpoint else _RESTART).format(run),
         state="open",
         t=t,
     )
 
 
 def _sentence(how: BadEnding, place: str, reason: str | None) -> str:
-    where = f"after {place}" if place else "before its first step"
-    reason_lines = (reason or "").strip().splitlines()
-    words = reason_lines[0].rstrip(".") if reason_lines else ""
+    words = (reason or "").strip().partition("\n")[0].rstrip(".")
     if words.startswith("the training process vanished"):
         return f"T{words[1:]}."  # it says where by itself
     if how == "interrupted" and words == "KeyboardInterrupt":
         words = ""
     if len(words) > _LONGEST:
         words = f"{words[:_LONGEST]} …"
-    return f"{_SENTENCES[how]} {where}{f': {words}' if words else ''}."
+    where = f"after {place}" if place else "before its first step"
+    return f"{_ENDINGS[how][1]} {where}{f': {words}' if words else ''}."
 
 
 def _evidence(facts: Mapping[str, Any]) -> dict[str, float | int | str]:
-    found: dict[str, float | int | str] = {}
-    places = _PLACE.findall(str(facts.get("traceback") or ""))
-    if places:
-        file, line = places[-1]
-        found["at"] = f"{file}, line {line}"
-    for name in ("pid", "oom_kills"):
-        value = facts.get(name)
-        if isinstance(value, int):
-            found[name] = value
+    evidence: dict[str, float | int | str] = {
+        name: facts[name] for name in ("pid", "oom_kills") if isinstance(facts.get(name), int)
+    }
+    if places := _PLACE.findall(str(facts.get("traceback") or "")):
+        evidence["at"] = "{}, line {}".format(*places[-1])
     rss = finite(facts.get("rss"))
-    if rss is not None:
-        found["memory"] = format_bytes(rss)
-    return found
-
-
-def is_of_memory(reason: str) -> bool:
-    """Whether the text of an error means that memory ran out."""
-    words = reason.lower()
-    return any(text in words for text in _OF_MEMORY)
-
-
-def _lowered(words: str) -> str:
-    return words[0].lower() + words[1:]
-
-
-def _advice(run: str, reason: str, facts: Mapping[str, Any], *, has_checkpoint: bool) -> str:
-    go_on = (
-        f"'epochal resume {run}' gives the command that goes on from the last checkpoint."
-        if has_checkpoint
-        else f"No checkpoint of it is known: 'epochal resume {run}' gives the command that starts "
-        "it anew. epochal.Checkpoints saves what a run can go on from."
-    )
-    if facts.get("oom_kills"):
-        return (
-            "Use fewer loader workers, a smaller batch or a machine with more memory, or it will "
-            f"be killed again. {go_on}"
-        )
-    if is_of_memory(reason):
-        return (
-            "Use a smaller batch with gradient accumulation, shorter sequences or activation "
-            "checkpointing; the text 'out-of-memory' of the run shows how the memory was used. "
-            f"{go_on}"
-        )
-    return go_on
+    return evidence if rss is None else {**evidence, "memory": format_bytes(rss)}

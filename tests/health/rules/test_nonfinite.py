@@ -102,7 +102,7 @@ def test_the_figures_of_routers_are_one_fault() -> None:
         "nonfinite": dict.fromkeys(names, "nan"),
     }
     (found,) = opened(NonFinite, [record])
-    assert "routers' logits" in found.advice
+    assert "logits of the routers" in found.advice
 
 
 def test_the_advice_about_the_first_steps_is_another_one() -> None:
@@ -123,6 +123,6 @@ def test_a_loss_scaler_may_search_for_its_scale_at_first() -> None:
 
 def test_a_loss_below_zero_that_explodes_at_once_may_be_negated() -> None:
     records = steps([-0.7, -5.0, -3e8, math.nan, math.nan])
-    assert "check its sign" in opened(NonFinite, records)[0].advice
+    assert "check the sign" in opened(NonFinite, records)[0].advice
     records = steps([0.7, 5.0, 3e8, math.nan, math.nan])
     assert "initialisation" in opened(NonFinite, records)[0].advice

@@ -1,41 +1,23 @@
-"""Steps that go back, repeat or leap."""
+"""Steps that go back, repeat or jump."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from epochal.health.context import Context
 from epochal.health.observation import Observation
 from epochal.health.recent import Recent
-from epochal.health.rule import Rule, Verdict
+from epochal.health.rule import Message, Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
 
-_SUBJECT = "step"
-
-
-@dataclass(slots=True)
-class _Tally:
-    """How often something happened: the steps before and after it, the first and the last time."""
-
-    count: int = 0
-    first: tuple[int, int] = (0, 0)
-    last: tuple[int, int] = (0, 0)
-
-    def note(self, before: int, after: int) -> None:
-        """Count one more."""
-        self.last = (before, after)
-        self.first = self.first if self.count else self.last
-        self.count += 1
-
-    @property
-    def steps(self) -> tuple[int, int]:
-        """From the first to the last."""
-        return min(self.first), max(*self.first, *self.last)
+_ONE_COUNTER = (
+    "Give step= one counter for the whole run. Start a second stage as a run of its own, or resume "
+    "with resume_step=."
+)
 
 
 class StepAnomaly(Rule):
-    """The step of the training loss goes back or repeats without a resume, or leaps far ahead.
+    """The step of the training loss goes back or repeats without a resume, or jumps far ahead.
 
     However often that happens it is one finding, which counts; the record stays as it is, so the
     finding stays open.
@@ -47,19 +29,35 @@ class StepAnomaly(Rule):
     healthy = "Steps grow by about the same amount."
     reports = {
         "warning": (
-            "A step decreases without a resume, stays the same for three records, or jumps by 20 "
-            "usual increments. One finding counts all of them."
+            "A step decreases without a resume, stays the same for {repeats} records, or jumps "
+            "by {jump:plain} usual increments."
         )
+    }
+    messages = {
+        "back": Message(
+            "warning",
+            "The step went back {often}from {before} to {after} without a resume: later values "
+            "hide earlier ones in every chart.",
+            _ONE_COUNTER,
+        ),
+        "repeat": Message(
+            "warning",
+            "The step stays at {after}: later values hide earlier ones in every chart.",
+            _ONE_COUNTER,
+        ),
+        "jump": Message(
+            "warning",
+            "The step jumped {often}from {before} to {after}; it usually grows by {usual:,.0f}.",
+            "Check the step counter: records may be missing, or it counts something else.",
+        ),
     }
     kinds = frozenset({"step", "metrics"})
     every_rank = False
     replaces_text = True
 
     class Thresholds(RuleThresholds):
-        # A stride this many times the usual one skipped something.
         jump: float = 20.0
-        least: int = 20
-        # A loss logged twice at a step may be a correction; at the third time the counter stands.
+        # A loss logged twice at a step may be a correction.
         repeats: int = 3
 
     thresholds: Thresholds
@@ -67,80 +65,51 @@ class StepAnomaly(Rule):
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._last: int | None = None
-        self._repeats = 0
-        self._strides = Recent(200)
-        self._leaps = _Tally()
-        self._returns = _Tally()
+        self._num_repeats = 0
+        self._increments = Recent(200)
+        # By message: how often, the first steps before and after, and the largest step.
+        self._seen: dict[str, tuple[int, tuple[int, int], int]] = {}
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Check the stride from the last step to this one."""
-        if observation.step is None or "loss" not in observation.roles:
-            return ()
-        thresholds = self.thresholds
-        last, self._last = self._last, observation.step
+        """Check the increment from the last step to this one."""
+        step, last = observation.step, self._last
+        if step is None or "loss" not in observation.roles:
+            return
+        self._last = step
         if last is None:
-            return ()
-        stride = observation.step - last
-        self._repeats = self._repeats + 1 if stride == 0 else 0
-        if stride < 0 or self._repeats >= thresholds.repeats:
-            if stride < 0 or self._repeats == thresholds.repeats:
-                self._returns.note(last, observation.step)
-            return (self._backward(),)
-        if self._leapt(stride):
-            self._leaps.note(last, observation.step)
-            return (self._forward(),)
-        if stride > 0:
-            self._strides.push(float(stride))
-        return ()
+            return
+        self._num_repeats = self._num_repeats + 1 if step == last else 0
+        if step < last:
+            yield self._noted("back", last, step)
+        elif self._num_repeats == self.thresholds.repeats:
+            yield self._noted("repeat", last, step)
+        elif self._is_jump(step - last):
+            yield self._noted("jump", last, step)
+        elif step > last:
+            self._increments.push(float(step - last))
 
     def forget_from(self, step: int, context: Context) -> None:
-        """A resumed run goes back by right."""
+        """A resumed run may go back."""
         self._last = None
-        for tally in (self._leaps, self._returns):
-            if tally.count and tally.steps[1] >= step:
-                tally.count = 0
+        self._seen = {key: seen for key, seen in self._seen.items() if seen[-1] < step}
 
-    def _leapt(self, stride: int) -> bool:
-        thresholds = self.thresholds
-        if len(self._strides) < thresholds.least:
+    def _is_jump(self, increment: int) -> bool:
+        if len(self._increments) < 20:
             return False
-        usual = max(self._strides.median(), self._strides.highest() / 4)
-        return stride > thresholds.jump * usual
+        usual = max(self._increments.median(), self._increments.highest() / 4)
+        return increment > self.thresholds.jump * usual
 
-    def _forward(self) -> Verdict:
-        usual = self._strides.median()
-        before, after = self._leaps.first
-        often = f"{_times(self._leaps, 'at first ')}from {before:,} to {after:,}"
-        return Verdict(
-            _SUBJECT,
-            True,
-            "warning",
-            f"The step jumped {often}; it usually grows by {usual:,.0f}.",
-            steps=self._leaps.steps,
-            evidence={"from": before, "to": after, "usual": usual, "count": self._leaps.count},
-            advice="Check the step counter: records may be missing, or it counts something else.",
+    def _noted(self, message: str, before: int, after: int) -> Verdict:
+        count, first, end = self._seen.get(message, (0, (before, after), 0))
+        count, end = count + 1, max(end, before, after)
+        self._seen[message] = (count, first, end)
+        return self.found(
+            message,
+            "step",
+            steps=(min(first), end),
+            words={"often": f"{count:,} times, at first " if count > 1 else ""},
+            before=first[0],
+            after=first[1],
+            usual=self._increments.median() if len(self._increments) else 0.0,
+            count=count,
         )
-
-    def _backward(self) -> Verdict:
-        before, after = self._returns.first
-        what = f"stays at {after:,}"
-        if after < before:
-            often = _times(self._returns, "at first ")
-            what = f"went back {often}from {before:,} to {after:,}"
-        return Verdict(
-            _SUBJECT,
-            True,
-            "warning",
-            f"The step {what} without a resume: later values hide earlier ones in every plot.",
-            steps=self._returns.steps,
-            evidence={"from": before, "to": after, "count": self._returns.count},
-            advice=(
-                "Give step= one counter for the whole run; start a second stage as a run of its "
-                "own, or resume with resume_step=."
-            ),
-        )
-
-
-def _times(tally: _Tally, first: str) -> str:
-    """How often, where it was more than once."""
-    return f"{tally.count:,} times, {first}" if tally.count > 1 else ""

@@ -199,25 +199,17 @@ export const RULES: Readonly<Record<string, RuleText>> = {
     "meaning": "The run is slower than before.",
     "healthy": "Near its own median. Pauses for evaluation and saving do not count."
   },
-  "memory-creep": {
-    "meaning": "Memory grows steadily. The program keeps objects that it no longer needs.",
-    "healthy": "Constant after some minutes. A sawtooth, caches that fill up and steps of an allocator are normal."
-  },
-  "memory-full": {
-    "meaning": "At this rate memory runs out and the run is killed.",
-    "healthy": "No growth towards the limit. A GPU that is constantly full is normal."
+  "memory-growth": {
+    "meaning": "Memory grows steadily, often because the program keeps objects that it no longer needs. When it is full, the run is killed.",
+    "healthy": "Constant after some minutes. A sawtooth, caches that fill up and a GPU that is always full are normal."
   },
   "out-of-memory": {
     "meaning": "An allocation failed and the loop continued without it.",
     "healthy": "Free memory at the peak of a step."
   },
-  "moe-collapse": {
-    "meaning": "The router never chooses most experts. The model has become a smaller one.",
-    "healthy": "At least 80 % of the experts in use, even if the router is very confident."
-  },
   "moe-imbalance": {
-    "meaning": "A few experts do most of the work.",
-    "healthy": "A load imbalance of 1 to 2.5 for few experts, up to 1.5 × top-k for many. More than 80 % of the experts in use."
+    "meaning": "A few experts do most of the work. The model is smaller than it could be.",
+    "healthy": "A load imbalance of 1 to 2.5 for few experts, up to 1.5 × top-k for many. 70 % of the experts in use. A balancing loss of 0.001 to 0.1 and a z loss of 0.0001 to 0.01, with their weights."
   },
   "alert-failed": {
     "meaning": "An alert of this run did not reach its address.",

@@ -1,0 +1,369 @@
+"""Routers of mixtures of experts that share the work badly."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from epochal.health.evaluations import configured
+from epochal.health.finding import Severity
+from epochal.health.layer_series import named
+from epochal.health.observation import Observation
+from epochal.health.rule import Message, Rule, Verdict
+from epochal.health.streak_counter import StreakCounter
+from epochal.health.thresholds import RuleThresholds
+from epochal.records import Record, finite
+
+if TYPE_CHECKING:
+    from epochal.health.context import Context
+
+# Names in the configurations of published models, and plain ones.
+_NUM_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+_TOP_K = ("num_experts_per_tok", "top_k", "moe_top_k", "experts_per_token", "num_selected_experts")
+_USE = "moe/expert_utilization"
+_IMBALANCE = "moe/load_imbalance"
+_ENTROPY = "moe/router_entropy"
+_AUX_LOSS = "moe/aux_loss"
+_Z_LOSS = "moe/z_loss"
+# How many records the level of a series is the median of. The losses vary more.
+_RECENT = {_USE: 5, _IMBALANCE: 5, _ENTROPY: 5, _AUX_LOSS: 20, _Z_LOSS: 20}
+_ADVICE = (
+    "Raise the weight of the balancing loss, or use a balancing bias. Add noise to the router, "
+    "lower its learning rate, and check that its logits are computed in 32 bits."
+)
+_UNLESS_WEIGHTED = " If you log the loss without its weight, this is normal."
+
+
+class LayerLoad(NamedTuple):
+    """The routing of one layer, from the shares of its experts."""
+
+    layer: str
+    imbalance: float
+    use: float
+    busiest: int
+    busiest_share: float
+
+
+class MoeImbalance(Rule):
+    """A collapsed router, unused experts, a load imbalance, or a large balancing or z loss.
+
+    The imbalance is the load of the busiest expert over the mean. It cannot exceed experts / top-k.
+    Only the first of these problems is reported, because the others follow from it.
+    """
+
+    name = "moe-imbalance"
+    group = "experts"
+    meaning = "A few experts do most of the work. The model is smaller than it could be."
+    healthy = (
+        "A load imbalance of 1 to {even_load:plain} for few experts, up to 1.5 × top-k for many. "
+        "{use:percent} of the experts in use. A balancing loss of 0.001 to 0.1 and a z loss of "
+        "0.0001 to 0.01, with their weights."
+    )
+    reports = {
+        "info": (
+            "The balancing loss is above {aux_loss:plain}, or the z loss above {z_loss:plain}, "
+            "while the load is even."
+        ),
+        "warning": (
+            "The imbalance reaches the lower of {share:plain} × experts / top-k (at least "
+            "{least:plain}) and {per_choice:plain} × top-k (at least {many:plain}), or "
+            "{least:plain} if they are not known. Or it is {growth:plain} times as large as before "
+            "and close to that. Or less than {use:percent} of the experts are in use "
+            "({use_few:percent} if experts / top-k is 8 or less). Or the balancing loss is "
+            "{aux_growth:plain} times its minimum, or one of the losses is too large and the load "
+            "uneven or unknown. A router that is nearly even (entropy above {even:plain}) has "
+            "{lasts} records to settle."
+        ),
+        "error": (
+            "Routing has collapsed: less than {use_few:percent} of the experts are in use, and the "
+            "imbalance is above {collapse:plain} or the entropy below {entropy:plain}. Or the "
+            "imbalance is twice the limit for many experts, or 0.95 × experts / top-k."
+        ),
+    }
+    messages = {
+        "collapsed": Message(
+            "error",
+            "Routing has collapsed: only {utilization:percent} of the experts get tokens.",
+            "Go back to an earlier checkpoint. Raise the weights of the balancing and z losses, or "
+            "lower the learning rate of the router: experts without tokens get no gradient, so "
+            "they do not recover by themselves.",
+        ),
+        "unused": Message(
+            "warning", "Only {utilization:percent} of the experts get tokens.", _ADVICE
+        ),
+        "imbalance": Message(
+            "warning",
+            "The busiest expert gets {imbalance:times} times the mean load. {limit:plain} or more "
+            "is poor, and {most} is the maximum.",
+            _ADVICE,
+        ),
+        "unknown": Message(
+            "warning",
+            "The busiest expert gets {imbalance:times} times the mean load. {limit:plain} or more "
+            "is poor for a model with few experts.",
+            f"{_ADVICE} Put num_experts and num_experts_per_tok into the configuration to get the "
+            "limit of your model.",
+        ),
+        "growth": Message(
+            "warning",
+            "The busiest expert gets {imbalance:times} times the mean load. It was {before:times} "
+            "times the mean before.",
+            _ADVICE,
+        ),
+        "aux_loss": Message(
+            "warning",
+            "The balancing loss is {level}. Above {limit:plain} the load is very uneven; 0.001 to "
+            "0.1 is healthy.",
+            _ADVICE + _UNLESS_WEIGHTED,
+        ),
+        "aux_growth": Message(
+            "warning",
+            "The balancing loss is {level}, {ratio:times} times its minimum: the router prefers "
+            "experts that are busy already.",
+            _ADVICE,
+        ),
+        "z_loss": Message(
+            "warning",
+            "The z loss of the router is {level}. Above {limit:plain} its logits are so large that "
+            "routing may collapse; 0.0001 to 0.01 is healthy.",
+            "Raise the weight of the z loss, and lower the learning rate of the router."
+            + _UNLESS_WEIGHTED,
+        ),
+        "layer": Message(
+            "warning",
+            "In {layers} expert {busiest} takes {busiest_share:percent} of the assignments and "
+            "{unused:percent} of the experts get none, since step {since}.",
+            _ADVICE,
+        ),
+    }
+    needs = (
+        "Experts and top-k, from `experts` records or the configuration: `num_experts`, "
+        "`num_local_experts`, `num_experts_per_tok`, `top_k`, at any depth."
+    )
+    symptom_of = frozenset({"lost values"})
+    kinds = frozenset({"moe", "step", "experts"})
+    every_rank = False
+    patience = 2
+    release = 5
+    cooldown_steps = 100
+
+    class Thresholds(RuleThresholds):
+        skip: int = 10  # routers start from random weights
+        use: float = 0.7
+        # Of few experts a router may leave half idle while the loss falls.
+        use_few: float = 0.5
+        # With half of the experts idle the others get twice the mean at least.
+        collapse: float = 2.2
+        entropy: float = 0.25
+        even_load: float = 2.5
+        # The limit is a share of the most there can be, and at least what is poor for few experts.
+        least: float = 3.0
+        share: float = 0.8
+        # With many experts that most is far away: 64 or 128 of them with 4 per token show 3 to 6 in
+        # health, 128 with 8 per token twice that.
+        many: float = 10.0
+        per_choice: float = 2.5
+        growth: float = 1.8
+        # A router this even has busy and idle experts because batches are small, or has not decided
+        # yet: a poor load counts once it has lasted for so many records.
+        even: float = 0.8
+        lasts: int = 100
+        # Both with their weights, summed over layers.
+        aux_loss: float = 1.0
+        z_loss: float = 0.1
+        # The balancing loss has its minimum when the load is even, whatever its weight.
+        aux_growth: float = 3.0
+
+    thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._num_experts: float | None = None
+        self._top_k: float | None = None
+        self._count = 0
+        self._layers = StreakCounter(needed=3)
+        self._loads: dict[str, LayerLoad] = {}
+        self._step = 0
+        self._forget()
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Check all layers together, and each layer's load where it is known."""
+        values = observation.values
+        if observation.kind == "experts":
+            self._learn(observation, context)
+            if observation.step is not None:
+                self._step = observation.step
+                yield from self._judge_layers(observation.record)
+        elif not _RECENT.keys().isdisjoint(values):
+            self._learn(observation, context)
+            recent = self._recent[_IMBALANCE]
+            is_healthy = not context.has_open(self.name)
+            if _IMBALANCE in values and len(recent) == recent.maxlen and is_healthy:
+                self._before.append(recent[0])
+            for name, kept in self._recent.items():
+                if math.isfinite(values.get(name, math.nan)):
+                    kept.append(values[name])
+            self._count += 1
+            if self._count > self.thresholds.skip:
+                yield from self._judge(context)
+
+    def forget_from(self, step: int, context: Context) -> None:
+        """Learn the usual values again."""
+        self._forget()
+        self._layers.forget()
+
+    def _forget(self) -> None:
+        self._recent = {name: deque[float](maxlen=count) for name, count in _RECENT.items()}
+        self._before: deque[float] = deque(maxlen=50)
+        self._minimum: float | None = None  # of the balancing loss
+        self._num_poor = 0  # records in a row with a poor load
+        self._has_collapsed = False
+
+    # -- what is too much -------------------------------------------------------------------------
+
+    def _learn(self, observation: Observation, context: Context) -> None:
+        """Find the number of experts, and of experts per token."""
+        values, record, config = observation.values, observation.record, context.config
+        if observation.kind == "experts":
+            loads = record.get("load")
+            if isinstance(loads, list) and loads and isinstance(loads[0], list):
+                self._num_experts = float(len(loads[0]))
+            self._top_k = finite(record.get("top_k")) or self._top_k
+        if self._num_experts is None:
+            active, use = values.get("moe/active_experts", 0.0), values.get(_USE, 0.0)
+            counted = active / use if 1 <= active < 1e9 and 1e-9 < use <= 1 else 0.0
+            self._num_experts = _number(configured(config, _NUM_EXPERTS)) or round(counted) or None
+        if self._top_k is None:
+            self._top_k = _number(configured(config, _TOP_K))
+
+    @property
+    def _most(self) -> float | None:
+        """The imbalance when every token takes the same experts; None if it is not known."""
+        if not self._num_experts or not self._top_k or self._top_k > self._num_experts:
+            return None  # a top-k above the number of experts is that of sampling text
+        return self._num_experts / self._top_k
+
+    def _limits(self) -> tuple[float, float]:
+        """Return the imbalances from which it is a warning and an error."""
+        limits, most = self.thresholds, self._most
+        if most is None:
+            return limits.least, 2 * limits.many
+        many = max(limits.many, limits.per_choice * (self._top_k or 0.0))
+        poor = max(1.0, min(max(limits.least, limits.share * most), many, 0.9 * most))
+        return poor, max(poor, min(2 * many, 0.95 * most))
+
+    # -- all layers together ----------------------------------------------------------------------
+
+    def _judge(self, context: Context) -> Iterable[Verdict]:
+        levels = {
+            name: median(kept) for name, kept in self._recent.items() if len(kept) == kept.maxlen
+        }
+        verdict = self._judge_load(levels, context) or self._judge_losses(levels)
+        for name in (_USE, _IMBALANCE, _AUX_LOSS, _Z_LOSS):
+            if verdict is None or name != verdict.subject:
+                yield Verdict(name, False)
+        if verdict is not None:
+            yield verdict
+
+    def _judge_load(self, levels: Mapping[str, float], context: Context) -> Verdict | None:
+        limits, most = self.thresholds, self._most
+        use, imbalance = levels.get(_USE, 1.0), levels.get(_IMBALANCE, 1.0)
+        entropy = levels.get(_ENTROPY)
+        poor, grave = self._limits()
+        is_even = entropy is not None and entropy >= limits.even
+        is_certain = entropy is not None and entropy <= limits.entropy
+        is_open = context.is_open(self.name, _IMBALANCE)
+        is_poor = imbalance >= (0.9 * poor if is_open else poor)
+        looks_collapsed = use < limits.use_few and (imbalance >= limits.collapse or is_certain)
+        self._num_poor = self._num_poor + 1 if is_poor or looks_collapsed else 0
+        counts = not is_even or self._num_poor >= limits.lasts
+        self._has_collapsed = looks_collapsed and counts
+        if self._has_collapsed:
+            evidence: dict[str, Any] = {"imbalance": imbalance, "router_entropy": entropy}
+            worst = min(self._loads.values(), key=lambda load: load.use, default=None)
+            evidence["worst_layer"] = worst and worst.layer
+            known = {name: value for name, value in evidence.items() if value is not None}
+            return self.found("collapsed", _USE, utilization=use, **known)
+        healthy_from = limits.use_few if most is not None and most <= 8 else limits.use
+        if use < healthy_from and not is_even:
+            return self.found("unused", _USE, utilization=use)
+        severity: Severity | None = "error" if imbalance >= grave else None
+        if is_poor and counts:
+            return self.found(
+                "unknown" if most is None else "imbalance",
+                _IMBALANCE,
+                severity=severity,
+                words={"most": f"{most or 0:g}"},
+                imbalance=imbalance,
+                limit=poor,
+            )
+        before = median(self._before) if len(self._before) >= 20 else math.inf
+        if imbalance >= max(limits.growth * before, 0.75 * poor) and not is_even:
+            return self.found("growth", _IMBALANCE, imbalance=imbalance, before=before)
+        return None
+
+    def _judge_losses(self, levels: Mapping[str, float]) -> Verdict | None:
+        limits, aux = self.thresholds, levels.get(_AUX_LOSS)
+        is_healthy = levels.get(_IMBALANCE, math.inf) <= limits.even_load
+        if aux is not None:
+            minimum = self._minimum = aux if self._minimum is None else min(aux, self._minimum)
+            if aux >= limits.aux_growth * minimum > 0:
+                return self.found("aux_growth", _AUX_LOSS, level=aux, ratio=aux / minimum)
+        for message, name, limit in (
+            ("aux_loss", _AUX_LOSS, limits.aux_loss),
+            ("z_loss", _Z_LOSS, limits.z_loss),
+        ):
+            level = levels.get(name, 0.0)
+            if level > limit:
+                severity: Severity | None = "info" if is_healthy else None
+                return self.found(message, name, severity=severity, level=level, limit=limit)
+        return None
+
+    # -- layer by layer ---------------------------------------------------------------------------
+
+    def _judge_layers(self, record: Record) -> Iterable[Verdict]:
+        poor, _ = self._limits()
+        for load in layer_loads(record):
+            self._loads[load.layer] = load
+            is_poor = load.imbalance >= poor or load.use < self.thresholds.use_few
+            ails = is_poor and not self._has_collapsed
+            self._layers.note(load.layer, ails=ails, step=self._step)
+        yield from self._layers.verdicts("experts of {}".format, self._describe_layers)
+
+    def _describe_layers(self, layers: Sequence[str]) -> Verdict:
+        load, since = self._loads[layers[0]], self._layers.since(layers[0])
+        return self.found(
+            "layer",
+            f"experts of {load.layer}",
+            steps=(since, self._step),
+            words={"layers": named(layers), "since": f"{since:,}"},
+            imbalance=load.imbalance,
+            busiest=load.busiest,
+            busiest_share=load.busiest_share,
+            unused=1 - load.use,
+        )
+
+
+def layer_loads(record: Record) -> list[LayerLoad]:
+    """Return the layers of an ``experts`` record; what cannot be understood is left out."""
+    layers, loads = record.get("layers"), record.get("load")
+    if not isinstance(layers, list) or not isinstance(loads, list):
+        return []
+    found = []
+    for layer, load in zip(layers, loads, strict=False):
+        shares = [max(finite(x) or 0.0, 0.0) for x in load] if isinstance(load, list) else []
+        if len(shares) >= 2 and sum(shares) > 0:
+            most, total = max(shares), sum(shares)
+            use = sum(share > 0 for share in shares) / len(shares)
+            imbalance, busiest = most / total * len(shares), shares.index(most)
+            found.append(LayerLoad(str(layer), imbalance, use, busiest, most / total))
+    return found
+
+
+def _number(values: Iterable[Any]) -> float | None:
+    """Return the first positive number."""
+    numbers = (finite(value) for value in values if not isinstance(value, bool))
+    return next((number for number in numbers if number is not None and number > 0), None)

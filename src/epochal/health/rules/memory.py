@@ -1,0 +1,341 @@
+"""Memory that grows, is about to run out, or has run out."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from epochal.format import format_bytes
+from epochal.health.observation import Observation
+from epochal.health.rule import Message, Rule, Verdict
+from epochal.health.thresholds import RuleThresholds
+from epochal.records import Record, finite
+
+if TYPE_CHECKING:
+    from epochal.health.context import Context
+
+OUT_OF_MEMORY = "out-of-memory"
+_MACHINE = "system/ram_used"
+_TITLES = {
+    _MACHINE: "The memory of the machine",
+    "system/rss": "The memory of the training process",
+    "system/children_rss": "The memory of the loader workers",
+}
+LESS_MEMORY = (
+    "Use a smaller batch with gradient accumulation, shorter sequences or activation checkpointing."
+)
+# Three minutes, ten minutes and an hour of samples, which are at least nine seconds apart.
+_WINDOWS = (18, 60, 360)
+_APART_S = 9.0
+_BLOCKS = 6
+_GOES_ON = frozenset({"step", "metrics", "epoch"})
+_OVER_RECORDS = 200  # without another error, until the finding closes
+
+
+class Growth(NamedTuple):
+    """A steady rise of a minimum."""
+
+    before: float
+    after: float
+    per_second: float
+
+
+def growth_of(samples: Sequence[tuple[float, float]]) -> Growth | None:
+    """Return the growth of samples (Unix seconds, bytes) whose minimum rises in every sixth.
+
+    None for a single jump, for what swings more than it rises, and for caches, which fill up ever
+    more slowly.
+    """
+    size = len(samples) // _BLOCKS
+    blocks = [[value for _, value in samples[n * size :][:size]] for n in range(_BLOCKS)]
+    floors = [min(block) for block in blocks]
+    rises = [after - before for before, after in pairwise(floors)]
+    rise, half = sum(rises), len(rises) // 2
+    swing = median(max(block) - floor for block, floor in zip(blocks, floors, strict=True))
+    is_steady = min(rises) > 0.25 * rise / len(rises)
+    is_lasting = sum(rises[-half:]) >= 0.6 * sum(rises[:half])
+    # A steady rise is itself a swing within each block.
+    if not is_steady or not is_lasting or rise <= 2 * max(swing - rise / len(rises), 0.0):
+        return None
+    return Growth(floors[0], floors[-1], rise / (samples[(_BLOCKS - 1) * size][0] - samples[0][0]))
+
+
+class MemoryGrowth(Rule):
+    """The memory of a process or GPU grows in every part of a window, or is about to be full.
+
+    A full GPU is no fault by itself: allocators keep what they once had.
+    """
+
+    name = "memory-growth"
+    group = "memory"
+    meaning = (
+        "Memory grows steadily, often because the program keeps objects that it no longer needs. "
+        "When it is full, the run is killed."
+    )
+    healthy = (
+        "Constant after some minutes. A sawtooth, caches that fill up and a GPU that is always "
+        "full are normal."
+    )
+    reports = {
+        "warning": (
+            "After {skip_s:duration} of training, the minimum rises in every sixth of ten minutes "
+            "or an hour, without slowing down, by {share:percent} and {min_bytes:bytes}. Or memory "
+            "that is half full will be full within {soon_s:duration}, or the memory of the machine "
+            "is {full:percent} full."
+        ),
+        "error": "Full within {very_soon_s:duration}, or a machine that is {grave:percent} full.",
+    }
+    messages = {
+        "grows": Message(
+            "warning",
+            "{title} grew from {before_bytes:bytes} to {now_bytes:bytes}, by "
+            "{per_hour_bytes:bytes} an hour, without slowing down.",
+            "Look for tensors that are kept with their graph (log loss.item(), or detach them), "
+            "lists that only grow, caches keyed by shape, and workers with large Python objects.",
+        ),
+        "soon full": Message(
+            "warning",
+            "{title} will be full in {left_s:duration}: {used_bytes:bytes} of {total_bytes:bytes} "
+            "are used, and {per_minute_bytes:bytes} more each minute.",
+            "Save a checkpoint now. Then look for tensors that are kept with their graph and lists "
+            "that only grow, or use a smaller batch.",
+        ),
+        "full": Message(
+            "warning",
+            "{title} is almost full: {left_bytes:bytes} of {total_bytes:bytes} are left.",
+            "Use fewer loader workers or smaller prefetch queues, and close other programs. The "
+            "system kills the largest process when no memory is left.",
+        ),
+    }
+    kinds = frozenset({"system", "gpu", "allocator"})
+    replaces_text = True
+    release = 6
+
+    class Thresholds(RuleThresholds):
+        # Imports, first batches and compilation take memory that stays.
+        skip_s: float = 120.0
+        # Less than this is what allocators round by.
+        min_bytes: float = 64.0 * 1024**2
+        share: float = 0.06
+        # The time in which someone can still save and stop.
+        soon_s: float = 1800.0
+        very_soon_s: float = 300.0
+        # Linux starts to kill, or to swap, in the last percents of memory.
+        full: float = 0.95
+        grave: float = 0.98
+
+    thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._samples: dict[str, deque[tuple[float, float]]] = {}
+        self._num_workers: dict[str, float] = {}
+        self._trains_since: float | None = None
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Check each memory of a record separately."""
+        if self._trains_since is None and context.first_step is not None:
+            # The memory of data, model and first batches does not keep growing.
+            self._trains_since = observation.t
+            self._samples.clear()
+        since = context.started if self._trains_since is None else self._trains_since
+        is_ready = since is not None and observation.t - since >= self.thresholds.skip_s
+        for name, value in observation.values.items():
+            if name in _TITLES or name.endswith(("/dram_used", "/device")):
+                samples = self._sampled(observation, name, value) if is_ready else ()
+                yield self._judge(observation, name, value, samples, context)
+
+    def forget_from(self, step: int, context: Context) -> None:
+        """Start again: a new attempt is a new process."""
+        self._samples.clear()
+        self._trains_since = None
+
+    def _sampled(
+        self, observation: Observation, name: str, value: float
+    ) -> Sequence[tuple[float, float]]:
+        key = f"{observation.rank}/{observation.writer}/{name}"
+        samples = self._samples.setdefault(key, deque(maxlen=_WINDOWS[-1]))
+        if name == "system/children_rss":
+            num_workers = observation.values.get("system/children", 0.0)
+            if self._num_workers.get(key) != num_workers:
+                samples.clear()  # workers that start or end are no growth
+            self._num_workers[key] = num_workers
+        if samples and observation.t - samples[-1][0] < _APART_S:
+            samples[-1] = (samples[-1][0], min(samples[-1][1], value))
+        else:
+            samples.append((observation.t, value))
+        return tuple(samples)
+
+    def _judge(
+        self,
+        observation: Observation,
+        name: str,
+        value: float,
+        samples: Sequence[tuple[float, float]],
+        context: Context,
+    ) -> Verdict:
+        limits = self.thresholds
+        of_rank = f" of rank {observation.rank}" if observation.rank > 0 else ""
+        subject, words = name + of_rank, {"title": _title(name, observation) + of_rank}
+        fast, *slow = (
+            growth_of(samples[-count:]) if len(samples) >= count else None for count in _WINDOWS
+        )
+        total = observation.values.get(name.replace("_used", "_total"), 0.0)
+        if not name.endswith("_used") or total <= 0:
+            total = 0.0
+        elif fast and value >= total / 2 and fast.after - fast.before >= 0.01 * total:
+            left_s = (total - value) / fast.per_second
+            if left_s <= limits.soon_s:
+                return self.found(
+                    "soon full",
+                    subject,
+                    severity="error" if left_s <= limits.very_soon_s else None,
+                    words=words,
+                    left_s=round(left_s),
+                    used_bytes=value,
+                    total_bytes=total,
+                    per_minute_bytes=round(60 * fast.per_second),
+                )
+        if name == _MACHINE:
+            if not total or value < limits.full * total:
+                return Verdict(subject, False)
+            return self.found(
+                "full",
+                subject,
+                severity="error" if value >= limits.grave * total else None,
+                words=words,
+                left_bytes=total - value,
+                total_bytes=total,
+            )
+        # At an even pace the rise within a window becomes an ever smaller share.
+        known = context.open.get((self.name, subject))
+        for growth in slow:
+            if growth and (known or self._is_large(growth)):
+                return self.found(
+                    "grows",
+                    subject,
+                    words=words,
+                    before_bytes=(known.evidence if known else {}).get(
+                        "before_bytes", growth.before
+                    ),
+                    now_bytes=growth.after,
+                    per_hour_bytes=round(3600 * growth.per_second),
+                )
+        return Verdict(subject, False)
+
+    def _is_large(self, growth: Growth) -> bool:
+        least = max(self.thresholds.min_bytes, self.thresholds.share * growth.before)
+        return growth.after - growth.before >= least
+
+
+def _title(name: str, observation: Observation) -> str:
+    if name.endswith("/dram_used"):
+        return f"The memory of GPU {observation.record.get('id', 0)}"
+    segment = name.removeprefix("memory/").removesuffix("/device")
+    return _TITLES.get(name, f"The device memory of {segment}")
+
+
+@dataclass(slots=True)
+class _Errors:
+    """The out-of-memory errors of one device."""
+
+    record: Record
+    steps: tuple[int, int] | None
+    count: int = 1
+    is_new: bool = True
+    num_records_since: int = 0
+
+
+class OutOfMemory(Rule):
+    """An out-of-memory error that the program caught; one that ended the run is in its ending."""
+
+    name = "out-of-memory"
+    group = "memory"
+    meaning = "An allocation failed and the loop continued without it."
+    healthy = "Free memory at the peak of a step."
+    reports = {
+        "warning": (
+            "Memory ran out and the program caught the error (`run.memory_guard`). If the error "
+            "ends the run, the finding is `failed`."
+        )
+    }
+    messages = {
+        "caught": Message(
+            "warning",
+            "{what}{often}; the training went on.",
+            f"The work of that step is lost. {LESS_MEMORY} The text 'out-of-memory' of the run "
+            "shows how the memory was used.",
+        )
+    }
+    kinds = frozenset({"event", "finish"}) | _GOES_ON
+    replaces_text = True
+
+    def __init__(self, thresholds: RuleThresholds) -> None:
+        super().__init__(thresholds)
+        self._errors: dict[str, _Errors] = {}
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Store an error, and report it with the next record: then the program has gone on."""
+        record = observation.record
+        if observation.kind == "event":
+            if record.get("name") == OUT_OF_MEMORY:
+                self._add(observation, context)
+            return
+        if observation.kind == "finish" and record.get("status") not in (None, "finished"):
+            self._drop_new()
+        for device, errors in list(self._errors.items()):
+            if errors.is_new:
+                errors.is_new = False
+                often = f", {errors.count} times" if errors.count > 1 else ""
+                yield self.found(
+                    "caught",
+                    device,
+                    steps=errors.steps,
+                    words={"what": described(errors.record), "often": often},
+                    **evidence_of(errors.record),
+                    times=errors.count,
+                )
+            elif observation.kind in _GOES_ON:
+                errors.num_records_since += 1
+                if errors.num_records_since > _OVER_RECORDS:
+                    del self._errors[device]
+                    yield Verdict(device, False)
+
+    def forget_from(self, step: int, context: Context) -> None:
+        """A new attempt came after it: the error ended the one before."""
+        self._drop_new()
+
+    def _drop_new(self) -> None:
+        self._errors = {name: errors for name, errors in self._errors.items() if not errors.is_new}
+
+    def _add(self, observation: Observation, context: Context) -> None:
+        device = str(observation.record.get("device", "device"))
+        device += f" of rank {observation.rank}" if observation.rank > 0 else ""
+        step = context.step
+        errors = _Errors(observation.record, None if step is None else (step, step))
+        before = self._errors.get(device)
+        if before is not None:
+            errors.count += before.count
+            if before.steps and errors.steps:
+                errors.steps = (before.steps[0], errors.steps[1])
+        self._errors[device] = errors
+
+
+def described(record: Record) -> str:
+    """Return a failed allocation in words: device, requested size and place."""
+    asked, where = record.get("asked"), record.get("where")
+    words = f"Memory ran out on {record.get('device', 'the device')}"
+    if isinstance(asked, int):
+        words += f" when {format_bytes(asked)} more were requested"
+    return words + (f" at {where}" if isinstance(where, str) and where else "")
+
+
+def evidence_of(record: Record) -> dict[str, Any]:
+    """Return the sizes in an out-of-memory event as people read them."""
+    names = ("asked", "allocated", "reserved", "resident", "free", "total")
+    sizes = ((name, finite(record.get(name))) for name in names)
+    return {name: format_bytes(size) for name, size in sizes if size is not None}

@@ -1,0 +1,538 @@
+"""Training that is slower than before or than its hardware allows, and why."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from itertools import islice
+from statistics import fmean, median
+from typing import TYPE_CHECKING, NamedTuple
+
+from epochal.format import format_count
+from epochal.health.observation import Observation
+from epochal.health.recent import Recent
+from epochal.health.rule import Message, Rule, Verdict
+from epochal.health.thresholds import RuleThresholds
+from epochal.records import finite
+
+if TYPE_CHECKING:
+    from epochal.health.context import Context
+
+_DATA = "phase/data"
+_DURATION = "train/duration_ms"
+_SOL = "train/sol"
+_THERMAL = "thermal cap"
+_POWER = "power cap"
+_FULL_SPEED = frozenset({"", "idle", "no cap", "not supported"})
+_FASTER_LOADER = (
+    "Give the loader more workers and prefetching, decode or tokenise beforehand, keep the data on "
+    "a local disk, and copy from pinned memory without blocking."
+)
+_TIME_PHASES = "Time the phases of a step (run.phase) to see where the time goes."
+
+
+class GpuThrottling(Rule):
+    """A GPU whose clock is lowered for some time, compared with its maximum and its usual clock.
+
+    Data-centre GPUs reach their power limit in dense work by design: that alone is not a fault.
+    """
+
+    name = "gpu-throttling"
+    group = "speed"
+    meaning = "A GPU lowers its clock because of a temperature or power limit."
+    healthy = "The full clock. At the power limit in dense work, a tenth to a quarter less."
+    reports = {
+        "info": "{power_share:percent} less at the power limit, from the beginning on.",
+        "warning": (
+            "For {lasting_s:duration}: a temperature limit and {thermal_share:percent} less clock, "
+            "or another limit and {fall_share:percent} less than the maximum, or than before."
+        ),
+        "error": "{grave_share:percent} less clock.",
+    }
+    messages = {
+        word: Message(
+            "warning",
+            f"GPU {{gpu}} is throttled by {reason}{{heat}}: it has run at {{clock_mhz:.0f}} MHz "
+            "instead of {full_mhz:.0f}, {lost:percent} less, for {seconds:duration}.",
+            advice,
+        )
+        for word, reason, advice in (
+            (
+                _THERMAL,
+                "heat",
+                "Check fans, airflow and room temperature. A lower power limit loses less speed "
+                "than heat does.",
+            ),
+            (
+                _POWER,
+                "its power limit",
+                "Compare the power limit with the board's default (nvidia-smi -q -d POWER). If it "
+                "is the default, the work is dense and this is the highest speed of the board.",
+            ),
+            (
+                "other",
+                "its driver or board",
+                "Look for locked application clocks, a sync boost group or a hardware slowdown "
+                "(nvidia-smi -q -d PERFORMANCE).",
+            ),
+        )
+    }
+    kinds = frozenset({"gpu"})
+    replaces_text = True
+    release = 2
+
+    class Thresholds(RuleThresholds):
+        # Heat lowers the clock in steps of a few percent: any lasting loss matters.
+        thermal_share: float = 0.05
+        # Dense work at the power limit is a tenth or two below the maximum clock by design.
+        power_share: float = 0.3
+        # At other limits, and compared with the clock of the same GPU before.
+        fall_share: float = 0.15
+        grave_share: float = 0.5
+        # An idle GPU lowers its clock by itself.
+        min_util_pct: float = 20.0
+        lasting_s: float = 20.0
+
+    thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._clocks: dict[str, deque[float]] = {}  # of each GPU, while it was not slow
+        self._since: dict[str, float] = {}
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Check a record of a GPU that is at work."""
+        limits, record = self.thresholds, observation.record
+        gpu, clock = record.get("id", 0), finite(record.get("clock"))
+        use, word = finite(record.get("gpu_util")), record.get("throttle")
+        is_limited = isinstance(word, str) and word not in _FULL_SPEED
+        key, subject = f"{observation.rank}/{observation.writer}/{gpu}", f"gpu/{gpu}/clock"
+        is_idle = use is not None and use < limits.min_util_pct
+        if clock is None or clock <= 0 or (is_idle and is_limited):
+            return
+        clocks = self._clocks.setdefault(key, deque(maxlen=60))
+        usual = median(clocks) if len(clocks) >= 3 else 0.0
+        share = {_THERMAL: limits.thermal_share, _POWER: limits.power_share}.get(
+            str(word), limits.fall_share
+        )
+        largest = max(usual, finite(record.get("max_clock")) or 0.0)
+        has_fallen = clock < (1 - limits.fall_share) * usual
+        if not is_limited or not (has_fallen or clock < (1 - share) * largest):
+            if not is_idle:
+                clocks.append(clock)
+            if not is_limited:
+                self._since.pop(key, None)
+            yield Verdict(subject, False)
+            return
+        interval_s = finite(record.get("interval_s")) or 0.0
+        seconds = observation.t - self._since.setdefault(key, observation.t - interval_s)
+        if seconds < limits.lasting_s:
+            return
+        lost = 1 - clock / (usual or largest)
+        temperature = finite(record.get("temperature"))
+        yield self.found(
+            str(word) if word in self.messages else "other",
+            subject,
+            severity="info"
+            if word == _POWER and not has_fallen
+            else "error"
+            if lost >= limits.grave_share
+            else None,
+            words={
+                "gpu": str(gpu),
+                "heat": "" if temperature is None else f" at {temperature:.0f} °C",
+            },
+            clock_mhz=clock,
+            full_mhz=usual or largest,
+            lost=round(lost, 3),
+            seconds=seconds,
+        )
+
+
+class InputBound(Rule):
+    """A large share of the time passes without work because the input is late.
+
+    Timed phases give the best evidence. Without them, a GPU that is half idle beside busy CPUs
+    does, or the time that passes between steps.
+    """
+
+    name = "input-bound"
+    group = "speed"
+    meaning = "The device waits for data."
+    healthy = "Waiting for data takes less than a tenth of a step."
+    reports = {
+        "info": (
+            "Without timed phases: {pause_share:percent} of the time, and {pause_ms:plain} ms or "
+            "more, pass between four of five steps. Not in reinforcement learning."
+        ),
+        "warning": (
+            "Waiting for data takes {wait_share:percent} of the time in two `phases` records in a "
+            "row. Or, without phases, a GPU is below {gpu_util_pct:plain} % and the CPUs above "
+            "{cpu_pct:plain} % for a minute. Or, without a GPU, {pause_grave:percent} of the time "
+            "passes between steps."
+        ),
+        "error": "Waiting for data takes {wait_grave:percent} of the time.",
+    }
+    messages = {
+        "waits": Message(
+            "warning",
+            "{share:percent} of each step{whose} is spent waiting for data ({data_ms:.1f} of "
+            "{wall_ms:.1f} ms).",
+            _FASTER_LOADER,
+        ),
+        "idle": Message(
+            "warning",
+            "GPU {gpu} works {gpu_util:.0f} % of the time while the CPUs run at {cpu:.0f} %: the "
+            "host does not prepare data fast enough.",
+            f"{_FASTER_LOADER} {_TIME_PHASES}",
+        ),
+        "pauses": Message(
+            "info",
+            "{share:percent} of the time passes between the steps, where a loop usually waits for "
+            "data.",
+            f"{_FASTER_LOADER} {_TIME_PHASES}",
+        ),
+    }
+    needs = 'Timed phases (`with run.phase("data"):`) give the best evidence.'
+    kinds = frozenset({"phases", "gpu", "system", "step"})
+    patience = 2  # one record may be of a moment in which the machine had other work
+
+    class Thresholds(RuleThresholds):
+        # Loops that are fed well wait for up to a fifth of a step on a busy machine.
+        wait_share: float = 0.3
+        wait_grave: float = 0.6
+        gpu_util_pct: float = 65.0
+        # A process at 100 % of one core proves little: waiting for a GPU looks the same.
+        cpu_pct: float = 90.0
+        # A slow loader is slow at nearly every step; an evaluation makes some long pauses.
+        pause_share: float = 0.5
+        pause_grave: float = 0.75
+        # One process makes a batch of small samples within this time.
+        pause_ms: float = 5.0
+
+    thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._forget()
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Check by phases; by telemetry and steps only if there are no phases."""
+        if observation.kind == "phases":
+            return self._see_phases(observation)
+        if self._phases:
+            return ()
+        if observation.kind == "system":
+            self._cpu.append(observation.values.get("system/cpu_pct", 0.0))
+        elif observation.kind == "gpu":
+            return self._see_gpu(observation)
+        elif not context.is_game and observation.rank <= 0:
+            return self._see_step(observation, context)
+        return ()
+
+    def forget_from(self, step: int, context: Context) -> None:
+        """Start again: the first batches of an attempt wait for workers to start."""
+        self._forget()
+
+    def _forget(self) -> None:
+        self._phases: set[int] = set()  # ranks
+        self._use: dict[str, deque[float]] = {}
+        self._cpu: deque[float] = deque(maxlen=6)  # a minute of telemetry
+        self._pauses: deque[tuple[float, float]] = deque(maxlen=30)
+        self._last: tuple[int, float] | None = None
+
+    def _see_phases(self, observation: Observation) -> Iterable[Verdict]:
+        rank, limits = observation.rank, self.thresholds
+        if rank not in self._phases:
+            self._phases.add(rank)
+            yield from (Verdict(name, False) for name in (_DURATION, *self._use))
+            return  # the first record has the start of the workers in it
+        wall_ms, data_ms = finite(observation.record.get("wall_ms")), observation.values.get(_DATA)
+        if not wall_ms or wall_ms < 0 or data_ms is None:
+            return
+        share, whose = data_ms / wall_ms, f" of rank {rank}" if rank > 0 else ""
+        if share < limits.wait_share:
+            yield Verdict(_DATA + whose, False)
+            return
+        yield self.found(
+            "waits",
+            _DATA + whose,
+            severity="error" if share >= limits.wait_grave else None,
+            words={"whose": whose},
+            data_ms=data_ms,
+            wall_ms=wall_ms,
+            share=round(share, 3),
+        )
+
+    def _see_gpu(self, observation: Observation) -> Iterable[Verdict]:
+        gpu = observation.record.get("id", 0)
+        name = f"gpu/{gpu}/gpu_util"
+        use = self._use.setdefault(name, deque(maxlen=6))
+        use.append(observation.values.get(name, 0.0))
+        if len(use) < 6 or len(self._cpu) < 6:
+            return
+        level, cpu = fmean(use), fmean(self._cpu)
+        # Below a few percent nothing runs on it.
+        if 3 < level < self.thresholds.gpu_util_pct and cpu >= self.thresholds.cpu_pct:
+            yield self.found(
+                "idle", name, words={"gpu": str(gpu)}, gpu_util=round(level, 1), cpu=round(cpu, 1)
+            )
+        else:
+            yield Verdict(name, False)
+
+    def _see_step(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        limits, step, last = self.thresholds, observation.step, self._last
+        duration_ms = observation.values.get(_DURATION)
+        if step is None or duration_ms is None:
+            return
+        self._last = (step, observation.t)
+        if last is None or step <= last[0] or duration_ms <= 0 or observation.t <= last[1]:
+            return
+        wall_ms = 1000 * (observation.t - last[1]) / (step - last[0])
+        self._pauses.append((1 - duration_ms / wall_ms, wall_ms - duration_ms))
+        if len(self._pauses) < 30:
+            return
+        share = sorted(share for share, _ in self._pauses)[len(self._pauses) // 5]
+        if share < limits.pause_share or median(ms for _, ms in self._pauses) < limits.pause_ms:
+            yield Verdict(_DURATION, False)
+            return
+        # A timer that does not wait for the GPU measures how long it takes to queue work.
+        is_sure = share >= limits.pause_grave and not context.gpus and not self._use
+        yield self.found(
+            "pauses",
+            _DURATION,
+            severity="warning" if is_sure else None,
+            share=round(share, 3),
+            duration_ms=duration_ms,
+            wall_ms=wall_ms,
+        )
+
+
+class LowSol(Rule):
+    """The speed-of-light percentage of the steps stays low."""
+
+    name = "low-sol"
+    group = "speed"
+    meaning = "The hardware could do the same work much faster."
+    healthy = "{share_pct:plain} % of the speed of light or more. 80 % is excellent."
+    reports = {
+        "info": "Below {share_pct:plain} % over {window} records.",
+        "warning": "Below {grave_pct:plain} %.",
+    }
+    messages = {
+        "slow": Message(
+            "info",
+            "The training runs at {sol_pct:.0f} % of the speed of light over the last {window} "
+            "records; {share_pct:plain} % or more is good.",
+            f"{_TIME_PHASES} Larger batches, compilation and fused attention help most.",
+        )
+    }
+    kinds = frozenset({"step"})
+    replaces_text = True
+    every_rank = False
+    patience = 5
+    release = 5
+
+    class Thresholds(RuleThresholds):
+        share_pct: float = 60.0
+        # Below this it is no longer a matter of tuning kernels.
+        grave_pct: float = 25.0
+        window: int = 50
+        # Compilation and warm-up of the clocks.
+        skip: int = 20
+
+    thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._forget()
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Check the median of the last steps, so that pauses do not count."""
+        limits, sol = self.thresholds, observation.values.get(_SOL)
+        if sol is None or not math.isfinite(sol):
+            return
+        self._count += 1
+        if self._count > limits.skip:
+            self._recent.push(sol)
+        if len(self._recent) < limits.window:
+            return
+        level = self._recent.median()
+        if level >= limits.share_pct:
+            yield Verdict(_SOL, False)
+            return
+        is_grave = level < limits.grave_pct
+        yield self.found("slow", _SOL, severity="warning" if is_grave else None, sol_pct=level)
+
+    def forget_from(self, step: int, context: Context) -> None:
+        """Measure again: a new attempt compiles and warms up again."""
+        self._forget()
+
+    def _forget(self) -> None:
+        self._recent = Recent(self.thresholds.window)
+        self._count = 0
+
+
+class _Speed(NamedTuple):
+    t: float
+    step: int
+    value: float
+    is_slow: bool
+
+
+class ThroughputDrop(Rule):
+    """A throughput well below the usual one of the run, for most of a minute or several records.
+
+    Without a throughput the rule uses the duration of the steps, else the time between records. The
+    usual value is the median of records before, without those of a drop.
+    """
+
+    name = "throughput-drop"
+    group = "speed"
+    meaning = "The run is slower than before."
+    healthy = "Near its own median. Pauses for evaluation and saving do not count."
+    reports = {
+        "info": (
+            "Below {share:percent} of the usual speed for {lasting_s:duration}, or for {records} "
+            "records in a row if they are sparse. The finding names the first slow step."
+        ),
+        "warning": (
+            "The same of a throughput in tokens or samples, while the CPUs are below "
+            "{cpu_pct:plain} %. Longer inputs and other programs explain longer steps."
+        ),
+    }
+    messages = {
+        "slower": Message(
+            "info",
+            "Throughput fell by {less:percent}, from {from} to {to} {unit}, at step {since}.",
+            "Look at the system panel at that time: GPU clocks, CPU load, memory and disk. Other "
+            "programs on the machine, slow storage and longer inputs are common reasons.",
+        )
+    }
+    needs = "The throughput, else the duration of the steps, else the time between records."
+    kinds = frozenset({"step", "metrics", "system"})
+    replaces_text = True
+    every_rank = False
+
+    class Thresholds(RuleThresholds):
+        # Compilation and caches make the first records slower than the others.
+        skip: int = 5
+        # A fifth less is beyond what clocks and batches vary by.
+        share: float = 0.8
+        # A background save slows a run for ten or twenty seconds, another program for longer.
+        lasting_s: float = 40.0
+        records: int = 3
+        cpu_pct: float = 90.0
+
+    thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._source = ""
+        self._cpu_pct: float | None = None
+        self._forget()
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Check one record against the usual throughput."""
+        if observation.kind == "system":
+            self._cpu_pct = observation.values.get("system/cpu_pct", self._cpu_pct)
+        speed = None if observation.step is None else self._speed(observation, context)
+        if speed is None or observation.step is None or not 0 < speed < math.inf:
+            return
+        self._count += 1
+        if self._count > self.thresholds.skip:
+            self._push(_Speed(observation.t, observation.step, speed, speed < self._limit()))
+            if len(self._usual) >= 30:
+                yield self._judge()
+
+    def forget_from(self, step: int, context: Context) -> None:
+        """Learn the usual value again: a resumed run may have another machine or batch."""
+        self._forget()
+
+    def _forget(self) -> None:
+        self._usual = Recent(400)
+        self._recent: deque[_Speed] = deque()
+        self._num_slow = self._count = 0
+        self._last: tuple[int, float] | None = None
+        self._since: int | None = None  # the first slow step of a drop
+
+    def _speed(self, observation: Observation, context: Context) -> float | None:
+        """Return the speed by the best source: throughput, duration, or time between records."""
+        role, duration_ms = context.role_names.get("throughput"), observation.values.get(_DURATION)
+        source = role or (_DURATION if duration_ms or self._source == _DURATION else "")
+        if source != self._source:
+            self._forget()
+            self._source = source
+        if role is not None:
+            return observation.roles.get("throughput")
+        if source:
+            return 1000 / duration_ms if duration_ms else None
+        step, t, last = observation.step or 0, observation.t, self._last
+        if last is not None and step == last[0]:
+            return None
+        self._last = (step, t)
+        is_later = last is not None and step > last[0] and t > last[1]
+        return (step - last[0]) / (t - last[1]) if last is not None and is_later else None
+
+    def _limit(self) -> float:
+        if not self._usual:
+            return 0.0
+        # Several records in a row below the fiftieth part of them are not chance.
+        return min(self.thresholds.share * self._usual.median(), self._usual.quantile(0.02))
+
+    def _push(self, speed: _Speed) -> None:
+        limits, recent = self.thresholds, self._recent
+        recent.append(speed)
+        self._num_slow += speed.is_slow
+        while len(recent) > limits.records and recent[1].t <= speed.t - limits.lasting_s:
+            old = recent.popleft()
+            self._num_slow -= old.is_slow
+            if self._num_slow <= len(recent) / 2:  # a drop does not become the usual speed
+                self._usual.push(old.value)
+
+    def _judge(self) -> Verdict:
+        recent, limits = self._recent, self.thresholds
+        slow = self._num_slow / len(recent)
+        has_lasted = recent[-1].t - recent[0].t >= limits.lasting_s
+        # Of few records all must be slow. An open finding closes when most are fast.
+        needed = 0.75 if len(recent) >= 2 * limits.records else 1.0
+        if slow < (needed if self._since is None else 0.4) or not has_lasted:
+            self._since = None
+            return Verdict(self._source, False)
+        if self._since is None:
+            self._since = self._first_slow_step()
+        now = median(islice((one.value for one in reversed(recent) if one.is_slow), 50))
+        usual = self._usual.median()
+        has_time = self._cpu_pct is not None and self._cpu_pct < limits.cpu_pct
+        is_sure = has_time and self._source not in ("", _DURATION)
+        return self.found(
+            "slower",
+            self._source,
+            steps=(self._since, recent[-1].step),
+            severity="warning" if is_sure else None,
+            words={"from": _shown(usual), "to": _shown(now), "unit": self._unit()},
+            usual=usual,
+            now=now,
+            less=round(1 - now / usual, 3),
+            since=self._since,
+        )
+
+    def _first_slow_step(self) -> int:
+        """Return the step that best separates fast from slow records."""
+        since, least, wrong = self._recent[0].step, math.inf, 0
+        for speed in self._recent:
+            if speed.is_slow and wrong < least:
+                since, least = speed.step, wrong
+            wrong += 1 if speed.is_slow else -1
+        return since
+
+    def _unit(self) -> str:
+        name = self._source.rpartition("/")[2]
+        if name.startswith(("tokens", "samples")):
+            return name.partition("_")[0] + "/s"
+        return "steps/s" if self._source in ("", _DURATION) else f"({name})"
+
+
+def _shown(value: float) -> str:
+    return format_count(value) if value >= 1000 else f"{value:.3g}"
