@@ -31,13 +31,6 @@ def test_a_low_power_limit_is_noted() -> None:
     assert "its power limit" in found.sentence
 
 
-def test_a_power_limit_that_comes_down_is_a_warning() -> None:
-    records = [work(n, 1900 if n < 20 else 1300, "power cap") for n in range(30)]
-    (found,) = opened(GpuThrottling, records)
-    assert found.severity == "warning"
-    assert "instead of 1900" in found.sentence
-
-
 def test_an_idle_gpu_lowers_its_clock_by_itself() -> None:
     records = [gpu(n, clock=210, max_clock=1980, gpu_util=0.0, throttle="idle") for n in range(50)]
     assert opened(GpuThrottling, records) == []

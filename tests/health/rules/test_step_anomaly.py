@@ -17,23 +17,6 @@ def test_a_counter_that_stands_is_a_warning() -> None:
     assert "stays at 50" in found.sentence
 
 
-def test_a_leap_is_a_warning() -> None:
-    (found,) = opened(StepAnomaly, steps(falling(300)) + steps(falling(50), first=100_000))
-    assert "jumped from 299 to 100,000" in found.sentence
-
-
-def test_a_loop_that_logs_every_other_block_gets_one_finding_that_counts() -> None:
-    records = [r for block in range(20) for r in steps(falling(100), first=200 * block)]
-    health = Health(rules=[StepAnomaly])
-    news = [finding for record in records for finding in health.feed(record)]
-    assert len(news) == 1
-    (found,) = health.renotify(is_over=True)
-    assert found.id == news[0].id
-    assert "jumped 19 times, at first from 99 to 200; it usually grows by 1" in found.sentence
-    assert found.evidence["count"] == 19
-    assert found.steps == (99, 3800)
-
-
 def test_a_counter_that_starts_anew_each_epoch_gets_one_finding_that_counts() -> None:
     records = steps(falling(50)) * 5
     health = Health(rules=[StepAnomaly])

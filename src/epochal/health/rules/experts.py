@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from epochal.health.evaluations import configured
-from epochal.health.finding import Severity
 from epochal.health.layer_series import named
 from epochal.health.observation import Observation
 from epochal.health.rule import Message, Rule, Verdict
-from epochal.health.streak_counter import StreakCounter
 from epochal.health.thresholds import RuleThresholds
 from epochal.records import Record, finite
 
@@ -28,6 +26,7 @@ _IMBALANCE = "moe/load_imbalance"
 _ENTROPY = "moe/router_entropy"
 _AUX_LOSS = "moe/aux_loss"
 _Z_LOSS = "moe/z_loss"
+_LAYERS = "experts"
 # How many records the level of a series is the median of. The losses vary more.
 _RECENT = {_USE: 5, _IMBALANCE: 5, _ENTROPY: 5, _AUX_LOSS: 20, _Z_LOSS: 20}
 _ADVICE = (
@@ -70,9 +69,8 @@ class MoeImbalance(Rule):
         "warning": (
             "The imbalance reaches the lower of {share:plain} × experts / top-k (at least "
             "{least:plain}) and {per_choice:plain} × top-k (at least {many:plain}), or "
-            "{least:plain} if they are not known. Or it is {growth:plain} times as large as before "
-            "and close to that. Or less than {use:percent} of the experts are in use "
-            "({use_few:percent} if experts / top-k is 8 or less). Or the balancing loss is "
+            "{least:plain} if they are not known. Or less than {use:percent} of the experts are in "
+            "use ({use_few:percent} if experts / top-k is 8 or less). Or the balancing loss is "
             "{aux_growth:plain} times its minimum, or one of the losses is too large and the load "
             "uneven or unknown. A router that is nearly even (entropy above {even:plain}) has "
             "{lasts} records to settle."
@@ -107,12 +105,6 @@ class MoeImbalance(Rule):
             f"{_ADVICE} Put num_experts and num_experts_per_tok into the configuration to get the "
             "limit of your model.",
         ),
-        "growth": Message(
-            "warning",
-            "The busiest expert gets {imbalance:times} times the mean load. It was {before:times} "
-            "times the mean before.",
-            _ADVICE,
-        ),
         "aux_loss": Message(
             "warning",
             "The balancing loss is {level}. Above {limit:plain} the load is very uneven; 0.001 to "
@@ -135,7 +127,7 @@ class MoeImbalance(Rule):
         "layer": Message(
             "warning",
             "In {layers} expert {busiest} takes {busiest_share:percent} of the assignments and "
-            "{unused:percent} of the experts get none, since step {since}.",
+            "{unused:percent} of the experts get none.",
             _ADVICE,
         ),
     }
@@ -166,7 +158,6 @@ class MoeImbalance(Rule):
         # health, 128 with 8 per token twice that.
         many: float = 10.0
         per_choice: float = 2.5
-        growth: float = 1.8
         # A router this even has busy and idle experts because batches are small, or has not decided
         # yet: a poor load counts once it has lasted for so many records.
         even: float = 0.8
@@ -184,9 +175,7 @@ class MoeImbalance(Rule):
         self._num_experts: float | None = None
         self._top_k: float | None = None
         self._count = 0
-        self._layers = StreakCounter(needed=3)
-        self._loads: dict[str, LayerLoad] = {}
-        self._step = 0
+        self._worst: str | None = None  # the layer that uses the fewest experts
         self._forget()
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
@@ -194,15 +183,9 @@ class MoeImbalance(Rule):
         values = observation.values
         if observation.kind == "experts":
             self._learn(observation, context)
-            if observation.step is not None:
-                self._step = observation.step
-                yield from self._judge_layers(observation.record)
+            yield self._judge_layers(observation.record)
         elif not _RECENT.keys().isdisjoint(values):
             self._learn(observation, context)
-            recent = self._recent[_IMBALANCE]
-            is_healthy = not context.has_open(self.name)
-            if _IMBALANCE in values and len(recent) == recent.maxlen and is_healthy:
-                self._before.append(recent[0])
             for name, kept in self._recent.items():
                 if math.isfinite(values.get(name, math.nan)):
                     kept.append(values[name])
@@ -213,11 +196,9 @@ class MoeImbalance(Rule):
     def forget_from(self, step: int, context: Context) -> None:
         """Learn the usual values again."""
         self._forget()
-        self._layers.forget()
 
     def _forget(self) -> None:
         self._recent = {name: deque[float](maxlen=count) for name, count in _RECENT.items()}
-        self._before: deque[float] = deque(maxlen=50)
         self._minimum: float | None = None  # of the balancing loss
         self._num_poor = 0  # records in a row with a poor load
         self._has_collapsed = False
@@ -282,27 +263,22 @@ class MoeImbalance(Rule):
         counts = not is_even or self._num_poor >= limits.lasts
         self._has_collapsed = looks_collapsed and counts
         if self._has_collapsed:
-            evidence: dict[str, Any] = {"imbalance": imbalance, "router_entropy": entropy}
-            worst = min(self._loads.values(), key=lambda load: load.use, default=None)
-            evidence["worst_layer"] = worst and worst.layer
+            evidence: dict[str, Any] = {"imbalance": levels.get(_IMBALANCE), "entropy": entropy}
+            evidence["worst_layer"] = self._worst
             known = {name: value for name, value in evidence.items() if value is not None}
             return self.found("collapsed", _USE, utilization=use, **known)
         healthy_from = limits.use_few if most is not None and most <= 8 else limits.use
         if use < healthy_from and not is_even:
             return self.found("unused", _USE, utilization=use)
-        severity: Severity | None = "error" if imbalance >= grave else None
         if is_poor and counts:
             return self.found(
                 "unknown" if most is None else "imbalance",
                 _IMBALANCE,
-                severity=severity,
+                severity="error" if imbalance >= grave else None,
                 words={"most": f"{most or 0:g}"},
                 imbalance=imbalance,
                 limit=poor,
             )
-        before = median(self._before) if len(self._before) >= 20 else math.inf
-        if imbalance >= max(limits.growth * before, 0.75 * poor) and not is_even:
-            return self.found("growth", _IMBALANCE, imbalance=imbalance, before=before)
         return None
 
     def _judge_losses(self, levels: Mapping[str, float]) -> Verdict | None:
@@ -318,32 +294,28 @@ class MoeImbalance(Rule):
         ):
             level = levels.get(name, 0.0)
             if level > limit:
-                severity: Severity | None = "info" if is_healthy else None
-                return self.found(message, name, severity=severity, level=level, limit=limit)
+                return self.found(
+                    message, name, severity="info" if is_healthy else None, level=level, limit=limit
+                )
         return None
 
     # -- layer by layer ---------------------------------------------------------------------------
 
-    def _judge_layers(self, record: Record) -> Iterable[Verdict]:
-        poor, _ = self._limits()
-        for load in layer_loads(record):
-            self._loads[load.layer] = load
-            is_poor = load.imbalance >= poor or load.use < self.thresholds.use_few
-            ails = is_poor and not self._has_collapsed
-            self._layers.note(load.layer, ails=ails, step=self._step)
-        yield from self._layers.verdicts("experts of {}".format, self._describe_layers)
-
-    def _describe_layers(self, layers: Sequence[str]) -> Verdict:
-        load, since = self._loads[layers[0]], self._layers.since(layers[0])
+    def _judge_layers(self, record: Record) -> Verdict:
+        loads, (poor, _) = layer_loads(record), self._limits()
+        self._worst = min(loads, key=lambda load: load.use).layer if loads else None
+        bad = [one for one in loads if one.imbalance >= poor or one.use < self.thresholds.use_few]
+        if self._has_collapsed or not bad:
+            return Verdict(_LAYERS, False)
+        worst = max(bad, key=lambda load: load.imbalance)
+        others = [load.layer for load in bad if load is not worst]
         return self.found(
             "layer",
-            f"experts of {load.layer}",
-            steps=(since, self._step),
-            words={"layers": named(layers), "since": f"{since:,}"},
-            imbalance=load.imbalance,
-            busiest=load.busiest,
-            busiest_share=load.busiest_share,
-            unused=1 - load.use,
+            _LAYERS,
+            words={"layers": named([worst.layer, *others])},
+            busiest=worst.busiest,
+            busiest_share=worst.busiest_share,
+            unused=1 - worst.use,
         )
 
 

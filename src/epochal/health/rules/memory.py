@@ -32,8 +32,6 @@ LESS_MEMORY = (
 _WINDOWS = (18, 60, 360)
 _APART_S = 9.0
 _BLOCKS = 6
-_GOES_ON = frozenset({"step", "metrics", "epoch"})
-_OVER_RECORDS = 200  # without another error, until the finding closes
 
 
 class Growth(NamedTuple):
@@ -133,7 +131,6 @@ class MemoryGrowth(Rule):
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._samples: dict[str, deque[tuple[float, float]]] = {}
-        self._num_workers: dict[str, float] = {}
         self._trains_since: float | None = None
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
@@ -159,11 +156,6 @@ class MemoryGrowth(Rule):
     ) -> Sequence[tuple[float, float]]:
         key = f"{observation.rank}/{observation.writer}/{name}"
         samples = self._samples.setdefault(key, deque(maxlen=_WINDOWS[-1]))
-        if name == "system/children_rss":
-            num_workers = observation.values.get("system/children", 0.0)
-            if self._num_workers.get(key) != num_workers:
-                samples.clear()  # workers that start or end are no growth
-            self._num_workers[key] = num_workers
         if samples and observation.t - samples[-1][0] < _APART_S:
             samples[-1] = (samples[-1][0], min(samples[-1][1], value))
         else:
@@ -219,9 +211,9 @@ class MemoryGrowth(Rule):
                     "grows",
                     subject,
                     words=words,
-                    before_bytes=(known.evidence if known else {}).get(
-                        "before_bytes", growth.before
-                    ),
+                    before_bytes=known.evidence.get("before_bytes", growth.before)
+                    if known
+                    else growth.before,
                     now_bytes=growth.after,
                     per_hour_bytes=round(3600 * growth.per_second),
                 )
@@ -247,7 +239,6 @@ class _Errors:
     steps: tuple[int, int] | None
     count: int = 1
     is_new: bool = True
-    num_records_since: int = 0
 
 
 class OutOfMemory(Rule):
@@ -271,7 +262,7 @@ class OutOfMemory(Rule):
             "shows how the memory was used.",
         )
     }
-    kinds = frozenset({"event", "finish"}) | _GOES_ON
+    kinds = frozenset({"event", "step", "metrics", "epoch", "finish"})
     replaces_text = True
 
     def __init__(self, thresholds: RuleThresholds) -> None:
@@ -286,8 +277,8 @@ class OutOfMemory(Rule):
                 self._add(observation, context)
             return
         if observation.kind == "finish" and record.get("status") not in (None, "finished"):
-            self._drop_new()
-        for device, errors in list(self._errors.items()):
+            self.forget_from(0, context)
+        for device, errors in self._errors.items():
             if errors.is_new:
                 errors.is_new = False
                 often = f", {errors.count} times" if errors.count > 1 else ""
@@ -299,17 +290,9 @@ class OutOfMemory(Rule):
                     **evidence_of(errors.record),
                     times=errors.count,
                 )
-            elif observation.kind in _GOES_ON:
-                errors.num_records_since += 1
-                if errors.num_records_since > _OVER_RECORDS:
-                    del self._errors[device]
-                    yield Verdict(device, False)
 
     def forget_from(self, step: int, context: Context) -> None:
-        """A new attempt came after it: the error ended the one before."""
-        self._drop_new()
-
-    def _drop_new(self) -> None:
+        """A new attempt came after an error that ended the one before."""
         self._errors = {name: errors for name, errors in self._errors.items() if not errors.is_new}
 
     def _add(self, observation: Observation, context: Context) -> None:

@@ -25,6 +25,10 @@ _SOL = "train/sol"
 _THERMAL = "thermal cap"
 _POWER = "power cap"
 _FULL_SPEED = frozenset({"", "idle", "no cap", "not supported"})
+_THROTTLED = (
+    "GPU {{gpu}} is throttled by {}: it has run at {{clock_mhz:.0f}} MHz instead of "
+    "{{full_mhz:.0f}}, {{lost:percent}} less, for {{seconds:duration}}."
+)
 _FASTER_LOADER = (
     "Give the loader more workers and prefetching, decode or tokenise beforehand, keep the data on "
     "a local disk, and copy from pinned memory without blocking."
@@ -33,7 +37,7 @@ _TIME_PHASES = "Time the phases of a step (run.phase) to see where the time goes
 
 
 class GpuThrottling(Rule):
-    """A GPU whose clock is lowered for some time, compared with its maximum and its usual clock.
+    """A GPU whose clock is lowered for some time, compared with its maximum.
 
     Data-centre GPUs reach their power limit in dense work by design: that alone is not a fault.
     """
@@ -43,40 +47,32 @@ class GpuThrottling(Rule):
     meaning = "A GPU lowers its clock because of a temperature or power limit."
     healthy = "The full clock. At the power limit in dense work, a tenth to a quarter less."
     reports = {
-        "info": "{power_share:percent} less at the power limit, from the beginning on.",
+        "info": "{power_share:percent} less at the power limit.",
         "warning": (
-            "For {lasting_s:duration}: a temperature limit and {thermal_share:percent} less clock, "
-            "or another limit and {fall_share:percent} less than the maximum, or than before."
+            "For {lasting_s:duration}: a temperature limit and {thermal_share:percent} less clock "
+            "than the maximum, or another limit and {other_share:percent} less."
         ),
         "error": "{grave_share:percent} less clock.",
     }
     messages = {
-        word: Message(
+        _THERMAL: Message(
             "warning",
-            f"GPU {{gpu}} is throttled by {reason}{{heat}}: it has run at {{clock_mhz:.0f}} MHz "
-            "instead of {full_mhz:.0f}, {lost:percent} less, for {seconds:duration}.",
-            advice,
-        )
-        for word, reason, advice in (
-            (
-                _THERMAL,
-                "heat",
-                "Check fans, airflow and room temperature. A lower power limit loses less speed "
-                "than heat does.",
-            ),
-            (
-                _POWER,
-                "its power limit",
-                "Compare the power limit with the board's default (nvidia-smi -q -d POWER). If it "
-                "is the default, the work is dense and this is the highest speed of the board.",
-            ),
-            (
-                "other",
-                "its driver or board",
-                "Look for locked application clocks, a sync boost group or a hardware slowdown "
-                "(nvidia-smi -q -d PERFORMANCE).",
-            ),
-        )
+            _THROTTLED.format("heat{heat}"),
+            "Check fans, airflow and room temperature. A lower power limit loses less speed than "
+            "heat does.",
+        ),
+        _POWER: Message(
+            "info",
+            _THROTTLED.format("its power limit"),
+            "Compare the power limit with the board's default (nvidia-smi -q -d POWER). If it is "
+            "the default, the work is dense and this is the highest speed of the board.",
+        ),
+        "other": Message(
+            "warning",
+            _THROTTLED.format("its driver or board"),
+            "Look for locked application clocks, a sync boost group or a hardware slowdown "
+            "(nvidia-smi -q -d PERFORMANCE).",
+        ),
     }
     kinds = frozenset({"gpu"})
     replaces_text = True
@@ -87,8 +83,7 @@ class GpuThrottling(Rule):
         thermal_share: float = 0.05
         # Dense work at the power limit is a tenth or two below the maximum clock by design.
         power_share: float = 0.3
-        # At other limits, and compared with the clock of the same GPU before.
-        fall_share: float = 0.15
+        other_share: float = 0.15
         grave_share: float = 0.5
         # An idle GPU lowers its clock by itself.
         min_util_pct: float = 20.0
@@ -98,7 +93,6 @@ class GpuThrottling(Rule):
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        self._clocks: dict[str, deque[float]] = {}  # of each GPU, while it was not slow
         self._since: dict[str, float] = {}
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
@@ -108,43 +102,32 @@ class GpuThrottling(Rule):
         use, word = finite(record.get("gpu_util")), record.get("throttle")
         is_limited = isinstance(word, str) and word not in _FULL_SPEED
         key, subject = f"{observation.rank}/{observation.writer}/{gpu}", f"gpu/{gpu}/clock"
-        is_idle = use is not None and use < limits.min_util_pct
-        if clock is None or clock <= 0 or (is_idle and is_limited):
-            return
-        clocks = self._clocks.setdefault(key, deque(maxlen=60))
-        usual = median(clocks) if len(clocks) >= 3 else 0.0
-        share = {_THERMAL: limits.thermal_share, _POWER: limits.power_share}.get(
-            str(word), limits.fall_share
+        largest, is_idle = (
+            finite(record.get("max_clock")),
+            use is not None and use < limits.min_util_pct,
         )
-        largest = max(usual, finite(record.get("max_clock")) or 0.0)
-        has_fallen = clock < (1 - limits.fall_share) * usual
-        if not is_limited or not (has_fallen or clock < (1 - share) * largest):
-            if not is_idle:
-                clocks.append(clock)
-            if not is_limited:
-                self._since.pop(key, None)
+        if not clock or not largest or (is_idle and is_limited):
+            return
+        share = {_THERMAL: limits.thermal_share, _POWER: limits.power_share}.get(
+            str(word), limits.other_share
+        )
+        if not is_limited or clock >= (1 - share) * largest:
+            self._since.pop(key, None)
             yield Verdict(subject, False)
             return
         interval_s = finite(record.get("interval_s")) or 0.0
         seconds = observation.t - self._since.setdefault(key, observation.t - interval_s)
         if seconds < limits.lasting_s:
             return
-        lost = 1 - clock / (usual or largest)
-        temperature = finite(record.get("temperature"))
+        lost, temperature = 1 - clock / largest, finite(record.get("temperature"))
+        is_grave = lost >= limits.grave_share and word != _POWER
         yield self.found(
             str(word) if word in self.messages else "other",
             subject,
-            severity="info"
-            if word == _POWER and not has_fallen
-            else "error"
-            if lost >= limits.grave_share
-            else None,
-            words={
-                "gpu": str(gpu),
-                "heat": "" if temperature is None else f" at {temperature:.0f} °C",
-            },
+            severity="error" if is_grave else None,
+            words={"gpu": str(gpu), "heat": f" at {temperature:.0f} °C" if temperature else ""},
             clock_mhz=clock,
-            full_mhz=usual or largest,
+            full_mhz=largest,
             lost=round(lost, 3),
             seconds=seconds,
         )
@@ -384,8 +367,8 @@ class _Speed(NamedTuple):
 class ThroughputDrop(Rule):
     """A throughput well below the usual one of the run, for most of a minute or several records.
 
-    Without a throughput the rule uses the duration of the steps, else the time between records. The
-    usual value is the median of records before, without those of a drop.
+    Without a throughput the rule uses the time between records. The usual value is the median of
+    records before, without those of a drop.
     """
 
     name = "throughput-drop"
@@ -410,7 +393,7 @@ class ThroughputDrop(Rule):
             "programs on the machine, slow storage and longer inputs are common reasons.",
         )
     }
-    needs = "The throughput, else the duration of the steps, else the time between records."
+    needs = "A throughput in tokens or samples; without one, the time between records counts."
     kinds = frozenset({"step", "metrics", "system"})
     replaces_text = True
     every_rank = False
@@ -458,22 +441,18 @@ class ThroughputDrop(Rule):
         self._since: int | None = None  # the first slow step of a drop
 
     def _speed(self, observation: Observation, context: Context) -> float | None:
-        """Return the speed by the best source: throughput, duration, or time between records."""
-        role, duration_ms = context.role_names.get("throughput"), observation.values.get(_DURATION)
-        source = role or (_DURATION if duration_ms or self._source == _DURATION else "")
+        """Return the throughput, or steps per second by the time between records."""
+        source = context.role_names.get("throughput", "")
         if source != self._source:
             self._forget()
             self._source = source
-        if role is not None:
-            return observation.roles.get("throughput")
         if source:
-            return 1000 / duration_ms if duration_ms else None
+            return observation.roles.get("throughput")
         step, t, last = observation.step or 0, observation.t, self._last
         if last is not None and step == last[0]:
             return None
         self._last = (step, t)
-        is_later = last is not None and step > last[0] and t > last[1]
-        return (step - last[0]) / (t - last[1]) if last is not None and is_later else None
+        return (step - last[0]) / (t - last[1]) if last is not None and t > last[1] else None
 
     def _limit(self) -> float:
         if not self._usual:
@@ -504,14 +483,14 @@ class ThroughputDrop(Rule):
             self._since = self._first_slow_step()
         now = median(islice((one.value for one in reversed(recent) if one.is_slow), 50))
         usual = self._usual.median()
+        unit = self._source.rpartition("/")[2].replace("_per_second", "/s") or "steps/s"
         has_time = self._cpu_pct is not None and self._cpu_pct < limits.cpu_pct
-        is_sure = has_time and self._source not in ("", _DURATION)
         return self.found(
             "slower",
             self._source,
             steps=(self._since, recent[-1].step),
-            severity="warning" if is_sure else None,
-            words={"from": _shown(usual), "to": _shown(now), "unit": self._unit()},
+            severity="warning" if has_time and self._source else None,
+            words={"from": _shown(usual), "to": _shown(now), "unit": unit},
             usual=usual,
             now=now,
             less=round(1 - now / usual, 3),
@@ -526,12 +505,6 @@ class ThroughputDrop(Rule):
                 since, least = speed.step, wrong
             wrong += 1 if speed.is_slow else -1
         return since
-
-    def _unit(self) -> str:
-        name = self._source.rpartition("/")[2]
-        if name.startswith(("tokens", "samples")):
-            return name.partition("_")[0] + "/s"
-        return "steps/s" if self._source in ("", _DURATION) else f"({name})"
 
 
 def _shown(value: float) -> str:

@@ -1,4 +1,4 @@
-"""Steps that go back, repeat or jump."""
+"""Steps that go back or repeat."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from epochal.health.context import Context
 from epochal.health.observation import Observation
-from epochal.health.recent import Recent
 from epochal.health.rule import Message, Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
 
@@ -17,7 +16,7 @@ _ONE_COUNTER = (
 
 
 class StepAnomaly(Rule):
-    """The step of the training loss goes back or repeats without a resume, or jumps far ahead.
+    """The step of the training loss goes back or repeats without a resume.
 
     However often that happens it is one finding, which counts; the record stays as it is, so the
     finding stays open.
@@ -25,13 +24,10 @@ class StepAnomaly(Rule):
 
     name = "step-anomaly"
     group = "values"
-    meaning = "The step decreased, did not change, or jumped. Two loops may write to one run."
-    healthy = "Steps grow by about the same amount."
+    meaning = "The step decreased or did not change. Two loops may write to one run."
+    healthy = "Steps grow."
     reports = {
-        "warning": (
-            "A step decreases without a resume, stays the same for {repeats} records, or jumps "
-            "by {jump:plain} usual increments."
-        )
+        "warning": "A step decreases without a resume, or stays the same for {repeats} records."
     }
     messages = {
         "back": Message(
@@ -45,18 +41,12 @@ class StepAnomaly(Rule):
             "The step stays at {after}: later values hide earlier ones in every chart.",
             _ONE_COUNTER,
         ),
-        "jump": Message(
-            "warning",
-            "The step jumped {often}from {before} to {after}; it usually grows by {usual:,.0f}.",
-            "Check the step counter: records may be missing, or it counts something else.",
-        ),
     }
     kinds = frozenset({"step", "metrics"})
     every_rank = False
     replaces_text = True
 
     class Thresholds(RuleThresholds):
-        jump: float = 20.0
         # A loss logged twice at a step may be a correction.
         repeats: int = 3
 
@@ -66,7 +56,6 @@ class StepAnomaly(Rule):
         super().__init__(thresholds)
         self._last: int | None = None
         self._num_repeats = 0
-        self._increments = Recent(200)
         # By message: how often, the first steps before and after, and the largest step.
         self._seen: dict[str, tuple[int, tuple[int, int], int]] = {}
 
@@ -83,21 +72,11 @@ class StepAnomaly(Rule):
             yield self._noted("back", last, step)
         elif self._num_repeats == self.thresholds.repeats:
             yield self._noted("repeat", last, step)
-        elif self._is_jump(step - last):
-            yield self._noted("jump", last, step)
-        elif step > last:
-            self._increments.push(float(step - last))
 
     def forget_from(self, step: int, context: Context) -> None:
         """A resumed run may go back."""
         self._last = None
         self._seen = {key: seen for key, seen in self._seen.items() if seen[-1] < step}
-
-    def _is_jump(self, increment: int) -> bool:
-        if len(self._increments) < 20:
-            return False
-        usual = max(self._increments.median(), self._increments.highest() / 4)
-        return increment > self.thresholds.jump * usual
 
     def _noted(self, message: str, before: int, after: int) -> Verdict:
         count, first, end = self._seen.get(message, (0, (before, after), 0))
@@ -110,6 +89,5 @@ class StepAnomaly(Rule):
             words={"often": f"{count:,} times, at first " if count > 1 else ""},
             before=first[0],
             after=first[1],
-            usual=self._increments.median() if len(self._increments) else 0.0,
             count=count,
         )

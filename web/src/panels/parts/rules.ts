@@ -16,8 +16,8 @@ export const RULES: Readonly<Record<string, RuleText>> = {
     "healthy": "Every value is a number. A loss scaler may skip single steps."
   },
   "step-anomaly": {
-    "meaning": "The step decreased, did not change, or jumped. Two loops may write to one run.",
-    "healthy": "Steps grow by about the same amount."
+    "meaning": "The step decreased or did not change. Two loops may write to one run.",
+    "healthy": "Steps grow."
   },
   "divergence": {
     "meaning": "The loss has risen and does not recover.",
