@@ -131,7 +131,7 @@ class NonFinite(Rule):
             finding.series
             for finding in context.open.values()
             if finding.rule == self.name and finding.severity == "error"
-        }
+        } | (bad.keys() & {_subject(context.role_names.get("loss", ""), rank)})
         for subject, names in bad.items():
             if not errors or subject in errors:
                 yield self._found(subject, names, observation, context)
