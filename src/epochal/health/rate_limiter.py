@@ -23,8 +23,8 @@ from epochal.records import KINDS, Record, finite
 # Judging a hundred records a second costs about one percent of a core.
 MOST_A_SECOND = 100
 _DENSE = frozenset({"step", "metrics", "moe"})
-# So many times the limit within one second of a run's clock, and the second is not waited for.
-_BURST = 4
+# So many records within one second of a run's clock, and the second is not waited for.
+_BURST = 4 * MOST_A_SECOND
 # Times on this side of it are finite.
 _FAR = 1e300
 
@@ -194,19 +194,14 @@ def _finite_values(record: Record, series: _Series) -> list[tuple[str, float]] |
 class _Stream:
     """Records of one rank, kind and set of names."""
 
-    __slots__ = ("burst", "index", "num_this_second", "second", "series", "stride")
+    __slots__ = ("index", "num_this_second", "second", "series", "stride")
 
     def __init__(self, series: _Series) -> None:
         self.series = series
         self.index = 0
         self.second = 0
         self.num_this_second = 0
-        self.scale(1)
-
-    def scale(self, stride: int) -> None:
-        """Let every so many-th record pass."""
-        self.stride = stride
-        self.burst = _BURST * MOST_A_SECOND * stride
+        self.stride = 1  # every so many-th record passes
 
     def accepts(self, t: Any) -> bool:
         """Whether the next record passes; ``t`` is its time."""
@@ -214,17 +209,17 @@ class _Stream:
         if second != self.second:
             self.turn(second)
         self.num_this_second += 1
-        if self.num_this_second > self.burst:
-            self.scale(2 * self.stride)
+        if self.num_this_second > _BURST * self.stride:
+            self.stride *= 2
         self.index += 1
         return self.index % self.stride == 0
 
     def places(self, start: int, end: int) -> Iterator[int]:
         """Which of some records in one second pass."""
         while start < end:
-            if self.num_this_second >= self.burst:
-                self.scale(2 * self.stride)
-            size = min(end - start, self.burst - self.num_this_second)
+            if self.num_this_second >= _BURST * self.stride:
+                self.stride *= 2
+            size = min(end - start, _BURST * self.stride - self.num_this_second)
             # The next one whose index is a multiple of the stride.
             first = start + self.stride - 1 - self.index % self.stride
             yield from range(first, start + size, self.stride)
@@ -237,6 +232,6 @@ class _Stream:
         count, self.num_this_second = self.num_this_second, 0
         is_next, self.second = second == self.second + 1, second
         if count > MOST_A_SECOND * self.stride:
-            self.scale(2 * self.stride)
+            self.stride *= 2
         elif self.stride > 1 and (not is_next or 2 * count < MOST_A_SECOND * self.stride):
-            self.scale(self.stride // 2)
+            self.stride //= 2

@@ -36,6 +36,10 @@ _ADVICE = (
 _UNLESS_WEIGHTED = " If you log the loss without its weight, this is normal."
 
 
+def _warning(sentence: str, advice: str = _ADVICE) -> Message:
+    return Message("warning", sentence, advice)
+
+
 class LayerLoad(NamedTuple):
     """The routing of one layer, from the shares of its experts."""
 
@@ -89,46 +93,35 @@ class MoeImbalance(Rule):
             "lower the learning rate of the router: experts without tokens get no gradient, so "
             "they do not recover by themselves.",
         ),
-        "unused": Message(
-            "warning", "Only {utilization:percent} of the experts get tokens.", _ADVICE
-        ),
-        "imbalance": Message(
-            "warning",
+        "unused": _warning("Only {utilization:percent} of the experts get tokens."),
+        "imbalance": _warning(
             "The busiest expert gets {imbalance:times} times the mean load. {limit:plain} or more "
-            "is poor, and {most} is the maximum.",
-            _ADVICE,
+            "is poor, and {most} is the maximum."
         ),
-        "unknown": Message(
-            "warning",
+        "unknown": _warning(
             "The busiest expert gets {imbalance:times} times the mean load. {limit:plain} or more "
             "is poor for a model with few experts.",
             f"{_ADVICE} Put num_experts and num_experts_per_tok into the configuration to get the "
             "limit of your model.",
         ),
-        "aux_loss": Message(
-            "warning",
+        "aux_loss": _warning(
             "The balancing loss is {level}. Above {limit:plain} the load is very uneven; 0.001 to "
             "0.1 is healthy.",
             _ADVICE + _UNLESS_WEIGHTED,
         ),
-        "aux_growth": Message(
-            "warning",
+        "aux_growth": _warning(
             "The balancing loss is {level}, {ratio:times} times its minimum: the router prefers "
-            "experts that are busy already.",
-            _ADVICE,
+            "experts that are busy already."
         ),
-        "z_loss": Message(
-            "warning",
+        "z_loss": _warning(
             "The z loss of the router is {level}. Above {limit:plain} its logits are so large that "
             "routing may collapse; 0.0001 to 0.01 is healthy.",
             "Raise the weight of the z loss, and lower the learning rate of the router."
             + _UNLESS_WEIGHTED,
         ),
-        "layer": Message(
-            "warning",
+        "layer": _warning(
             "In {layers} expert {busiest} takes {busiest_share:percent} of the assignments and "
-            "{unused:percent} of the experts get none.",
-            _ADVICE,
+            "{unused:percent} of the experts get none."
         ),
     }
     needs = (

@@ -109,7 +109,7 @@ class MemoryGrowth(Rule):
             "system kills the largest process when no memory is left.",
         ),
     }
-    kinds = frozenset({"system", "gpu", "allocator"})
+    kinds = frozenset({"system", "gpu"})
     replaces_text = True
     release = 6
 
@@ -142,7 +142,7 @@ class MemoryGrowth(Rule):
         since = context.started if self._trains_since is None else self._trains_since
         is_ready = since is not None and observation.t - since >= self.thresholds.skip_s
         for name, value in observation.values.items():
-            if name in _TITLES or name.endswith(("/dram_used", "/device")):
+            if name in _TITLES or name.endswith("/dram_used"):
                 samples = self._sampled(observation, name, value) if is_ready else ()
                 yield self._judge(observation, name, value, samples, context)
 
@@ -171,8 +171,9 @@ class MemoryGrowth(Rule):
         context: Context,
     ) -> Verdict:
         limits = self.thresholds
+        title = _TITLES.get(name, f"The memory of GPU {observation.record.get('id', 0)}")
         of_rank = f" of rank {observation.rank}" if observation.rank > 0 else ""
-        subject, words = name + of_rank, {"title": _title(name, observation) + of_rank}
+        subject, words = name + of_rank, {"title": title + of_rank}
         fast, *slow = (
             growth_of(samples[-count:]) if len(samples) >= count else None for count in _WINDOWS
         )
@@ -222,13 +223,6 @@ class MemoryGrowth(Rule):
     def _is_large(self, growth: Growth) -> bool:
         least = max(self.thresholds.min_bytes, self.thresholds.share * growth.before)
         return growth.after - growth.before >= least
-
-
-def _title(name: str, observation: Observation) -> str:
-    if name.endswith("/dram_used"):
-        return f"The memory of GPU {observation.record.get('id', 0)}"
-    segment = name.removeprefix("memory/").removesuffix("/device")
-    return _TITLES.get(name, f"The device memory of {segment}")
 
 
 @dataclass(slots=True)

@@ -21,6 +21,29 @@ _FAMILIES = ("grads/", "params/", "activations/", "abs_max/", "update_ratio/", "
 _MOST_NAMED = 4
 _TITLES = {"loss": "The loss", "norm": "The gradient norm", "eval_loss": "The evaluation loss"}
 _SENTENCE = "{title} became {word}{where}{more}{before}{tensor}."
+_ADVICE = {
+    "gradient": (
+        "With float16, a loss scaler skips single steps like this one. Otherwise lower the "
+        "learning rate, clip gradients, or train in bfloat16."
+    ),
+    "router": (
+        "Go back to the last checkpoint before it. Then compute the logits of the routers in 32 "
+        "bits, add a z loss, and lower the learning rate of the routers."
+    ),
+    "negative": (
+        "It happened within the first steps, from a loss below zero: check the sign of the loss "
+        "first. Then check the initialisation and the inputs."
+    ),
+    "early": (
+        "It happened within the first steps: check the initialisation, the inputs for values that "
+        "are not finite or far too large, and overflow in float16. Then lower the learning rate "
+        "and warm it up."
+    ),
+    "later": (
+        "Go back to the last checkpoint before it. Lower the learning rate, clip gradients, and "
+        "look for a division by zero, log(0) or overflow in float16."
+    ),
+}
 
 
 @dataclass(slots=True)
@@ -56,39 +79,7 @@ class NonFinite(Rule):
             "tensors with such values."
         ),
     }
-    messages = {
-        "gradient": Message(
-            "warning",
-            _SENTENCE,
-            "With float16, a loss scaler skips single steps like this one. Otherwise lower the "
-            "learning rate, clip gradients, or train in bfloat16.",
-        ),
-        "router": Message(
-            "warning",
-            _SENTENCE,
-            "Go back to the last checkpoint before it. Then compute the logits of the routers in "
-            "32 bits, add a z loss, and lower the learning rate of the routers.",
-        ),
-        "negative": Message(
-            "warning",
-            _SENTENCE,
-            "It happened within the first steps, from a loss below zero: check the sign of the "
-            "loss first. Then check the initialisation and the inputs.",
-        ),
-        "early": Message(
-            "warning",
-            _SENTENCE,
-            "It happened within the first steps: check the initialisation, the inputs for values "
-            "that are not finite or far too large, and overflow in float16. Then lower the "
-            "learning rate and warm it up.",
-        ),
-        "later": Message(
-            "warning",
-            _SENTENCE,
-            "Go back to the last checkpoint before it. Lower the learning rate, clip gradients, "
-            "and look for a division by zero, log(0) or overflow in float16.",
-        ),
-    }
+    messages = {key: Message("warning", _SENTENCE, advice) for key, advice in _ADVICE.items()}
     wants_extremes = True  # numbers among skipped records end a row of those that are none
     causes = frozenset({"lost values"})
     kinds = frozenset({"step", "eval", "metrics", "moe", "abs-maxes", "epoch", "event"})
@@ -126,15 +117,15 @@ class NonFinite(Rule):
                     if name.startswith(_FAMILIES):
                         self._tensors.setdefault(name, f"{name}{_at(step, ' (step {:,})')}")
             values = {name: value for name, value in values.items() if math.isfinite(value)}
-        # A loss that is not a number explains every other value that is none.
-        errors = {
-            finding.series
-            for finding in context.open.values()
-            if finding.rule == self.name and finding.severity == "error"
-        } | (bad.keys() & {_subject(context.role_names.get("loss", ""), rank)})
-        for subject, names in bad.items():
-            if not errors or subject in errors:
-                yield self._found(subject, names, observation, context)
+        if bad:
+            # A loss that is not a number explains every other value that is none.
+            errors = bad.keys() & {_subject(context.role_names.get("loss", ""), rank)}
+            for rule, subject in context.open:
+                if rule == self.name and context.open[rule, subject].severity == "error":
+                    errors.add(subject)
+            for subject, names in bad.items():
+                if not errors or subject in errors:
+                    yield self._found(subject, names, observation, context)
         for subject, fault in self._faults.items():
             if fault.rank == rank and fault.name in values and subject not in bad:
                 fault.in_row = 0
@@ -162,11 +153,9 @@ class NonFinite(Rule):
         fault.in_row += 1
         fault.records += 1
         value = observation.values[name]
+        titles = (_TITLES[role] for role in _TITLES if context.role_names.get(role) == name)
         words = {
-            "title": next(
-                (title for role, title in _TITLES.items() if context.role_names.get(role) == name),
-                name,
-            ),
+            "title": next(titles, name),
             "word": "NaN" if math.isnan(value) else "infinite",
             "where": _at(fault.step, " at step {:,}") + _of_rank(rank),
             "more": f", with {len(names) - 1:,} more like it" if len(names) > 1 else "",

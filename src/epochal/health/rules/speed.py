@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable
-from itertools import islice
+from itertools import takewhile
 from statistics import fmean, median
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -361,7 +361,6 @@ class _Speed(NamedTuple):
     t: float
     step: int
     value: float
-    is_slow: bool
 
 
 class ThroughputDrop(Rule):
@@ -417,17 +416,26 @@ class ThroughputDrop(Rule):
         self._forget()
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Check one record against the usual throughput."""
+        """Check one record of each second against the usual throughput."""
         if observation.kind == "system":
             self._cpu_pct = observation.values.get("system/cpu_pct", self._cpu_pct)
-        speed = None if observation.step is None else self._speed(observation, context)
-        if speed is None or observation.step is None or not 0 < speed < math.inf:
+        step, t, recent, limits = observation.step, observation.t, self._recent, self.thresholds
+        if step is None or (recent and recent[-1].t <= t < recent[-1].t + 0.99):
+            return
+        speed = self._speed(observation, context)
+        if speed is None or not 0 < speed < math.inf:
             return
         self._count += 1
-        if self._count > self.thresholds.skip:
-            self._push(_Speed(observation.t, observation.step, speed, speed < self._limit()))
-            if len(self._usual) >= 30:
-                yield self._judge()
+        if self._count <= limits.skip:
+            return
+        recent = self._recent
+        recent.append(_Speed(t, step, speed))
+        while len(recent) > limits.records and recent[1].t <= t - limits.lasting_s:
+            old = recent.popleft()
+            if self._since is None:  # a drop does not become the usual speed
+                self._usual.push(old.value)
+        if len(self._usual) >= 30:
+            yield self._judge()
 
     def forget_from(self, step: int, context: Context) -> None:
         """Learn the usual value again: a resumed run may have another machine or batch."""
@@ -436,7 +444,7 @@ class ThroughputDrop(Rule):
     def _forget(self) -> None:
         self._usual = Recent(400)
         self._recent: deque[_Speed] = deque()
-        self._num_slow = self._count = 0
+        self._count = 0
         self._last: tuple[int, float] | None = None
         self._since: int | None = None  # the first slow step of a drop
 
@@ -449,40 +457,23 @@ class ThroughputDrop(Rule):
         if source:
             return observation.roles.get("throughput")
         step, t, last = observation.step or 0, observation.t, self._last
-        if last is not None and step == last[0]:
-            return None
         self._last = (step, t)
         return (step - last[0]) / (t - last[1]) if last is not None and t > last[1] else None
 
-    def _limit(self) -> float:
-        if not self._usual:
-            return 0.0
-        # Several records in a row below the fiftieth part of them are not chance.
-        return min(self.thresholds.share * self._usual.median(), self._usual.quantile(0.02))
-
-    def _push(self, speed: _Speed) -> None:
-        limits, recent = self.thresholds, self._recent
-        recent.append(speed)
-        self._num_slow += speed.is_slow
-        while len(recent) > limits.records and recent[1].t <= speed.t - limits.lasting_s:
-            old = recent.popleft()
-            self._num_slow -= old.is_slow
-            if self._num_slow <= len(recent) / 2:  # a drop does not become the usual speed
-                self._usual.push(old.value)
-
     def _judge(self) -> Verdict:
-        recent, limits = self._recent, self.thresholds
-        slow = self._num_slow / len(recent)
-        has_lasted = recent[-1].t - recent[0].t >= limits.lasting_s
-        # Of few records all must be slow. An open finding closes when most are fast.
-        needed = 0.75 if len(recent) >= 2 * limits.records else 1.0
-        if slow < (needed if self._since is None else 0.4) or not has_lasted:
+        recent, limits, usual = self._recent, self.thresholds, self._usual.median()
+        # Most records below the slowest fiftieth of those before are not chance.
+        limit = min(limits.share * usual, self._usual.quantile(0.02))
+        ordered = sorted(one.value for one in recent)
+        # Three quarters of the records must be slow, and two fifths of them later.
+        place = int((0.75 if self._since is None else 0.4) * len(ordered))
+        if ordered[place] >= limit or recent[-1].t - recent[0].t < limits.lasting_s:
             self._since = None
             return Verdict(self._source, False)
         if self._since is None:
-            self._since = self._first_slow_step()
-        now = median(islice((one.value for one in reversed(recent) if one.is_slow), 50))
-        usual = self._usual.median()
+            slow = takewhile(lambda one: one.value < limit, reversed(recent))
+            self._since = min((one.step for one in slow), default=recent[-1].step)
+        now = ordered[len(ordered) // 2]
         unit = self._source.rpartition("/")[2].replace("_per_second", "/s") or "steps/s"
         has_time = self._cpu_pct is not None and self._cpu_pct < limits.cpu_pct
         return self.found(
@@ -496,15 +487,6 @@ class ThroughputDrop(Rule):
             less=round(1 - now / usual, 3),
             since=self._since,
         )
-
-    def _first_slow_step(self) -> int:
-        """Return the step that best separates fast from slow records."""
-        since, least, wrong = self._recent[0].step, math.inf, 0
-        for speed in self._recent:
-            if speed.is_slow and wrong < least:
-                since, least = speed.step, wrong
-            wrong += 1 if speed.is_slow else -1
-        return since
 
 
 def _shown(value: float) -> str:
