@@ -115,7 +115,7 @@ ACCEPTED: dict[str, Accepted] = {
         symptom=(*_STUCK, "overfitting", "divergence", "loss-spike", "nonfinite"),
     ),
     "router_collapse": Accepted(
-        cause=("moe-collapse", "moe-imbalance"),
+        cause=("moe-imbalance",),
         words=(r"router", r"experts?\b"),
         symptom=(*_UNSTABLE, *_STUCK, "dead-layer", "frozen-layer"),
     ),
@@ -209,9 +209,7 @@ ACCEPTED: dict[str, Accepted] = {
         symptom=("throughput-drop", "low-sol"),
     ),
     "memory_leak": Accepted(
-        cause=("memory-creep", "memory-full"),
-        words=(r"memory.{0,40}grow",),
-        symptom=("throughput-drop",),
+        cause=("memory-growth",), words=(r"memory.{0,40}grow",), symptom=("throughput-drop",)
     ),
     "straggler": Accepted(
         cause=("straggler",), words=(r"rank \d.{0,30}slow",), symptom=("throughput-drop",)

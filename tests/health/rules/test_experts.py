@@ -70,7 +70,7 @@ def test_an_imbalance_near_the_limit_is_one_finding() -> None:
 
 def test_unused_experts_are_a_warning() -> None:
     (found,) = opened(MoeImbalance, moe([2.0] * 40, expert_utilization=0.6), config=WIDE)
-    assert (found.series, found.severity) == ("moe/expert_utilization", "warning")
+    assert (found.severity, found.evidence) == ("warning", {"utilization": 0.6})
     # Of few experts half may be idle.
     few = moe(noisy(2.0, 0.02, 60), expert_utilization=0.5)
     assert opened(MoeImbalance, few, config=EIGHT) == []

@@ -131,6 +131,7 @@ class MoeImbalance(Rule):
     symptom_of = frozenset({"lost values"})
     kinds = frozenset({"moe", "step", "experts"})
     every_rank = False
+    replaces_text = True
     patience = 2
     release = 5
     cooldown_steps = 100
@@ -176,7 +177,7 @@ class MoeImbalance(Rule):
         values = observation.values
         if observation.kind == "experts":
             self._learn(observation, context)
-            yield self._judge_layers(observation.record)
+            yield self._judge_layers(observation.record, context)
         elif not _RECENT.keys().isdisjoint(values):
             self._learn(observation, context)
             for name, kept in self._recent.items():
@@ -194,7 +195,6 @@ class MoeImbalance(Rule):
         self._recent = {name: deque[float](maxlen=count) for name, count in _RECENT.items()}
         self._minimum: float | None = None  # of the balancing loss
         self._num_poor = 0  # records in a row with a poor load
-        self._has_collapsed = False
 
     # -- what is too much -------------------------------------------------------------------------
 
@@ -236,7 +236,7 @@ class MoeImbalance(Rule):
             name: median(kept) for name, kept in self._recent.items() if len(kept) == kept.maxlen
         }
         verdict = self._judge_load(levels, context) or self._judge_losses(levels)
-        for name in (_USE, _IMBALANCE, _AUX_LOSS, _Z_LOSS):
+        for name in (_IMBALANCE, _AUX_LOSS, _Z_LOSS):
             if verdict is None or name != verdict.subject:
                 yield Verdict(name, False)
         if verdict is not None:
@@ -254,15 +254,14 @@ class MoeImbalance(Rule):
         looks_collapsed = use < limits.use_few and (imbalance >= limits.collapse or is_certain)
         self._num_poor = self._num_poor + 1 if is_poor or looks_collapsed else 0
         counts = not is_even or self._num_poor >= limits.lasts
-        self._has_collapsed = looks_collapsed and counts
-        if self._has_collapsed:
+        if looks_collapsed and counts:
             evidence: dict[str, Any] = {"imbalance": levels.get(_IMBALANCE), "entropy": entropy}
             evidence["worst_layer"] = self._worst
             known = {name: value for name, value in evidence.items() if value is not None}
-            return self.found("collapsed", _USE, utilization=use, **known)
+            return self.found("collapsed", _IMBALANCE, utilization=use, **known)
         healthy_from = limits.use_few if most is not None and most <= 8 else limits.use
         if use < healthy_from and not is_even:
-            return self.found("unused", _USE, utilization=use)
+            return self.found("unused", _IMBALANCE, utilization=use)
         if is_poor and counts:
             return self.found(
                 "unknown" if most is None else "imbalance",
@@ -294,11 +293,11 @@ class MoeImbalance(Rule):
 
     # -- layer by layer ---------------------------------------------------------------------------
 
-    def _judge_layers(self, record: Record) -> Verdict:
+    def _judge_layers(self, record: Record, context: Context) -> Verdict:
         loads, (poor, _) = layer_loads(record), self._limits()
         self._worst = min(loads, key=lambda load: load.use).layer if loads else None
         bad = [one for one in loads if one.imbalance >= poor or one.use < self.thresholds.use_few]
-        if self._has_collapsed or not bad:
+        if not bad or context.is_open(self.name, _IMBALANCE):
             return Verdict(_LAYERS, False)
         worst = max(bad, key=lambda load: load.imbalance)
         others = [load.layer for load in bad if load is not worst]

@@ -151,11 +151,11 @@ class InputBound(Rule):
         ),
         "warning": (
             "Waiting for data takes {wait_share:percent} of the time in two `phases` records in a "
-            "row. Or, without phases, a GPU is below {gpu_util_pct:plain} % and the CPUs above "
-            "{cpu_pct:plain} % for a minute. Or, without a GPU, {pause_grave:percent} of the time "
-            "passes between steps."
+            "row, or {wait_grave:percent} in one. Or, without phases, a GPU is below "
+            "{gpu_util_pct:plain} % and the CPUs above {cpu_pct:plain} % for a minute. Or, without "
+            "a GPU, {pause_grave:percent} of the time passes between steps."
         ),
-        "error": "Waiting for data takes {wait_grave:percent} of the time.",
+        "error": "Waiting for data takes {wait_grave:percent} of the time in two records in a row.",
     }
     messages = {
         "waits": Message(
@@ -179,7 +179,6 @@ class InputBound(Rule):
     }
     needs = 'Timed phases (`with run.phase("data"):`) give the best evidence.'
     kinds = frozenset({"phases", "gpu", "system", "step"})
-    patience = 2  # one record may be of a moment in which the machine had other work
 
     class Thresholds(RuleThresholds):
         # Loops that are fed well wait for up to a fifth of a step on a busy machine.
@@ -204,7 +203,7 @@ class InputBound(Rule):
         """Check by phases; by telemetry and steps only if there are no phases."""
         if observation.kind == "phases":
             return self._see_phases(observation)
-        if self._phases:
+        if self._waits:
             return ()
         if observation.kind == "system":
             self._cpu.append(observation.values.get("system/cpu_pct", 0.0))
@@ -219,7 +218,7 @@ class InputBound(Rule):
         self._forget()
 
     def _forget(self) -> None:
-        self._phases: set[int] = set()  # ranks
+        self._waits: dict[int, int] = {}  # by rank: `phases` records in a row that waited
         self._use: dict[str, deque[float]] = {}
         self._cpu: deque[float] = deque(maxlen=6)  # a minute of telemetry
         self._pauses: deque[tuple[float, float]] = deque(maxlen=30)
@@ -227,21 +226,28 @@ class InputBound(Rule):
 
     def _see_phases(self, observation: Observation) -> Iterable[Verdict]:
         rank, limits = observation.rank, self.thresholds
-        if rank not in self._phases:
-            self._phases.add(rank)
-            yield from (Verdict(name, False) for name in (_DURATION, *self._use))
+        if rank not in self._waits:
+            self._waits[rank] = 0
             return  # the first record has the start of the workers in it
+        yield from (Verdict(name, False) for name in (_DURATION, *self._use))
         wall_ms, data_ms = finite(observation.record.get("wall_ms")), observation.values.get(_DATA)
         if not wall_ms or wall_ms < 0 or data_ms is None:
             return
         share, whose = data_ms / wall_ms, f" of rank {rank}" if rank > 0 else ""
         if share < limits.wait_share:
+            self._waits[rank] = 0
             yield Verdict(_DATA + whose, False)
             return
+        self._waits[rank] += 1
+        lasts, is_grave = self._waits[rank] > 1, share >= limits.wait_grave
+        last, covered = observation.step, self._waits[rank] * observation.count_of("steps")
+        if not lasts and not is_grave:
+            return  # it may have been a moment in which the machine had other work
         yield self.found(
             "waits",
             _DATA + whose,
-            severity="error" if share >= limits.wait_grave else None,
+            steps=None if last is None else (max(0, last - covered + 1), last),
+            severity="error" if lasts and is_grave else None,
             words={"whose": whose},
             data_ms=data_ms,
             wall_ms=wall_ms,
