@@ -105,8 +105,8 @@ class MoeImbalance(Rule):
             "limit of your model.",
         ),
         "aux_loss": _warning(
-            "The balancing loss is {level}. Above {limit:plain} the load is very uneven; 0.001 to "
-            "0.1 is healthy.",
+            "The balancing loss is {level}. More than {limit:plain} usually means that the load is "
+            "very uneven; 0.001 to 0.1 is healthy.",
             _ADVICE + _UNLESS_WEIGHTED,
         ),
         "aux_growth": _warning(
@@ -114,14 +114,14 @@ class MoeImbalance(Rule):
             "experts that are busy already."
         ),
         "z_loss": _warning(
-            "The z loss of the router is {level}. Above {limit:plain} its logits are so large that "
-            "routing may collapse; 0.0001 to 0.01 is healthy.",
+            "The z loss of the router is {level}. More than {limit:plain} usually means that its "
+            "logits are too large and routing may collapse; 0.0001 to 0.01 is healthy.",
             "Raise the weight of the z loss, and lower the learning rate of the router."
             + _UNLESS_WEIGHTED,
         ),
         "layer": _warning(
-            "In {layers} expert {busiest} takes {busiest_share:percent} of the assignments and "
-            "{unused:percent} of the experts get none."
+            "In {layers} expert {busiest} takes {busiest_share:percent} of the assignments, and "
+            "{utilization:percent} of the experts get tokens."
         ),
     }
     needs = (
@@ -307,7 +307,7 @@ class MoeImbalance(Rule):
             words={"layers": named([worst.layer, *others])},
             busiest=worst.busiest,
             busiest_share=worst.busiest_share,
-            unused=1 - worst.use,
+            utilization=worst.use,
         )
 
 
