@@ -106,8 +106,9 @@ class LearningRateTooHigh(Rule):
             "One of the first two steps changes the median weight by more than "
             "{first_update:percent} of its norm, or after a warm-up one of steps 20 to 100 by more "
             "than {update:percent}. After {points} points the loss is then above "
-            "{first_left:percent} or {left:percent} of its start. Or within the first {blow_points} points the loss is "
-            "{blow:plain} times its first value, and never again half as high."
+            "{first_left:percent} or {left:percent} of its start. Or within the first "
+            "{blow_points} points the loss is {blow:plain} times its first value, and never again "
+            "half as high."
         ),
         "info": (
             "The peak of the learning rate is more than {far:plain} times the highest that the "
