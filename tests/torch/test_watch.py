@@ -41,6 +41,10 @@ def records(run: Run, kind: str) -> list[dict[str, Any]]:
     return of_kind(run.dir, kind)
 
 
+def events(run: Run, name: str) -> list[dict[str, Any]]:
+    return [one for one in of_kind(run.dir, "event") if one["name"] == name]
+
+
 def test_norms_and_update_ratios_are_those_of_the_watched_step(start_run: StartRun) -> None:
     run, model = start_run(), small_model()
     before = copy.deepcopy(model)
@@ -96,7 +100,7 @@ def test_steps_go_on_where_the_run_stands(start_run: StartRun) -> None:
     watch(model, run, every=100, histograms=False)
     train(model, 2)
     run.finish()
-    assert [one["step"] for one in records(run, "metrics")] == [99, 100]
+    assert [one["step"] for one in records(run, "metrics")] == [99, 100, 101]
 
 
 def test_the_first_parameter_with_a_non_finite_gradient_is_named(start_run: StartRun) -> None:
@@ -105,8 +109,8 @@ def test_the_first_parameter_with_a_non_finite_gradient_is_named(start_run: Star
     watch(model, run)
     train(model, 1)
     run.finish()
-    (event,) = records(run, "event")
-    assert (event["name"], event["parameter"]) == ("nonfinite-gradient", "2.weight")
+    (event,) = events(run, "nonfinite-gradient")
+    assert event["parameter"] == "2.weight"
 
 
 def test_a_removed_watch_records_nothing_more_and_lets_the_model_go(start_run: StartRun) -> None:
@@ -223,7 +227,7 @@ def test_a_watched_step_never_waits_for_the_gpu(start_run: StartRun) -> None:
     finally:
         torch.cuda.set_sync_debug_mode("default")
     run.finish()
-    assert [one["step"] for one in records(run, "metrics")] == [0, 2, 4]
+    assert [one["step"] for one in records(run, "metrics")] == [0, 1, 2, 4]
     assert all(sum(one["counts"]) == one["count"] for one in records(run, "histogram"))
 
 
@@ -238,7 +242,7 @@ def test_one_non_finite_value_among_many_is_found_though_the_histogram_is_sample
     watch(model, run)
     train(model, 1)
     run.finish()
-    assert records(run, "event")[0]["parameter"] == "weight"
+    assert events(run, "nonfinite-gradient")[0]["parameter"] == "weight"
 
 
 def test_what_is_watched_is_not_printed(
@@ -260,7 +264,8 @@ def test_the_number_of_the_first_step_can_be_given(start_run: StartRun) -> None:
     watch(model, run, every=10, step=29)
     train(model, 2)
     run.finish()
-    assert [record["step"] for record in records(run, "metrics")] == [30]
+    assert [record["step"] for record in records(run, "metrics")] == [29, 30]
+    assert {record["step"] for record in records(run, "histogram")} == {30}
 
 
 def watched_steps(run: Run) -> list[int]:
@@ -290,7 +295,8 @@ def test_a_resumed_loop_says_where_it_goes_on(
         if (step + 1) % log_every == 0:
             run.log({"loss": 1.0}, step=step)
     run.finish()
-    assert watched_steps(run) == [first, first + 4, first + 8]
+    assert watched_steps(run) == [first + n for n in (0, 1, 4, 8, 9)]
+    assert [one["at_step"] for one in events(run, "optimizer")] == [first]
 
 
 def test_two_optimizers_of_one_model_make_one_step(start_run: StartRun) -> None:
@@ -303,7 +309,7 @@ def test_two_optimizers_of_one_model_make_one_step(start_run: StartRun) -> None:
         first.step()
         second.step()
     run.finish()
-    assert watched_steps(run) == [0, 2, 4]
+    assert watched_steps(run) == [0, 1, 2, 4]
     for record in records(run, "metrics"):
         for name, _ in model.named_parameters():
             assert record["m"][f"update_ratio/{name}"] > 0
@@ -404,8 +410,7 @@ def test_frozen_parameters_are_counted_once(start_run: StartRun) -> None:
     watch(model, run, every=1)
     train(model, 3)
     run.finish()
-    (event,) = records(run, "event")
-    assert event["name"] == "frozen-parameters"
+    (event,) = events(run, "frozen-parameters")
     assert (event["parameter"], event["parameters"], event["of"]) == ("0.weight", 4, 6)
     assert (event["initialised"], event["others"]) == (4, 0)
 
@@ -416,7 +421,7 @@ def test_a_frozen_copy_of_what_is_trained_is_not_as_initialised(start_run: Start
     watch(pair, run, every=1)
     train(pair["net"], 2)
     run.finish()
-    (event,) = records(run, "event")
+    (event,) = events(run, "frozen-parameters")
     assert (event["parameters"], event["initialised"]) == (6, 0)
 
 
@@ -426,8 +431,8 @@ def test_gradients_that_no_step_follows_are_an_event(start_run: StartRun) -> Non
     for _ in range(250):
         model(torch.ones(16, 4)).square().mean().backward()
     run.finish()
-    (event,) = records(run, "event")
-    assert (event["name"], event["passes"]) == ("no-optimizer-step", 200)
+    (event,) = events(run, "no-optimizer-step")
+    assert event["passes"] == 200
 
 
 def test_accumulated_gradients_with_a_step_are_fine(start_run: StartRun) -> None:
@@ -440,4 +445,4 @@ def test_accumulated_gradients_with_a_step_are_fine(start_run: StartRun) -> None
             optimizer.step()
             optimizer.zero_grad()
     run.finish()
-    assert records(run, "event") == []
+    assert events(run, "no-optimizer-step") == events(run, "gradients-kept") == []

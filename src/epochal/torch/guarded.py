@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import torch
@@ -43,25 +44,25 @@ def _guard_of_owner(owner: Any) -> Guard:
 
 
 class ModuleHook:
-    """A pre-hook on one module; copies of it keep it without effect, and files without Epochal."""
+    """A hook on one module; copies of it keep it without effect, and files without Epochal."""
 
-    def __init__(self, module: nn.Module, call: Callable[[], object]) -> None:
+    def __init__(self, module: nn.Module, call: Callable[..., object]) -> None:
         self._module = weakref.ref(module)
         self._call = call
 
-    def __call__(self, module: nn.Module, inputs: Any) -> None:
-        """Call, unless a copy of the module runs."""
-        if torch.compiler.is_compiling():
+    def __call__(self, module: nn.Module, *given: Any) -> None:
+        """Call with the module and what torch gives, unless a copy runs or it is traced."""
+        if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
             return
         if module is self._module():
-            self._call()
+            self._call(module, *given)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ModuleHook:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Called with a module and its inputs, this gives the inputs: a hook that does nothing.
-        return getattr, ({}, "get")
+        # A function of the standard library that takes anything and does nothing.
+        return getattr, (nullcontext(), "__exit__")
 
 
 def exclude_from_compile(*functions: Callable[..., Any]) -> bool:

@@ -115,7 +115,7 @@ def reduce_tensors(tensors: Sequence[torch.Tensor], *, bins: int) -> torch.Tenso
     device = parts[0].device  # a model may be spread over several; its rows meet on one
     each = torch._foreach_norm(parts)
     norms = torch.stack([norm.to(device, torch.float64, non_blocking=True) for norm in each])
-    samples = [_sampled(part) for part in parts]
+    samples = [sampled(part) for part in parts]
     table = _table(samples)
     lengths = _on_device([sample.numel() for sample in samples], table.device)
     totals = _on_device([part.numel() for part in parts], table.device)
@@ -190,12 +190,13 @@ def _on_device(numbers: Sequence[int], device: torch.device) -> torch.Tensor:
     return column.pin_memory().to(device, non_blocking=True)
 
 
-def _sampled(tensor: torch.Tensor) -> torch.Tensor:
-    flat = tensor.reshape(-1)
-    if flat.numel() <= SAMPLE:
+def sampled(tensor: torch.Tensor, most: int = SAMPLE) -> torch.Tensor:
+    """About ``most`` elements at equal distances, or all where there are no more."""
+    flat = tensor.detach().reshape(-1)
+    if flat.numel() <= most:
         return flat
     # A stride that is odd does not fall into step with rows of a power of two.
-    return flat[:: flat.numel() // SAMPLE | 1]
+    return flat[:: flat.numel() // most | 1]
 
 
 # -- the distribution of one tensor ----------------------------------------------------------------

@@ -6,13 +6,15 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from epochal.errors import ValueTypeError
+
+T = TypeVar("T")
 
 
 def structural_hash(model: nn.Module) -> str:
@@ -132,7 +134,16 @@ def name_finder(
 
 def named_parameters(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Every parameter once, under its plain name."""
+    return _plainly_named(model, model.named_parameters())
+
+
+def named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Every module once, under its plain name."""
+    return _plainly_named(model, model.named_modules())
+
+
+def _plainly_named(model: nn.Module, named: Iterable[tuple[str, T]]) -> Iterator[tuple[str, T]]:
     inner = getattr(model, "_orig_mod", model)
     is_wrapped = type(inner).__name__ in _WRAPPER_CLASSES
-    for name, parameter in model.named_parameters():
-        yield plain_name(name, is_wrapped=is_wrapped), parameter
+    for name, one in named:
+        yield plain_name(name, is_wrapped=is_wrapped), one

@@ -1,40 +1,92 @@
-"""What :func:`epochal.watch` checks besides norms and histograms.
+"""The detectors of :func:`epochal.watch`: what a training does besides its norms and histograms.
 
 - `EvaluationModes`: passes without gradients in training mode, where dropout or BatchNorm act.
 - `MissingSteps`: backward passes that no optimizer step follows.
 - `KeptGradients`: gradients that are not reset between steps.
-- `RunningStats`: the running statistics of BatchNorm while a model trains.
-- `BufferSync`: the time in which DistributedDataParallel exchanges buffers.
-- `initialised` and `InitialScale`: weights that are as they were drawn, or of an unusual size.
+- `Optimizers`: what optimizers are set to, and parameters that none of them updates.
+- `Inputs`: the scale of what the model gets, in training and in evaluations.
+- `frozen_fields` and `scale_fields`: frozen parameters, and weights of an unusual size.
 
-Nothing here waits for a device. A compiled model does not run hooks on modules.
+`Watch` feeds them from its hooks. They register nothing and never wait for a device: what they
+find out is a `Fact`, whose numbers may still be on their way.
 """
 
 from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from functools import partial
 from statistics import median
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.dropout import _DropoutNd
-from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import is_lazy
-from torch.utils.hooks import unserializable_hook
 
-from epochal.run.phases import Phase
-from epochal.run.run import Run
-from epochal.torch.guarded import ModuleHook, guarded_hook
-from epochal.torch.measure import Rows, local
-from epochal.torch.structure import plain_name
+from epochal.torch.measure import Reduced, Rows, local, reduce_tensors, sampled
+from epochal.torch.structure import named_modules, tensors_in
+
+WEIGHT_LAYERS = (nn.Linear, _ConvNd, nn.Bilinear, nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention)
+# Others would wait for a value that is read.
+_DEVICES = ("cpu", "cuda")
+LAST_DENSE_STEP = 500
+
+
+def is_norm(module: nn.Module) -> bool:
+    """Return True for a normalisation, torch's own or another."""
+    return "norm" in type(module).__name__.lower() and next(module.children(), None) is None
+
+
+def is_dense(number: int) -> bool:
+    """Return True for 1, 2, 5, 10, 20, 50, 100 and so on."""
+    return str(number).rstrip("0") in ("1", "2", "5")
+
+
+def can_be_read(tensor: Tensor) -> bool:
+    """Return True unless a tensor has no values, or work with it would be recorded and replayed."""
+    if tensor.layout is not torch.strided or tensor.device.type not in _DEVICES:
+        return False
+    return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
+
+
+@dataclass(slots=True)
+class Fact:
+    """An event on its way: ``read`` makes more fields of ``rows``, or None if there is no event."""
+
+    name: str
+    fields: dict[str, Any]
+    step: int | None = None
+    rows: Rows | None = None
+    read: Callable[[Rows], Mapping[str, Any] | None] = lambda rows: {}
+
+    def has_arrived(self) -> bool:
+        """Return True if `complete` would not wait."""
+        return self.rows is None or self.rows.have_arrived()
+
+    def complete(self) -> dict[str, Any] | None:
+        """Return all fields of the event, or None if there is nothing to report."""
+        more = {} if self.rows is None else self.read(self.rows)
+        if more is None:
+            return None
+        return ({} if self.step is None else {"at_step": self.step}) | self.fields | dict(more)
+
+
+class Detector:
+    """Keeps facts until they are collected."""
+
+    def __init__(self) -> None:
+        self._facts: list[Fact] = []
+
+    def facts(self) -> list[Fact]:
+        """Return the facts since the last call."""
+        facts, self._facts = self._facts, []
+        return facts
+
 
 # -- evaluations in training mode ------------------------------------------------------------------
 
@@ -43,49 +95,23 @@ from epochal.torch.structure import plain_name
 _MOST_REPORTS = 4
 
 
-class EvaluationModes:
-    """Reports passes without gradients in training mode, when the next optimizer step begins.
+class EvaluationModes(Detector):
+    """Reports passes without gradients if all of them since the last step were in training mode.
 
-    ``report`` gets the facts of the event ``evaluation-passes``. It is called if every pass since
-    the last step was in training mode, and once more when one is not. A model without dropout and
-    BatchNorm computes the same in both modes: it gets no hook.
+    The first evaluation after those in the right mode is reported, too.
     """
 
-    def __init__(self, model: nn.Module, run: object, report: Callable[..., None]) -> None:
-        self._run = run
-        self._report = report
-        modules = [(plain_name(name), module) for name, module in model.named_modules()]
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        modules = list(named_modules(model))
         self._dropouts = [(name, one) for name, one in modules if drop_share(one) > 0]
         self._norms = [(name, one) for name, one in modules if isinstance(one, _BatchNorm)]
-        self._passes = 0
-        self._in_training = 0
-        self._found: dict[str, Any] = {}
-        self._num_reported = 0
-        self._hook: Any = None
-        if self._dropouts or self._norms:
-            self._hook = model.register_forward_pre_hook(ModuleHook(model, self._count))
+        self._passes = self._in_training = self._num_reported = 0
+        self._fields: dict[str, Any] = {}
 
-    def settle(self) -> None:
-        """Report the passes since the last call."""
-        if not self._passes:
-            return
-        is_training = self._in_training == self._passes
-        if is_training and self._num_reported < _MOST_REPORTS:
-            self._num_reported += 1
-            self._report(passes=self._passes, **self._found)
-        elif not is_training and self._num_reported:
-            self._num_reported = 0
-            self._report(passes=self._passes, dropouts=0, batchnorms=0)
-        self._passes = self._in_training = 0
-
-    def remove(self) -> None:
-        """Take the hook out."""
-        if self._hook is not None:
-            self._hook.remove()
-
-    @guarded_hook("watch")
-    def _count(self) -> None:
-        if torch.is_grad_enabled():
+    def on_forward(self) -> None:
+        """Count a pass, if it is one without gradients."""
+        if torch.is_grad_enabled() or not (self._dropouts or self._norms):
             return
         self._passes += 1
         dropouts = [(name, one) for name, one in self._dropouts if one.training]
@@ -94,9 +120,25 @@ class EvaluationModes:
             return
         self._in_training += 1
         name, module = (dropouts or norms)[0]
-        self._found = {"dropouts": len(dropouts), "batchnorms": len(norms), "module": name}
+        self._fields = {"dropouts": len(dropouts), "batchnorms": len(norms), "module": name}
         if dropouts:
-            self._found["share"] = drop_share(module)
+            self._fields["share"] = drop_share(module)
+
+    def facts(self) -> list[Fact]:
+        """Report the passes since the last call."""
+        passes, in_training = self._passes, self._in_training
+        self._passes = self._in_training = 0
+        if not passes:
+            return []
+        if in_training == passes:
+            self._num_reported += 1
+            if self._num_reported > _MOST_REPORTS:
+                return []
+            return [Fact("evaluation-passes", {"passes": passes, **self._fields})]
+        if not self._num_reported:
+            return []
+        self._num_reported = 0
+        return [Fact("evaluation-passes", {"passes": passes, "dropouts": 0, "batchnorms": 0})]
 
 
 def drop_share(module: nn.Module) -> float:
@@ -109,410 +151,405 @@ def drop_share(module: nn.Module) -> float:
     return float(share) if isinstance(share, float) and 0 < share <= 1 else 0.0
 
 
-# -- steps that are missing ------------------------------------------------------------------------
+# -- gradients -------------------------------------------------------------------------------------
 
 
 # More than anybody accumulates gradients over before the first step.
 _PASSES = 200
 
 
-class MissingSteps:
-    """Counts gradients of one parameter until the first step of any optimizer.
+class MissingSteps(Detector):
+    """Counts the gradients of one parameter until the first step of any optimizer."""
 
-    ``report`` gets the number of passes if there are many and no step was taken. The hook is gone
-    after the first step, or after the report.
-    """
-
-    def __init__(
-        self, parameters: dict[str, torch.Tensor], run: object, report: Callable[[int], None]
-    ) -> None:
-        self._run = run
-        self._report = report
+    def __init__(self, parameter: Tensor) -> None:
+        super().__init__()
+        self._parameter = weakref.ref(parameter)
         self._passes = 0
-        trained = (one for one in parameters.values() if one.requires_grad and one.is_leaf)
-        first = next(trained, None)
-        self._handle: Any = None
-        if first is not None:
-            self._handle = first.register_post_accumulate_grad_hook(self._count)  # type: ignore[no-untyped-call]
+        self.is_over = False
 
-    def end(self) -> None:
-        """Count no more: a step was taken, or nobody watches any longer."""
-        if self._handle is not None:
-            self._handle.remove()
-            self._handle = None
-
-    @guarded_hook("watch")
-    def _count(self, parameter: torch.Tensor) -> None:
-        self._passes += 1
+    def on_gradient(self) -> None:
+        """Count a backward pass; one of ``torch.autograd.grad`` leaves no gradient behind."""
+        parameter = self._parameter()
+        self._passes += parameter is not None and parameter.grad is not None
         if self._passes == _PASSES:
-            self.end()
-            self._report(self._passes)
-
-
-# -- gradients that are kept -----------------------------------------------------------------------
+            self.is_over = True
+            self._facts.append(Fact("no-optimizer-step", {"passes": self._passes}))
 
 
 _STEPS = 5  # in a row that begin with old gradients
 _RESETS = 3  # in a row after which it is clear that gradients are reset
-_LOOKS = 3  # at so many steps each, before a parameter says nothing: its gradient may be zero
-_MOST_STEPS = 40
+_MOST_STEPS = 20
 _SAMPLE = 256
-# Others would wait for a value that is read.
-_DEVICES = ("cpu", "cuda")
 
 
-class KeptGradients:
-    """Looks at a few parameters in the first steps, until it is clear whether they are reset.
+class KeptGradients(Detector):
+    """Checks one parameter of an optimizer until it is clear whether its gradient is reset.
 
-    ``report`` gets a parameter's name and the number of steps in a row that began with its old
-    gradient. The hooks are gone after the report, or after a few resets.
+    A step begins with the old gradient if the first backward pass finds what the step before left,
+    and no later pass finds zeros. The answers stay on the device until there are enough of them.
     """
 
-    def __init__(
-        self, parameters: dict[str, torch.Tensor], run: object, report: Callable[[str, int], None]
-    ) -> None:
-        self._run = run
-        self._report = report
-        fit = [(name, one) for name, one in parameters.items() if _is_fit(one)]
-        # Of models with several optimizers, the first and the last are often in different ones.
-        chosen = {0, len(fit) // 2, len(fit) - 1} if fit else set()
-        self._looks = [_Look(*fit[n], run) for n in sorted(chosen)]
-
-    def end(self) -> None:
-        """Look no more: it is known, or nobody watches any longer."""
-        for look in self._looks:
-            look.end()
-        self._looks = []
-
-    @guarded_hook("watch")
-    def after_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Count a step for the parameters that it is of."""
-        if not self._looks:
-            return
-        theirs = {id(one) for group in optimizer.param_groups for one in group["params"]}
-        for look in self._looks:
-            if look.of not in theirs:
-                continue
-            look.after_step()
-            if look.is_kept:
-                self.end()
-                self._report(look.name, _STEPS)
-                return
-        self._looks = [look for look in self._looks if look.is_on]
-
-
-class _Look:
-    """What is known of one parameter since the step before, and of the steps in a row."""
-
-    def __init__(self, name: str, parameter: torch.Tensor, run: object) -> None:
-        self.name = name
-        self.of = id(parameter)
-        self.is_kept = False
-        self._run = run
+    def __init__(self, name: str, parameter: Tensor) -> None:
+        super().__init__()
+        self._is_over = False
+        self._name = name
         self._parameter = weakref.ref(parameter)
-        self._handles: list[Any] = [
-            parameter.register_hook(self._before_pass),  # type: ignore[no-untyped-call]
-            parameter.register_post_accumulate_grad_hook(self._after_pass),  # type: ignore[no-untyped-call]
-        ]
-        self._num_steps = 0
-        self._num_resets = 0
-        self._num_looks = 0
-        self._left: torch.Tensor | None = None  # a sample of what the step before left
-        self._address = 0  # of the gradient after the last pass
-        self._seen: torch.Tensor | None = None  # at a pass, of which it is not known if it adds
-        self._passes: list[torch.Tensor | None] = []
-        self._row: list[torch.Tensor] = []  # of each pass of the steps in a row
-        self._kept_steps = 0
-        self._answer: Rows | None = None
+        self._num_steps = self._num_resets = 0
+        self._left: Tensor | None = None  # a sample of what the step before left
+        self._address = 0  # of the gradient at the last pass
+        self._passes: list[Tensor | None] = []
+        self._row: list[Tensor] = []  # of the steps in a row, one answer each
+        self._answer: tuple[int, Rows] | None = None
 
-    @property
-    def is_on(self) -> bool:
-        """Whether it still looks."""
-        return bool(self._handles)
-
-    def end(self) -> None:
-        """Take the hooks out."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
-        self._left = self._seen = None
-        self._passes, self._row = [], []
-
-    @unserializable_hook  # type: ignore[untyped-decorator]
-    @guarded_hook("watch")
-    def _before_pass(self, gradient: torch.Tensor) -> None:
+    def on_gradient(self) -> None:
+        """Check the gradient that a backward pass is about to add to."""
         parameter = self._parameter()
-        if parameter is None or not self._num_steps or not self.is_on:
-            return
-        self._seen = _still_there(parameter.grad, self._left, is_first=not self._passes)
+        gradient = None if parameter is None else parameter.grad
+        self._address = _address(gradient)
+        is_kept = None
+        sample = None if gradient is None else _sample_of(gradient)
+        if sample is not None and self._left is not None and sample.device == self._left.device:
+            is_kept = (sample != 0).any()
+            if not self._passes:
+                is_kept = is_kept & (sample == self._left).all()
+        self._passes.append(is_kept)
 
-    @guarded_hook("watch")
-    def _after_pass(self, parameter: torch.Tensor) -> None:
-        # torch.autograd.grad() calls only the hook above: a loop that sets gradients resets none.
-        if self.is_on and self._num_steps:
-            self._passes.append(self._seen)
-            self._seen = None
-            self._address = _address(parameter.grad)
-
-    def after_step(self) -> None:
-        """Judge the passes since the step before."""
+    def after_step(self, step: int) -> bool:
+        """Add the passes since the step before to the row; return True if nothing is left to do."""
         parameter = self._parameter()
-        if parameter is None or self._num_steps == _MOST_STEPS:
-            self.end()
-            return
-        gradient = parameter.grad
-        if self._answer is not None:
-            self._read_answer()
-        elif self._passes:
-            self._judge(gradient)
-        if self.is_on:
-            self._num_steps += 1
-            self._passes = []
-            self._left = None if gradient is None else _sampled(gradient)
-
-    def _judge(self, gradient: torch.Tensor | None) -> None:
-        seen = [one for one in self._passes if one is not None]
-        if len(seen) < len(self._passes):
+        self._num_steps += 1
+        if self._is_over or parameter is None or self._num_steps > _MOST_STEPS:
+            return True
+        passes, self._passes = self._passes, []
+        known = [one for one in passes if one is not None]
+        if len(known) < len(passes):
             self._num_resets += 1
-            self._begin_row()
-            if self._num_resets == _RESETS:
-                self.end()
-        elif _address(gradient) != self._address:
-            self._begin_row()  # another one took its place: nothing old need be in it
-        else:
+            self._row = []
+            self._is_over = self._num_resets == _RESETS
+        elif _address(parameter.grad) != self._address:
+            self._row = []  # another one took its place, as with torch.autograd.grad()
+        elif known:
             self._num_resets = 0
-            if self._row and self._row[0].device != seen[0].device:
-                self._begin_row()  # the model was moved
-            self._row += seen
-            self._kept_steps += 1
-            if self._kept_steps == _STEPS:
-                self._answer = Rows(torch.stack(self._row).all().double().reshape(1, 1))
-                self._read_answer()
-
-    def _begin_row(self) -> None:
-        self._row, self._kept_steps = [], 0
+            self._row.append(torch.stack(known).all())
+            if len(self._row) == _STEPS and self._answer is None:
+                self._answer = step, Rows(torch.stack(self._row).all().double().reshape(1, 1))
+                self._row = []
+        self._left = None if parameter.grad is None else _sample_of(parameter.grad)
+        self._read_answer()
+        return self._is_over
 
     def _read_answer(self) -> None:
-        if self._answer is None or not self._answer.have_arrived():
+        if self._answer is None or not self._answer[1].have_arrived():
             return
-        self.is_kept = bool(self._answer.read_column()[0])
-        self._answer = None
-        self._num_looks += 1
-        self._begin_row()
-        if self._num_looks == _LOOKS and not self.is_kept:
-            self.end()
+        (step, rows), self._answer = self._answer, None
+        if rows.read_column()[0]:
+            self._is_over = True
+            fields = {"parameter": self._name, "steps": _STEPS}
+            self._facts.append(Fact("gradients-kept", fields, step))
 
 
-def _is_fit(parameter: torch.Tensor) -> bool:
-    """Whether a parameter is trained, and whole: what is sharded is reset in ways of its own."""
-    is_plain = type(parameter) is torch.nn.Parameter and not is_lazy(parameter)
-    return is_plain and parameter.requires_grad and parameter.is_leaf and parameter.numel() > 0
+def is_plain(parameter: Tensor) -> bool:
+    """Return True for a whole, trained parameter: what is sharded is reset in ways of its own."""
+    is_whole = type(parameter) is nn.Parameter and not is_lazy(parameter)
+    return is_whole and parameter.requires_grad and parameter.is_leaf and parameter.numel() > 0
 
 
-def _address(gradient: torch.Tensor | None) -> int:
+def _address(gradient: Tensor | None) -> int:
     """Where the values are; 0 for a sparse gradient or none."""
     if gradient is None or gradient.layout is not torch.strided:
         return 0
     return gradient.data_ptr()
 
 
-def _still_there(
-    gradient: torch.Tensor | None, left: torch.Tensor | None, *, is_first: bool
-) -> torch.Tensor | None:
-    """Whether a gradient is what the step before left; in later passes, whether it is not zero.
+def _sample_of(tensor: Tensor, most: int = _SAMPLE) -> Tensor | None:
+    """A copy of some values; None where they cannot be had."""
+    tensor = local(tensor)
+    return sampled(tensor, most).clone() if can_be_read(tensor) else None
 
-    The answer stays on the device. None if there is no gradient, or nothing to compare it with.
+
+# -- optimizers ------------------------------------------------------------------------------------
+
+
+UNOWNED = "parameters-without-optimizer"
+_FIRST_CHECK = 10
+_COMPARED = 4096
+_SHOWN = 8
+_SETTINGS = ("lr", "momentum", "betas", "weight_decay")
+
+
+class Optimizers(Detector):
+    """The optimizers that have stepped, and the parameters that stay as they are beside them.
+
+    Parameters that no optimizer owns are compared with a sample from the first step. Those that
+    change are updated by hand, or from a copy that an optimizer owns.
     """
-    if gradient is None or left is None:
-        return None
-    sample = _sampled(gradient)
-    if sample is None or sample.shape != left.shape or sample.device != left.device:
-        return None
-    is_something = (sample != 0).any()
-    return is_something & (sample == left).all() if is_first else is_something
+
+    def __init__(self, parameters: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self._parameters = parameters
+        self._steps: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._owned: set[int] = set()
+        self._has_others = False  # whether an optimizer has parameters of something else
+        self._of_others: list[Fact] = []  # about optimizers that have nothing of the model
+        self._first: dict[str, Tensor] | None = None  # samples from the first step
+        self._with_gradient: set[str] = set()
+        self._checked = 0
+        self._is_reported = False
+
+    def before_step(self, optimizer: torch.optim.Optimizer, step: int) -> None:
+        """Record an optimizer at its first step, and note which parameters have gradients."""
+        if optimizer not in self._steps:
+            self._steps[optimizer] = 0
+            self._add(optimizer, step)
+        if self._first and not self._is_reported:
+            self._with_gradient.update(
+                name for name in self._first if self._parameters[name].grad is not None
+            )
+
+    def _add(self, optimizer: torch.optim.Optimizer, step: int) -> None:
+        ids = {id(one) for group in optimizer.param_groups for one in group["params"]}
+        names = {name for name, one in self._parameters.items() if id(one) in ids}
+        self._has_others = self._has_others or len(names) < len(ids)
+        self._owned |= ids
+        fields = {
+            "optimizer": type(optimizer).__name__,
+            "parameters": len(names),
+            "groups": [_group_fields(group) for group in optimizer.param_groups],
+        }
+        (self._facts if names else self._of_others).append(Fact("optimizer", fields, step))
+        if self._first is None:
+            found = {
+                name: _sample_of(one, _COMPARED)
+                for name, one in self._parameters.items()
+                if one.requires_grad and not is_lazy(one) and id(one) not in self._owned
+            }
+            self._first = {name: one for name, one in found.items() if one is not None}
+
+    def after_step(self, optimizer: torch.optim.Optimizer, step: int) -> None:
+        """Compare the parameters that no optimizer owns, at some steps."""
+        number = self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
+        if not self._first or number <= self._checked or not is_dense(number):
+            return
+        self._checked = number
+        if number < _FIRST_CHECK:
+            return
+        if not any(id(one) in self._owned for one in self._parameters.values()):
+            self._facts += self._of_others
+            self._of_others = []
+        suspects = [name for name in self._first if self._is_suspect(name)]
+        if not suspects:
+            self._first = {}
+            if self._is_reported:
+                self._facts.append(Fact(UNOWNED, self._fields([]), step))
+            return
+        with torch.no_grad():
+            now = [_sample_of(self._parameters[name], _COMPARED) for name in suspects]
+            same = [
+                (one == self._first[name]).all()
+                for name, one in zip(suspects, now, strict=True)
+                if one is not None and one.device == self._first[name].device
+            ]
+        if len(same) == len(suspects):
+            device = same[0].device
+            rows = Rows(torch.stack([one.to(device) for one in same]).double().unsqueeze(1))
+            self._facts.append(Fact(UNOWNED, {}, step, rows, partial(self._read, suspects)))
+
+    def _is_suspect(self, name: str) -> bool:
+        parameter = self._parameters[name]
+        if id(parameter) in self._owned or name not in self._with_gradient:
+            return False
+        # Small updates of a copy in 32 bits may not show in 16 for many steps.
+        return not (self._has_others and parameter.dtype in (torch.float16, torch.bfloat16))
+
+    def _read(self, suspects: Sequence[str], rows: Rows) -> Mapping[str, Any] | None:
+        same = [name for name, one in zip(suspects, rows.read_column(), strict=True) if one]
+        if not same:
+            self._first = {}
+        if bool(same) == self._is_reported:
+            return None  # nothing new
+        self._is_reported = bool(same)
+        return self._fields(same)
+
+    def _fields(self, names: Sequence[str]) -> dict[str, Any]:
+        return {
+            "parameters": len(names),
+            "elements": sum(self._parameters[name].numel() for name in names),
+            "of": sum(one.requires_grad for one in self._parameters.values()),
+            "names": list(names[:_SHOWN]),
+        }
 
 
-def _sampled(gradient: torch.Tensor) -> torch.Tensor | None:
-    """A copy of some values; None where they cannot be had, as while a CUDA graph is recorded."""
-    if gradient.layout is not torch.strided or gradient.device.type not in _DEVICES:
-        return None
-    if gradient.is_cuda and torch.cuda.is_current_stream_capturing():
-        return None
-    flat = gradient.detach().reshape(-1)
-    # A stride that is odd does not fall into step with rows of a power of two.
-    return flat[:: flat.numel() // _SAMPLE | 1].clone()
+def _group_fields(group: Mapping[str, Any]) -> dict[str, Any]:
+    parameters = list(group["params"])
+    settings = {name: _numbers(group.get(name)) for name in _SETTINGS}
+    return {
+        "parameters": len(parameters),
+        "elements": sum(one.numel() for one in parameters if not is_lazy(one)),
+        **{name: value for name, value in settings.items() if value is not None},
+    }
+
+
+def _numbers(value: Any) -> Any:
+    """A number or several, as JSON has them; None for something else, or on a device."""
+    if isinstance(value, (tuple, list)):
+        numbers = [_numbers(one) for one in value]
+        return None if None in numbers else numbers
+    if isinstance(value, Tensor) and value.device.type == "cpu" and value.numel() == 1:
+        value = value.item()
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+# -- inputs ----------------------------------------------------------------------------------------
+
+
+class Inputs(Detector):
+    """The scale and offset of what a model gets, and of what its first weight layer gets.
+
+    ``layer`` and ``after_norm`` are known after the first pass of a model that is not compiled.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer: str | None = None
+        self.after_norm = False
+        self._trained_at = self._evaluated_at = -1  # after so many steps
+        self._evaluations = 0
+        self._pass: tuple[str, int, tuple[int, int]] | None = None
+
+    def on_forward(self, given: Any, *, is_training: bool, steps: int, upcoming: int) -> None:
+        """Read the inputs of a pass after so many steps, if it is due."""
+        self._pass = None
+        if is_training:
+            is_first, self._trained_at = self._trained_at != steps, steps
+            if not is_first or steps >= LAST_DENSE_STEP or not is_dense(steps + 1):
+                return
+        else:
+            is_first, self._evaluated_at = self._evaluated_at != steps, steps
+            self._evaluations += is_first
+            if not is_first or not is_dense(self._evaluations):
+                return
+        mode, step = ("train", upcoming) if is_training else ("eval", max(0, upcoming - 1))
+        tensor = next(iter(tensors_in(given)), None)
+        if tensor is not None and not tensor.is_floating_point() and tensor.dtype != torch.uint8:
+            return  # token ids
+        self._pass = mode, step, (0, 0)
+        if tensor is not None and tensor.is_floating_point():
+            self._pass = mode, step, _place(tensor)
+            self._take("model", mode, step, tensor)
+
+    def on_layer(self, given: Any) -> None:
+        """Read the inputs of the first weight layer, unless they are those of the model."""
+        if self._pass is None or self.layer is None:
+            return
+        (mode, step, place), self._pass = self._pass, None
+        tensor = next(iter(tensors_in(given)), None)
+        if tensor is not None and tensor.is_floating_point() and _place(tensor) != place:
+            self._take(self.layer, mode, step, tensor)
+
+    def _take(self, where: str, mode: str, step: int, tensor: Tensor) -> None:
+        tensor = local(tensor)
+        if not tensor.numel() or not can_be_read(tensor):
+            return
+        rows = Rows(reduce_tensors([sampled(tensor)], bins=0))
+        self._facts.append(
+            Fact("inputs", {"mode": mode, "where": where}, step, rows, self._read_row)
+        )
+
+    def _read_row(self, rows: Rows) -> Mapping[str, Any] | None:
+        (row,) = rows.read()
+        if not row.count:
+            return None
+        scale = {"mean": row.mean, "std": row.std, "min": row.min, "max": row.max}
+        return {**scale, "after_norm": self.after_norm}
+
+
+def _place(tensor: Tensor) -> tuple[int, int]:
+    """Where the values of a tensor are: a view that is only reshaped has the same place."""
+    return (tensor.data_ptr() if can_be_read(tensor) else 0), tensor.numel()
 
 
 # -- running statistics ----------------------------------------------------------------------------
 
 
-class RunningStats:
-    """The BatchNorms of a model that keep statistics for evaluation."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self._norms = [
-            (plain_name(name), one)
-            for name, one in model.named_modules()
-            if isinstance(one, _BatchNorm) and one.track_running_stats
-        ]
-
-    def norms(self) -> tuple[tuple[str, ...], Tensor | None]:
-        """Names and norms, one row each, of those in training mode; None without any.
-
-        Others are frozen on purpose. The norm is of mean and variance together, in the precision
-        of the statistics: it stays equal only if they do.
-        """
-        active = [(name, one) for name, one in self._norms if one.training and _is_ready(one)]
-        if not active:
-            return (), None
-        with torch.no_grad():
-            pairs = [local(one) for _, norm in active for one in _statistics(norm)]
-            device = pairs[0].device
-            each = [norm.to(device, torch.float64) for norm in torch._foreach_norm(pairs)]
-            rows = torch.stack(each).view(-1, 2).square().sum(1, keepdim=True).sqrt()
-        return tuple(name for name, _ in active), rows
+def norms_with_statistics(model: nn.Module) -> list[tuple[str, _BatchNorm]]:
+    """The BatchNorms of a model that keep statistics for evaluation, with their names."""
+    return [
+        (name, one)
+        for name, one in named_modules(model)
+        if isinstance(one, _BatchNorm) and one.track_running_stats
+    ]
 
 
-def _is_ready(norm: _BatchNorm) -> bool:
-    """Whether it has its statistics: a lazy one gets them in its first pass."""
-    known = (norm.running_mean, norm.running_var)
-    return all(isinstance(one, Tensor) and not nn.parameter.is_lazy(one) for one in known)
+def running_norms(batchnorms: Sequence[tuple[str, _BatchNorm]]) -> dict[str, Tensor]:
+    """The norm of mean and variance together, of each BatchNorm in training mode.
 
-
-def _statistics(norm: _BatchNorm) -> tuple[Tensor, Tensor]:
-    assert norm.running_mean is not None
-    assert norm.running_var is not None
-    return norm.running_mean, norm.running_var
-
-
-# -- exchanged buffers -----------------------------------------------------------------------------
-
-
-class BufferSync:
-    """Times from the beginning of a wrapper's pass to that of the model inside it.
-
-    Whoever watches the model without its wrapper is served too: the first pass tells which wrapper
-    it is.
+    Others are frozen on purpose. The norm stays equal only if the statistics do.
     """
-
-    def __init__(self, model: nn.Module, run: Run) -> None:
-        self._run = run
-        self._phase: Phase | None = None
-        self._is_open = False
-        self._handles: list[Any] = []
-        inner = model.module if isinstance(model, DistributedDataParallel) else model
-        self._inner = weakref.ref(inner)
-        self._wrapper: weakref.ref[DistributedDataParallel] | None = None
-        is_distributed = dist.is_available() and dist.is_initialized()
-        if not is_distributed or next(inner.buffers(), None) is None:
-            return
-        self._handles.append(inner.register_forward_pre_hook(ModuleHook(inner, self._end)))
-        if isinstance(model, DistributedDataParallel):
-            self._follow(model)
-
-    def remove(self) -> None:
-        """Take the hooks out."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-
-    def _follow(self, wrapper: DistributedDataParallel) -> None:
-        self._wrapper = weakref.ref(wrapper)
-        self._handles.append(wrapper.register_forward_pre_hook(ModuleHook(wrapper, self._begin)))
-
-    @guarded_hook("watch")
-    def _begin(self) -> None:
-        if self._is_open:  # the model inside is compiled, and runs no hook
-            self._leave()
-            self.remove()
-            return
-        wrapper = self._wrapper() if self._wrapper is not None else None
-        if wrapper is None or not wrapper.will_sync_module_buffers():  # type: ignore[no-untyped-call]
-            return
-        if self._phase is None:
-            self._phase = self._run.phase("sync")
-        if self._phase.is_inside_another():
-            self._phase.__enter__()
-            self._is_open = True
-
-    @guarded_hook("watch")
-    def _end(self) -> None:
-        if self._is_open:
-            self._leave()
-        elif self._wrapper is None:
-            active = DistributedDataParallel._get_active_ddp_module()  # type: ignore[no-untyped-call]
-            if isinstance(active, DistributedDataParallel) and active.module is self._inner():
-                self._follow(active)
-
-    def _leave(self) -> None:
-        self._is_open = False
-        if self._phase is not None:
-            self._phase.__exit__(None, None, None)
+    found = {}
+    for name, one in batchnorms:
+        mean, variance = one.running_mean, one.running_var
+        if one.training and mean is not None and variance is not None and not is_lazy(mean):
+            found[name] = torch.cat([local(mean), local(variance)]).double().norm()
+    return found
 
 
-# -- weights as they were drawn --------------------------------------------------------------------
+# -- initial weights -------------------------------------------------------------------------------
 
 
-# Three standard errors of a mean square, times the root of the number of values: uniform, normal.
-_UNIFORM, _NORMAL = 3 * 0.894, 3 * 1.414
-_ROUNDING = 1e-5
+# Three standard errors of a mean square, times the root of the number of values.
+_ERRORS = 3 * math.sqrt(2)
 # Fewer elements fit almost any of the scales: of matrices, and of biases.
 _LEAST_WEIGHT, _LEAST_BIAS = 200, 16
 # Deviations that people write down.
 _DEVIATIONS = (1.0, 0.1, 0.05, 0.02, 0.01)
 
 
-def initialised(
-    shapes: Mapping[str, Sequence[int]], norms: Mapping[str, float]
-) -> tuple[list[str], list[str]]:
-    """Tensors whose norm is that of an initialisation, and those whose norm is not.
+def frozen_fields(
+    frozen: Sequence[str], shapes: Mapping[str, Sequence[int]], norms: Mapping[str, float]
+) -> dict[str, Any]:
+    """Count the frozen parameters, and those of them that are as initialised by their norms.
 
-    Small ones that are neither zeros nor ones are in neither list.
+    Small ones that are neither zeros nor ones count as nothing.
     """
-    fitting: list[str] = []
-    others: list[str] = []
-    for name, shape in shapes.items():
-        numel = math.prod(shape)
-        square = norms[name] ** 2 / numel if numel else 0.0
-        if square == 0 or (len(shape) == 1 and abs(square - 1) < _ROUNDING):
-            fitting.append(name)  # zeros, or the ones of a normalisation
-            continue
-        head, dot, last = name.rpartition(".")
-        weight = shapes.get(f"{head}{dot}{last.replace('bias', 'weight')}", ())
-        if len(shape) > 1 and numel >= _LEAST_WEIGHT:
-            fits = _fits(square, numel, _scales(shape), _NORMAL)
-            fits = fits or _fits(square, numel, _drawn_by_torch(shape), _UNIFORM)
-        elif len(shape) == 1 and len(weight) > 1 and numel >= _LEAST_BIAS:
-            fits = _fits(square, numel, _drawn_by_torch(weight), _UNIFORM)
-        else:
-            continue
-        (fitting if fits else others).append(name)
-    return fitting, others
+    fits = {name: _is_initialised(name, shapes, norms[name]) for name in frozen}
+    # A copy starts equal to what is trained: the target of a self-supervised or Q network.
+    trained = {norm for name, norm in norms.items() if name not in fits}
+    is_copy = any(
+        fits[name] and len(shapes[name]) > 1 and norms[name] > 0 and norms[name] in trained
+        for name in frozen
+    )
+    return {
+        "parameter": frozen[0],
+        "parameters": len(frozen),
+        "of": len(norms),
+        "initialised": 0 if is_copy else sum(fit is True for fit in fits.values()),
+        "others": sum(fit is False for fit in fits.values()),
+    }
 
 
-def _drawn_by_torch(shape: Sequence[int]) -> Iterable[float]:
-    """Mean squares of weights with this shape, and of their biases: of layers, and of recurrent."""
-    yield 1 / (3 * math.prod(shape[1:]))
-    for gates in (1, 3, 4):
-        yield gates / (3 * shape[0])
+def _is_initialised(name: str, shapes: Mapping[str, Sequence[int]], norm: float) -> bool | None:
+    """Whether a norm is that of an initialisation; None where that cannot be said."""
+    shape = shapes[name]
+    numel = math.prod(shape)
+    square = norm**2 / numel if numel else 0.0
+    if square == 0 or (len(shape) == 1 and abs(square - 1) < 1e-5):
+        return True  # zeros, or the ones of a normalisation
+    head, dot, last = name.rpartition(".")
+    weight = shape if len(shape) > 1 else shapes.get(head + dot + last.replace("bias", "weight"))
+    if weight is None or len(weight) < 2 or numel < (_LEAST_BIAS, _LEAST_WEIGHT)[len(shape) > 1]:
+        return None
+    room = _ERRORS / math.sqrt(numel)
+    return any(abs(square / scale - 1) < room for scale in _usual_squares(weight))
 
 
-def _scales(shape: Sequence[int]) -> Iterable[float]:
-    """Mean squares of weights by the other usual ways to draw them."""
+def _usual_squares(shape: Sequence[int]) -> list[float]:
+    """Mean squares of weights with this shape by torch's layers, He, Glorot, and fixed numbers."""
     kernel = math.prod(shape[2:])
     inputs, outputs = shape[1] * kernel, shape[0] * kernel
-    for gain, fan in product((1 / 3, 1.0, 2.0), (inputs, outputs, (inputs + outputs) / 2)):
-        yield gain / fan
-    for deviation in _DEVIATIONS:
-        yield deviation**2
-
-
-def _fits(square: float, numel: int, scales: Iterable[float], errors: float) -> bool:
-    room = errors / math.sqrt(numel)
-    return any(abs(square / scale - 1) < room for scale in scales)
-
-
-# -- the scale of weights --------------------------------------------------------------------------
+    fans = (inputs, outputs, (inputs + outputs) / 2)
+    by_fan = [gain / fan for gain in (1 / 3, 1.0, 2.0) for fan in fans]
+    recurrent = [gates / (3 * shape[0]) for gates in (1, 3, 4)]
+    return [*by_fan, *recurrent, *(one**2 for one in _DEVIATIONS)]
 
 
 # More than this, or less, is worth an event. He and Glorot give 0.5 to 3 times torch's own.
@@ -520,53 +557,41 @@ _LARGE, _SMALL = 3.0, 0.1
 _LEAST_MATRICES = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """The median of several weights, over the scale that they have by default."""
+def weight_layers(model: nn.Module, parameters: Mapping[str, Tensor]) -> dict[str, nn.Module]:
+    """The layer of each parameter that is of one whose initialisation is known."""
+    names = {id(one): name for name, one in parameters.items()}
+    return {
+        names[id(one)]: module
+        for module in model.modules()
+        if isinstance(module, WEIGHT_LAYERS)
+        for one in module.parameters(recurse=False)
+        if id(one) in names
+    }
 
-    value: float
-    parameter: str  # one with the median scale
-    parameters: int
 
-
-class InitialScale:
-    """The weight matrices of a model with the usual size of their elements.
+def scale_fields(
+    rows: Mapping[str, Reduced],
+    shapes: Mapping[str, Sequence[int]],
+    layers: Mapping[str, nn.Module],
+) -> dict[str, Any] | None:
+    """The median size of weights over the usual one, if it is far from 1.
 
     Tables of vectors and parameters of other modules start at any size up to 1. They count only
     where there are hardly any layers, and only if they are large.
     """
-
-    def __init__(self, model: nn.Module, parameters: Mapping[str, torch.Tensor]) -> None:
-        names = {id(one): name for name, one in parameters.items()}
-        self._layers: dict[str, nn.Module] = {}
-        for module in model.modules():
-            for one in module.parameters(recurse=False):
-                if id(one) in names and isinstance(module, _KNOWN):
-                    self._layers[names[id(one)]] = module
-
-    def unusual(self, sizes: Mapping[str, float], shapes: Mapping[str, torch.Size]) -> Scale | None:
-        """The median scale, if it is far from 1; ``sizes`` are root mean squares of elements."""
-        drawn = {name: size for name, size in sizes.items() if len(shapes[name]) > 1 and size > 0}
-        layers = {
-            name: size / _usual(self._layers[name], shapes[name])
-            for name, size in drawn.items()
-            if name in self._layers
-        }
-        scales = layers if len(layers) >= _LEAST_MATRICES else drawn
-        if len(scales) < _LEAST_MATRICES:
-            return None
-        middle = median(scales.values())
-        is_small = middle < _SMALL and scales is layers
-        if not math.isfinite(middle) or not (middle > _LARGE or is_small):
-            return None
-        nearest = min(scales, key=lambda name: abs(scales[name] - middle))
-        return Scale(middle, nearest, len(scales))
+    sizes = {name: row.norm / math.sqrt(max(1, row.count)) for name, row in rows.items()}
+    sizes = {name: size for name, size in sizes.items() if len(shapes[name]) > 1 and size > 0}
+    scales = {n: s / _usual_size(layers[n], shapes[n]) for n, s in sizes.items() if n in layers}
+    has_layers = len(scales) >= _LEAST_MATRICES
+    scales = scales if has_layers else sizes
+    middle = median(scales.values()) if len(scales) >= _LEAST_MATRICES else 1.0
+    if not math.isfinite(middle) or not (middle > _LARGE or (middle < _SMALL and has_layers)):
+        return None
+    nearest = min(scales, key=lambda name: abs(scales[name] - middle))
+    return {"parameter": nearest, "parameters": len(scales), "scale": middle}
 
 
-_KNOWN = (nn.Linear, _ConvNd, nn.Bilinear, nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention)
-
-
-def _usual(layer: nn.Module, shape: torch.Size) -> float:
+def _usual_size(layer: nn.Module, shape: Sequence[int]) -> float:
     """The standard deviation of elements that torch draws for a layer."""
     if isinstance(layer, (nn.RNNBase, nn.RNNCellBase)):
         return 1 / math.sqrt(3 * layer.hidden_size)

@@ -1,71 +1,103 @@
-"""Watches the parameters and gradients of any model, at some steps, without touching the rest.
+"""Watches a model in training: its parameters and gradients, its optimizers and its inputs.
 
-Hooks sit on the optimizer's step: before it the gradients are complete (accumulated, unscaled,
-clipped as the loop does it), after it the update can be seen. Between watched steps a hook costs a
-comparison. Nothing is drawn at random, nothing is kept but the last watched step's numbers. They
-are written when the next step begins: by then the loop has logged which step it was.
+Two hooks on the step of every optimizer and one on the model's forward pass feed what is measured
+here and the detectors in `watch_checks`. Before an optimizer step the gradients are complete
+(accumulated, unscaled, clipped as the loop does it), after it the update can be seen. The first
+steps are measured often, later ones at an interval; between measured steps a hook costs a few
+comparisons. Nothing is drawn at random, nothing waits for a device. Numbers are written when the
+next step begins: by then the loop has logged which step it was.
 
 Of every parameter ``p``: ``params/p/norm``, ``grads/p/norm``, ``grads/p/zeros`` (share of exact
-zeros) and ``update_ratio/p`` (norm of the update over norm of the weights); histograms
-``Parameters/p`` and ``Gradients/p``; an event that names the first parameter with a non-finite
-gradient. A parameter that is frozen (``requires_grad`` is False) and stays as it is has neither
-gradient nor ratio; the first record comes with an event that counts those, and with one about
-weights that start at an unusual scale. Of every BatchNorm ``b``
-in training mode: ``running_stats/b/norm``. Evaluations in training mode are an event, and so are
-gradients without a step, and those that are not reset between steps.
+zeros), ``grads/p/dead`` (share of rows that are zero, of a weight), and ``update_ratio/p`` (norm of
+the update over norm of the weights). At the interval also the histograms ``Parameters/p`` and
+``Gradients/p``. Of every BatchNorm ``b`` in training mode: ``running_stats/b/norm``. A parameter
+that is frozen (``requires_grad`` is False) and stays as it is has neither gradient nor ratio.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
+from torch.utils.hooks import unserializable_hook
 
 from epochal.errors import UsageError
 from epochal.journal.line import now
 from epochal.records import Record
 from epochal.run.current import given_or_current
+from epochal.run.phases import Phase
 from epochal.run.run import Run
-from epochal.torch.guarded import guarded_hook
+from epochal.torch.guarded import ModuleHook, guarded_hook
 from epochal.torch.measure import Reduced, Rows, local, reduce_tensors
 from epochal.torch.step_count import StepCount
-from epochal.torch.structure import named_parameters, plain_name
+from epochal.torch.structure import named_modules, named_parameters, tensors_in
 from epochal.torch.watch_checks import (
-    BufferSync,
+    LAST_DENSE_STEP,
+    WEIGHT_LAYERS,
+    Detector,
     EvaluationModes,
-    InitialScale,
+    Fact,
+    Inputs,
     KeptGradients,
     MissingSteps,
-    RunningStats,
-    initialised,
+    Optimizers,
+    frozen_fields,
+    is_dense,
+    is_norm,
+    is_plain,
+    norms_with_statistics,
+    running_norms,
+    scale_fields,
+    weight_layers,
 )
 
 BINS = 64
+# Of so many optimizers it is checked whether their gradients are reset.
+_CHECKED_OPTIMIZERS = 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Taken:
     """Numbers of one step on their way: rows by what they are of, each with its names."""
 
     step: int
+    is_dense: bool
     at: float
     frozen: frozenset[str]
     # Several optimizers of one step come one after the other; of a name, the last is true.
     rows: list[tuple[str, tuple[str, ...], Rows]] = field(default_factory=list)
 
-    def of(self, what: str) -> list[tuple[tuple[str, ...], Rows]]:
-        return [(names, rows) for kind, names, rows in self.rows if kind == what]
-
     def has_arrived(self) -> bool:
         return all(rows.have_arrived() for _, _, rows in self.rows)
+
+    def reduced(self, what: str) -> dict[str, Reduced]:
+        return {
+            name: row
+            for kind, names, rows in self.rows
+            if kind == what
+            for name, row in zip(names, rows.read(), strict=True)
+        }
+
+    def numbers(self, what: str) -> dict[str, float]:
+        return {
+            name: number
+            for kind, names, rows in self.rows
+            if kind == what
+            for name, number in zip(names, rows.read_column(), strict=True)
+        }
 
 
 class Watch:
@@ -90,122 +122,141 @@ class Watch:
         self._wants_updates = updates
         self._parameters = dict(named_parameters(model))
         self._ids = {id(parameter) for parameter in self._parameters.values()}
-        self._running_stats = RunningStats(model)
-        self._modes = EvaluationModes(model, run, self._report_passes)
-        self._missing_steps = MissingSteps(self._parameters, run, self._report_no_step)
-        self._kept_gradients = KeptGradients(self._parameters, run, self._report_kept)
-        self._buffer_sync = BufferSync(model, run)
-        self._initial_scale = InitialScale(model, self._parameters)
+        self._layers = weight_layers(model, self._parameters)
+        self._tables = {
+            id(one.weight)
+            for one in model.modules()
+            if isinstance(one, (nn.Embedding, nn.EmbeddingBag))
+        }
+        self._batchnorms = norms_with_statistics(model)
         self._tells_first = True
         self._count = StepCount(run, step)
-        self._before: dict[str, torch.Tensor] = {}
+        self._num_steps = 0
+        self._before: dict[str, Tensor] = {}
         self._taking: _Taken | None = None
-        self._held: list[_Taken] = []
-        self._pending: list[_Taken] = []
-        self._outputs: dict[str, torch.Tensor] = {}
+        self._held: list[_Taken | Fact] = []
+        self._pending: list[_Taken | Fact] = []
+        self._outputs: dict[str, Tensor] = {}
+        self._modes = EvaluationModes(model)
+        self._optimizers = Optimizers(self._parameters)
+        self._inputs = Inputs()
+        self._last_layer: tuple[str, int] | None = None
+        self._kept: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self._gradient_hooks: dict[Detector, Any] = {}
+        self._first_pass: dict[str, Any] | None = None  # hooks that are on during it
         self._handles: list[Any] = [
             register_optimizer_step_pre_hook(self._before_step),
             register_optimizer_step_post_hook(self._after_step),
+            model.register_forward_pre_hook(ModuleHook(model, self._on_forward), with_kwargs=True),
         ]
+        trained = (one for one in self._parameters.values() if one.requires_grad and one.is_leaf)
+        first = next(trained, None)
+        if first is not None:
+            self._follow_gradient(first, MissingSteps(first))
+        self._sync = BufferSync(run)
+        self._watch_sync(model)
         if activations:
             self._watch_outputs(model)
         run.on_finish(self.remove)
 
     def remove(self) -> None:
         """Write what is still on its way, and take the hooks out."""
-        for handle in self._handles:
+        for detector in list(self._gradient_hooks):
+            self._end_gradient_hook(detector)
+        for handle in [*self._handles, *(self._first_pass or {}).values()]:
             handle.remove()
         self._handles.clear()
-        self._modes.remove()
-        self._buffer_sync.remove()
-        self._missing_steps.end()
-        self._kept_gradients.end()
+        self._first_pass = {}
         self._before = {}
         self._write_rest()
 
     @guarded_hook("watch")
     def _write_rest(self) -> None:
-        self._modes.settle()
         self._count.end()
         self._settle()
         self._write_arrived(wait=True)
 
-    # -- hooks ------------------------------------------------------------------------------------
+    # -- steps ------------------------------------------------------------------------------------
 
     @guarded_hook("watch")
     def _before_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        self._missing_steps.end()  # an optimizer of copies, as of sharded weights, counts as well
-        if not self._owns(optimizer):
-            return
-        if self._count.begins_with(optimizer):
-            self._modes.settle()
+        if not self._num_steps:
+            self._end_counting_passes()  # an optimizer of copies, as of sharded weights, counts too
+        owns = self._owns(optimizer)
+        if owns and self._count.begins_with(optimizer):
+            self._num_steps += 1
             self._settle()
-            if self._is_due(self._count.step):
-                frozen = {n for n, p in self._parameters.items() if not p.requires_grad}
-                self._taking = _Taken(self._count.step, now(), frozenset(frozen))
-                parameters = {n: p for n, p in self._parameters.items() if p.numel()}
-                self._take(self._taking, "params", parameters)
-                self._take_gradients(self._taking, parameters)
-                self._take_running_stats(self._taking)
-        elif self._taking is not None:
+            self._begin_step(self._count.step)
+        elif owns and self._taking is not None:
             theirs = {id(p) for group in optimizer.param_groups for p in group["params"]}
             own = {n: p for n, p in self._parameters.items() if p.numel() and id(p) in theirs}
             self._take_gradients(self._taking, own)
+        elif not self._num_steps:
+            self._settle()
+        self._optimizers.before_step(optimizer, self._count.step)
+
+    def _begin_step(self, step: int) -> None:
+        if self._num_steps == 1:
+            self._held.append(self._model_fact())
+        if not self._is_due(self._num_steps, step) or _is_capturing():
+            return
+        frozen = {n for n, p in self._parameters.items() if not p.requires_grad}
+        self._taking = _Taken(step, _is_dense(self._num_steps), now(), frozenset(frozen))
+        parameters = {n: p for n, p in self._parameters.items() if p.numel()}
+        self._take(self._taking, "params", parameters)
+        self._take_gradients(self._taking, parameters)
+        with torch.no_grad():
+            self._take_numbers(self._taking, "running_stats", running_norms(self._batchnorms))
 
     @guarded_hook("watch")
     def _after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        self._kept_gradients.after_step(optimizer)
-        if self._taking is not None and self._before and self._owns(optimizer):
+        self._optimizers.after_step(optimizer, self._count.step)
+        if not self._owns(optimizer):
+            return
+        if self._taking is not None and self._before:
             self._take_updates(self._taking)
+        self._check_reset(optimizer)
+
+    def _check_reset(self, optimizer: torch.optim.Optimizer) -> None:
+        if optimizer not in self._kept and len(self._kept) < _CHECKED_OPTIMIZERS:
+            theirs = {id(p) for group in optimizer.param_groups for p in group["params"]}
+            plain = [(n, p) for n, p in self._parameters.items() if id(p) in theirs and is_plain(p)]
+            self._kept[optimizer] = KeptGradients(*plain[0]) if plain else None
+            if plain:
+                self._follow_gradient(plain[0][1], self._kept[optimizer])
+        kept = self._kept.get(optimizer)
+        if kept is not None and kept.after_step(self._count.step):
+            self._end_gradient_hook(kept)
 
     def _settle(self) -> None:
         """Have the numbers of the step that has ended written under its number, if that is due."""
         if self._taking is not None:
             self._held.append(self._taking)
             self._taking = None
+        for detector in (
+            self._modes,
+            self._inputs,
+            self._optimizers,
+            *filter(None, self._kept.values()),
+        ):
+            self._held += detector.facts()
         if self._count.is_guess:
             return
         held, self._held = self._held, []
-        labelled = [replace(taken, step=taken.step + self._count.shift) for taken in held]
-        self._pending += [taken for taken in labelled if taken.step % self._every == 0]
+        for item in held:
+            if item.step is not None:
+                item.step += self._count.shift
+            if isinstance(item, Fact) or item.is_dense or self._is_at_interval(item.step):
+                self._pending.append(item)
         if self._pending:
             self._write_arrived(wait=False)
 
-    def _take_gradients(self, taken: _Taken, parameters: dict[str, torch.Tensor]) -> None:
-        # What is frozen may still hold the gradient of the last step in which it was not.
-        trained = {n: p for n, p in parameters.items() if p.requires_grad}
-        gradients = {n: p.grad for n, p in trained.items() if p.grad is not None}
-        if self._wants_gradients and gradients:
-            self._take(taken, "grads", {n: _dense(g) for n, g in gradients.items()})
-        if self._outputs:
-            self._take(taken, "outputs", self._outputs)
-            self._outputs = {}
-        if self._wants_updates:
-            self._before = {n: local(p).clone() for n, p in parameters.items()}
+    def _is_due(self, number: int, step: int) -> bool:
+        """Whether a step is measured, the so many-th of this attempt."""
+        return _is_dense(number) or self._is_at_interval(step)
 
-    def _take_running_stats(self, taken: _Taken) -> None:
-        names, norms = self._running_stats.norms()
-        if norms is not None:
-            taken.rows.append(("running_stats", names, Rows(norms)))
-
-    def _take_updates(self, taken: _Taken) -> None:
-        before, self._before = self._before, {}
-        with torch.no_grad():
-            present = [local(self._parameters[name]) for name in before]
-            change = torch._foreach_sub(present, list(before.values()))
-            norms = torch._foreach_norm(change)
-            rows = Rows(torch.stack(norms).double().unsqueeze(1))
-            taken.rows.append(("updates", tuple(before), rows))
-
-    def _take(self, taken: _Taken, what: str, tensors: dict[str, torch.Tensor]) -> None:
-        bins = 0 if what == "outputs" else self._bins
-        packed = reduce_tensors(list(tensors.values()), bins=bins)
-        taken.rows.append((what, tuple(tensors), Rows(packed)))
-
-    def _is_due(self, step: int) -> bool:
-        """Whether a step is watched; the first one is while its number is only guessed."""
-        is_first_guess = self._count.is_guess and not self._held and self._taking is None
-        return step % self._every == 0 or is_first_guess
+    def _is_at_interval(self, step: int) -> bool:
+        return step % self._every == 0
 
     def _owns(self, optimizer: torch.optim.Optimizer) -> bool:
         return any(
@@ -214,112 +265,215 @@ class Watch:
             for parameter in group["params"]
         )
 
-    def _watch_outputs(self, model: nn.Module) -> None:
-        for name, module in model.named_modules():
-            if name and not any(module.children()):
-                self._handles.append(
-                    module.register_forward_hook(partial(self._keep_output, plain_name(name)))
+    # -- gradients --------------------------------------------------------------------------------
+
+    def _follow_gradient(self, parameter: Tensor, detector: MissingSteps | KeptGradients) -> None:
+        self._gradient_hooks[detector] = parameter.register_hook(  # type: ignore[no-untyped-call]
+            unserializable_hook(partial(self._on_gradient, detector))  # type: ignore[no-untyped-call]
+        )
+
+    @guarded_hook("watch")
+    def _on_gradient(self, detector: MissingSteps | KeptGradients, gradient: Tensor) -> None:
+        detector.on_gradient()
+        if isinstance(detector, MissingSteps) and detector.is_over:
+            self._end_gradient_hook(detector)
+            self._pending += detector.facts()
+            self._write_arrived(wait=False)
+
+    def _end_gradient_hook(self, detector: Detector) -> None:
+        handle = self._gradient_hooks.pop(detector, None)
+        if handle is not None:
+            handle.remove()
+
+    def _end_counting_passes(self) -> None:
+        for detector in list(self._gradient_hooks):
+            if isinstance(detector, MissingSteps):
+                self._end_gradient_hook(detector)
+
+    # -- forward passes ---------------------------------------------------------------------------
+
+    @guarded_hook("watch")
+    def _on_forward(self, model: nn.Module, args: Any, kwargs: Any) -> None:
+        self._modes.on_forward()
+        self._inputs.on_forward(
+            [args, kwargs],
+            is_training=torch.is_grad_enabled() and model.training,
+            steps=self._num_steps,
+            upcoming=self._count.upcoming,
+        )
+        if self._first_pass is None:
+            self._first_pass = {}
+            if not _is_compiled(model):
+                self._follow_first_pass(model, self._first_pass)
+
+    def _follow_first_pass(self, model: nn.Module, hooks: dict[str, Any]) -> None:
+        """Find out which layers come first and last."""
+        for name, module in named_modules(model):
+            if isinstance(module, WEIGHT_LAYERS) or is_norm(module):
+                hooks[name] = module.register_forward_pre_hook(
+                    ModuleHook(module, partial(self._on_layer, name)), with_kwargs=True
                 )
+        hooks[""] = model.register_forward_hook(ModuleHook(model, self._end_first_pass))
+
+    @guarded_hook("watch")
+    def _on_layer(self, name: str, layer: nn.Module, args: Any, kwargs: Any) -> None:
+        if self._first_pass:
+            if not isinstance(layer, WEIGHT_LAYERS):
+                self._inputs.after_norm |= self._inputs.layer is None
+                return
+            self._inputs.layer = self._inputs.layer or name
+            if isinstance(layer, nn.Linear):
+                self._last_layer = name, layer.out_features
+            elif isinstance(layer, _ConvNd):
+                self._last_layer = name, layer.out_channels
+        if name == self._inputs.layer:
+            self._inputs.on_layer([args, kwargs])
+
+    @guarded_hook("watch")
+    def _end_first_pass(self, model: nn.Module, args: Any, output: Any) -> None:
+        hooks, self._first_pass = self._first_pass or {}, {}
+        first = hooks.pop(self._inputs.layer, None) if self._inputs.layer else None
+        if first is not None:
+            self._handles.append(first)  # the only one that stays
+        for handle in hooks.values():
+            handle.remove()
+        sizes = {size for one in tensors_in(output) for size in one.shape}
+        if sizes and self._last_layer is not None and self._last_layer[1] not in {1, *sizes}:
+            self._last_layer = None  # another function made the output
+
+    def _model_fact(self) -> Fact:
+        parameters = [one for one in self._parameters.values() if not nn.parameter.is_lazy(one)]
+        fields: dict[str, Any] = {
+            "parameters": len(parameters),
+            "trainable": sum(one.requires_grad for one in parameters),
+            "elements": sum(one.numel() for one in parameters),
+        }
+        if self._last_layer is not None:
+            fields["last_layer"], fields["outputs"] = self._last_layer
+        return Fact("model", fields)
+
+    def _watch_outputs(self, model: nn.Module) -> None:
+        for name, module in named_modules(model):
+            if name and not any(module.children()):
+                self._handles.append(module.register_forward_hook(partial(self._keep_output, name)))
 
     @guarded_hook("watch")
     def _keep_output(self, name: str, module: nn.Module, inputs: Any, output: Any) -> None:
-        is_due = self._is_due(self._count.upcoming)
-        if is_due and isinstance(output, torch.Tensor) and output.is_floating_point():
+        is_due = self._is_due(self._num_steps + 1, self._count.upcoming)
+        if is_due and isinstance(output, Tensor) and output.is_floating_point():
             self._outputs[name] = output.detach()
+
+    # -- exchanged buffers ------------------------------------------------------------------------
+
+    def _watch_sync(self, model: nn.Module) -> None:
+        """Time the exchange of buffers: from the beginning of a wrapper's pass to the model's."""
+        inner = model.module if isinstance(model, DistributedDataParallel) else model
+        is_distributed = dist.is_available() and dist.is_initialized()
+        if not is_distributed or next(inner.buffers(), None) is None:
+            return
+        self._handles.append(inner.register_forward_pre_hook(ModuleHook(inner, self._end_sync)))
+        if isinstance(model, DistributedDataParallel):
+            self._follow_wrapper(model)
+
+    def _follow_wrapper(self, wrapper: nn.Module) -> None:
+        self._sync.has_wrapper = True
+        self._handles.append(
+            wrapper.register_forward_pre_hook(ModuleHook(wrapper, self._begin_sync))
+        )
+
+    @guarded_hook("watch")
+    def _begin_sync(self, wrapper: Any, inputs: Any) -> None:
+        self._sync.begin(wrapper)
+
+    @guarded_hook("watch")
+    def _end_sync(self, inner: nn.Module, inputs: Any) -> None:
+        self._sync.end()
+        if not self._sync.has_wrapper:
+            active = DistributedDataParallel._get_active_ddp_module()  # type: ignore[no-untyped-call]
+            if isinstance(active, DistributedDataParallel) and active.module is inner:
+                self._follow_wrapper(active)
+
+    # -- measuring --------------------------------------------------------------------------------
+
+    def _take_gradients(self, taken: _Taken, parameters: dict[str, Tensor]) -> None:
+        # What is frozen may still hold the gradient of the last step in which it was not.
+        trained = {n: p for n, p in parameters.items() if p.requires_grad}
+        gradients = {n: _dense(p.grad) for n, p in trained.items() if p.grad is not None}
+        if self._wants_gradients and gradients:
+            self._take(taken, "grads", gradients)
+            rows = {n: one for n, one in gradients.items() if id(parameters[n]) not in self._tables}
+            self._take_numbers(taken, "dead", _dead_rows(rows))
+        if self._outputs:
+            self._take(taken, "outputs", self._outputs)
+            self._outputs = {}
+        if self._wants_updates:
+            self._before = {n: local(p).clone() for n, p in parameters.items()}
+
+    def _take_updates(self, taken: _Taken) -> None:
+        before, self._before = self._before, {}
+        with torch.no_grad():
+            present = [local(self._parameters[name]) for name in before]
+            change = torch._foreach_sub(present, list(before.values()))
+            norms = torch._foreach_norm(change)
+            self._take_numbers(taken, "updates", dict(zip(before, norms, strict=True)))
+
+    def _take(self, taken: _Taken, what: str, tensors: dict[str, Tensor]) -> None:
+        # A step whose number is a guess may turn out to be at the interval.
+        has_histograms = self._count.is_guess or self._is_at_interval(taken.step)
+        bins = self._bins if has_histograms and what != "outputs" else 0
+        packed = reduce_tensors(list(tensors.values()), bins=bins)
+        taken.rows.append((what, tuple(tensors), Rows(packed)))
+
+    @staticmethod
+    def _take_numbers(taken: _Taken, what: str, numbers: Mapping[str, Tensor]) -> None:
+        if not numbers:
+            return
+        device = next(iter(numbers.values())).device
+        column = [one.to(device, torch.float64, non_blocking=True) for one in numbers.values()]
+        taken.rows.append((what, tuple(numbers), Rows(torch.stack(column).unsqueeze(1))))
 
     # -- writing ----------------------------------------------------------------------------------
 
     def _write_arrived(self, *, wait: bool) -> None:
         while self._pending and (wait or self._pending[0].has_arrived()):
-            self._write(self._pending.pop(0))
+            item = self._pending.pop(0)
+            if isinstance(item, _Taken):
+                self._write(item)
+            else:
+                fields = item.complete()
+                if fields is not None:
+                    self._run.event(item.name, **fields)
 
     def _write(self, taken: _Taken) -> None:
         metrics: dict[str, float] = {}
-        params = self._rows(taken, "params")
+        params, grads = taken.reduced("params"), taken.reduced("grads")
         for name, row in params.items():
             metrics[f"params/{name}/norm"] = row.norm
-        grads = self._rows(taken, "grads")
         for name, row in grads.items():
             metrics[f"grads/{name}/norm"] = row.norm
             metrics[f"grads/{name}/zeros"] = row.zeros
-        for name, row in self._rows(taken, "outputs").items():
+        for name, share in taken.numbers("dead").items():
+            metrics[f"grads/{name}/dead"] = share
+        for name, row in taken.reduced("outputs").items():
             metrics[f"activations/{name}/mean"] = row.mean
             metrics[f"activations/{name}/std"] = row.std
             metrics[f"activations/{name}/zeros"] = row.zeros
-        for names, rows in taken.of("running_stats"):
-            for name, norm in zip(names, rows.read_column(), strict=True):
-                metrics[f"running_stats/{name}/norm"] = norm
-        metrics.update(self._ratios(taken, params))
+        for name, norm in taken.numbers("running_stats").items():
+            metrics[f"running_stats/{name}/norm"] = norm
+        for name, change in taken.numbers("updates").items():
+            if params[name].norm > 0 and (change != 0 or name not in taken.frozen):
+                metrics[f"update_ratio/{name}"] = change / params[name].norm
         # Hundreds of names: for the page, not for the terminal or the closing line.
         self._run.write(
             {"log": "metrics", "t": taken.at, "step": taken.step, "m": metrics}, silent=True
         )
-        if self._bins:
+        if self._bins and self._is_at_interval(taken.step):
             self._write_histograms(taken, "Parameters", params)
             self._write_histograms(taken, "Gradients", grads)
         self._tell_nonfinite(taken, grads)
         if self._tells_first:
             self._tells_first = False
-            self._tell_frozen(taken, {name: row.norm for name, row in params.items()})
-            self._tell_scale(taken, params)
-
-    @staticmethod
-    def _ratios(taken: _Taken, params: dict[str, Reduced]) -> dict[str, float]:
-        changes = {
-            name: change
-            for names, rows in taken.of("updates")
-            for name, change in zip(names, rows.read_column(), strict=True)
-        }
-        return {
-            f"update_ratio/{name}": change / params[name].norm
-            for name, change in changes.items()
-            if params[name].norm > 0 and (change != 0 or name not in taken.frozen)
-        }
-
-    def _tell_frozen(self, taken: _Taken, norms: dict[str, float]) -> None:
-        """Count the frozen parameters, and those of them whose norms are as initialised."""
-        frozen = [name for name in norms if name in taken.frozen]
-        if not frozen:
-            return
-        shapes = {name: tuple(self._parameters[name].shape) for name in frozen}
-        fitting, others = initialised(shapes, norms)
-        # A copy starts equal to what is trained: the target of a self-supervised or Q network.
-        trained = {norms[name] for name in norms if name not in taken.frozen}
-        drawn = [name for name in fitting if len(shapes[name]) > 1 and norms[name] > 0]
-        copies = [name for name in drawn if norms[name] in trained]
-        self._run.event(
-            "frozen-parameters",
-            at_step=taken.step,
-            parameter=frozen[0],
-            parameters=len(frozen),
-            of=len(norms),
-            initialised=0 if copies else len(fitting),
-            others=len(others),
-        )
-
-    def _tell_scale(self, taken: _Taken, params: dict[str, Reduced]) -> None:
-        trained = {n: row for n, row in params.items() if n not in taken.frozen and row.count}
-        sizes = {name: row.norm / math.sqrt(row.count) for name, row in trained.items()}
-        shapes = {name: self._parameters[name].shape for name in trained}
-        found = self._initial_scale.unusual(sizes, shapes)
-        if found is not None:
-            self._run.event(
-                "initial-scale",
-                at_step=taken.step,
-                parameter=found.parameter,
-                parameters=found.parameters,
-                scale=found.value,
-            )
-
-    def _report_no_step(self, passes: int) -> None:
-        self._run.event("no-optimizer-step", passes=passes)
-
-    def _report_kept(self, parameter: str, steps: int) -> None:
-        step = self._count.step
-        self._run.event("gradients-kept", at_step=step, parameter=parameter, steps=steps)
-
-    def _report_passes(self, **facts: Any) -> None:
-        self._run.event("evaluation-passes", **facts)
+            self._tell_initial(taken, params)
 
     def _write_histograms(self, taken: _Taken, prefix: str, rows: dict[str, Reduced]) -> None:
         for name, row in rows.items():
@@ -352,13 +506,46 @@ class Watch:
                 "nonfinite-gradient", at_step=taken.step, parameter=first, parameters=len(bad)
             )
 
-    @staticmethod
-    def _rows(taken: _Taken, what: str) -> dict[str, Reduced]:
-        return {
-            name: row
-            for names, rows in taken.of(what)
-            for name, row in zip(names, rows.read(), strict=True)
-        }
+    def _tell_initial(self, taken: _Taken, params: dict[str, Reduced]) -> None:
+        """Record frozen parameters, and weights that start at an unusual scale."""
+        shapes = {name: tuple(self._parameters[name].shape) for name in params}
+        frozen = [name for name in params if name in taken.frozen]
+        if frozen:
+            norms = {name: row.norm for name, row in params.items()}
+            fields = frozen_fields(frozen, shapes, norms)
+            self._run.event("frozen-parameters", at_step=taken.step, **fields)
+        trained = {name: row for name, row in params.items() if name not in taken.frozen}
+        scale = scale_fields(trained, shapes, self._layers)
+        if scale is not None:
+            self._run.event("initial-scale", at_step=taken.step, **scale)
+
+
+class BufferSync:
+    """The phase ``sync``, in which a wrapper exchanges the buffers of its model."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._phase: Phase | None = None
+        self._is_open = self._is_over = False
+        self.has_wrapper = False
+
+    def begin(self, wrapper: Any) -> None:
+        """Begin the phase, if the wrapper is about to exchange buffers inside another phase."""
+        if self._is_open:  # the model inside is compiled, and runs no hook
+            self.end()
+            self._is_over = True
+        if self._is_over or not wrapper.will_sync_module_buffers():
+            return
+        self._phase = self._phase or self._run.phase("sync")
+        if self._phase.is_inside_another():
+            self._phase.__enter__()
+            self._is_open = True
+
+    def end(self) -> None:
+        """End the phase: the model's own pass begins."""
+        if self._is_open and self._phase is not None:
+            self._is_open = False
+            self._phase.__exit__(None, None, None)
 
 
 def watch(
@@ -372,12 +559,13 @@ def watch(
     activations: bool = False,
     step: int | None = None,
 ) -> Watch:
-    """Record a model's parameters and gradients every ``every`` optimizer steps, from the first on.
+    """Record parameters, gradients and inputs: often at first, then every ``every`` steps.
 
-    ``run`` is the current run when not given. ``updates`` keeps a copy of the weights during a
-    watched step. ``activations`` puts forward hooks on the leaf modules, which a compiled model
-    does not run. Steps are numbered as the run logs them; ``step`` is the number of the next one,
-    by default the run's last + 1. The watch ends with the run, or with ``remove()``.
+    Measured are the optimizer steps 1, 2, 5, 10, 20, 50, 100, 200 and 500, and those at the
+    interval. ``run`` is the current run when not given. ``updates`` keeps a copy of the weights
+    during a measured step. ``activations`` puts forward hooks on the leaf modules, which a compiled
+    model does not run. Steps are numbered as the run logs them; ``step`` is the number of the next
+    one, by default the run's last + 1. The watch ends with the run, or with ``remove()``.
     """
     if every < 1:
         raise UsageError(f"every={every} must be 1 or more steps.")
@@ -393,5 +581,31 @@ def watch(
     )
 
 
-def _dense(gradient: torch.Tensor) -> torch.Tensor:
+def _is_dense(number: int) -> bool:
+    return number <= LAST_DENSE_STEP and is_dense(number)
+
+
+def _is_capturing() -> bool:
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()  # type: ignore[no-untyped-call]
+
+
+def _is_compiled(model: nn.Module) -> bool:
+    """Whether a part of a model is compiled: hooks that come and go would compile it again."""
+    return any(
+        hasattr(one, "_orig_mod") or getattr(one, "_compiled_call_impl", None) is not None
+        for one in model.modules()
+    )
+
+
+def _dense(gradient: Tensor) -> Tensor:
     return gradient.coalesce().values() if gradient.is_sparse else gradient
+
+
+@torch.no_grad()
+def _dead_rows(gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The share of rows whose gradient is exactly zero, of each matrix."""
+    return {
+        name: 1 - local(one).flatten(1).any(1).double().mean()
+        for name, one in gradients.items()
+        if one.dim() > 1 and local(one).numel()
+    }
