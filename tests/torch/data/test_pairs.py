@@ -32,8 +32,29 @@ def test_classes_cost_their_entropy() -> None:
     labels = torch.tensor([0, 0, 0, 1]).repeat(256)
     found = figures(drawn(1024, 4), labels)["targets"]
     expected = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25))
-    assert found["classes"] == 2
+    assert (found["classes"], found["majority"]) == (2, 0.75)
     assert found["entropy"] == pytest.approx(expected, rel=1e-3)
+
+
+def test_labels_have_a_range_without_the_ignored_one() -> None:
+    labels = torch.tensor([3, -100, -1, 10]).repeat(8)
+    assert figures(drawn(32, 4), labels)["label_range"] == [-1, 10]
+    assert figures(drawn(32, 4), drawn(32)).get("label_range") is None
+
+
+def test_shares_of_two_numbers_have_a_majority() -> None:
+    found = figures(drawn(400, 4), (torch.arange(400) % 4 == 0).float())
+    assert found["targets"]["majority"] == pytest.approx(0.75)
+
+
+def test_constant_features_are_counted() -> None:
+    inputs = drawn(256, 3, 2)
+    inputs[:, 1] = 7
+    inputs[:-1, 0, 0] = 1  # all but the last
+    assert figures(inputs, torch.arange(256) % 4)["constant_features"] == 2
+    assert "constant_features" not in figures(inputs[:64], torch.arange(64) % 4)
+    tokens = torch.ones(256, 5, dtype=torch.int64)
+    assert "constant_features" not in figures(tokens, torch.arange(256) % 4)
 
 
 def test_sequences_have_an_entropy_at_each_place() -> None:
@@ -81,7 +102,7 @@ def test_a_label_among_the_inputs_is_told(start_run: StartRun, workers: int) -> 
     for _ in epochal.watch_data(DataLoader(data, batch_size=32, num_workers=workers), "train"):
         pass
     run.finish()
-    (record,) = of_kind(run.dir, "data")
+    record = of_kind(run.dir, "data")[0]
     assert record["telling"]["features"] == [14, 15, 16]
     assert record["telling"]["classes"] == 3
 

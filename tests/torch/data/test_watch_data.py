@@ -141,7 +141,7 @@ def test_batch_samplers_and_subsets_give_indices_of_the_dataset_below(start_run:
     assert [len(x) for x, _ in train] == [5, 5, 2]
     assert len(list(test)) == 32
     run.finish()
-    first, second = data_records(run.dir)
+    first, second, _ = data_records(run.dir)
     assert first["indices"] == list(range(20, 32))
     assert second["indices"] == list(range(32))
     assert first["dataset"] == second["dataset"]
@@ -232,10 +232,25 @@ def test_large_sets_are_sampled_by_value(start_run: StartRun) -> None:
         loader = DataLoader(TensorDataset(ids), batch_size=500, shuffle=name == "train")
         list(epochal.watch_data(loader, name))
     run.finish()
-    train, other = data_records(run.dir)
-    assert 100 < len(train["indices"]) <= MOST_IDENTITIES
-    assert set(train["indices"]) == set(other["indices"])
-    assert train["index_bits"] == other["index_bits"] > 0
+    kept = {}
+    for name in ("train", "eval"):
+        records = [one for one in data_records(run.dir) if one["name"] == name]
+        assert [one["batches"] for one in records] == [32, 8]
+        assert 100 < len(records[0]["indices"]) <= MOST_IDENTITIES
+        assert all(one["index_bits"] > 0 for one in records)
+        kept[name] = {index for one in records for index in one["indices"]}
+    assert kept["train"] == kept["eval"]
+
+
+def test_the_first_record_comes_after_the_first_batches(start_run: StartRun) -> None:
+    run = start_run()
+    loader = epochal.watch_data(DataLoader(pairs(256), batch_size=2))
+    for number, _ in enumerate(loader, 1):
+        assert len(data_records(run.dir)) == (number >= 32)
+    run.finish()
+    first, last = data_records(run.dir)
+    assert (first["batches"], last["batches"]) == (32, 96)
+    assert first["targets"]["samples"] == 64
 
 
 def test_many_short_epochs_stay_small(start_run: StartRun) -> None:

@@ -275,6 +275,7 @@ DATA = Kind(
             fields=(
                 Field("samples", "count"),
                 Field("classes", "count", meaning="values of whole targets"),
+                Field("majority", "amount", meaning="share of the most frequent class"),
                 Field("entropy", meaning="nats of an element, all elements alike"),
                 Field("column_entropy", meaning="nats of an element at its place"),
                 Field("variance", meaning="of elements, all elements alike"),
@@ -303,6 +304,8 @@ DATA = Kind(
                 Field("features", "list", meaning="places in a flattened sample"),
             ),
         ),
+        Field("label_range", "list", meaning="the smallest and the largest label so far"),
+        Field("constant_features", "count", meaning="input features with one value in all samples"),
         Field("nonfinite_samples", "count", meaning="samples with values that are not finite"),
         Field("nonfinite_at", "list", meaning="indices of the first of them"),
         Field("constant_samples", "count", meaning="samples of which all values are equal"),

@@ -5,7 +5,8 @@
   average where targets do not depend on inputs. A second figure asks only the nearest input of each
   sample: where in the order of distances its target is, 0.5 for the nearest.
 - The spread of targets around their mean: what the best constant answer would cost.
-- Features with one value for each class, in every sample: they give the label away.
+- Features with one value for each class, in every sample: they give the label away. Features with
+  one value in all samples say nothing.
 """
 
 from __future__ import annotations
@@ -155,6 +156,7 @@ class Association:
 # -- the spread of targets ------------------------------------------------------------------------
 
 
+_IGNORED = -100  # as torch's losses have it by default
 _MOST_COUNTED = 4096
 _MOST_CELLS = 1 << 17
 
@@ -170,6 +172,7 @@ class TargetSpread:
         self._cells: Array | None = None  # columns x classes
         self._sums = np.zeros((2, 1))  # of values and of their squares
         self._is_share, self._is_binary = True, True
+        self.label_range: list[int] | None = None
 
     def add(self, targets: Array) -> None:
         """Take in the targets of one batch, a row for each sample."""
@@ -184,6 +187,10 @@ class TargetSpread:
         self._count(targets) if is_whole else self._sum(targets)
 
     def _count(self, targets: Array) -> None:
+        labels = targets[targets != _IGNORED]
+        if labels.size:
+            ends = [int(labels.min()), int(labels.max()), *(self.label_range or ())]
+            self.label_range = [min(ends), max(ends)]
         known = targets[targets >= 0]  # a negative one is to be ignored
         if self._pooled is not None and known.size:
             values, counts = np.unique(known, return_counts=True)
@@ -228,6 +235,7 @@ class TargetSpread:
                 return None
             counts = np.array(list(self._pooled.values()))
             found |= {"classes": len(counts), "entropy": _entropy(counts[None])}
+            found["majority"] = float(counts.max() / counts.sum())
             if self._cells is not None:
                 found["column_entropy"] = _entropy(self._cells)
         else:
@@ -240,6 +248,7 @@ class TargetSpread:
                 found["entropy"] = float(_binary_entropy(means.mean(keepdims=True)).mean())
             if self._is_binary:
                 found["classes"] = 2
+                found["majority"] = float(max(means.mean(), 1 - means.mean()))
         return {
             name: value if isinstance(value, int) else float(f"{max(0.0, value):.6g}")
             for name, value in found.items()
@@ -275,6 +284,33 @@ _LEAST_SAMPLES, _LEAST_OF_CLASS = 200, 20
 
 # Others, as bfloat16 and float8, numpy does not know.
 _NUMPY_FLOATS = (torch.float16, torch.float32, torch.float64)
+
+
+class ConstantFeatures:
+    """Features of numbers that have had one value in all samples so far."""
+
+    def __init__(self) -> None:
+        self._first: torch.Tensor | None = None
+        self._samples = 0
+        self._is_left = torch.ones(0, dtype=torch.bool)
+
+    def add(self, inputs: torch.Tensor) -> None:
+        """Take in one batch; inputs of several widths have no features to compare."""
+        rows = inputs[:MOST_ROWS].reshape(min(len(inputs), MOST_ROWS), -1)[:, :_MOST_FEATURES]
+        if self._first is None:
+            self._first, self._is_left = (
+                rows[0].clone(),
+                torch.ones(rows.shape[1], dtype=torch.bool),
+            )
+        if rows.shape[1:] == self._first.shape:
+            self._is_left &= (rows == self._first).all(0)
+            self._samples += len(rows)
+        else:
+            self._is_left.fill_(False)
+
+    def found(self) -> int | None:
+        """How many there are; None while there are too few samples."""
+        return int(self._is_left.sum()) if self._samples >= _LEAST_SAMPLES else None
 
 
 class TellingFeatures:
@@ -351,7 +387,7 @@ def _labels(targets: torch.Tensor) -> Array | None:
 
 
 # The first batches count, and later ones now and then: data may be in an order.
-_FIRST, _LATER = 32, 8
+FIRST_BATCHES, _LATER = 32, 8
 # Figures are written again when so many times the batches have counted.
 _MORE = 1.5
 
@@ -363,6 +399,7 @@ class PairFacts:
     targets: Array | None = None
     association: Sums | None = None
     telling: tuple[int, int, list[int]] | None = None
+    constant: int | None = None
 
 
 class PairReader:
@@ -370,23 +407,25 @@ class PairReader:
 
     def __init__(self) -> None:
         self._reads = 0
-        self._telling = TellingFeatures()
+        self._telling, self._constant = TellingFeatures(), ConstantFeatures()
 
     def read(self, batch: Any, count: int) -> PairFacts | None:
         """The facts of a batch; None where it is no pair, or left out."""
         self._reads += 1
-        if self._reads > _FIRST and self._reads % _LATER:
+        if self._reads > FIRST_BATCHES and self._reads % _LATER:
             return None
         pair = pair_of(batch, count)
         if pair is None:
             return None
         self._telling.add(*pair)
+        if pair[0].is_floating_point():
+            self._constant.add(pair[0])
         inputs, targets = (some_columns(one) for one in pair)
         with np.errstate(all="ignore"):
             sums = association(inputs, targets, self._reads)
         if targets.dtype.kind != "f":
             targets = targets.astype(np.int32)
-        return PairFacts(targets, sums, self._telling.found())
+        return PairFacts(targets, sums, self._telling.found(), self._constant.found())
 
 
 class PairFigures:
@@ -397,6 +436,7 @@ class PairFigures:
         self._association = Association()
         self._batches, self._due_at = 0, 1.0
         self._telling: dict[int | None, tuple[int, int, list[int]] | None] = {}
+        self._constant: dict[int | None, int] = {}  # by the worker that reads
 
     def add(self, facts: PairFacts, worker: int | None) -> None:
         """Take in one batch."""
@@ -406,6 +446,8 @@ class PairFigures:
         if facts.association is not None:
             self._association.add(facts.association)
         self._telling[worker] = facts.telling
+        if facts.constant is not None:
+            self._constant[worker] = facts.constant
 
     def fields(self) -> Record:
         """What a record says of them; nothing where the last one said nearly as much."""
@@ -420,6 +462,10 @@ class PairFigures:
         ):
             if figures is not None:
                 found[name] = dict(figures)
+        if self._spread.label_range is not None:
+            found["label_range"] = self._spread.label_range
+        if self._constant:
+            found["constant_features"] = min(self._constant.values())
         return found
 
     def _told(self) -> dict[str, Any] | None:

@@ -37,7 +37,7 @@ from epochal.torch.data.batch import (
     previous_attempt_fields,
     read_batch,
 )
-from epochal.torch.data.pairs import PairFigures, PairReader
+from epochal.torch.data.pairs import FIRST_BATCHES, PairFigures, PairReader
 from epochal.torch.guarded import guarded_hook
 
 MEMBER = "watch_data"
@@ -179,7 +179,8 @@ class LoaderWatch:
         self.pairs = PairFigures()
         self._first_step = run.step
         self._bytes, self._filled_at = _MOST_BYTES, time.monotonic()
-        self._interval_s, self._written_at = _FIRST_S, time.monotonic()
+        self._interval_s = _FIRST_S
+        self._written_at: float | None = None
         self._earlier: Record = attempt(previous_attempt_fields, run, name)[0] or {}
         run.on_finish(self.end)
 
@@ -206,8 +207,13 @@ class LoaderWatch:
         if self._current is not None:
             self._current.end(is_complete=False)
 
-    def is_due(self) -> bool:
-        """Whether a record is due before the epoch ends."""
+    def is_due(self, batches: int) -> bool:
+        """Whether a record is due after so many batches of an epoch that goes on.
+
+        The first comes when the first batches are counted, later ones by the clock.
+        """
+        if self._written_at is None:
+            return batches >= FIRST_BATCHES
         return time.monotonic() - self._written_at >= self._interval_s
 
     def write(self, epoch: int, window: Window, *, ended: bool, complete: bool) -> bool:
@@ -247,7 +253,6 @@ class EpochWatch:
         self._order = Order()
         self._batches = 0
         self._pending: list[tuple[BatchFacts | None, Any]] = []
-        self._counted_at = time.monotonic()
         self._is_over = False
 
     @property
@@ -264,11 +269,9 @@ class EpochWatch:
         if self._is_over or self._of.is_over:
             return
         self._pending.append((facts, index))
-        at = time.monotonic()
-        if len(self._pending) >= _AT_ONCE or at - self._counted_at >= _FIRST_S:
-            self._counted_at = at
+        if (self._batches + len(self._pending)) % _AT_ONCE == 0:
             self._count()
-            if self._of.is_due() and self._of.write(
+            if self._of.is_due(self._batches) and self._of.write(
                 self._epoch, self._window, ended=False, complete=False
             ):
                 self._window.begin()
