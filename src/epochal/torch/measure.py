@@ -102,7 +102,7 @@ class Rows:
         width = len(FIELDS)
         rows = []
         for numbers in self._copy.ready()["rows"].tolist():
-            facts = dict(zip(FIELDS, numbers, strict=False))
+            facts = dict.fromkeys(FIELDS, 0.0) | dict(zip(FIELDS, numbers, strict=False))
             facts["nonfinite"], facts["count"] = int(facts["nonfinite"]), int(facts["count"])
             rows.append(Reduced(**facts, counts=[int(n) for n in numbers[width:]]))
         return rows

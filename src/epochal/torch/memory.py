@@ -31,7 +31,7 @@ from epochal.records import ALLOCATOR_PLACES
 from epochal.run.current import given_or_current
 from epochal.run.run import Run, recorder_of
 from epochal.torch.guarded import guarded_hook
-from epochal.torch.step_count import StepCount
+from epochal.torch.step_count import StepCount, owns
 from epochal.torch.structure import named_parameters, tensors_in, unwrapped
 
 Device = torch.device | str | int | None
@@ -290,8 +290,7 @@ class MemoryWatch:
 
     @guarded_hook("watch_memory")
     def _after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        groups = optimizer.param_groups
-        if not any(id(one) in self._ids for group in groups for one in group["params"]):
+        if not owns(optimizer, self._ids):
             return
         alive = [one for one in (known() for known in self._optimizers) if one is not None]
         if optimizer not in alive:

@@ -9,6 +9,7 @@ tokens as steps does not.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Container
 from typing import Any, Protocol
 
 # A loop that has logged nothing for so long is taken at the count.
@@ -21,6 +22,11 @@ class Stepping(Protocol):
     @property
     def step(self) -> int:
         """The last training step that was logged."""
+
+
+def owns(optimizer: Any, ids: Container[int]) -> bool:
+    """Whether an optimizer has a parameter of a model, by the ``id`` of its parameters."""
+    return any(id(one) in ids for group in optimizer.param_groups for one in group["params"])
 
 
 class StepCount:

@@ -32,9 +32,7 @@ from epochal.torch.measure import Reduced, Rows, local, reduce_tensors, sampled
 from epochal.torch.structure import named_modules, tensors_in
 
 WEIGHT_LAYERS = (nn.Linear, _ConvNd, nn.Bilinear, nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention)
-# Others would wait for a value that is read.
-_DEVICES = ("cpu", "cuda")
-LAST_DENSE_STEP = 500
+_LAST_DENSE_STEP = 500
 
 
 def is_norm(module: nn.Module) -> bool:
@@ -47,11 +45,14 @@ def is_dense(number: int) -> bool:
     return str(number).rstrip("0") in ("1", "2", "5")
 
 
+def is_dense_step(number: int) -> bool:
+    """Return True for 1, 2, 5 and so on up to 500."""
+    return number <= _LAST_DENSE_STEP and is_dense(number)
+
+
 def can_be_read(tensor: Tensor) -> bool:
-    """Return True unless a tensor has no values, or work with it would be recorded and replayed."""
-    if tensor.layout is not torch.strided or tensor.device.type not in _DEVICES:
-        return False
-    return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
+    """Return True if the values of a tensor can be read without waiting for them."""
+    return tensor.layout is torch.strided and tensor.device.type in ("cpu", "cuda")
 
 
 @dataclass(slots=True)
@@ -161,18 +162,19 @@ _PASSES = 200
 class MissingSteps(Detector):
     """Counts the gradients of one parameter until the first step of any optimizer."""
 
-    def __init__(self, parameter: Tensor) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._parameter = weakref.ref(parameter)
         self._passes = 0
-        self.is_over = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there were so many passes that a step is missing."""
+        return self._passes == _PASSES
 
     def on_gradient(self) -> None:
-        """Count a backward pass; one of ``torch.autograd.grad`` leaves no gradient behind."""
-        parameter = self._parameter()
-        self._passes += parameter is not None and parameter.grad is not None
-        if self._passes == _PASSES:
-            self.is_over = True
+        """Count a backward pass."""
+        self._passes += 1
+        if self.is_over:
             self._facts.append(Fact("no-optimizer-step", {"passes": self._passes}))
 
 
@@ -421,7 +423,7 @@ class Inputs(Detector):
         self._pass = None
         if is_training:
             is_first, self._trained_at = self._trained_at != steps, steps
-            if not is_first or steps >= LAST_DENSE_STEP or not is_dense(steps + 1):
+            if not is_first or not is_dense_step(steps + 1):
                 return
         else:
             is_first, self._evaluated_at = self._evaluated_at != steps, steps

@@ -21,6 +21,7 @@ import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
@@ -42,10 +43,9 @@ from epochal.run.phases import Phase
 from epochal.run.run import Run
 from epochal.torch.guarded import ModuleHook, guarded_hook
 from epochal.torch.measure import Reduced, Rows, local, reduce_tensors
-from epochal.torch.step_count import StepCount
+from epochal.torch.step_count import StepCount, owns
 from epochal.torch.structure import named_modules, named_parameters, tensors_in
 from epochal.torch.watch_checks import (
-    LAST_DENSE_STEP,
     WEIGHT_LAYERS,
     Detector,
     EvaluationModes,
@@ -55,7 +55,7 @@ from epochal.torch.watch_checks import (
     MissingSteps,
     Optimizers,
     frozen_fields,
-    is_dense,
+    is_dense_step,
     is_norm,
     is_plain,
     norms_with_statistics,
@@ -65,6 +65,7 @@ from epochal.torch.watch_checks import (
 )
 
 BINS = 64
+_HISTOGRAM_FIELDS = ("counts", "min", "max", "mean", "std", "count")
 # Of so many optimizers it is checked whether their gradients are reset.
 _CHECKED_OPTIMIZERS = 3
 
@@ -84,20 +85,11 @@ class _Taken:
         return all(rows.have_arrived() for _, _, rows in self.rows)
 
     def reduced(self, what: str) -> dict[str, Reduced]:
-        return {
-            name: row
-            for kind, names, rows in self.rows
-            if kind == what
-            for name, row in zip(names, rows.read(), strict=True)
-        }
+        found = [zip(names, rows.read(), strict=True) for k, names, rows in self.rows if k == what]
+        return dict(chain(*found))
 
     def numbers(self, what: str) -> dict[str, float]:
-        return {
-            name: number
-            for kind, names, rows in self.rows
-            if kind == what
-            for name, number in zip(names, rows.read_column(), strict=True)
-        }
+        return {name: row.norm for name, row in self.reduced(what).items()}
 
 
 class Watch:
@@ -149,10 +141,13 @@ class Watch:
             register_optimizer_step_post_hook(self._after_step),
             model.register_forward_pre_hook(ModuleHook(model, self._on_forward), with_kwargs=True),
         ]
-        trained = (one for one in self._parameters.values() if one.requires_grad and one.is_leaf)
-        first = next(trained, None)
-        if first is not None:
-            self._follow_gradient(first, MissingSteps(first))
+        self._missing = MissingSteps()
+        trained = [one for one in self._parameters.values() if one.requires_grad and one.is_leaf]
+        if trained:
+            # Not called by torch.autograd.grad(), after which loops update by hand.
+            self._gradient_hooks[self._missing] = trained[0].register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                partial(self._on_gradient, self._missing)
+            )
         self._sync = BufferSync(run)
         self._watch_sync(model)
         if activations:
@@ -180,14 +175,15 @@ class Watch:
 
     @guarded_hook("watch")
     def _before_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        if not self._num_steps:
-            self._end_counting_passes()  # an optimizer of copies, as of sharded weights, counts too
-        owns = self._owns(optimizer)
-        if owns and self._count.begins_with(optimizer):
+        if _is_capturing():
+            return
+        self._end_gradient_hook(self._missing)  # an optimizer of copies, as of shards, counts too
+        is_ours = owns(optimizer, self._ids)
+        if is_ours and self._count.begins_with(optimizer):
             self._num_steps += 1
             self._settle()
             self._begin_step(self._count.step)
-        elif owns and self._taking is not None:
+        elif is_ours and self._taking is not None:
             theirs = {id(p) for group in optimizer.param_groups for p in group["params"]}
             own = {n: p for n, p in self._parameters.items() if p.numel() and id(p) in theirs}
             self._take_gradients(self._taking, own)
@@ -198,10 +194,10 @@ class Watch:
     def _begin_step(self, step: int) -> None:
         if self._num_steps == 1:
             self._held.append(self._model_fact())
-        if not self._is_due(self._num_steps, step) or _is_capturing():
+        if not self._is_due(self._num_steps, step):
             return
         frozen = {n for n, p in self._parameters.items() if not p.requires_grad}
-        self._taking = _Taken(step, _is_dense(self._num_steps), now(), frozenset(frozen))
+        self._taking = _Taken(step, is_dense_step(self._num_steps), now(), frozenset(frozen))
         parameters = {n: p for n, p in self._parameters.items() if p.numel()}
         self._take(self._taking, "params", parameters)
         self._take_gradients(self._taking, parameters)
@@ -210,8 +206,10 @@ class Watch:
 
     @guarded_hook("watch")
     def _after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        if _is_capturing():
+            return
         self._optimizers.after_step(optimizer, self._count.step)
-        if not self._owns(optimizer):
+        if not owns(optimizer, self._ids):
             return
         if self._taking is not None and self._before:
             self._take_updates(self._taking)
@@ -219,11 +217,14 @@ class Watch:
 
     def _check_reset(self, optimizer: torch.optim.Optimizer) -> None:
         if optimizer not in self._kept and len(self._kept) < _CHECKED_OPTIMIZERS:
-            theirs = {id(p) for group in optimizer.param_groups for p in group["params"]}
-            plain = [(n, p) for n, p in self._parameters.items() if id(p) in theirs and is_plain(p)]
-            self._kept[optimizer] = KeptGradients(*plain[0]) if plain else None
-            if plain:
-                self._follow_gradient(plain[0][1], self._kept[optimizer])
+            self._kept[optimizer] = None
+            for name, parameter in self._parameters.items():
+                if is_plain(parameter) and owns(optimizer, {id(parameter)}):
+                    kept = self._kept[optimizer] = KeptGradients(name, parameter)
+                    self._gradient_hooks[kept] = parameter.register_hook(  # type: ignore[no-untyped-call]
+                        unserializable_hook(partial(self._on_gradient, kept))  # type: ignore[no-untyped-call]
+                    )
+                    break
         kept = self._kept.get(optimizer)
         if kept is not None and kept.after_step(self._count.step):
             self._end_gradient_hook(kept)
@@ -246,36 +247,23 @@ class Watch:
         for item in held:
             if item.step is not None:
                 item.step += self._count.shift
-            if isinstance(item, Fact) or item.is_dense or self._is_at_interval(item.step):
+            if isinstance(item, Fact) or item.is_dense or item.step % self._every == 0:
                 self._pending.append(item)
         if self._pending:
             self._write_arrived(wait=False)
 
     def _is_due(self, number: int, step: int) -> bool:
         """Whether a step is measured, the so many-th of this attempt."""
-        return _is_dense(number) or self._is_at_interval(step)
-
-    def _is_at_interval(self, step: int) -> bool:
-        return step % self._every == 0
-
-    def _owns(self, optimizer: torch.optim.Optimizer) -> bool:
-        return any(
-            id(parameter) in self._ids
-            for group in optimizer.param_groups
-            for parameter in group["params"]
-        )
+        return is_dense_step(number) or step % self._every == 0
 
     # -- gradients --------------------------------------------------------------------------------
 
-    def _follow_gradient(self, parameter: Tensor, detector: MissingSteps | KeptGradients) -> None:
-        self._gradient_hooks[detector] = parameter.register_hook(  # type: ignore[no-untyped-call]
-            unserializable_hook(partial(self._on_gradient, detector))  # type: ignore[no-untyped-call]
-        )
-
     @guarded_hook("watch")
     def _on_gradient(self, detector: MissingSteps | KeptGradients, gradient: Tensor) -> None:
+        if _is_capturing():
+            return
         detector.on_gradient()
-        if isinstance(detector, MissingSteps) and detector.is_over:
+        if detector is self._missing and self._missing.is_over:
             self._end_gradient_hook(detector)
             self._pending += detector.facts()
             self._write_arrived(wait=False)
@@ -285,15 +273,12 @@ class Watch:
         if handle is not None:
             handle.remove()
 
-    def _end_counting_passes(self) -> None:
-        for detector in list(self._gradient_hooks):
-            if isinstance(detector, MissingSteps):
-                self._end_gradient_hook(detector)
-
     # -- forward passes ---------------------------------------------------------------------------
 
     @guarded_hook("watch")
     def _on_forward(self, model: nn.Module, args: Any, kwargs: Any) -> None:
+        if _is_capturing():
+            return
         self._modes.on_forward()
         self._inputs.on_forward(
             [args, kwargs],
@@ -419,7 +404,7 @@ class Watch:
 
     def _take(self, taken: _Taken, what: str, tensors: dict[str, Tensor]) -> None:
         # A step whose number is a guess may turn out to be at the interval.
-        has_histograms = self._count.is_guess or self._is_at_interval(taken.step)
+        has_histograms = self._count.is_guess or taken.step % self._every == 0
         bins = self._bins if has_histograms and what != "outputs" else 0
         packed = reduce_tensors(list(tensors.values()), bins=bins)
         taken.rows.append((what, tuple(tensors), Rows(packed)))
@@ -467,7 +452,7 @@ class Watch:
         self._run.write(
             {"log": "metrics", "t": taken.at, "step": taken.step, "m": metrics}, silent=True
         )
-        if self._bins and self._is_at_interval(taken.step):
+        if self._bins and taken.step % self._every == 0:
             self._write_histograms(taken, "Parameters", params)
             self._write_histograms(taken, "Gradients", grads)
         self._tell_nonfinite(taken, grads)
@@ -479,20 +464,9 @@ class Watch:
         for name, row in rows.items():
             if row.count == 0:
                 continue
-            record: Record = {
-                "log": "histogram",
-                "t": taken.at,
-                "step": taken.step,
-                "name": f"{prefix}/{name}",
-                "lo": row.min,
-                "hi": row.max,
-                "counts": row.counts,
-                "min": row.min,
-                "max": row.max,
-                "mean": row.mean,
-                "std": row.std,
-                "count": row.count,
-            }
+            record: Record = {"log": "histogram", "t": taken.at, "step": taken.step}
+            record |= {"name": f"{prefix}/{name}", "lo": row.min, "hi": row.max}
+            record |= {one: getattr(row, one) for one in _HISTOGRAM_FIELDS}
             if row.nonfinite:
                 record["nonfinite_count"] = row.nonfinite
             self._run.write(record)
@@ -501,10 +475,8 @@ class Watch:
         # A sample may miss the value that is not finite; the norm, which is of everything, cannot.
         bad = [n for n, row in grads.items() if row.nonfinite or not math.isfinite(row.norm)]
         if bad:
-            first = bad[0]
-            self._run.event(
-                "nonfinite-gradient", at_step=taken.step, parameter=first, parameters=len(bad)
-            )
+            fields = {"at_step": taken.step, "parameter": bad[0], "parameters": len(bad)}
+            self._run.event("nonfinite-gradient", **fields)
 
     def _tell_initial(self, taken: _Taken, params: dict[str, Reduced]) -> None:
         """Record frozen parameters, and weights that start at an unusual scale."""
@@ -579,10 +551,6 @@ def watch(
         activations=activations,
         step=step,
     )
-
-
-def _is_dense(number: int) -> bool:
-    return number <= LAST_DENSE_STEP and is_dense(number)
 
 
 def _is_capturing() -> bool:

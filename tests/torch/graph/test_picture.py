@@ -57,7 +57,7 @@ def test_every_kind_of_node_is_drawn(tmp_path: Path) -> None:
 
 def test_the_picture_is_light_and_dark_and_needs_nothing_from_outside() -> None:
     text = rich_graph().svg()
-    assert "prefers-color-scheme:dark" in text
+    assert "prefers-color-scheme: dark" in text
     assert re.findall(r"https?://[^\"]*", text) == ["http://www.w3.org/2000/svg"]
     assert "<script" not in text
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cache, reduce
 from html import escape
 from itertools import pairwise
 from pathlib import Path
@@ -282,7 +282,7 @@ def draw_svg(picture: Picture) -> str:
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="epochal-graph" width="{width:.0f}" '
         f'height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" role="img">',
-        f"<title>{escape(picture.title)}</title><style>{_STYLE}</style>",
+        f"<title>{escape(picture.title)}</title><style>{_style()}</style>",
         '<defs><marker id="ep-tip" class="tip" viewBox="0 0 8 8" refX="7" refY="4" '
         'markerWidth="7" markerHeight="7" orient="auto"><path d="M0,1L7,4L0,7Z"/></marker></defs>',
         f'<rect class="ground" width="{width:.0f}" height="{height:.0f}"/>',
@@ -565,53 +565,8 @@ def _is_bend(key: str) -> bool:
     return key.startswith("\0")
 
 
-# -- style ----------------------------------------------------------------------------------------
-
-# Name: the colour on a light and on a dark page.
-_COLOURS = {
-    "ground": ("#ffffff", "#14171d"),
-    "ink": ("#1b1f27", "#e6e9ef"),
-    "dim": ("#667085", "#98a1b0"),
-    "line": ("#475467", "#8a94a6"),
-    "link": ("#2f6fde", "#6ba2ff"),
-    "module": ("#eef2f7", "#232833"),
-    "module-line": ("#98a2b3", "#515b6d"),
-    "activation": ("#e7f6ec", "#173226"),
-    "activation-line": ("#6cbf8b", "#3f8b62"),
-    "norm": ("#fdf3e1", "#362b17"),
-    "norm-line": ("#e0ac55", "#93702f"),
-    "merge": ("#ffffff", "#14171d"),
-    "merge-line": ("#475467", "#8a94a6"),
-    "graph": ("#f1ecfd", "#2a2342"),
-    "graph-line": ("#9d83e0", "#7a65b8"),
-    "port": ("#e4eefc", "#1b2c49"),
-    "port-line": ("#6f9ee8", "#4a78c2"),
-}
-_FAMILIES = ("module", "activation", "norm", "merge", "graph")
-_SHAPES = {one: one for one in _FAMILIES} | {
-    "operation": "module",
-    "input": "port",
-    "output": "port",
-}
-_STYLE = (
-    f".epochal-graph{{{''.join(f'--ep-{name}:{light};' for name, (light, _) in _COLOURS.items())}"
-    "font-family:system-ui,-apple-system,'Segoe UI',Roboto,sans-serif}"
-    "@media(prefers-color-scheme:dark){.epochal-graph{"
-    f"{''.join(f'--ep-{name}:{dark};' for name, (_, dark) in _COLOURS.items())}}}}}"
-    ".epochal-graph text{font-size:12px;fill:var(--ep-ink);text-anchor:middle}"
-    ".epochal-graph .ground{fill:var(--ep-ground)}"
-    ".epochal-graph .head{font-size:14px;font-weight:600;text-anchor:start}"
-    ".epochal-graph .sub,.epochal-graph .legend{font-size:11px;fill:var(--ep-dim);"
-    "text-anchor:start}"
-    ".epochal-graph .name{font-weight:600}"
-    ".epochal-graph .tag{font-size:10.5px;fill:var(--ep-link)}"
-    ".epochal-graph .count,.epochal-graph .time{font-size:10.5px;fill:var(--ep-dim)}"
-    ".epochal-graph .shape{stroke-width:1.2}"
-    ".epochal-graph .edge{fill:none;stroke:var(--ep-line);stroke-width:1.2}"
-    ".epochal-graph .tip path{fill:var(--ep-line)}"
-    ".epochal-graph .timed text{fill:#10131a}"
-    + "".join(
-        f".epochal-graph .{kind} .shape{{fill:var(--ep-{family});stroke:var(--ep-{family}-line)}}"
-        for kind, family in _SHAPES.items()
-    )
-)
+@cache
+def _style() -> str:
+    """The rules of ``picture.css``, on one line."""
+    text = Path(__file__).with_name("picture.css").read_text(encoding="utf-8")
+    return " ".join(text.partition("*/")[2].split())

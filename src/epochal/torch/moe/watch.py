@@ -37,7 +37,7 @@ from epochal.torch.moe.stats import (
     statistics_table,
     wide_dtype,
 )
-from epochal.torch.step_count import StepCount
+from epochal.torch.step_count import StepCount, owns
 from epochal.torch.structure import named_parameters, plain_name, tensors_in, unwrapped
 
 _NAMES = re.compile(r"(^|_)(gate|router|gating)$")
@@ -290,10 +290,7 @@ class MoeWatch:
 
     @guarded_hook("watch_moe")
     def _after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        groups = optimizer.param_groups
-        if not any(id(p) in self._ids for group in groups for p in group["params"]):
-            return
-        if not self._count.begins_with(optimizer):
+        if not owns(optimizer, self._ids) or not self._count.begins_with(optimizer):
             return
         self._settle()
         if self._is_due(self._count.step):
