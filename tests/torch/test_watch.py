@@ -133,7 +133,7 @@ def test_training_is_the_same_with_and_without(start_run: StartRun) -> None:
     torch.manual_seed(7)
     train(alone, 5)
     expected_noise = torch.rand(3)
-    watch(watched, start_run(), every=1, activations=True)
+    watch(watched, start_run(), every=1)
     torch.manual_seed(7)
     train(watched, 5)
     assert torch.equal(torch.rand(3), expected_noise)
@@ -147,16 +147,6 @@ def test_another_model_s_optimizer_is_not_watched(start_run: StartRun) -> None:
     train(small_model(), 3)
     run.finish()
     assert records(run, "metrics") == []
-
-
-def test_activations_tell_of_dead_units(start_run: StartRun) -> None:
-    run, model = start_run(), small_model()
-    with torch.no_grad():
-        model.get_parameter("0.bias").fill_(-100)
-    watch(model, run, histograms=False, activations=True)
-    train(model, 1)
-    run.finish()
-    assert records(run, "metrics")[0]["m"]["activations/1/zeros"] == 1.0
 
 
 def test_a_compiled_model_is_watched_under_its_plain_names(start_run: StartRun) -> None:

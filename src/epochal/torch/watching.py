@@ -104,7 +104,6 @@ class Watch:
         histograms: bool,
         gradients: bool,
         updates: bool,
-        activations: bool,
         step: int | None = None,
     ) -> None:
         self._run = run
@@ -128,7 +127,6 @@ class Watch:
         self._taking: _Taken | None = None
         self._held: list[_Taken | Fact] = []
         self._pending: list[_Taken | Fact] = []
-        self._outputs: dict[str, Tensor] = {}
         self._modes = EvaluationModes(model)
         self._optimizers = Optimizers(self._parameters)
         self._inputs = Inputs()
@@ -150,8 +148,6 @@ class Watch:
             )
         self._sync = BufferSync(run)
         self._watch_sync(model)
-        if activations:
-            self._watch_outputs(model)
         run.on_finish(self.remove)
 
     def remove(self) -> None:
@@ -194,7 +190,7 @@ class Watch:
     def _begin_step(self, step: int) -> None:
         if self._num_steps == 1:
             self._held.append(self._model_fact())
-        if not self._is_due(self._num_steps, step):
+        if not is_dense_step(self._num_steps) and step % self._every:
             return
         frozen = {n for n, p in self._parameters.items() if not p.requires_grad}
         self._taking = _Taken(step, is_dense_step(self._num_steps), now(), frozenset(frozen))
@@ -251,10 +247,6 @@ class Watch:
                 self._pending.append(item)
         if self._pending:
             self._write_arrived(wait=False)
-
-    def _is_due(self, number: int, step: int) -> bool:
-        """Whether a step is measured, the so many-th of this attempt."""
-        return is_dense_step(number) or step % self._every == 0
 
     # -- gradients --------------------------------------------------------------------------------
 
@@ -337,17 +329,6 @@ class Watch:
             fields["last_layer"], fields["outputs"] = self._last_layer
         return Fact("model", fields)
 
-    def _watch_outputs(self, model: nn.Module) -> None:
-        for name, module in named_modules(model):
-            if name and not any(module.children()):
-                self._handles.append(module.register_forward_hook(partial(self._keep_output, name)))
-
-    @guarded_hook("watch")
-    def _keep_output(self, name: str, module: nn.Module, inputs: Any, output: Any) -> None:
-        is_due = self._is_due(self._num_steps + 1, self._count.upcoming)
-        if is_due and isinstance(output, Tensor) and output.is_floating_point():
-            self._outputs[name] = output.detach()
-
     # -- exchanged buffers ------------------------------------------------------------------------
 
     def _watch_sync(self, model: nn.Module) -> None:
@@ -388,9 +369,6 @@ class Watch:
             self._take(taken, "grads", gradients)
             rows = {n: one for n, one in gradients.items() if id(parameters[n]) not in self._tables}
             self._take_numbers(taken, "dead", _dead_rows(rows))
-        if self._outputs:
-            self._take(taken, "outputs", self._outputs)
-            self._outputs = {}
         if self._wants_updates:
             self._before = {n: local(p).clone() for n, p in parameters.items()}
 
@@ -405,8 +383,7 @@ class Watch:
     def _take(self, taken: _Taken, what: str, tensors: dict[str, Tensor]) -> None:
         # A step whose number is a guess may turn out to be at the interval.
         has_histograms = self._count.is_guess or taken.step % self._every == 0
-        bins = self._bins if has_histograms and what != "outputs" else 0
-        packed = reduce_tensors(list(tensors.values()), bins=bins)
+        packed = reduce_tensors(list(tensors.values()), bins=self._bins if has_histograms else 0)
         taken.rows.append((what, tuple(tensors), Rows(packed)))
 
     @staticmethod
@@ -439,10 +416,6 @@ class Watch:
             metrics[f"grads/{name}/zeros"] = row.zeros
         for name, share in taken.numbers("dead").items():
             metrics[f"grads/{name}/dead"] = share
-        for name, row in taken.reduced("outputs").items():
-            metrics[f"activations/{name}/mean"] = row.mean
-            metrics[f"activations/{name}/std"] = row.std
-            metrics[f"activations/{name}/zeros"] = row.zeros
         for name, norm in taken.numbers("running_stats").items():
             metrics[f"running_stats/{name}/norm"] = norm
         for name, change in taken.numbers("updates").items():
@@ -528,16 +501,14 @@ def watch(
     histograms: bool = True,
     gradients: bool = True,
     updates: bool = True,
-    activations: bool = False,
     step: int | None = None,
 ) -> Watch:
     """Record parameters, gradients and inputs: often at first, then every ``every`` steps.
 
     Measured are the optimizer steps 1, 2, 5, 10, 20, 50, 100, 200 and 500, and those at the
     interval. ``run`` is the current run when not given. ``updates`` keeps a copy of the weights
-    during a measured step. ``activations`` puts forward hooks on the leaf modules, which a compiled
-    model does not run. Steps are numbered as the run logs them; ``step`` is the number of the next
-    one, by default the run's last + 1. The watch ends with the run, or with ``remove()``.
+    during a measured step. Steps are numbered as the run logs them; ``step`` is the number of the
+    next one, by default the run's last + 1. The watch ends with the run, or with ``remove()``.
     """
     if every < 1:
         raise UsageError(f"every={every} must be 1 or more steps.")
@@ -548,7 +519,6 @@ def watch(
         histograms=histograms,
         gradients=gradients,
         updates=updates,
-        activations=activations,
         step=step,
     )
 
