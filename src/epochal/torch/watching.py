@@ -216,26 +216,23 @@ class Watch:
             self._kept[optimizer] = None
             for name, parameter in self._parameters.items():
                 if is_plain(parameter) and owns(optimizer, {id(parameter)}):
-                    kept = self._kept[optimizer] = KeptGradients(name, parameter)
-                    self._gradient_hooks[kept] = parameter.register_hook(  # type: ignore[no-untyped-call]
-                        unserializable_hook(partial(self._on_gradient, kept))  # type: ignore[no-untyped-call]
+                    new = self._kept[optimizer] = KeptGradients(name, parameter)
+                    self._gradient_hooks[new] = parameter.register_hook(  # type: ignore[no-untyped-call]
+                        unserializable_hook(partial(self._on_gradient, new))  # type: ignore[no-untyped-call]
                     )
                     break
         kept = self._kept.get(optimizer)
         if kept is not None and kept.after_step(self._count.step):
+            self._kept[optimizer] = None
             self._end_gradient_hook(kept)
+            self._held += kept.facts()
 
     def _settle(self) -> None:
         """Have the numbers of the step that has ended written under its number, if that is due."""
         if self._taking is not None:
             self._held.append(self._taking)
             self._taking = None
-        for detector in (
-            self._modes,
-            self._inputs,
-            self._optimizers,
-            *filter(None, self._kept.values()),
-        ):
+        for detector in (self._modes, self._inputs, self._optimizers):
             self._held += detector.facts()
         if self._count.is_guess:
             return
