@@ -277,8 +277,7 @@ class MemoryWatch:
         self._count = StepCount(run)
         self._held: list[tuple[int, MemorySegments]] = []
         self._ids = {id(parameter) for _, parameter in named_parameters(model)}
-        # Every optimizer of the model.
-        self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
+        self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._handle: Any = register_optimizer_step_post_hook(self._after_step)
         run.on_finish(self.remove)
 
@@ -292,31 +291,25 @@ class MemoryWatch:
     def _after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         if not owns(optimizer, self._ids):
             return
-        alive = [one for one in (known() for known in self._optimizers) if one is not None]
-        if optimizer not in alive:
-            alive.append(optimizer)
-        self._optimizers = [weakref.ref(one) for one in alive]
+        self._optimizers.add(optimizer)
         if not self._count.begins_with(optimizer):
             return
         self._settle()
-        step, is_guess = self._count.step, self._count.is_guess
-        if step % self._every == 0 or (is_guess and not self._held):
+        if self._count.step % self._every == 0 or (self._count.is_guess and not self._held):
             devices = {one.device for _, one in named_parameters(self._model) if one.is_cuda}
             for device in sorted(devices, key=str) or [_CPU]:
-                self._held.append((step, memory_segments(self._model, alive, device=device)))
-            if not is_guess:
-                self._log()
+                memory = memory_segments(self._model, list(self._optimizers), device=device)
+                self._held.append((self._count.step, memory))
 
+    @guarded_hook("watch_memory")
     def _settle(self) -> None:
-        """Record what was measured while the number of its step was a guess, if it is due."""
-        if not self._count.is_guess:
-            self._log(shift=self._count.shift)
-
-    def _log(self, shift: int = 0) -> None:
+        """Record what was measured, now that the number of its step is known, if it is due."""
+        if self._count.is_guess:
+            return
         held, self._held = self._held, []
         for step, memory in held:
-            if (step + shift) % self._every == 0:
-                self._run.log_allocator(memory, step=step + shift)
+            if (step + self._count.shift) % self._every == 0:
+                self._run.log_allocator(memory, step=step + self._count.shift)
 
 
 def watch_memory(model: nn.Module, run: Run | None = None, *, every: int = 1000) -> MemoryWatch:
