@@ -57,7 +57,7 @@ def test_a_loss_that_is_lost_is_not_also_a_plateau_or_a_flat_evaluation() -> Non
     found = [finding for record in lost() for finding in health.feed(record)]
     first = next(n for n, finding in enumerate(found) if finding.rule == "divergence")
     later = {finding.rule for finding in found[first + 1 :] if finding.state == "open"}
-    assert later.isdisjoint({"plateau", "eval-flat", "eval-at-chance"})
+    assert later.isdisjoint({"plateau", "eval-flat", "no-better-than-baseline"})
     assert health.context.is_open("divergence", "train/loss")
 
 

@@ -1,9 +1,11 @@
-"""A ``data`` record as rules see it, and sets of samples that are kept by value."""
+"""A ``data`` record as rules see it, the sums of an epoch, and sets of samples."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeGuard
 
 from epochal.health.observation import Observation
@@ -14,6 +16,9 @@ _MOST_BITS = 48
 # A set of so many samples estimates a share with a standard error of 0.5 %.
 MOST_KEPT = 10_000
 _SHOWN = 8
+_ROWS = 32  # samples of a batch that are compared with each other
+_NO_ERROR = 0.015
+_LARGEST = 1e100  # beyond it squares leave what a float holds
 
 
 class DataWindow(NamedTuple):
@@ -38,10 +43,15 @@ class DataWindow(NamedTuple):
         """Whether the split is training data."""
         return is_training(self.name)
 
+    def subject(self, check: str = "") -> str:
+        """Return what a finding is about: ``data/train``, with a check and a rank above 0."""
+        name = f"data/{self.name}" + (f", {check}" if check else "")
+        return name if self.rank == 0 else f"{name} of rank {self.rank}"
+
     @property
-    def subject(self) -> str:
-        """What a finding about it is about."""
-        return f"data/{self.name}"
+    def loader(self) -> tuple[str, int]:
+        """Return the key of the loader that it is of."""
+        return self.name, self.rank
 
     def count(self, field: str) -> int:
         """A field that is a whole number; 0 where it is not."""
@@ -132,6 +142,58 @@ class SampleSet:
                 del self.kept[one]
 
 
+@dataclass(slots=True)
+class Epoch:
+    """What the records of one epoch of one loader add up to."""
+
+    number: int
+    samples: int = 0
+    batches: int = 0
+    read_batches: int = 0
+    labelled: int = 0
+    of_one_class: int = 0
+    labels: Counter[str] = field(default_factory=Counter)
+    indices: SampleSet = field(default_factory=SampleSet)
+    hashes: SampleSet = field(default_factory=SampleSet)
+    moments: tuple[float, float, float] = (0.0, 0.0, 0.0)  # samples, sums and squares of inputs
+
+    def add(self, window: DataWindow) -> None:
+        """Add a part of the epoch."""
+        self.samples += window.samples
+        self.batches += window.batches
+        self.read_batches += window.count("read_batches")
+        self.labelled += window.count("labelled_batches")
+        self.of_one_class += window.count("one_class_batches")
+        self.labels.update(window.labels)
+        self.indices.add(window.indices, window.index_bits, is_index=True)
+        self.hashes.add(window.hashes, window.hash_bits, is_index=False)
+        mean, std = number(window.record.get("mean")), number(window.record.get("std"))
+        if mean is not None and std is not None and max(abs(mean), std) < _LARGEST:
+            count, total, squares = self.moments
+            own = window.samples
+            self.moments = (count + own, total + own * mean, squares + own * (std**2 + mean**2))
+
+    @property
+    def inputs(self) -> tuple[float, float] | None:
+        """Return mean and standard deviation of all inputs; None if they do not differ."""
+        count, total, squares = self.moments
+        mean = total / count if count else 0.0
+        std = math.sqrt(max(0.0, squares / count - mean * mean)) if count else 0.0
+        return (mean, std) if std > 0 else None
+
+
+class Epochs(dict[tuple[str, int], Epoch]):
+    """The newest epoch of each loader."""
+
+    def add(self, window: DataWindow) -> Epoch:
+        """Add a record to its epoch, or begin the next one with it."""
+        epoch = self.get(window.loader)
+        if epoch is None or epoch.number != window.epoch:
+            epoch = self[window.loader] = Epoch(window.epoch)
+        epoch.add(window)
+        return epoch
+
+
 def shown(identities: Sequence[int]) -> str:
     """The first of some samples, for evidence."""
     more = len(identities) - _SHOWN
@@ -139,11 +201,48 @@ def shown(identities: Sequence[int]) -> str:
     return f"{text} and {more:,} more" if more > 0 else text
 
 
-def pair_figures(window: DataWindow, field: str) -> dict[str, float]:
-    """The finite numbers of an object such as ``association``; empty where there is none."""
-    given = window.record.get(field)
+def numbers(record: Mapping[str, Any], field: str) -> dict[str, float]:
+    """Return the finite numbers of an object such as ``association``; empty if there is none."""
+    given = record.get(field)
     known = given.items() if isinstance(given, dict) else ()
     return {name: value for name, one in known if (value := number(one)) is not None}
+
+
+class Association(NamedTuple):
+    """How far targets are nearer where inputs are near, with its standard error."""
+
+    value: float
+    error: float
+
+
+def associations(window: DataWindow, batches: int) -> dict[str, Association]:
+    """Return how the targets of a split depend on its inputs; empty if too little is known."""
+    given = numbers(window.record, "association")
+    read = given.get("batches", 0.0)
+    if read < batches:
+        return {}
+    # Pairs of a small dataset come again, which makes no estimate surer.
+    samples = window.count("dataset_samples")
+    different = max(1.0, (samples / _ROWS) ** 2) if samples else read
+    wider = math.sqrt(max(1.0, read / different))
+    found = {
+        name: Association(given.get(name, 0.0), wider * given.get(error, 0.0))
+        for name, error in (("correlation", "error"), ("nearest", "nearest_error"))
+    }
+    # The same batch over and over has no error, and proves nothing.
+    return {name: one for name, one in found.items() if one.error * math.sqrt(read) > _NO_ERROR}
+
+
+def are_unrelated(found: Mapping[str, Association]) -> bool:
+    """Return True if targets do not depend on inputs, as far as can be measured."""
+    return len(found) == 2 and all(abs(one.value) < 3 * one.error for one in found.values())
+
+
+def constant_costs(window: DataWindow) -> list[float]:
+    """Return what the best constant answer costs: as cross entropy, or as squared error."""
+    spread = numbers(window.record, "targets")
+    names = ("column_entropy", "entropy", "column_variance", "variance")
+    return [spread[name] for name in names if spread.get(name, 0.0) > 0]
 
 
 def number(value: Any) -> float | None:

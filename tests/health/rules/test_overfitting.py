@@ -1,6 +1,5 @@
 from epochal.health.rules.overfitting import Overfitting
-from tests.health.curve_records import START, evals, falling, flat, in_order, noise, steps
-from tests.health.data_records import epoch
+from tests.health.curve_records import evals, falling, flat, in_order, noise, steps
 from tests.health.machine_records import opened
 
 
@@ -67,37 +66,6 @@ def test_a_loss_without_the_noise_of_batches_is_that_of_one_batch() -> None:
     # Batches that differ have noise.
     rough = [loss * (1 + around) for loss, around in zip(smooth, noise(600, 0.01), strict=True)]
     assert opened(Overfitting, in_order(steps(rough), evals([0.18] * 12, every=50))) == []
-
-
-def test_samples_that_were_seen_often_are_memorised_where_only_the_training_gains() -> None:
-    losses = [0.5 * (1 + n / 100) ** -0.6 for n in range(900)]
-    train = [loss * (1 + around) for loss, around in zip(losses, noise(900, 0.05), strict=True)]
-    stays = evals([0.4, *[0.36 - 0.0005 * n for n in range(17)]], every=50)
-    seen_often = steps(train, epoch=[n / 4 for n in range(900)])
-    (found,) = opened(Overfitting, in_order(seen_often, stays))
-    assert found.severity == "info"
-    assert "the model memorises its training data" in found.sentence
-    # Of samples that come for the first times the gap is none of memory.
-    new = steps(train, epoch=[n / 100 for n in range(900)])
-    assert opened(Overfitting, in_order(new, stays)) == []
-    # An evaluation that gains as well learns.
-    gains = evals([1.1 * losses[50 * n + 49] for n in range(18)], every=50)
-    assert opened(Overfitting, in_order(seen_often, gains)) == []
-
-
-def test_a_watched_loader_tells_how_often_samples_were_seen() -> None:
-    losses = [0.5 * (1 + n / 100) ** -0.6 for n in range(900)]
-    train = [loss * (1 + around) for loss, around in zip(losses, noise(900, 0.05), strict=True)]
-    stays = evals([0.4, *[0.36 - 0.0005 * n for n in range(17)]], every=50)
-    epochs = [{**epoch(4 * n + 1, range(64)), "t": START + 16 * n} for n in range(50)]
-    for one in epochs:
-        one["dataset_samples"] = 64
-    assert len(opened(Overfitting, in_order(steps(train), stays, epochs))) == 1
-    below = evals([0.04, *[0.036 - 0.00005 * n for n in range(17)]], every=50)
-    assert opened(Overfitting, in_order(steps(train), below, epochs)) == []
-    for one in epochs:
-        one["dataset_samples"] = 1000  # an epoch of this loader is a part of it
-    assert opened(Overfitting, in_order(steps(train), stays, epochs)) == []
 
 
 def test_an_energy_that_swings_around_zero_is_no_overfitting() -> None:

@@ -46,4 +46,4 @@ def test_ranks_that_train_on_the_same_samples_are_found(
     )
     run = load_run(tmp_path / "runs" / "ranks" / "run")
     found = {entry.record["rule"] for entry in run.findings()}
-    assert ("data-ranks" in found) is expected
+    assert ("data-repeated" in found) is expected

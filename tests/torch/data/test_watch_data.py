@@ -409,7 +409,7 @@ def test_samples_that_come_again_after_a_resume_are_found(start_run: StartRun) -
     run.finish()
     record = data_records(run.dir)[-1]
     assert record["earlier"] == list(range(160))
-    assert findings_of(run.dir)["data-resume"] == "warning"
+    assert findings_of(run.dir)["data-repeated"] == "warning"
 
 
 def test_an_iterator_that_gives_nothing_is_no_epoch(start_run: StartRun) -> None:

@@ -76,84 +76,60 @@ export const RULES: Readonly<Record<string, RuleText>> = {
     "healthy": "The learning rate is above 0.1 % of its peak for most of the run."
   },
   "double-softmax": {
-    "meaning": "A softmax stands before a loss that has its own, so gradients are far too small.",
+    "meaning": "There is a softmax before a loss that has its own, so gradients are far too small.",
     "healthy": "A loss far below `log(1 + (n-1)/e) + 1 - accuracy` for n classes."
-  },
-  "eval-at-chance": {
-    "meaning": "The model guesses.",
-    "healthy": "Clearly above 1 / number of classes."
   },
   "eval-flat": {
     "meaning": "The evaluation does not change. It may not use the trained model.",
     "healthy": "It changes from one evaluation to the next."
   },
   "eval-gap": {
-    "meaning": "The model computes something else in evaluation than in training.",
+    "meaning": "The model computes something else in evaluation than in training, or on other data.",
     "healthy": "In the first epoch both losses fall together."
   },
   "eval-mode": {
     "meaning": "The model is evaluated in training mode.",
     "healthy": "In an evaluation, dropout and BatchNorm are in evaluation mode."
   },
-  "learns-average": {
-    "meaning": "The inputs say nothing about the labels, or do not reach the output.",
-    "healthy": "The evaluation loss falls on after the first evaluation."
+  "no-better-than-baseline": {
+    "meaning": "The model is no better than one that does not read its inputs.",
+    "healthy": "Better than always predicting the mean, the most frequent class, or a guess."
   },
   "overfitting": {
     "meaning": "Training improves while evaluation gets worse. The model memorises the data.",
-    "healthy": "The evaluation loss follows the training loss with a gap of a few per cent that does not grow."
-  },
-  "repeated-data": {
-    "meaning": "The loss drops sharply at the end of an epoch. The model recognises samples.",
-    "healthy": "Drops of a few per cent at the end of an epoch."
+    "healthy": "The evaluation loss follows the training loss with a gap that does not grow."
   },
   "too-good": {
     "meaning": "The model learned too fast. The inputs may contain the answer.",
     "healthy": "Gradual learning."
   },
-  "data-answer": {
-    "meaning": "The answer is among the inputs: some of their values are the label in other words.",
-    "healthy": "No value of the inputs is fixed by the label alone."
-  },
-  "data-drift": {
-    "meaning": "The data changes from epoch to epoch: results of the epochs do not compare.",
-    "healthy": "Every epoch has inputs and labels of the same distribution."
+  "data-labels": {
+    "meaning": "The labels are among the inputs, do not belong to them, or are no classes.",
+    "healthy": "Labels depend on the inputs, and no single input value gives them away."
   },
   "data-leak": {
     "meaning": "The evaluation uses samples that the model was trained on.",
     "healthy": "No sample is in both training and evaluation data."
   },
-  "data-mismatch": {
-    "meaning": "The labels of the training data do not belong to their inputs.",
-    "healthy": "Samples with near inputs have nearer targets than others, or the loss falls."
-  },
   "data-one-class": {
-    "meaning": "Batches hold one class only: the data is sorted by class.",
+    "meaning": "Batches have one class only: the data is sorted by class.",
     "healthy": "Every batch is a mixture of the classes."
   },
   "data-order": {
     "meaning": "The training data has the same order in every epoch: it is not shuffled.",
     "healthy": "Every epoch has another order."
   },
-  "data-padding": {
-    "meaning": "Most positions of the batches are padding, on which time is spent for nothing.",
-    "healthy": "Less than a third of the positions is padding."
-  },
-  "data-ranks": {
-    "meaning": "Several ranks train on the same samples: the gradient is that of one of them.",
-    "healthy": "In an epoch, every rank has its own part of the data."
-  },
   "data-repeated": {
-    "meaning": "Samples come several times within one epoch, and others perhaps not at all.",
-    "healthy": "Each sample comes once in an epoch."
+    "meaning": "Samples come several times where each should come once, others perhaps never.",
+    "healthy": "Each sample comes once in an epoch, on one rank, and not again after a resume."
   },
-  "data-resume": {
-    "meaning": "After a resume the loader starts again: samples come twice, others perhaps never.",
-    "healthy": "A resumed epoch continues after its last sample."
+  "data-shift": {
+    "meaning": "The model gets other data in evaluation than in training, or in later epochs.",
+    "healthy": "Inputs and labels have the same distribution everywhere."
   },
   "data-values": {
-    "meaning": "Inputs hold NaN or infinity, or are constant, as broken files and empty images are.",
-    "healthy": "Every input is finite and has different values."
+    "meaning": "Inputs contain NaN or infinity, or are constant, as in broken files and empty images.",
+    "healthy": "Every input is finite, and its values differ."
   },
   "input-scale": {
     "meaning": "The inputs are not normalised: they are far larger than the weights are made for.",
@@ -173,7 +149,7 @@ export const RULES: Readonly<Record<string, RuleText>> = {
   },
   "stale-batchnorm": {
     "meaning": "BatchNorm does not update the statistics that an evaluation uses.",
-    "healthy": "The running statistics move at every step."
+    "healthy": "The running statistics change at every step."
   },
   "untrained-parameters": {
     "meaning": "Parameters do not change: they are not in the optimizer, or are frozen by mistake.",

@@ -1,0 +1,200 @@
+"""A model that is no better than an answer that does not read the inputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from statistics import fmean, variance
+
+from epochal.health.context import Context
+from epochal.health.curve import Curve
+from epochal.health.data_window import (
+    DATA_KINDS,
+    DataWindow,
+    are_unrelated,
+    associations,
+    constant_costs,
+    numbers,
+    window_of,
+)
+from epochal.health.evaluations import (
+    accuracy_of,
+    is_accuracy,
+    is_evaluation,
+    is_overlap,
+    num_classes,
+)
+from epochal.health.observation import Observation
+from epochal.health.rule import Message, Rule, Verdict
+from epochal.health.text import CURVE_KINDS, INPUTS_REACH_THE_OUTPUT
+from epochal.health.thresholds import RuleThresholds
+
+# What an answer without the inputs is, what it reaches, and the range that is no better.
+_Baseline = tuple[str, float, float, float]
+_NOTHING = "finding nothing"
+
+
+class NoBetterThanBaseline(Rule):
+    """Evaluations stay where an answer without the inputs is: the mean, or the frequent class.
+
+    Some models start so and learn late. They are not reported while their training loss falls or
+    the learning rate still warms up, and late if inputs and targets are known to belong together.
+    """
+
+    name = "no-better-than-baseline"
+    group = "evaluation"
+    meaning = "The model is no better than one that does not read its inputs."
+    healthy = "Better than always predicting the mean, the most frequent class, or a guess."
+    reports = {
+        "warning": (
+            "At {evals} evaluations in a row the loss is within {near:percent} of what the best "
+            "constant answer costs, or the accuracy is that of the most frequent class or of a "
+            "guess. The training loss has {points} points and does not fall. At {patient} "
+            "evaluations if `watch_data` shows that targets depend on the inputs, if the training "
+            "loss falls, or if no baseline is known and the evaluation loss is not 1 % below its "
+            "first evaluations."
+        )
+    }
+    needs = (
+        "Evaluations, and a baseline: `epochal.watch_data(loader)`, or the number of classes in "
+        "the configuration (`num_classes`, `num_labels`) or in the last layer of a watched model."
+    )
+    symptom_of = frozenset({"lost values", "divergence", "standstill", "poor evaluation"})
+    kinds = CURVE_KINDS | DATA_KINDS | {"event"}
+    every_rank = False
+    messages = {
+        "baseline": Message(
+            "warning",
+            "{metric} is {value} after {evaluations} evaluations, no better than {what} "
+            "({baseline}): the model has learned nothing about the labels from its inputs.",
+            "Check that labels belong to their inputs (not shuffled apart), that inputs are scaled "
+            "to about 1, that optimizer.step() is called with these parameters and a learning rate "
+            f"that is not too small, and {INPUTS_REACH_THE_OUTPUT}",
+        )
+    }
+
+    class Thresholds(RuleThresholds):
+        evals: int = 3
+        patient: int = 14
+        points: int = 100
+        near: float = 0.03
+
+    thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._values: dict[str, list[tuple[int | None, float]]] = {}
+        self._data: DataWindow | None = None
+        self._outputs: int | None = None
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Note what is known of the data and the model; check every evaluation."""
+        if observation.kind == "event":
+            if observation.record.get("name") == "model":
+                self._outputs = observation.count_of("outputs") or None
+        elif observation.kind in DATA_KINDS:
+            window = window_of(observation)
+            if window is not None and window.is_training and "targets" in window.record:
+                self._data = window
+        elif not context.is_game and not context.is_resumed:
+            classes, known = num_classes(context.config) or self._outputs or 0, []
+            for name, value in observation.values.items():
+                is_loss = name == context.role_names.get("eval_loss")
+                if not is_evaluation(name, observation.kind) or not math.isfinite(value):
+                    continue
+                share = value if is_loss else accuracy_of(value, classes or None)
+                if share is not None and (is_loss or is_accuracy(name) or is_overlap(name)):
+                    self._values.setdefault(name, []).append((observation.step, share))
+                    known.append((not is_loss, name))
+            # The loss first: it tells a model that learns rare classes from a constant answer.
+            return (
+                (self._judge([name for _, name in sorted(known)], classes, context),)
+                if known
+                else ()
+            )
+        return ()
+
+    def forget_from(self, step: int, context: Context) -> None:
+        """A new process evaluates and reads its data again."""
+        self._values.clear()
+        self._data = None
+
+    def _judge(self, names: list[str], classes: int, context: Context) -> Verdict:
+        """Return one verdict on all metrics of an evaluation."""
+        subject, train = context.role_names.get("eval_loss", names[0]), context.curves.get("loss")
+        limits, is_certain = self.thresholds, self._is_certain(train, context)
+        for name in names:
+            values = [value for _, value in self._values[name]]
+            is_loss = name == context.role_names.get("eval_loss")
+            known = self._of_loss(values, classes) if is_loss else self._of_share(name, classes)
+            for what, value, lowest, highest in known:
+                needed = limits.evals if is_certain else limits.patient
+                needed *= 2 if what == _NOTHING else 1
+                outside = (n for n, v in enumerate(reversed(values)) if not lowest <= v <= highest)
+                count = next(outside, len(values))  # of evaluations in a row
+                if count >= needed and not (is_loss and _falls(values[-needed:], 0.005)):
+                    first, last = self._values[name][-count][0], self._values[name][-1][0]
+                    return self.found(
+                        "baseline",
+                        subject,
+                        steps=None if first is None or last is None else (first, last),
+                        words={"metric": name, "what": what},
+                        value=values[-1],
+                        baseline=value,
+                        evaluations=count,
+                    )
+                if is_loss and values[-1] < lowest and self._data is not None:
+                    return Verdict(subject, False)
+        return Verdict(subject, False)
+
+    def _is_certain(self, train: Curve | None, context: Context) -> bool:
+        """Return True if nothing suggests that the model will start to learn by itself."""
+        if train is None or train.count < self.thresholds.points:
+            return False
+        own = {} if self._data is None else associations(self._data, 24)
+        points = train.window(1000)
+        is_rising, rate, first = False, context.rate, context.first_step or 0
+        if rate.peak_since is not None and not rate.began_at_peak(0.5):
+            # A warm-up, and as many steps after it.
+            is_rising = (context.step or 0) - first < 2 * (rate.peak_since - first)
+        is_falling = _falls(points[len(points) // 3 :], 0.003)
+        return not is_rising and not is_falling and (not own or are_unrelated(own))
+
+    def _of_loss(self, losses: list[float], classes: int) -> Iterator[_Baseline]:
+        near = self.thresholds.near
+        for cost in [] if self._data is None else constant_costs(self._data):
+            what = "always predicting the average target"
+            yield what, cost, (1 - near) * cost, (1 + 2 * near) * cost
+        if self._data is None and classes > 1:
+            guess = math.log(classes)
+            what = f"guessing among {classes:,} classes"
+            yield what, guess, (1 - near / 3) * guess, (1 + 2 * near) * guess
+        if len(losses) >= self.thresholds.patient and min(losses) > 0.96 * losses[0] > 0:
+            first = fmean(losses[:4])
+            if fmean(losses[-4:]) > 0.99 * first:
+                yield "the first evaluations", first, 0.96 * first, 1.15 * first
+
+    def _of_share(self, name: str, classes: int) -> Iterator[_Baseline]:
+        values = [value for _, value in self._values[name]]
+        targets = {} if self._data is None else numbers(self._data.record, "targets")
+        majority = targets.get("majority", 0.0)
+        if is_overlap(name):
+            yield _NOTHING, 0.0, 0.0, 0.01
+        elif majority > 0:
+            yield "always predicting the most frequent class", majority, 0.0, majority + 0.02
+        elif classes > 1:
+            chance, room = 1 / classes, min(0.03, 0.5 / classes)
+            yield f"guessing among {classes:,} classes", chance, chance - room, chance + room
+        elif max(values) - min(values) < 1e-3 and values[0] < 0.95:
+            yield "the first evaluation", values[0], values[0] - 1e-3, values[0] + 1e-3
+
+
+def _falls(values: list[float], share: float) -> bool:
+    """Return True if the second half of some values is clearly below the first half."""
+    half = len(values) // 2
+    before, now = values[:half], values[-half:]
+    if half < 1:
+        return False
+    fall = fmean(before) - fmean(now)
+    error = math.sqrt((variance(before) + variance(now)) / half) if half > 1 else 0.0
+    return fall > max(3 * error, share * abs(fmean(before)))

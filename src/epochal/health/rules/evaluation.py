@@ -1,0 +1,592 @@
+"""Rules about evaluations: what they measure, and whether it can be true."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import fmean
+
+from epochal.format import plural
+from epochal.health.context import Context
+from epochal.health.curve import Curve, is_usable
+from epochal.health.data_window import DATA_KINDS, numbers, window_of
+from epochal.health.evaluations import (
+    accuracy_of,
+    is_accuracy,
+    is_evaluation,
+    is_of_a_game,
+    is_overlap,
+    is_perplexity,
+    is_quality,
+    num_classes,
+)
+from epochal.health.layer_series import RUNNING_STATS, holds_layers, named
+from epochal.health.observation import Observation
+from epochal.health.rule import Message, Rule, Verdict
+from epochal.health.streak_counter import StreakCounter
+from epochal.health.text import CURVE_KINDS, steps_of
+from epochal.health.thresholds import RuleThresholds
+
+_EVALUATIONS = frozenset({"eval", "metrics", "epoch"})
+_TRAIN_POINTS = 15
+
+
+class EvalMode(Rule):
+    """All passes without gradients around an evaluation had dropout or BatchNorm in training mode.
+
+    A training may run its model without gradients and in training mode by design, as for pseudo
+    labels. Such passes come without an evaluation as well, and then nothing is reported.
+    """
+
+    name = "eval-mode"
+    group = "evaluation"
+    meaning = "The model is evaluated in training mode."
+    healthy = "In an evaluation, dropout and BatchNorm are in evaluation mode."
+    reports = {
+        "warning": (
+            "Every pass without gradients before an evaluation was logged ran with dropout or "
+            "BatchNorm in training mode."
+        )
+    }
+    needs = "`epochal.watch(model)`, and evaluations under `torch.no_grad()`."
+    causes = frozenset({"poor evaluation"})
+    symptom_of = frozenset({"lost values"})
+    kinds = _EVALUATIONS | {"step", "event"}
+    every_rank = False
+    messages = {
+        "mode": Message(
+            "warning",
+            "The model was in training mode in the evaluation at step {step}: {parts}. The "
+            "evaluation does not measure the model as it will be used.",
+            "Call model.eval() before the evaluation, and model.train() after it.",
+        )
+    }
+
+    def __init__(self, thresholds: RuleThresholds) -> None:
+        super().__init__(thresholds)
+        self._evaluated_at: int | None = None
+        self._is_by_design = False
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Check the passes that were reported after an evaluation."""
+        if observation.kind != "event":
+            if "loss" in observation.roles:
+                self._evaluated_at = None  # training goes on
+            names = observation.values
+            if any(is_quality(name) and is_evaluation(name, observation.kind) for name in names):
+                self._evaluated_at = observation.step
+            return ()
+        if observation.record.get("name") != "evaluation-passes":
+            return ()
+        step, self._evaluated_at = self._evaluated_at, None
+        dropouts, norms = observation.count_of("dropouts"), observation.count_of("batchnorms")
+        subject = context.role_names.get("eval_loss", "eval")
+        if not dropouts and not norms:
+            return (Verdict(subject, False),)
+        self._is_by_design = self._is_by_design or step is None
+        if self._is_by_design or step is None:
+            return ()
+        parts = [f"dropout was on in {plural(dropouts, 'module')}"] if dropouts else []
+        parts += [f"{plural(norms, 'BatchNorm')} used the statistics of the batch"] if norms else []
+        words = {"step": f"{step:,}", "parts": " and ".join(parts)}
+        return (
+            self.found(
+                "mode",
+                subject,
+                steps=(step, step),
+                words=words,
+                dropouts=dropouts,
+                batchnorms=norms,
+            ),
+        )
+
+    def forget_from(self, step: int, context: Context) -> None:
+        """Forget an evaluation that is void."""
+        self._evaluated_at = None
+
+
+class StaleBatchNorm(Rule):
+    """The running statistics of a BatchNorm in training mode are equal at several watched steps.
+
+    In evaluation mode BatchNorm keeps them by design, and such a one is not recorded.
+    """
+
+    name = "stale-batchnorm"
+    group = "layers"
+    meaning = "BatchNorm does not update the statistics that an evaluation uses."
+    healthy = "The running statistics change at every step."
+    reports = {
+        "warning": "They are the same after {samples} changes of the watched step, in training."
+    }
+    needs = "`epochal.watch(model)`."
+    causes = frozenset({"poor evaluation"})
+    symptom_of = frozenset({"lost values"})
+    kinds = frozenset({"metrics", "step"})
+    every_rank = False
+    messages = {
+        "stale": Message(
+            "warning",
+            "The running statistics of BatchNorm {which} have not changed since step {since_step}, "
+            "although it is in training mode. An evaluation normalises with them.",
+            "Check that its momentum is above 0, that its buffers are not overwritten (by a "
+            "checkpoint or another rank), and that the forward pass uses it.",
+        )
+    }
+
+    class Thresholds(RuleThresholds):
+        samples: int = 3  # changes between two watched steps
+
+    thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._still = StreakCounter(needed=thresholds.samples)
+        self._norms: dict[str, tuple[int, float]] = {}
+        self._step = 0
+
+    def observe(self, observation: Observation, context: Context) -> Iterator[Verdict]:
+        """Compare a watched step with the one before."""
+        if observation.step is None or not holds_layers(observation):
+            return
+        norms, self._step = RUNNING_STATS.of(observation.values), observation.step
+        for layer, norm in norms.items():
+            at, before = self._norms.get(layer, (self._step, math.nan))
+            self._still.note(layer, ails=norm == before, step=at)
+            self._norms[layer] = (self._step, norm)
+        if norms:
+            yield from self._still.verdicts(RUNNING_STATS.name, self._describe)
+
+    def forget_from(self, step: int, context: Context) -> None:
+        """Count again."""
+        self._still.forget()
+        self._norms.clear()
+
+    def _describe(self, layers: Sequence[str]) -> Verdict:
+        since, name = self._still.since(layers[0]), RUNNING_STATS.name(layers[0])
+        words = {"which": named(layers)}
+        return self.found("stale", name, steps=(since, self._step), words=words, since_step=since)
+
+
+class EvalFlat(Rule):
+    """The same value to the last digits at several evaluations: nothing is measured.
+
+    A share of samples is too coarse to tell, and so is a number of few digits. A model whose
+    learning rate is almost zero measures the same by right.
+    """
+
+    name = "eval-flat"
+    group = "evaluation"
+    meaning = "The evaluation does not change. It may not use the trained model."
+    healthy = "It changes from one evaluation to the next."
+    reports = {
+        "warning": (
+            "{evals} evaluations are equal to six digits. If it is not the loss, no other metric "
+            "of them changes by {moves:percent} either."
+        )
+    }
+    symptom_of = frozenset({"lost values", "divergence", "standstill", "poor evaluation"})
+    kinds = _EVALUATIONS
+    every_rank = False
+    release = 3
+    messages = {
+        "equal": Message(
+            "warning",
+            "{name} was {value} at each of the last {evaluations} evaluations: the weights of the "
+            "evaluated model do not change.",
+            "Check that optimizer.step() is called and has the model's parameters, that the "
+            "evaluation uses the model being trained (not a copy), and that its data is not empty.",
+        )
+    }
+
+    class Thresholds(RuleThresholds):
+        evals: int = 4
+        equal: float = 1e-6
+        # What changes by more than this is computed from a model that learns.
+        moves: float = 0.001
+        # At a hundredth of its peak the learning rate barely changes the weights.
+        rate: float = 0.01
+
+    thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._values: dict[str, deque[float]] = {}
+
+    def observe(self, observation: Observation, context: Context) -> Iterator[Verdict]:
+        """Check every metric of an evaluation."""
+        limits, rate = self.thresholds, context.rate
+        names = [
+            name
+            for name, value in observation.values.items()
+            if is_usable(value) and is_quality(name) and is_evaluation(name, observation.kind)
+        ]
+        for name in names:
+            values = self._values.setdefault(name, deque(maxlen=limits.evals))
+            values.append(observation.values[name])
+        is_at_rest = rate.peak is not None and not rate.is_near_peak(limits.rate)
+        moves = any(_range(self._values[name]) > limits.moves for name in names)
+        for name in names:
+            values, value = self._values[name], self._values[name][-1]
+            if len(values) < limits.evals:
+                continue
+            is_coarse = is_accuracy(name) or is_overlap(name) or float(f"{value:.3g}") == value
+            is_right = is_at_rest or is_coarse or is_of_a_game(name)
+            # A loss has digits enough to move with the weights, whatever else is measured.
+            is_right = is_right or (moves and name != context.role_names.get("eval_loss"))
+            if _range(values) > limits.equal or is_right:
+                yield Verdict(name, False)
+            else:
+                words = {"name": name}
+                yield self.found("equal", name, words=words, value=value, evaluations=len(values))
+
+    def forget_from(self, step: int, context: Context) -> None:
+        """A resumed run evaluates some steps again, with the same result."""
+        self._values.clear()
+
+
+def _range(values: Sequence[float]) -> float:
+    largest = max(abs(value) for value in values)
+    return (max(values) - min(values)) / largest if largest else 0.0
+
+
+class EvalGap(Rule):
+    """In the first epoch the training loss falls and the evaluation loss stays behind.
+
+    No sample has been seen twice by then, so the model has memorised nothing: it computes something
+    else in evaluation, or gets other data. If both differ from the first evaluation on and fall
+    together, they are measured differently, and that is no fault.
+    """
+
+    name = "eval-gap"
+    group = "evaluation"
+    meaning = "The model computes something else in evaluation than in training, or on other data."
+    healthy = "In the first epoch both losses fall together."
+    reports = {
+        "warning": (
+            "Before epoch {epochs} (or evaluation {evals}), the training loss has fallen to "
+            "{train_fell:percent} between two evaluations and the evaluation loss is above "
+            "{stayed:percent}, and {ratio:times} times the training loss. Or the training loss is "
+            "at {known:percent} of its start and the evaluation loss at {lost:times} times it."
+        )
+    }
+    needs = "A training loss, an evaluation loss, and the field `epoch` of a step if there is one."
+    causes = frozenset({"memorising"})
+    symptom_of = frozenset({"lost values", "divergence", "poor evaluation", "memorising"})
+    kinds = CURVE_KINDS
+    every_rank = False
+    patience = 2
+    messages = {
+        "gap": Message(
+            "warning",
+            "The training loss fell from {first_train} to {train} by {when}, and the evaluation "
+            "loss went from {first_eval} to {eval}: unless one batch comes again and again, the "
+            "model computes something else in evaluation, or gets other data there.",
+            "Prepare the data of both in the same way, and check the mode: train() before "
+            "training, eval() before evaluation. BatchNorm must update its running statistics. "
+            "Shuffle the training data, and check that batches differ.",
+        ),
+        "lost": Message(
+            "warning",
+            "By {when} the training loss fell from {start} to {train}, and the evaluation loss is "
+            "{eval}, far above that start: the model learns what the newest batches have in "
+            "common, or gets other data in evaluation.",
+            "Shuffle the training data: sorted samples come one class after the other. Prepare the "
+            "evaluation data in the same way, and call model.eval() before the evaluation. Check "
+            "that it is not the same batch in every step.",
+        ),
+    }
+
+    class Thresholds(RuleThresholds):
+        # Half of the samples were seen twice by then. Unknown, so many evaluations.
+        epochs: float = 1.5
+        evals: int = 6
+        # Of the losses at an earlier evaluation.
+        train_fell: float = 0.65
+        stayed: float = 0.9
+        ratio: float = 1.6
+        # Sorted by class, a batch says nothing about the next: of the start of training.
+        known: float = 0.3
+        lost: float = 1.4
+
+    thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._epoch: float | None = None
+        self._evals: list[tuple[int, float, float]] = []  # step, training loss, evaluation loss
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Compare the two losses at an evaluation."""
+        epoch, limits = observation.values.get("train/epoch"), self.thresholds
+        if epoch is not None and math.isfinite(epoch):
+            self._epoch = epoch
+        curve, train = context.updated_curves.get("eval_loss"), context.curves.get("loss")
+        if curve is None or train is None or train.first is None or context.is_game:
+            return ()
+        if context.is_resumed or min(train.lowest, curve.lowest) <= 0:
+            return ()
+        is_late = len(self._evals) >= limits.evals if self._epoch is None else False
+        if is_late or (self._epoch is not None and self._epoch > limits.epochs):
+            return ()
+        # An evaluation is a mean: rare samples with a large loss are in it, not in a median.
+        level = max(train.recent_level(_TRAIN_POINTS), fmean(train.window(2 * _TRAIN_POINTS)))
+        at, value = curve.points[-1]
+        self._evals.append((at, level, value))
+        return (self._verdict(train, level, value, at),)
+
+    def forget_from(self, step: int, context: Context) -> None:
+        """Forget the evaluations that are void."""
+        self._evals = [one for one in self._evals if one[0] < step]
+
+    def _verdict(self, train: Curve, level: float, value: float, at: int) -> Verdict:
+        limits, start = self.thresholds, max(train.first or 0.0, train.start or 0.0)
+        first_at, first_train, first_eval = self._evals[0]
+        message = "lost"
+        if not all(a < limits.known * start and b > limits.lost * start for _, a, b in self._evals):
+            message = "gap"
+            # Rare batches with a large loss are in the mean of an evaluation.
+            is_apart = value > max(limits.ratio * level, level + 0.1 * train.tail_at(level))
+            behind = [
+                one
+                for one in self._evals[:-1]
+                if level < limits.train_fell * one[1]
+                and value > max(limits.stayed * one[2], 0.8 * first_eval)
+            ]
+            if not is_apart or not behind:
+                return Verdict("eval_loss", False)
+            first_at, first_train, first_eval = behind[0]
+        return self.found(
+            message,
+            "eval_loss",
+            steps=steps_of(train, first_at, at),
+            words={"when": train.at(at)},
+            train=level,
+            eval=value,
+            start=start,
+            first_train=first_train,
+            first_eval=first_eval,
+        )
+
+
+class TooGood(Rule):
+    """An evaluation that is almost perfect before anything can have been learned."""
+
+    name = "too-good"
+    group = "evaluation"
+    meaning = "The model learned too fast. The inputs may contain the answer."
+    healthy = "Gradual learning."
+    reports = {
+        "warning": (
+            "Within {steps} steps, an accuracy (or IoU, Dice, F1) of {accuracy:percent} at the "
+            "first evaluation (or at any within {at_once} steps), with an evaluation loss below "
+            "{sure:percent} of the first training loss if there is one. Or a loss of classes or "
+            "tokens at {loss:percent} of its start; any other loss must also be at a tenth of the "
+            "training loss. Not if `watch_data` has read {samples} samples and found no label "
+            "among the inputs."
+        )
+    }
+    symptom_of = frozenset({"lost values", "implausible results"})
+    kinds = _EVALUATIONS | DATA_KINDS
+    every_rank = False
+    messages = {
+        "good": Message(
+            "warning",
+            "{name} is {value} at evaluation {evaluation} of the run, and training started from a "
+            "loss of {first}: too good to have been learned so early. The answer may be among the "
+            "inputs.",
+            "Look for labels among the inputs, evaluation samples among the training data, and a "
+            "mask that hides the wrong side.",
+        )
+    }
+
+    class Thresholds(RuleThresholds):
+        # At the first evaluation, within so many steps, or at any of the first within fewer: a
+        # small network needs some hundred to know digits that well.
+        steps: int = 500
+        at_once: int = 100
+        accuracy: float = 0.99
+        loss: float = 0.02
+        # An easy task is known to 99 % early as well, but its evaluation loss is at a tenth of the
+        # first training loss then. If the answer is given away, it is at 3 %.
+        sure: float = 0.05
+        samples: int = 200
+
+    thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._counts: Counter[str] = Counter()
+        self._majority = 0.0  # the share of the most frequent class, as far as it is known
+        self._is_clean = False  # no label is among the inputs, as far as is known
+
+    def observe(self, observation: Observation, context: Context) -> Iterator[Verdict]:
+        """Check the first evaluations."""
+        window = window_of(observation) if observation.kind in DATA_KINDS else None
+        if window is not None:
+            if window.labels:
+                self._majority = max(window.labels.values()) / sum(window.labels.values())
+            if numbers(window.record, "targets").get("samples", 0.0) >= self.thresholds.samples:
+                self._is_clean = "telling" not in window.record
+        train, loss_name = context.curves.get("loss"), context.role_names.get("eval_loss")
+        if context.is_resumed or self._is_clean or train is None or train.first is None:
+            return
+        for name, value in observation.values.items():
+            is_share = is_accuracy(name) or is_overlap(name)
+            if not is_evaluation(name, observation.kind) or not (name == loss_name or is_share):
+                continue
+            self._counts[name] += 1
+            if self._counts[name] > 3 or not math.isfinite(value):
+                continue
+            is_good = self._is_accurate if is_share else self._is_given
+            if not is_good(value, name, observation, context, train):
+                yield Verdict(name, False)
+            # One answer among the inputs is one finding, whichever metric shows it.
+            elif context.is_open(self.name, name) or not context.has_open(self.name):
+                yield self.found(
+                    "good",
+                    name,
+                    words={"name": name},
+                    value=value,
+                    evaluation=self._counts[name],
+                    first=train.first,
+                )
+
+    def _is_accurate(
+        self, value: float, name: str, seen: Observation, context: Context, train: Curve
+    ) -> bool:
+        limits, accuracy = self.thresholds, accuracy_of(value, num_classes(context.config))
+        steps = limits.steps if self._counts[name] == 1 else limits.at_once
+        # Most of what is left beyond the most frequent class must be right.
+        if accuracy is None or accuracy < max(limits.accuracy, 0.1 * self._majority + 0.9):
+            return False
+        if _steps(seen, context) > steps:
+            return context.is_open(self.name, name)
+        loss = context.curves.get("eval_loss")
+        if loss is None or not loss.points:
+            return True
+        return loss.points[-1][1] < limits.sure * max(train.first or 0.0, train.start or 0.0)
+
+    def _is_given(
+        self, value: float, name: str, seen: Observation, context: Context, train: Curve
+    ) -> bool:
+        limits, now, blocks, first = (
+            self.thresholds,
+            train.recent_level(10),
+            train.blocks,
+            train.first,
+        )
+        if first is None or train.lowest <= 0 or train.points[-1][1] > first:
+            return False
+        # What is given away is known after a few batches, and not still falling halfway.
+        halfway = blocks[(len(blocks) - 1) // 2].level if len(blocks) > 3 else now
+        is_sudden = halfway <= 3 * now or value < now / 10
+        is_of_classes = num_classes(context.config) is not None or "eval_tokens" in seen.record
+        is_of_classes |= any(is_accuracy(one) or is_perplexity(one) for one in seen.values)
+        is_small = value <= limits.loss * min(first, train.start or first)
+        is_small = is_small and (is_of_classes or value < now / 10)
+        return is_small and is_sudden and _steps(seen, context) <= limits.steps
+
+
+def _steps(observation: Observation, context: Context) -> float:
+    """Return how many steps the run has made; those of an epoch may be many."""
+    if observation.step is None or context.first_step is None:
+        return math.inf
+    return observation.step - context.first_step + 1
+
+
+class DoubleSoftmax(Rule):
+    """An evaluation loss that the accuracy alone decides, as after two softmaxes.
+
+    A cross-entropy that gets probabilities instead of logits cannot fall below ``log(1 + (n-1)/e)``
+    for n classes. If the model is sure of its answers, a wrong one costs exactly 1 more than a
+    right one. If it is as sure as it is right, the loss is somewhat higher.
+    """
+
+    name = "double-softmax"
+    group = "evaluation"
+    meaning = "There is a softmax before a loss that has its own, so gradients are far too small."
+    healthy = "A loss far below `log(1 + (n-1)/e) + 1 - accuracy` for n classes."
+    reports = {
+        "warning": (
+            "In {evals} evaluations in a row, over {steps} steps, the loss is "
+            "`log(1 + (n-1)/e) + 1 - accuracy` to {near}, or that of a model that is as sure as it "
+            "is right, while the accuracy is {above:percent} above chance. Logits of such a model "
+            "would cost {clearly} less at least."
+        )
+    }
+    needs = (
+        "An evaluation loss, an accuracy, and the number of classes: in the configuration, or by "
+        "first training losses that all are those of guessing."
+    )
+    symptom_of = frozenset({"lost values", "divergence"})
+    kinds = _EVALUATIONS
+    every_rank = False
+    messages = {
+        "softmax": Message(
+            "warning",
+            "The evaluation loss is {loss} at an accuracy of {accuracy:percent}: what a softmax "
+            "before the loss leaves of {classes} classes. It cannot fall below {floor} so.",
+            "Remove the softmax at the end of the model: the loss takes logits and has its own. If "
+            "the model returns log-probabilities, use nll_loss.",
+        )
+    }
+
+    class Thresholds(RuleThresholds):
+        evals: int = 4
+        steps: int = 100  # a loss that falls passes by in fewer
+        near: float = 0.045
+        # Above chance: a model that guesses has such a loss by right.
+        above: float = 0.15
+        clearly: float = 0.1
+
+    thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._row: list[int] = []  # steps of evaluations in a row
+
+    def observe(self, observation: Observation, context: Context) -> Iterator[Verdict]:
+        """Compare loss and accuracy of one evaluation."""
+        loss, limits = observation.roles.get("eval_loss"), self.thresholds
+        classes = num_classes(context.config) or _guessed_classes(context)
+        shares = [
+            accuracy_of(value, classes)
+            for name, value in observation.values.items()
+            if is_accuracy(name) and is_evaluation(name, observation.kind)
+        ]
+        accuracy = shares[0] if shares else None
+        if loss is None or classes is None or accuracy is None or not 0 < accuracy < 1:
+            return
+        rest, others = (1 - accuracy) / (classes - 1), classes - 1
+        # What logits cost a model that is as sure as it is right, and what probabilities do.
+        of_logits = -accuracy * math.log(accuracy) - (1 - accuracy) * math.log(rest)
+        of_both = math.log(math.exp(accuracy) + others * math.exp(rest))
+        of_both -= accuracy**2 + (1 - accuracy) * rest
+        floor = math.log1p(others / math.e)
+        expected = most = floor + 1 - accuracy
+        if of_logits < expected - 2 * limits.clearly:
+            most = max(most, of_both)
+        is_near = expected - limits.near < loss < most + limits.near
+        is_near = is_near and loss > of_logits + limits.clearly
+        name = context.role_names["eval_loss"]
+        if accuracy <= 1 / classes + limits.above or not is_near:
+            self._row.clear()
+            yield Verdict(name, False)
+            return
+        self._row.append(observation.step or limits.steps * len(self._row))
+        if len(self._row) >= limits.evals and self._row[-1] - self._row[0] >= limits.steps:
+            yield self.found(
+                "softmax", name, loss=loss, accuracy=accuracy, classes=classes, floor=floor
+            )
+
+
+def _guessed_classes(context: Context) -> int | None:
+    """Return the number of classes among which the first training losses guess, all alike."""
+    curve = context.curves.get("loss")
+    if curve is None or curve.first is None or curve.start is None or context.is_game:
+        return None
+    if context.is_resumed or not 1.0 < curve.first < 14 or abs(curve.first - curve.start) > 0.01:
+        return None
+    classes = round(math.exp(curve.first))
+    return classes if abs(math.log(classes) - curve.first) < 0.01 else None
