@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from statistics import fmean, variance
+from statistics import fmean
 
 from epochal.health.context import Context
 from epochal.health.curve import Curve
@@ -26,7 +26,7 @@ from epochal.health.evaluations import (
 )
 from epochal.health.observation import Observation
 from epochal.health.rule import Message, Rule, Verdict
-from epochal.health.text import CURVE_KINDS, INPUTS_REACH_THE_OUTPUT
+from epochal.health.text import INPUTS_REACH_THE_OUTPUT
 from epochal.health.thresholds import RuleThresholds
 
 # What an answer without the inputs is, what it reaches, and the range that is no better.
@@ -47,12 +47,10 @@ class NoBetterThanBaseline(Rule):
     healthy = "Better than always predicting the mean, the most frequent class, or a guess."
     reports = {
         "warning": (
-            "At {evals} evaluations in a row the loss is within {near:percent} of what the best "
-            "constant answer costs, or the accuracy is that of the most frequent class or of a "
-            "guess. The training loss has {points} points and does not fall. At {patient} "
-            "evaluations if `watch_data` shows that targets depend on the inputs, if the training "
-            "loss falls, or if no baseline is known and the evaluation loss is not 1 % below its "
-            "first evaluations."
+            "{evals} evaluations in a row have the loss of the best constant answer, or the "
+            "accuracy of the most frequent class or of a guess. The training loss has {points} "
+            "points and does not fall. It takes {patient} evaluations if the training loss falls, "
+            "if `watch_data` shows that targets depend on inputs, or if no baseline is known."
         )
     }
     needs = (
@@ -60,7 +58,7 @@ class NoBetterThanBaseline(Rule):
         "the configuration (`num_classes`, `num_labels`) or in the last layer of a watched model."
     )
     symptom_of = frozenset({"lost values", "divergence", "standstill", "poor evaluation"})
-    kinds = CURVE_KINDS | DATA_KINDS | {"event"}
+    kinds = frozenset({"eval", "metrics", "epoch", "event"}) | DATA_KINDS
     every_rank = False
     messages = {
         "baseline": Message(
@@ -107,11 +105,8 @@ class NoBetterThanBaseline(Rule):
                     self._values.setdefault(name, []).append((observation.step, share))
                     known.append((not is_loss, name))
             # The loss first: it tells a model that learns rare classes from a constant answer.
-            return (
-                (self._judge([name for _, name in sorted(known)], classes, context),)
-                if known
-                else ()
-            )
+            if known:
+                return self._judge([name for _, name in sorted(known)], classes, context)
         return ()
 
     def forget_from(self, step: int, context: Context) -> None:
@@ -119,10 +114,10 @@ class NoBetterThanBaseline(Rule):
         self._values.clear()
         self._data = None
 
-    def _judge(self, names: list[str], classes: int, context: Context) -> Verdict:
-        """Return one verdict on all metrics of an evaluation."""
+    def _judge(self, names: list[str], classes: int, context: Context) -> Iterator[Verdict]:
+        """Return one verdict on all metrics of an evaluation; none if it is not known."""
         subject, train = context.role_names.get("eval_loss", names[0]), context.curves.get("loss")
-        limits, is_certain = self.thresholds, self._is_certain(train, context)
+        limits, is_certain, is_better = self.thresholds, self._is_certain(train, context), False
         for name in names:
             values = [value for _, value in self._values[name]]
             is_loss = name == context.role_names.get("eval_loss")
@@ -134,7 +129,7 @@ class NoBetterThanBaseline(Rule):
                 count = next(outside, len(values))  # of evaluations in a row
                 if count >= needed and not (is_loss and _falls(values[-needed:], 0.005)):
                     first, last = self._values[name][-count][0], self._values[name][-1][0]
-                    return self.found(
+                    yield self.found(
                         "baseline",
                         subject,
                         steps=None if first is None or last is None else (first, last),
@@ -143,21 +138,24 @@ class NoBetterThanBaseline(Rule):
                         baseline=value,
                         evaluations=count,
                     )
-                if is_loss and values[-1] < lowest and self._data is not None:
-                    return Verdict(subject, False)
-        return Verdict(subject, False)
+                    return
+                is_better |= values[-1] < lowest if is_loss else values[-1] > highest
+            if is_better and self._data is not None:
+                break
+        if is_better:
+            yield Verdict(subject, False)
 
     def _is_certain(self, train: Curve | None, context: Context) -> bool:
         """Return True if nothing suggests that the model will start to learn by itself."""
         if train is None or train.count < self.thresholds.points:
             return False
         own = {} if self._data is None else associations(self._data, 24)
-        points = train.window(1000)
+        levels = [block.level for block in train.blocks.all()]
         is_rising, rate, first = False, context.rate, context.first_step or 0
         if rate.peak_since is not None and not rate.began_at_peak(0.5):
             # A warm-up, and as many steps after it.
             is_rising = (context.step or 0) - first < 2 * (rate.peak_since - first)
-        is_falling = _falls(points[len(points) // 3 :], 0.003)
+        is_falling = _falls(levels[len(levels) // 3 :], 0.003)
         return not is_rising and not is_falling and (not own or are_unrelated(own))
 
     def _of_loss(self, losses: list[float], classes: int) -> Iterator[_Baseline]:
@@ -192,9 +190,11 @@ class NoBetterThanBaseline(Rule):
 def _falls(values: list[float], share: float) -> bool:
     """Return True if the second half of some values is clearly below the first half."""
     half = len(values) // 2
-    before, now = values[:half], values[-half:]
-    if half < 1:
+    if not half:
         return False
-    fall = fmean(before) - fmean(now)
-    error = math.sqrt((variance(before) + variance(now)) / half) if half > 1 else 0.0
-    return fall > max(3 * error, share * abs(fmean(before)))
+    before, now = fmean(values[:half]), fmean(values[-half:])
+    squares = sum((v - before) ** 2 for v in values[:half]) + sum(
+        (v - now) ** 2 for v in values[-half:]
+    )
+    error = math.sqrt(squares / max(1, half - 1) / half)
+    return before - now > max(3 * error, share * abs(before))

@@ -70,20 +70,18 @@ class DataRule(Rule):
         holds: bool,
         message: str,
         window: DataWindow,
-        *,
         about: str = "",
         severity: Severity | None = None,
         words: Mapping[str, str] = MappingProxyType({}),
         **evidence: float | int | str,
     ) -> Verdict:
-        """Return the verdict of one check; ``about`` separates its subject from that of others."""
-        subject = window.subject(about)
+        """Return the verdict of one check; rows with the same ``about`` share their finding."""
+        subject = window.subject(about or message)
         if not holds:
             return Verdict(subject, False)
         words = {"name": window.name, "epoch": f"{window.epoch:,}", **words}
-        found = self.found(message, subject, severity=severity, words=words, **evidence)
-        known = {name: value for name, value in evidence.items() if value != ""}
-        return found._replace(evidence=known)
+        found = self.found(message, subject, steps=None, severity=severity, words=words, **evidence)
+        return found._replace(evidence={k: v for k, v in evidence.items() if v != ""})
 
 
 class DataValues(DataRule):
@@ -96,9 +94,8 @@ class DataValues(DataRule):
     healthy = "Every input is finite, and its values differ."
     reports = {
         "info": (
-            "{constant_share:percent} of the samples, and at least {constant_samples}, are "
-            "constant; {features:percent} of the features are; or {padding:percent} of the "
-            "positions are padding."
+            "{constant_share:percent} of the samples, at least {constant_samples}, or "
+            "{features:percent} of the features are constant. Or {padding:percent} is padding."
         ),
         "warning": "A sample is not finite, or {constant_grave:percent} of them are constant.",
     }
@@ -153,7 +150,6 @@ class DataValues(DataRule):
                 samples > 0 and (which == "nonfinite" or is_much),
                 which,
                 window,
-                about=which,
                 severity="warning" if is_grave else "info",
                 words={"which": plural(samples, "sample")},
                 samples=samples,
@@ -162,11 +158,11 @@ class DataValues(DataRule):
             )
         constant, of = window.count("constant_features"), window.count("features")
         is_much = of > 0 and constant >= limits.features * of
-        yield self.row(is_much, "features", window, about="features", constant=constant, of=of)
+        yield self.row(is_much, "features", window, constant=constant, of=of)
         padded = number(window.record.get("padding"))
         if padded is not None and window.batches >= limits.batches:
             is_much = limits.padding <= padded <= 1
-            yield self.row(is_much, "padding", window, about="padding", share=padded)
+            yield self.row(is_much, "padding", window, share=padded)
 
 
 class DataLabels(DataRule):
@@ -177,12 +173,10 @@ class DataLabels(DataRule):
     healthy = "Labels depend on the inputs, and no single input value gives them away."
     reports = {
         "warning": (
-            "Some input features have one value for each class in all samples that were read, at "
-            "least {samples}. Not if the loss is above {left:percent} of its start after {points} "
-            "points: then they are hard to find. Or near inputs have no nearer targets in "
-            "{batches} batches of training data, in the evaluation data they have, and no loss has "
-            "fallen to {learned:percent} of its start. Or a label is not below the number of "
-            "classes, or is negative without being the usual -100."
+            "Some features have one value for each class in {samples} samples, and the loss has "
+            "fallen. Or near inputs have nearer targets in the evaluation data, but not in "
+            "{batches} batches of training data, and no loss has fallen to {learned:percent}. Or "
+            "labels are negative (other than -100) or not below the number of classes."
         )
     }
     needs = "`epochal.watch_data(loader)`, with inputs and labels in each batch."
@@ -207,8 +201,8 @@ class DataLabels(DataRule):
         ),
         "range": Message(
             "warning",
-            "The labels of {name!r} are between {lowest:plain} and {highest:plain}, but the model "
-            "has {classes} outputs: classes are counted from 0 to {last}.",
+            "The labels of {name!r} are between {lowest:plain} and {highest:plain}, but there are "
+            "{classes} classes, counted from 0.",
             "Map the labels to 0 and up, and check the number of outputs. Use -100 for labels "
             "that the loss is to ignore.",
         ),
@@ -230,7 +224,7 @@ class DataLabels(DataRule):
     def reset(self) -> None:
         """Forget everything."""
         super().reset()
-        self._other: DataWindow | None = None
+        self._pairs: dict[bool, DataWindow] = {}  # by whether they are of training
         self._outputs: int | None = None
         self._is_task = False  # to find the answer among the inputs
 
@@ -244,32 +238,22 @@ class DataLabels(DataRule):
 
     def check(self, window: DataWindow, context: Context) -> Iterator[Verdict]:
         """Check the newest record of a training split."""
-        if not window.is_training:
-            self._other = window if "association" in window.record else self._other
-            return
-        yield self._range(window, context)
-        if "targets" in window.record:
+        if "association" in window.record:
+            self._pairs[window.is_training] = window
+        if len(self._pairs) == 2:
+            yield self._mismatch(self._pairs[True], self._pairs[False], context)
+        if window.is_training:
+            yield self._range(window, context)
+        if window.is_training and "targets" in window.record:
             yield self._answer(window, context)
-            yield self._mismatch(window, context)
 
     def _range(self, window: DataWindow, context: Context) -> Verdict:
         lowest, highest = (*_whole(window.record.get("label_range"), -(1 << 63)), 0, 0)[:2]
         classes = num_classes(context.config) or self._outputs or 0
         # One output is of two classes or of a regression; far larger labels are no classes.
-        is_wrong = 1 < classes <= highest < 2 * classes or (
-            lowest < 0 <= lowest + 99 < highest + 99
-        )
+        is_wrong = classes <= highest < 2 * classes or -100 < lowest < 0
         is_wrong = is_wrong and bool(window.labels) and classes > 1
-        return self.row(
-            is_wrong,
-            "range",
-            window,
-            about="range",
-            words={"last": f"{classes - 1:,}"},
-            lowest=lowest,
-            highest=highest,
-            classes=classes,
-        )
+        return self.row(is_wrong, "range", window, lowest=lowest, highest=highest, classes=classes)
 
     def _answer(self, window: DataWindow, context: Context) -> Verdict:
         limits, loss = self.thresholds, context.curves.get("loss")
@@ -284,32 +268,28 @@ class DataLabels(DataRule):
             bool(places) and different >= limits.samples and not self._is_task,
             "answer",
             window,
-            about="answer",
             features=shown(places),
             samples=int(told.get("samples", 0)),
             classes=int(told.get("classes", 0)),
         )
 
-    def _mismatch(self, window: DataWindow, context: Context) -> Verdict:
+    def _mismatch(self, window: DataWindow, other: DataWindow, context: Context) -> Verdict:
         """Compare the association of the training data with that of the evaluation data."""
         limits, own = self.thresholds, associations(window, self.thresholds.batches)
-        if self._other is not None and are_unrelated(own):
-            for name, there in associations(self._other, 4).items():
-                here = own[name]
-                is_clear = there.value > limits.clear * there.error
-                is_less = here.value + 3 * here.error < limits.share * there.value
-                if is_clear and is_less and not self._has_learned(window, context):
-                    return self.row(
-                        True,
-                        "mismatch",
-                        window,
-                        about="association",
-                        words={"other": self._other.name},
-                        association=here.value,
-                        error=here.error,
-                        of_evaluation=there.value,
-                    )
-        return self.row(False, "mismatch", window, about="association")
+        for name, there in associations(other, 4).items() if are_unrelated(own) else ():
+            here, is_clear = own[name], there.value > limits.clear * there.error
+            is_less = here.value + 3 * here.error < limits.share * there.value
+            if is_clear and is_less and not self._has_learned(window, context):
+                return self.row(
+                    True,
+                    "mismatch",
+                    window,
+                    words={"other": other.name},
+                    association=here.value,
+                    error=here.error,
+                    of_evaluation=there.value,
+                )
+        return self.row(False, "mismatch", window)
 
     def _has_learned(self, window: DataWindow, context: Context) -> bool:
         """Return True if a loss has fallen by more than an average explains, or may fall yet."""
@@ -460,18 +440,15 @@ class DataRepeated(DataRule):
     healthy = "Each sample comes once in an epoch, on one rank, and not again after a resume."
     reports = {
         "info": (
-            "{content_share:percent} of the samples have content that came before in the epoch, or "
-            "{resumed:percent} of the first samples after a resume came before it."
+            "{content_share:percent} of the samples have the content of an earlier one in the "
+            "epoch. Or {resumed:percent} of the first samples after a resume came before it."
         ),
         "warning": (
-            "{index_share:percent} of the indices come again in an epoch, or every worker gives "
-            "the same samples. Each sample came in half of {batches} batches or more. Two ranks "
-            "have {common:percent} of their samples in common, or as many after a resume came "
-            "before it."
+            "{index_share:percent} of the indices come again in an epoch. Or every worker, every "
+            "one of {batches} batches, two ranks or a resumed epoch has the same samples."
         ),
     }
     needs = "`epochal.watch_data(loader)`, on each rank."
-    causes = frozenset({"memorising"})
     messages = {
         "one batch": Message(
             "warning",
@@ -551,7 +528,7 @@ class DataRepeated(DataRule):
         if total >= limits.least and read >= limits.batches and 2 * least >= read:
             often = total / len(kept)
             is_one = of > 2 * window.samples / max(1, window.batches)
-            yield self.row(is_one, "one batch", window, often=often, read=read, of=of)
+            yield self.row(is_one, "one batch", window, "samples", often=often, read=read, of=of)
             return
         again = [sample for sample, count in kept.items() if count > 1]
         share = (total - len(kept)) / max(1, total)
@@ -564,15 +541,15 @@ class DataRepeated(DataRule):
             total >= limits.least and len(again) > 2 and share >= limit,
             message,
             window,
+            "samples",
             share=share,
-            counted=total,
             indices=shown(sorted(again)) if is_index else "",
             workers=workers,
         )
 
     def _on_ranks(self, window: DataWindow, epoch: Epoch) -> Iterator[Verdict]:
         """Compare contents: equal indices prove nothing, as each rank may have its own dataset."""
-        found: list[tuple[float, int, int]] = []
+        found: list[tuple[float, int]] = []
         for (name, rank), other in self.epochs.items():
             if (name, other.number) != (window.name, epoch.number) or rank == window.rank:
                 continue
@@ -582,17 +559,15 @@ class DataRepeated(DataRule):
             )
             common, total = less.common(more, is_index=False)
             if total >= self.thresholds.least // 2:
-                found.append((len(common) / total, rank, total))
+                found.append((len(common) / total, rank))
         if found:
-            share, rank, total = max(found)
+            share, rank = max(found)
             ranks = " and ".join(str(one) for one in sorted((rank, window.rank)))
             yield self.row(
                 share >= self.thresholds.common,
                 "ranks",
                 window._replace(rank=0),
-                about="ranks",
                 share=share,
-                compared=total,
                 ranks=ranks,
             )
 
@@ -623,11 +598,8 @@ class DataRepeated(DataRule):
                 share >= limits.resumed,
                 "resume",
                 window,
-                about="resume",
                 severity="warning" if share >= limits.common else "info",
                 share=share,
-                common_samples=len(common),
-                compared=total,
                 indices=shown(sorted(common)) if is_index else "",
             )
 
@@ -679,9 +651,7 @@ class DataLeak(DataRule):
 
     def check(self, window: DataWindow, context: Context) -> Iterator[Verdict]:
         """Add the samples of the record to their split; compare when an epoch ends."""
-        own: list[str] = []
         if window.hashes:
-            own.append("content")
             self._add(window, "content", window.hashes, window.hash_bits)
             if window.is_training:
                 counts = self.epochs.add(window).hashes.kept
@@ -691,8 +661,8 @@ class DataLeak(DataRule):
                 pairs = zip(window.hashes, window.hash_indices, strict=True)
                 self._indices |= {sample: index for sample, index in pairs if index is not None}
         if window.indices and window.text("dataset"):
-            own.append(f"index in {window.text('dataset')} of rank {window.rank}")
-            self._add(window, own[-1], window.indices, window.index_bits)
+            place = f"index in {window.text('dataset')} of rank {window.rank}"
+            self._add(window, place, window.indices, window.index_bits)
         for name, place in list(self._sets) if window.has_ended else ():
             if is_training(name) != window.is_training and (window.name, place) in self._sets:
                 pair = (window.name, name) if window.is_training else (name, window.name)
@@ -718,13 +688,9 @@ class DataLeak(DataRule):
             is_leak and share > chance + beyond,
             "leak",
             window._replace(name=other, rank=0),
-            about="by index" if is_index else "",
+            place.split()[0],
             severity="error" if share >= limits.error_share else "warning",
-            words={
-                "evaluation": other,
-                "training": training,
-                "by": "index" if is_index else "content",
-            },
+            words={"evaluation": other, "training": training, "by": place.split()[0]},
             of_evaluation=share,
             common_samples=len(common),
             compared=total,
@@ -740,31 +706,23 @@ class DataShift(DataRule):
     healthy = "Inputs and labels have the same distribution everywhere."
     reports = {
         "info": (
-            "From the first epoch to a later one the mean of the inputs moved by {mean_shift} "
-            "standard deviations, the deviation changed {std_ratio:times} times, or "
-            "{label_share:percent} of the labels changed. A curriculum does so by design."
+            "Since the first epoch the mean of the inputs moved by {mean_shift} standard "
+            "deviations, the deviation changed {std_ratio:times} times, or {label_share:percent} "
+            "of the labels changed. A curriculum does so by design."
         ),
         "warning": (
-            "All evaluation inputs have {apart:times} times the standard deviation of the training "
-            "inputs or more, or as much less, or a mean that is {apart:times} deviations away. "
-            "From epoch to epoch, {apart:times} deviations or {grave:times} times."
+            "Evaluation inputs are {apart:times} times larger or smaller than training inputs, or "
+            "{apart:times} deviations away. Or inputs changed {grave:times} times between epochs."
         ),
     }
     needs = "`epochal.watch(model)`, or `epochal.watch_data(loader)` for the loaders."
     causes = frozenset({"poor evaluation", "memorising"})
     kinds = DATA_KINDS | {"event"}
     messages = {
-        "scale": Message(
+        "evaluation": Message(
             "warning",
-            "The evaluation inputs are {ratio:times} times {how} than the training inputs: their "
-            "standard deviation is {std}, and {train_std} in training.",
-            "Prepare the data of both in the same way: the same division by 255, the same mean and "
-            "standard deviation.",
-        ),
-        "offset": Message(
-            "warning",
-            "The mean of the evaluation inputs is {mean}, and {train_mean} in training, where the "
-            "standard deviation is {train_std}.",
+            "The evaluation inputs are {how} the training inputs: their mean is {mean} and their "
+            "standard deviation {std}, but {train_mean} and {train_std} in training.",
             "Prepare the data of both in the same way: the same division by 255, the same mean and "
             "standard deviation.",
         ),
@@ -813,7 +771,7 @@ class DataShift(DataRule):
         if epoch.samples < limits.samples:
             return
         # What reaches the model tells more than what the loaders give.
-        is_measured = any(mode == "eval" for _, mode in self._inputs)
+        is_measured = any(where != "data" and mode == "eval" for where, mode in self._inputs)
         if not is_measured and epoch.inputs is not None and window.rank == 0:
             mode = "train" if window.is_training else window.name
             self._inputs.setdefault(("data", mode), []).append(epoch.inputs)
@@ -824,7 +782,7 @@ class DataShift(DataRule):
         if not window.has_ended:
             return
         first = self._first.setdefault(window.loader, epoch)
-        if first is not epoch and 0.5 <= epoch.samples / first.samples <= 2:
+        if first is not epoch and 0.9 <= epoch.samples / first.samples <= 1.1:
             what, is_grave = self._moved(first, epoch)
             severity: Severity = "warning" if is_grave else "info"
             words = {"what": what, "first": f"{first.number:,}"}
@@ -838,23 +796,29 @@ class DataShift(DataRule):
             return
         stds, train_stds = sorted(std for _, std in other), sorted(std for _, std in train)
         means, train_means = sorted(mean for mean, _ in other), sorted(mean for mean, _ in train)
-        is_larger = stds[0] > apart * train_stds[-1] > 0
-        is_smaller = 0 < apart * stds[-1] < train_stds[0]
-        gap = max(means[0] - train_means[-1], train_means[0] - means[-1])
-        std, train_std = stds[len(stds) // 2], train_stds[len(train_stds) // 2]
-        if is_larger or is_smaller:
-            ratio = std / train_std if is_larger else train_std / std
-            words = {"how": "larger" if is_larger else "smaller"}
-            yield self.found(
-                "scale", subject, words=words, ratio=ratio, std=std, train_std=train_std
-            )
-        elif gap > apart * train_stds[-1] > 0:
-            mean, train_mean = means[len(means) // 2], train_means[len(train_means) // 2]
-            yield self.found(
-                "offset", subject, mean=mean, train_mean=train_mean, train_std=train_std
-            )
-        else:
+        (std, train_std), (mean, train_mean) = (
+            (one[len(one) // 2], other[len(other) // 2])
+            for one, other in ((stds, train_stds), (means, train_means))
+        )
+        how = ""
+        if stds[0] > apart * train_stds[-1] > 0:
+            how = f"{times(std / train_std)} times larger than"
+        elif 0 < apart * stds[-1] < train_stds[0]:
+            how = f"{times(train_std / std)} times smaller than"
+        elif max(means[0] - train_means[-1], train_means[0] - means[-1]) > apart * train_stds[-1]:
+            how = "far away from"
+        if not how or not train_stds[-1]:
             yield Verdict(subject, False)
+            return
+        yield self.found(
+            "evaluation",
+            subject,
+            words={"how": how},
+            mean=mean,
+            std=std,
+            train_mean=train_mean,
+            train_std=train_std,
+        )
 
     def _moved(self, first: Epoch, epoch: Epoch) -> tuple[str, bool]:
         """Return what moved since the first epoch, empty if nothing did, and if it is grave."""

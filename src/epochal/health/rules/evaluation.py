@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 
 from epochal.format import plural
 from epochal.health.context import Context
-from epochal.health.curve import Curve, is_usable
+from epochal.health.curve import Curve
 from epochal.health.data_window import DATA_KINDS, numbers, window_of
 from epochal.health.evaluations import (
     accuracy_of,
     is_accuracy,
     is_evaluation,
-    is_of_a_game,
     is_overlap,
     is_perplexity,
     is_quality,
@@ -28,11 +27,19 @@ from epochal.health.streak_counter import StreakCounter
 from epochal.health.text import CURVE_KINDS, steps_of
 from epochal.health.thresholds import RuleThresholds
 
-_EVALUATIONS = frozenset({"eval", "metrics", "epoch"})
 _TRAIN_POINTS = 15
 
 
-class EvalMode(Rule):
+class EvaluationRule(Rule):
+    """What rules about evaluations have in common."""
+
+    group = "evaluation"
+    symptom_of = frozenset({"lost values"})
+    kinds = frozenset({"eval", "metrics", "epoch"})
+    every_rank = False
+
+
+class EvalMode(EvaluationRule):
     """All passes without gradients around an evaluation had dropout or BatchNorm in training mode.
 
     A training may run its model without gradients and in training mode by design, as for pseudo
@@ -40,7 +47,6 @@ class EvalMode(Rule):
     """
 
     name = "eval-mode"
-    group = "evaluation"
     meaning = "The model is evaluated in training mode."
     healthy = "In an evaluation, dropout and BatchNorm are in evaluation mode."
     reports = {
@@ -51,9 +57,7 @@ class EvalMode(Rule):
     }
     needs = "`epochal.watch(model)`, and evaluations under `torch.no_grad()`."
     causes = frozenset({"poor evaluation"})
-    symptom_of = frozenset({"lost values"})
-    kinds = _EVALUATIONS | {"step", "event"}
-    every_rank = False
+    kinds = CURVE_KINDS | {"event"}
     messages = {
         "mode": Message(
             "warning",
@@ -106,7 +110,7 @@ class EvalMode(Rule):
         self._evaluated_at = None
 
 
-class StaleBatchNorm(Rule):
+class StaleBatchNorm(EvaluationRule):
     """The running statistics of a BatchNorm in training mode are equal at several watched steps.
 
     In evaluation mode BatchNorm keeps them by design, and such a one is not recorded.
@@ -121,9 +125,7 @@ class StaleBatchNorm(Rule):
     }
     needs = "`epochal.watch(model)`."
     causes = frozenset({"poor evaluation"})
-    symptom_of = frozenset({"lost values"})
     kinds = frozenset({"metrics", "step"})
-    every_rank = False
     messages = {
         "stale": Message(
             "warning",
@@ -168,31 +170,22 @@ class StaleBatchNorm(Rule):
         return self.found("stale", name, steps=(since, self._step), words=words, since_step=since)
 
 
-class EvalFlat(Rule):
-    """The same value to the last digits at several evaluations: nothing is measured.
+class EvalFlat(EvaluationRule):
+    """The same loss to the last digits at several evaluations: nothing is measured.
 
-    A share of samples is too coarse to tell, and so is a number of few digits. A model whose
-    learning rate is almost zero measures the same by right.
+    A number of few digits is too coarse to tell. A model whose learning rate is almost zero
+    measures the same by right.
     """
 
     name = "eval-flat"
-    group = "evaluation"
     meaning = "The evaluation does not change. It may not use the trained model."
-    healthy = "It changes from one evaluation to the next."
-    reports = {
-        "warning": (
-            "{evals} evaluations are equal to six digits. If it is not the loss, no other metric "
-            "of them changes by {moves:percent} either."
-        )
-    }
+    healthy = "The evaluation loss changes from one evaluation to the next."
+    reports = {"warning": "{evals} evaluation losses in a row are equal to six digits."}
     symptom_of = frozenset({"lost values", "divergence", "standstill", "poor evaluation"})
-    kinds = _EVALUATIONS
-    every_rank = False
-    release = 3
     messages = {
         "equal": Message(
             "warning",
-            "{name} was {value} at each of the last {evaluations} evaluations: the weights of the "
+            "{name} was {value} at each of the last {evals} evaluations: the weights of the "
             "evaluated model do not change.",
             "Check that optimizer.step() is called and has the model's parameters, that the "
             "evaluation uses the model being trained (not a copy), and that its data is not empty.",
@@ -201,56 +194,27 @@ class EvalFlat(Rule):
 
     class Thresholds(RuleThresholds):
         evals: int = 4
-        equal: float = 1e-6
-        # What changes by more than this is computed from a model that learns.
-        moves: float = 0.001
         # At a hundredth of its peak the learning rate barely changes the weights.
         rate: float = 0.01
 
     thresholds: Thresholds
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
-        self._values: dict[str, deque[float]] = {}
-
-    def observe(self, observation: Observation, context: Context) -> Iterator[Verdict]:
-        """Check every metric of an evaluation."""
-        limits, rate = self.thresholds, context.rate
-        names = [
-            name
-            for name, value in observation.values.items()
-            if is_usable(value) and is_quality(name) and is_evaluation(name, observation.kind)
-        ]
-        for name in names:
-            values = self._values.setdefault(name, deque(maxlen=limits.evals))
-            values.append(observation.values[name])
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Compare the newest losses with each other."""
+        curve, limits, rate = context.updated_curves.get("eval_loss"), self.thresholds, context.rate
+        if curve is None or curve.count < limits.evals:
+            return ()
+        values, value = curve.window(limits.evals), curve.points[-1][1]
+        is_coarse = float(f"{value:.3g}") == value
         is_at_rest = rate.peak is not None and not rate.is_near_peak(limits.rate)
-        moves = any(_range(self._values[name]) > limits.moves for name in names)
-        for name in names:
-            values, value = self._values[name], self._values[name][-1]
-            if len(values) < limits.evals:
-                continue
-            is_coarse = is_accuracy(name) or is_overlap(name) or float(f"{value:.3g}") == value
-            is_right = is_at_rest or is_coarse or is_of_a_game(name)
-            # A loss has digits enough to move with the weights, whatever else is measured.
-            is_right = is_right or (moves and name != context.role_names.get("eval_loss"))
-            if _range(values) > limits.equal or is_right:
-                yield Verdict(name, False)
-            else:
-                words = {"name": name}
-                yield self.found("equal", name, words=words, value=value, evaluations=len(values))
-
-    def forget_from(self, step: int, context: Context) -> None:
-        """A resumed run evaluates some steps again, with the same result."""
-        self._values.clear()
+        if is_coarse or is_at_rest or max(values) - min(values) > 1e-6 * abs(value):
+            return (Verdict(curve.name, False),)
+        steps = steps_of(curve, curve.points[-limits.evals][0], curve.points[-1][0])
+        words = {"name": curve.name}
+        return (self.found("equal", curve.name, steps=steps, words=words, value=value),)
 
 
-def _range(values: Sequence[float]) -> float:
-    largest = max(abs(value) for value in values)
-    return (max(values) - min(values)) / largest if largest else 0.0
-
-
-class EvalGap(Rule):
+class EvalGap(EvaluationRule):
     """In the first epoch the training loss falls and the evaluation loss stays behind.
 
     No sample has been seen twice by then, so the model has memorised nothing: it computes something
@@ -259,7 +223,6 @@ class EvalGap(Rule):
     """
 
     name = "eval-gap"
-    group = "evaluation"
     meaning = "The model computes something else in evaluation than in training, or on other data."
     healthy = "In the first epoch both losses fall together."
     reports = {
@@ -274,27 +237,17 @@ class EvalGap(Rule):
     causes = frozenset({"memorising"})
     symptom_of = frozenset({"lost values", "divergence", "poor evaluation", "memorising"})
     kinds = CURVE_KINDS
-    every_rank = False
     patience = 2
     messages = {
         "gap": Message(
             "warning",
             "The training loss fell from {first_train} to {train} by {when}, and the evaluation "
-            "loss went from {first_eval} to {eval}: unless one batch comes again and again, the "
-            "model computes something else in evaluation, or gets other data there.",
+            "loss is {eval}: the model computes something else in evaluation, gets other data "
+            "there, or sees only some classes or one batch in training.",
             "Prepare the data of both in the same way, and check the mode: train() before "
             "training, eval() before evaluation. BatchNorm must update its running statistics. "
             "Shuffle the training data, and check that batches differ.",
-        ),
-        "lost": Message(
-            "warning",
-            "By {when} the training loss fell from {start} to {train}, and the evaluation loss is "
-            "{eval}, far above that start: the model learns what the newest batches have in "
-            "common, or gets other data in evaluation.",
-            "Shuffle the training data: sorted samples come one class after the other. Prepare the "
-            "evaluation data in the same way, and call model.eval() before the evaluation. Check "
-            "that it is not the same batch in every step.",
-        ),
+        )
     }
 
     class Thresholds(RuleThresholds):
@@ -341,54 +294,41 @@ class EvalGap(Rule):
 
     def _verdict(self, train: Curve, level: float, value: float, at: int) -> Verdict:
         limits, start = self.thresholds, max(train.first or 0.0, train.start or 0.0)
-        first_at, first_train, first_eval = self._evals[0]
-        message = "lost"
-        if not all(a < limits.known * start and b > limits.lost * start for _, a, b in self._evals):
-            message = "gap"
-            # Rare batches with a large loss are in the mean of an evaluation.
-            is_apart = value > max(limits.ratio * level, level + 0.1 * train.tail_at(level))
-            behind = [
-                one
-                for one in self._evals[:-1]
-                if level < limits.train_fell * one[1]
-                and value > max(limits.stayed * one[2], 0.8 * first_eval)
-            ]
-            if not is_apart or not behind:
-                return Verdict("eval_loss", False)
-            first_at, first_train, first_eval = behind[0]
+        # Rare batches with a large loss are in the mean of an evaluation.
+        is_apart = value > max(limits.ratio * level, level + 0.1 * train.tail_at(level))
+        behind = [
+            (then, loss)
+            for then, loss, other in self._evals[:-1]
+            if level < limits.train_fell * loss
+            and value > max(limits.stayed * other, 0.8 * self._evals[0][2])
+        ]
+        if all(a < limits.known * start and b > limits.lost * start for _, a, b in self._evals):
+            is_apart, behind = True, [(self._evals[0][0], start)]
+        if not is_apart or not behind:
+            return Verdict("eval_loss", False)
+        (first, loss), words = behind[0], {"when": train.at(at)}
+        steps = steps_of(train, first, at)
         return self.found(
-            message,
-            "eval_loss",
-            steps=steps_of(train, first_at, at),
-            words={"when": train.at(at)},
-            train=level,
-            eval=value,
-            start=start,
-            first_train=first_train,
-            first_eval=first_eval,
+            "gap", "eval_loss", steps=steps, words=words, first_train=loss, train=level, eval=value
         )
 
 
-class TooGood(Rule):
+class TooGood(EvaluationRule):
     """An evaluation that is almost perfect before anything can have been learned."""
 
     name = "too-good"
-    group = "evaluation"
     meaning = "The model learned too fast. The inputs may contain the answer."
     healthy = "Gradual learning."
     reports = {
         "warning": (
-            "Within {steps} steps, an accuracy (or IoU, Dice, F1) of {accuracy:percent} at the "
-            "first evaluation (or at any within {at_once} steps), with an evaluation loss below "
-            "{sure:percent} of the first training loss if there is one. Or a loss of classes or "
-            "tokens at {loss:percent} of its start; any other loss must also be at a tenth of the "
-            "training loss. Not if `watch_data` has read {samples} samples and found no label "
-            "among the inputs."
+            "An accuracy (or IoU, Dice, F1) of {accuracy:percent} at the first evaluation within "
+            "{steps} steps, or at any within {at_once}. The evaluation loss is below "
+            "{sure:percent} of the first training loss. Or a loss of classes or tokens is at "
+            "{loss:percent} of it. Not if `watch_data` found no label among {samples} samples."
         )
     }
     symptom_of = frozenset({"lost values", "implausible results"})
-    kinds = _EVALUATIONS | DATA_KINDS
-    every_rank = False
+    kinds = EvaluationRule.kinds | DATA_KINDS
     messages = {
         "good": Message(
             "warning",
@@ -495,7 +435,7 @@ def _steps(observation: Observation, context: Context) -> float:
     return observation.step - context.first_step + 1
 
 
-class DoubleSoftmax(Rule):
+class DoubleSoftmax(EvaluationRule):
     """An evaluation loss that the accuracy alone decides, as after two softmaxes.
 
     A cross-entropy that gets probabilities instead of logits cannot fall below ``log(1 + (n-1)/e)``
@@ -504,15 +444,13 @@ class DoubleSoftmax(Rule):
     """
 
     name = "double-softmax"
-    group = "evaluation"
     meaning = "There is a softmax before a loss that has its own, so gradients are far too small."
     healthy = "A loss far below `log(1 + (n-1)/e) + 1 - accuracy` for n classes."
     reports = {
         "warning": (
-            "In {evals} evaluations in a row, over {steps} steps, the loss is "
-            "`log(1 + (n-1)/e) + 1 - accuracy` to {near}, or that of a model that is as sure as it "
-            "is right, while the accuracy is {above:percent} above chance. Logits of such a model "
-            "would cost {clearly} less at least."
+            "{evals} evaluations in a row over {steps} steps have a loss of "
+            "`log(1 + (n-1)/e) + 1 - accuracy`, or that of a model which is as sure as it is "
+            "right. The accuracy is {above:percent} above chance."
         )
     }
     needs = (
@@ -520,8 +458,6 @@ class DoubleSoftmax(Rule):
         "first training losses that all are those of guessing."
     )
     symptom_of = frozenset({"lost values", "divergence"})
-    kinds = _EVALUATIONS
-    every_rank = False
     messages = {
         "softmax": Message(
             "warning",

@@ -44,8 +44,8 @@ class Overfitting(Rule):
         ),
         "warning": (
             "The mean of {evals} evaluations is above the best such mean by {share:percent} and "
-            "{changes} usual changes between evaluations, while the training loss fell by "
-            "{train_share:percent} or a third of that rise."
+            "{changes:plain} usual changes. The training loss fell by {train_share:percent} or a "
+            "third of that rise."
         ),
     }
     needs = (

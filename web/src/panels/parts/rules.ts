@@ -81,7 +81,7 @@ export const RULES: Readonly<Record<string, RuleText>> = {
   },
   "eval-flat": {
     "meaning": "The evaluation does not change. It may not use the trained model.",
-    "healthy": "It changes from one evaluation to the next."
+    "healthy": "The evaluation loss changes from one evaluation to the next."
   },
   "eval-gap": {
     "meaning": "The model computes something else in evaluation than in training, or on other data.",
