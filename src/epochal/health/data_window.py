@@ -82,7 +82,7 @@ def window_of(observation: Observation) -> DataWindow | None:
     if not isinstance(name, str) or not _is_count(epoch):
         return None
     labels = record.get("labels")
-    hashes = _counts(record.get("hashes"))
+    hashes = whole_numbers(record.get("hashes"))
     beside = record.get("hash_indices")
     indices = beside if isinstance(beside, list) and len(beside) == len(hashes) else ()
     return DataWindow(
@@ -91,7 +91,7 @@ def window_of(observation: Observation) -> DataWindow | None:
         epoch=epoch,
         batches=_count(record.get("batches")),
         samples=_count(record.get("samples")),
-        indices=_counts(record.get("indices")),
+        indices=whole_numbers(record.get("indices")),
         index_bits=min(_MOST_BITS, _count(record.get("index_bits"))),
         hashes=hashes,
         hash_bits=min(_MOST_BITS, _count(record.get("hash_bits"))),
@@ -268,6 +268,7 @@ def _count(value: Any) -> int:
     return value if _is_count(value) else 0
 
 
-def _counts(values: Any) -> tuple[int, ...]:
+def whole_numbers(values: Any, least: int = 0) -> tuple[int, ...]:
+    """Return the whole numbers of a list that are not below ``least``."""
     given = values if isinstance(values, list) else ()
-    return tuple(one for one in given if _is_count(one))
+    return tuple(one for one in given if type(one) is int and least <= one < 1 << 64)

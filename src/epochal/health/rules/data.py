@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from statistics import median
 from types import MappingProxyType
-from typing import Any
 
 from epochal.format import plural
 from epochal.health.context import Context
@@ -26,13 +26,14 @@ from epochal.health.data_window import (
     number,
     numbers,
     shown,
+    whole_numbers,
     window_of,
 )
 from epochal.health.evaluations import num_classes
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
 from epochal.health.rule import Message, Rule, Verdict
-from epochal.health.text import percent, times
+from epochal.health.text import times
 from epochal.health.thresholds import RuleThresholds
 
 
@@ -88,9 +89,7 @@ class DataValues(DataRule):
     """Inputs that are not finite, constant, or mostly padding."""
 
     name = "data-values"
-    meaning = (
-        "Inputs contain NaN or infinity, or are constant, as in broken files and empty images."
-    )
+    meaning = "Inputs are not finite, or constant, as in broken files and empty images."
     healthy = "Every input is finite, and its values differ."
     reports = {
         "info": (
@@ -105,7 +104,7 @@ class DataValues(DataRule):
             "warning",
             "There are values that are not finite in {which} of epoch {epoch} of {name!r} "
             "({share:percent} of those read).",
-            "Look at these samples: a file may be broken, or the preparation divides by zero.",
+            "Look at these samples: a file may be broken, or the preparation divides by 0.",
         ),
         "constant": Message(
             "info",
@@ -115,15 +114,13 @@ class DataValues(DataRule):
         ),
         "features": Message(
             "info",
-            "{constant} of the {of} input features of {name!r} have the same value in every "
-            "sample.",
+            "{constant} of {of} input features of {name!r} are the same in every sample.",
             "Check the preparation of these features: a column may be empty, or scaled to 0.",
         ),
         "padding": Message(
             "info",
             "{share:percent} of the positions of {name!r} are padding.",
-            "Sort sequences into batches of similar length, pack several into one, or pad to the "
-            "longest of a batch only.",
+            "Sort sequences by length, pack several into one, or pad to the longest of a batch.",
         ),
     }
 
@@ -154,7 +151,7 @@ class DataValues(DataRule):
                 words={"which": plural(samples, "sample")},
                 samples=samples,
                 share=share,
-                indices=shown(_whole(window.record.get(f"{which}_at"))),
+                indices=shown(whole_numbers(window.record.get(f"{which}_at"))),
             )
         constant, of = window.count("constant_features"), window.count("features")
         is_much = of > 0 and constant >= limits.features * of
@@ -248,7 +245,7 @@ class DataLabels(DataRule):
             yield self._answer(window, context)
 
     def _range(self, window: DataWindow, context: Context) -> Verdict:
-        lowest, highest = (*_whole(window.record.get("label_range"), -(1 << 63)), 0, 0)[:2]
+        lowest, highest = (*whole_numbers(window.record.get("label_range"), -(1 << 63)), 0, 0)[:2]
         classes = num_classes(context.config) or self._outputs or 0
         # One output is of two classes or of a regression; far larger labels are no classes.
         is_wrong = classes <= highest < 2 * classes or -100 < lowest < 0
@@ -261,7 +258,7 @@ class DataLabels(DataRule):
             level = loss.recent_level(limits.points // 5)
             self._is_task = self._is_task or level > limits.left * loss.start > 0
         told = numbers(window.record, "telling")
-        places = _whole(window.record["telling"].get("features")) if told else []
+        places = whole_numbers(window.record["telling"].get("features")) if told else ()
         # Of a small dataset the same samples come again and again.
         different = min(told.get("samples", 0.0), window.count("dataset_samples") or math.inf)
         return self.row(
@@ -365,8 +362,6 @@ class DataOrder(DataRule):
                 same_as=same[0],
                 batches=same[1],
                 samples=same[2],
-                sampler=sampler,
-                indices=shown(window.indices),
             )
 
 
@@ -386,9 +381,7 @@ class DataOneClass(DataRule):
     name = "data-one-class"
     meaning = "Batches have one class only: the data is sorted by class."
     healthy = "Every batch is a mixture of the classes."
-    reports = {
-        "warning": "{share:percent} of the batches have one class, which chance does not explain."
-    }
+    reports = {"warning": "{share:percent} of the batches have one class, beyond chance."}
     needs = "`epochal.watch_data(loader)`, with whole numbers as labels."
     causes = frozenset({"memorising"})
     messages = {
@@ -418,14 +411,8 @@ class DataOneClass(DataRule):
         share, total = min(1.0, epoch.of_one_class / epoch.labelled), epoch.labels.total()
         size = max(8.0, min(1e4, total / max(1, epoch.batches)))
         by_chance = sum((count / total) ** size for count in epoch.labels.values())
-        yield self.row(
-            share >= limits.share and by_chance <= limits.by_chance,
-            "one class",
-            window,
-            of_one_class=share,
-            batches=epoch.labelled,
-            classes=len(epoch.labels),
-        )
+        holds, count = share >= limits.share and by_chance <= limits.by_chance, len(epoch.labels)
+        yield self.row(holds, "one class", window, of_one_class=share, classes=count)
 
 
 class DataRepeated(DataRule):
@@ -459,21 +446,18 @@ class DataRepeated(DataRule):
         ),
         "indices": Message(
             "warning",
-            "In epoch {epoch} of {name!r}, {share:percent} of the indices came before in the same "
-            "epoch.",
+            "{share:percent} of the indices of epoch {epoch} of {name!r} came before in it.",
             "Check the sampler: it draws with replacement, or its list of indices has copies.",
         ),
         "workers": Message(
             "warning",
-            "Each of {workers} workers gives the same samples: in epoch {epoch} of {name!r}, "
-            "{share:percent} of the samples came before in the same epoch.",
-            "Every worker has a copy of the IterableDataset. Give each its own part with "
+            "Each of {workers} workers gives the same samples in epoch {epoch} of {name!r}.",
+            "Give each worker its own part of the IterableDataset with "
             "torch.utils.data.get_worker_info().",
         ),
         "content": Message(
             "info",
-            "In epoch {epoch} of {name!r}, {share:percent} of the samples have the content of one "
-            "that came before in the same epoch.",
+            "{share:percent} of the samples of epoch {epoch} of {name!r} are copies of others.",
             "Remove copies from the dataset, or start another epoch where the stream begins again.",
         ),
         "ranks": Message(
@@ -481,13 +465,11 @@ class DataRepeated(DataRule):
             "Ranks {ranks} train on the same samples: {share:percent} of those compared in epoch "
             "{epoch} of {name!r}.",
             "Give each rank its own part: a DistributedSampler, or split_dataset_by_node for a "
-            "stream. Ranks of one tensor-parallel group share their data by design: turn the rule "
-            "off there.",
+            "stream. In a tensor-parallel group ranks share their data: turn the rule off there.",
         ),
         "resume": Message(
             "info",
-            "{share:percent} of the samples of {name!r} since the resume came before it in the "
-            "same epoch.",
+            "{share:percent} of the samples of {name!r} since the resume came before it, too.",
             "Save the loader's state with each checkpoint (StatefulDataLoader), or skip the "
             "batches that the interrupted epoch had.",
         ),
@@ -532,14 +514,12 @@ class DataRepeated(DataRule):
             return
         again = [sample for sample, count in kept.items() if count > 1]
         share = (total - len(kept)) / max(1, total)
-        message, limit = ("indices", limits.index_share) if is_index else ("content", 0.0)
-        if not is_index:
-            limit = limits.content_share
-            of_workers = sum(kept[sample] % workers == 0 for sample in again) if workers > 1 else 0
-            message = "workers" if 2 * of_workers > len(kept) else message
+        limit = limits.index_share if is_index else limits.content_share
+        of_workers = sum(kept[sample] % workers == 0 for sample in again) if workers > 1 else 0
+        message = "workers" if 2 * of_workers > len(kept) else "content"
         yield self.row(
             total >= limits.least and len(again) > 2 and share >= limit,
-            message,
+            "indices" if is_index else message,
             window,
             "samples",
             share=share,
@@ -554,22 +534,16 @@ class DataRepeated(DataRule):
             if (name, other.number) != (window.name, epoch.number) or rank == window.rank:
                 continue
             # The one that got less far: the other may be ahead.
-            less, more = sorted(
-                (epoch.hashes, other.hashes), key=lambda one: len(one.kept) << one.bits
-            )
+            pair = (epoch.hashes, other.hashes)
+            less, more = sorted(pair, key=lambda one: len(one.kept) << one.bits)
             common, total = less.common(more, is_index=False)
             if total >= self.thresholds.least // 2:
                 found.append((len(common) / total, rank))
         if found:
             share, rank = max(found)
             ranks = " and ".join(str(one) for one in sorted((rank, window.rank)))
-            yield self.row(
-                share >= self.thresholds.common,
-                "ranks",
-                window._replace(rank=0),
-                share=share,
-                ranks=ranks,
-            )
+            holds, window = share >= self.thresholds.common, window._replace(rank=0)
+            yield self.row(holds, "ranks", window, share=share, ranks=ranks)
 
     def _after_resume(
         self, window: DataWindow, epoch: Epoch, context: Context
@@ -577,11 +551,8 @@ class DataRepeated(DataRule):
         """Compare the first epoch of this attempt with the one that was interrupted."""
         limits, first = self.thresholds, context.resumed_at
         if "earlier" in window.record:
-            pairs = zip(
-                _whole(window.record["earlier"]),
-                _whole(window.record.get("earlier_steps"), -1),
-                strict=False,
-            )
+            steps = whole_numbers(window.record.get("earlier_steps"), -1)
+            pairs = zip(whole_numbers(window.record["earlier"]), steps, strict=False)
             is_index, before = window.text("earlier_by") == "index", SampleSet()
             # Later steps are made again.
             kept = [sample for sample, step in pairs if first is None or step < first]
@@ -625,8 +596,7 @@ class DataLeak(DataRule):
         "leak": Message(
             "warning",
             "{of_evaluation:percent} of the evaluation samples of {evaluation!r} are training "
-            "samples of {training!r} as well, by their {by} ({common_samples} of {compared} "
-            "compared).",
+            "samples of {training!r} as well, by their {by} ({compared} were compared).",
             "The evaluation does not measure new data. Split the data again without common "
             "samples; results so far are too good.",
         )
@@ -655,7 +625,7 @@ class DataLeak(DataRule):
             self._add(window, "content", window.hashes, window.hash_bits)
             if window.is_training:
                 counts = self.epochs.add(window).hashes.kept
-                copies = 1 - sum(one == 1 for one in counts.values()) / counts.total()
+                copies = 1 - sum(one == 1 for one in counts.values()) / max(1, counts.total())
                 self._copies[window.name] = max(copies, self._copies.get(window.name, 0.0))
             elif len(self._indices) < 4096:
                 pairs = zip(window.hashes, window.hash_indices, strict=True)
@@ -692,23 +662,21 @@ class DataLeak(DataRule):
             severity="error" if share >= limits.error_share else "warning",
             words={"evaluation": other, "training": training, "by": place.split()[0]},
             of_evaluation=share,
-            common_samples=len(common),
             compared=total,
             indices=shown(sorted(indices)),
         )
 
 
 class DataShift(DataRule):
-    """Inputs or labels of another distribution: in evaluation, or in a later epoch."""
+    """Inputs of another distribution: in evaluation, or in a later epoch."""
 
     name = "data-shift"
     meaning = "The model gets other data in evaluation than in training, or in later epochs."
-    healthy = "Inputs and labels have the same distribution everywhere."
+    healthy = "Inputs have the same distribution everywhere."
     reports = {
         "info": (
-            "Since the first epoch the mean of the inputs moved by {mean_shift} standard "
-            "deviations, the deviation changed {std_ratio:times} times, or {label_share:percent} "
-            "of the labels changed. A curriculum does so by design."
+            "Since the first epoch the mean of the inputs moved by {mean_shift:plain} deviations, "
+            "or the deviation changed {std_ratio:times} times. A curriculum does so by design."
         ),
         "warning": (
             "Evaluation inputs are {apart:times} times larger or smaller than training inputs, or "
@@ -729,8 +697,7 @@ class DataShift(DataRule):
         "epoch": Message(
             "info",
             "Epoch {epoch} of {name!r} has other data than epoch {first}: {what}.",
-            "If no curriculum is meant, check the normalisation, the augmentation and which files "
-            "each epoch reads.",
+            "Check the normalisation, the augmentation and which files each epoch reads.",
         ),
     }
 
@@ -738,11 +705,10 @@ class DataShift(DataRule):
         samples: int = 64  # of a split or an epoch; fewer differ by chance
         # Times or standard deviations: augmentation changes less.
         apart: float = 3.0
-        # From epoch to epoch, in standard deviations, times and shares.
+        # From epoch to epoch, in standard deviations and times.
         mean_shift: float = 0.5
         std_ratio: float = 2.0
         grave: float = 8.0
-        label_share: float = 0.2  # beyond what chance explains
 
     thresholds: Thresholds
 
@@ -796,11 +762,7 @@ class DataShift(DataRule):
             return
         stds, train_stds = sorted(std for _, std in other), sorted(std for _, std in train)
         means, train_means = sorted(mean for mean, _ in other), sorted(mean for mean, _ in train)
-        (std, train_std), (mean, train_mean) = (
-            (one[len(one) // 2], other[len(other) // 2])
-            for one, other in ((stds, train_stds), (means, train_means))
-        )
-        how = ""
+        std, train_std, how = median(stds), median(train_stds), ""
         if stds[0] > apart * train_stds[-1] > 0:
             how = f"{times(std / train_std)} times larger than"
         elif 0 < apart * stds[-1] < train_stds[0]:
@@ -814,33 +776,21 @@ class DataShift(DataRule):
             "evaluation",
             subject,
             words={"how": how},
-            mean=mean,
+            mean=median(means),
             std=std,
-            train_mean=train_mean,
+            train_mean=median(train_means),
             train_std=train_std,
         )
 
     def _moved(self, first: Epoch, epoch: Epoch) -> tuple[str, bool]:
         """Return what moved since the first epoch, empty if nothing did, and if it is grave."""
         limits = self.thresholds
-        if first.inputs is not None and epoch.inputs is not None:
-            (before, wide), (after, std) = first.inputs, epoch.inputs
-            shift, ratio = abs(after - before) / wide, max(std / wide, wide / std)
-            is_grave = shift > limits.apart or ratio > limits.grave
-            if shift > limits.mean_shift:
-                return f"the mean of the inputs moved by {times(shift)} deviations", is_grave
-            if ratio > limits.std_ratio:
-                return f"the deviation of the inputs changed {times(ratio)} times", is_grave
-        old, new = first.labels.total(), epoch.labels.total()
-        if not old or not new:
+        if first.inputs is None or epoch.inputs is None:
             return "", False
-        names = {*first.labels, *epoch.labels}
-        moved = sum(abs(epoch.labels[n] / new - first.labels[n] / old) for n in names) / 2
-        is_chance = moved - math.sqrt(len(names) / min(old, new)) < limits.label_share
-        return ("" if is_chance else f"{percent(moved)} of the labels are others"), False
-
-
-def _whole(values: Any, least: int = 0) -> list[int]:
-    """Return the whole numbers of a list that are not below ``least``."""
-    given = values if isinstance(values, list) else ()
-    return [one for one in given if isinstance(one, int) and one >= least]
+        (before, wide), (after, std) = first.inputs, epoch.inputs
+        shift, ratio = abs(after - before) / wide, max(std / wide, wide / std)
+        is_grave = shift > limits.apart or ratio > limits.grave
+        if shift > limits.mean_shift:
+            return f"the mean of the inputs moved by {times(shift)} deviations", is_grave
+        is_wider = ratio > limits.std_ratio
+        return f"their deviation changed {times(ratio)} times" if is_wider else "", is_grave

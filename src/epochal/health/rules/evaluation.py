@@ -117,7 +117,6 @@ class StaleBatchNorm(EvaluationRule):
     """
 
     name = "stale-batchnorm"
-    group = "layers"
     meaning = "BatchNorm does not update the statistics that an evaluation uses."
     healthy = "The running statistics change at every step."
     reports = {

@@ -99,6 +99,10 @@ export const RULES: Readonly<Record<string, RuleText>> = {
     "meaning": "Training improves while evaluation gets worse. The model memorises the data.",
     "healthy": "The evaluation loss follows the training loss with a gap that does not grow."
   },
+  "stale-batchnorm": {
+    "meaning": "BatchNorm does not update the statistics that an evaluation uses.",
+    "healthy": "The running statistics change at every step."
+  },
   "too-good": {
     "meaning": "The model learned too fast. The inputs may contain the answer.",
     "healthy": "Gradual learning."
@@ -125,10 +129,10 @@ export const RULES: Readonly<Record<string, RuleText>> = {
   },
   "data-shift": {
     "meaning": "The model gets other data in evaluation than in training, or in later epochs.",
-    "healthy": "Inputs and labels have the same distribution everywhere."
+    "healthy": "Inputs have the same distribution everywhere."
   },
   "data-values": {
-    "meaning": "Inputs contain NaN or infinity, or are constant, as in broken files and empty images.",
+    "meaning": "Inputs are not finite, or constant, as in broken files and empty images.",
     "healthy": "Every input is finite, and its values differ."
   },
   "input-scale": {
@@ -147,13 +151,17 @@ export const RULES: Readonly<Record<string, RuleText>> = {
     "meaning": "Copies of the model on different ranks are no longer equal.",
     "healthy": "Norms are equal on all ranks except for rounding. Losses differ by their data."
   },
-  "stale-batchnorm": {
-    "meaning": "BatchNorm does not update the statistics that an evaluation uses.",
-    "healthy": "The running statistics change at every step."
+  "steps-too-large": {
+    "meaning": "The learning rate is far too high for the initial weights.",
+    "healthy": "Norms grow by less than a third in the first 160 steps, or the loss falls meanwhile."
   },
-  "untrained-parameters": {
-    "meaning": "Parameters do not change: they are not in the optimizer, or are frozen by mistake.",
-    "healthy": "Every parameter that gets a gradient is in an optimizer, and changes."
+  "update-ratio": {
+    "meaning": "The steps are far too large or too small for the weights.",
+    "healthy": "An update of about 0.001 of the weights' norm; 0.0001 to 0.03 is usual."
+  },
+  "weight-norm": {
+    "meaning": "The weights grow or shrink steadily.",
+    "healthy": "Norms stop changing."
   },
   "gpu-throttling": {
     "meaning": "A GPU lowers its clock because of a temperature or power limit.",
