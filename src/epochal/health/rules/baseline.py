@@ -102,7 +102,9 @@ class NoBetterThanBaseline(Rule):
                     continue
                 share = value if is_loss else accuracy_of(value, classes or None)
                 if share is not None and (is_loss or is_accuracy(name) or is_overlap(name)):
-                    self._values.setdefault(name, []).append((observation.step, share))
+                    values = self._values.setdefault(name, [])
+                    values.append((observation.step, share))
+                    del values[4 : -4 * self.thresholds.patient]  # the first and the newest count
                     known.append((not is_loss, name))
             # The loss first: it tells a model that learns rare classes from a constant answer.
             if known:
@@ -117,16 +119,17 @@ class NoBetterThanBaseline(Rule):
     def _judge(self, names: list[str], classes: int, context: Context) -> Iterator[Verdict]:
         """Return one verdict on all metrics of an evaluation; none if it is not known."""
         subject, train = context.role_names.get("eval_loss", names[0]), context.curves.get("loss")
-        limits, is_certain, is_better = self.thresholds, self._is_certain(train, context), False
+        limits, is_better = self.thresholds, False
         for name in names:
             values = [value for _, value in self._values[name]]
             is_loss = name == context.role_names.get("eval_loss")
             known = self._of_loss(values, classes) if is_loss else self._of_share(name, classes)
             for what, value, lowest, highest in known:
-                needed = limits.evals if is_certain else limits.patient
-                needed *= 2 if what == _NOTHING else 1
                 outside = (n for n, v in enumerate(reversed(values)) if not lowest <= v <= highest)
                 count = next(outside, len(values))  # of evaluations in a row
+                needed = limits.evals * (2 if what == _NOTHING else 1)
+                if count >= needed and not self._is_certain(train, context):
+                    needed = limits.patient
                 if count >= needed and not (is_loss and _falls(values[-needed:], 0.005)):
                     first, last = self._values[name][-count][0], self._values[name][-1][0]
                     yield self.found(

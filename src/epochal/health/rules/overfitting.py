@@ -99,6 +99,7 @@ class Overfitting(Rule):
         if curve is None or train is None or not train.count:
             return ()
         now = _Eval(*curve.points[-1], train.recent_level(_TRAIN_POINTS[train.axis]))
+        self._evals = self._evals[::2] if len(self._evals) > 512 else self._evals
         self._evals.append(now)
         if len(self._evals) < self.thresholds.evals + 2:
             return ()
