@@ -47,6 +47,11 @@ def metrics(number: int, values: Mapping[str, float]) -> Record:
     return {"log": "metrics", "t": START + number, "step": number, "m": dict(values)}
 
 
+def event(name: str, **fields: Any) -> Record:
+    """An event of the training, as a watched model writes them."""
+    return {"log": "event", "t": START, "name": name, **fields}
+
+
 def layers(number: int, family: str, values: Sequence[float]) -> dict[str, float]:
     """The values of one family of series (``grads/{}/norm``) for the layers a, b, c, …"""
     return {family.format("abcdefgh"[place]): value for place, value in enumerate(values)}

@@ -226,6 +226,7 @@ class DeadLayer(Rule):
         self._without_gradient = StreakCounter(needed=thresholds.samples)
         self._dead = StreakCounter(needed=thresholds.samples)
         self._shares: dict[str, float] = {}
+        self._outputs: set[str] = set()  # layers whose output is watched
         self._has_learned: set[str] = set()  # layers that had a gradient
         self._waits: dict[str, int] = {}  # watched steps without a gradient, up to now
         self._longest: dict[str, int] = {}  # of those that ended
@@ -246,7 +247,8 @@ class DeadLayer(Rule):
         for layer, share in self._shares.items():
             limit = limits.activation_zeros if layer in zeros else limits.dead
             self._dead.note(layer, ails=share >= limit, step=self._step)
-        yield from self._dead.verdicts(DEAD_UNITS.name, self._describe_units)
+        self._outputs |= zeros.keys()
+        yield from self._dead.verdicts(self._series_of_units, self._describe_units)
 
     def forget_from(self, step: int, context: Context) -> None:
         """Count again."""
@@ -285,11 +287,14 @@ class DeadLayer(Rule):
             since_step=since,
         )
 
+    def _series_of_units(self, layer: str) -> str:
+        return (ACTIVATION_ZEROS if layer in self._outputs else DEAD_UNITS).name(layer)
+
     def _describe_units(self, layers: Sequence[str]) -> Verdict:
         since = self._dead.since(layers[0])
         return self.found(
             "units",
-            DEAD_UNITS.name(layers[0]),
+            self._series_of_units(layers[0]),
             steps=(since, self._step),
             words={"which": named(layers)},
             share=self._shares.get(layers[0], 1.0),

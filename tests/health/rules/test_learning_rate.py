@@ -1,0 +1,221 @@
+"""Rules on a learning rate that is too high, too low, or ends before the training."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from epochal.health.rules.learning_rate import LearningRateTooHigh, LearningRateTooLow, RateEnded
+from epochal.records import Record
+from tests.health.curve_records import evals, falling, flat, in_order, noise, steps
+from tests.health.machine_records import event, metrics, opened
+
+REWARD = metrics(0, {"reward": 1.0})
+HALVES = [2.3 * 0.98**n for n in range(200)]
+STAYS = flat(200, 2.3)
+
+
+def watched(ratios: Mapping[int, float], *, norm: float = 5.0) -> list[Record]:
+    """Watched steps: the updates of three weights as a share of their norms, and of a bias."""
+    names = ("0.weight", "2.weight", "4.weight")
+    return [
+        metrics(
+            step,
+            {
+                **{f"update_ratio/{name}": ratio for name in names},
+                **{f"params/{name}/norm": norm for name in names},
+                "update_ratio/0.bias": 2.0,
+                "params/0.bias/norm": 0.01,
+            },
+        )
+        for step, ratio in ratios.items()
+    ]
+
+
+def optimizer(name: str, **group: float) -> Record:
+    return event("optimizer", at_step=0, optimizer=name, parameters=6, groups=[group])
+
+
+# -- lr-too-high: updates -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("updates", "step"),
+    [({0: 0.1, 1: 0.4}, 1), ({0: 0.1, 1: 0.1, 20: 0.05, 50: 0.06}, 20)],
+    ids=["first steps", "steps 20 to 100"],
+)
+def test_large_updates_and_a_loss_that_does_not_fall_are_a_warning(
+    updates: dict[int, float], step: int
+) -> None:
+    records = in_order(watched(updates), steps(STAYS, lr=0.5))
+    (found,) = opened(LearningRateTooHigh, records)
+    assert (found.rule, found.severity, found.series) == ("lr-too-high", "warning", "lr")
+    assert (found.steps, found.evidence["ratio"]) == ((0, step), updates[step])
+    assert "of 0.50" in found.sentence
+    # The loss is the second piece of evidence: one that halves meanwhile is fine.
+    assert opened(LearningRateTooHigh, in_order(watched(updates), steps(HALVES, lr=0.5))) == []
+
+
+def test_updates_of_a_usual_size_are_fine() -> None:
+    updates = {0: 0.15, 1: 0.1, 20: 0.02, 50: 0.02, 100: 0.02}
+    assert opened(LearningRateTooHigh, in_order(watched(updates), steps(STAYS))) == []
+    # Between the first steps and the twentieth, updates shrink at their own pace.
+    assert opened(LearningRateTooHigh, in_order(watched({5: 0.1}), steps(STAYS))) == []
+
+
+def test_the_first_step_of_rmsprop_is_ten_times_as_large() -> None:
+    records = in_order(watched({0: 0.9}), steps(STAYS))
+    assert opened(LearningRateTooHigh, [optimizer("RMSprop"), *records]) == []
+    assert len(opened(LearningRateTooHigh, [optimizer("AdamW"), *records])) == 1
+
+
+def test_a_resumed_run_has_no_first_steps() -> None:
+    resume = {"log": "resume", "t": 1.7e9, "attempt": 2, "step": 0}
+    records = in_order(watched({0: 0.9}), steps(STAYS))
+    assert opened(LearningRateTooHigh, [resume, *records]) == []
+
+
+# -- lr-too-high: the loss ------------------------------------------------------------------------
+
+
+def thrown(high: float) -> list[float]:
+    return [2.3, 2.4, 3.0, high, *flat(96, 2.3)]
+
+
+def test_a_loss_that_the_first_steps_throw_up_is_a_warning() -> None:
+    (found,) = opened(LearningRateTooHigh, steps(thrown(30.0), lr=0.3))
+    assert (found.severity, found.steps, found.evidence["high"]) == ("warning", (0, 3), 30.0)
+
+
+def test_a_bump_and_batches_that_come_again_are_fine() -> None:
+    assert opened(LearningRateTooHigh, steps(thrown(5.0))) == []
+    rare = [30.0 if n % 20 == 3 else 2.3 for n in range(100)]
+    assert opened(LearningRateTooHigh, steps(rare)) == []
+
+
+STUCK = [2.3 - 0.02 * min(n, 20) for n in range(400)]
+
+
+@pytest.mark.parametrize(
+    ("name", "group", "rate", "highest"),
+    [
+        ("AdamW", {}, 0.15, 0.01),
+        ("AdamW", {}, 0.03, 0.01),
+        ("SGD", {"momentum": 0.9}, 1.0, 0.3),
+        ("Lion", {}, 0.01, 0.003),
+    ],
+    ids=["far above", "above and stuck", "momentum", "Lion"],
+)
+def test_a_rate_above_the_usual_ones_of_the_optimizer_is_a_note(
+    name: str, group: dict[str, float], rate: float, highest: float
+) -> None:
+    records = steps(
+        [one + around for one, around in zip(STUCK, noise(400, 0.01), strict=True)], lr=rate
+    )
+    (found,) = opened(LearningRateTooHigh, [optimizer(name, **group), *records])
+    assert (found.severity, found.evidence["rate"]) == ("info", rate)
+    assert found.evidence["highest"] == highest
+
+
+def test_a_usual_rate_a_loss_that_falls_and_plain_sgd_are_fine() -> None:
+    assert opened(LearningRateTooHigh, [optimizer("AdamW"), *steps(STUCK, lr=1e-3)]) == []
+    falls = steps(falling(400), lr=0.03)
+    assert opened(LearningRateTooHigh, [optimizer("AdamW"), *falls]) == []
+    plain = optimizer("SGD", momentum=0.0)
+    assert opened(LearningRateTooHigh, [plain, *steps(STUCK, lr=5.0)]) == []
+
+
+def test_the_configuration_names_the_optimizer_of_a_model_that_is_not_watched() -> None:
+    records = steps(STUCK, lr=1.0)
+    for config in ({"optimizer": "adamw"}, {"optimizer": "sgd", "momentum": 0.9}):
+        assert len(opened(LearningRateTooHigh, records, config=config)) == 1
+    # The class is a fact, the configuration only a word.
+    assert (
+        opened(LearningRateTooHigh, [optimizer("SGD"), *records], config={"optimizer": "adam"})
+        == []
+    )
+
+
+# -- lr-too-low -----------------------------------------------------------------------------------
+
+EVEN = {0: 1e-5, 1: 1e-5, 20: 1e-5, 50: 1e-5, 100: 1e-5, 200: 1e-5}
+
+
+def test_steps_that_change_next_to_nothing_are_a_warning() -> None:
+    (found,) = opened(LearningRateTooLow, in_order(watched(EVEN), steps(flat(300, 2.3), lr=1e-7)))
+    assert (found.rule, found.severity, found.steps) == ("lr-too-low", "warning", (0, 100))
+    assert found.evidence["ratio"] == pytest.approx(1e-5)
+
+
+def test_small_steps_are_fine_while_the_loss_learns() -> None:
+    small = dict.fromkeys(EVEN, 3e-4)
+    assert (
+        opened(
+            LearningRateTooLow, in_order(watched(small), steps([0.5 + 0.97**n for n in range(300)]))
+        )
+        == []
+    )
+    assert len(opened(LearningRateTooLow, in_order(watched(small), steps(flat(300, 2.3))))) == 1
+    usual = dict.fromkeys(EVEN, 1e-3)
+    assert opened(LearningRateTooLow, in_order(watched(usual), steps(flat(300, 2.3)))) == []
+
+
+def test_a_loss_that_falls_a_little_in_a_straight_line_is_a_warning() -> None:
+    straight = [2.3 * (1 - 0.04 * n / 500) + one for n, one in enumerate(noise(500, 0.003))]
+    (found,) = opened(LearningRateTooLow, steps(straight, lr=1e-6))
+    assert (found.severity, found.evidence["share"]) == ("warning", pytest.approx(0.04, rel=0.2))
+    assert opened(LearningRateTooLow, steps(falling(500), lr=1e-3)) == []
+    warms_up = [1e-6 * n for n in range(500)]
+    assert opened(LearningRateTooLow, steps(straight, lr=warms_up)) == []
+    assert opened(LearningRateTooLow, [REWARD, *steps(straight, lr=1e-6)]) == []
+
+
+def test_evaluations_that_fall_evenly_are_a_note() -> None:
+    losses = steps(flat(650, 2.3, width=0.1), lr=1e-5)
+    even = evals([2.3 - 0.05 * n for n in range(13)], every=50)
+    (found,) = opened(LearningRateTooLow, in_order(losses, even))
+    assert (found.severity, found.evidence["first"]) == ("info", 2.3)
+    bent = evals([2.3 * 0.8**n for n in range(13)], every=50)
+    assert opened(LearningRateTooLow, in_order(losses, bent)) == []
+
+
+def test_a_rate_below_the_usual_ones_is_a_note_while_the_loss_falls() -> None:
+    falls = [3.0 - 0.002 * n + one for n, one in enumerate(noise(500, 0.01))]
+    (found,) = opened(LearningRateTooLow, [optimizer("Adam"), *steps(falls, lr=1e-6)])
+    assert (found.severity, found.evidence["lowest"], found.evidence["rate"]) == (
+        "info",
+        1e-4,
+        1e-6,
+    )
+    assert opened(LearningRateTooLow, [optimizer("Adam"), *steps(falls, lr=1e-4)]) == []
+
+
+def test_a_fine_tuning_that_has_settled_is_fine() -> None:
+    settled = [0.8 + 0.7 * 0.9**n + one for n, one in enumerate(noise(600, 0.01))]
+    assert opened(LearningRateTooLow, [optimizer("AdamW"), *steps(settled, lr=1e-5)]) == []
+
+
+# -- rate-ended -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rates", "since", "word"),
+    [
+        ([1e-3] * 40 + [0.0] * 200, 40, "has been 0"),
+        ([0.1 * 0.1 ** (n // 8) for n in range(200)], 32, "fell from"),
+        ([0.0] * 60, 0, "has been 0"),
+    ],
+    ids=["0 for most of the run", "a schedule in epochs that steps by batches", "never above 0"],
+)
+def test_a_rate_that_has_ended_is_a_warning(rates: list[float], since: int, word: str) -> None:
+    (found,) = opened(RateEnded, steps(flat(len(rates), 2.0), lr=rates))
+    assert (found.rule, found.severity, found.series) == ("rate-ended", "warning", "train/lr")
+    assert found.evidence["since_step"] == since
+    assert found.steps is not None
+    assert found.steps[0] == since
+    assert word in found.sentence
+
+
+def test_a_schedule_that_ends_with_the_run_and_a_warm_up_from_0_are_fine() -> None:
+    ends = [max(0.0, 1e-3 * (1 - n / 950)) for n in range(1000)]
+    assert opened(RateEnded, steps(flat(1000, 2.0), lr=ends)) == []
+    assert opened(RateEnded, steps(flat(120, 2.0), lr=[0.0] * 20 + [1e-3] * 100)) == []
