@@ -145,7 +145,7 @@ def judge(
 
 
 @pytest.mark.parametrize("oddness", [0.0, 0.02, 0.3, 1.0])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_number_is_too_odd(seed: int, oddness: float) -> None:
     chance = random.Random(seed)
     health = Health(config=chance.choice(CONFIGS), guard=Strict())

@@ -186,7 +186,7 @@ def test_a_new_attempt_without_a_mark_takes_over_at_its_first_step() -> None:
 
 
 def test_the_context_knows_config_roles_and_facts() -> None:
-    health = Health(rules=[], config={"batch": 8})
+    health = Health(rules=[TooHigh], config={"batch": 8})
     health.feed({"log": "run", "t": 1.0, "attempt": 1, "config": {"lr": 0.1}})
     health.feed({"log": "option", "t": 1.0, "name": "seed", "value": 3})
     health.feed({"log": "sol", "t": 1.0, "tps": 1000.0})

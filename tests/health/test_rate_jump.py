@@ -1,4 +1,4 @@
-"""A learning rate that jumps in mid-run, in real trainings: destroyed models are told of."""
+"""A learning rate that jumps in mid-run, in real trainings: a destroyed model is an error."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def jump(rate: float, factor: float, *, at: int = 300) -> Schedule:
     return lambda step: rate * (factor if step >= at else 1.0)
 
 
-@pytest.mark.parametrize(("steps", "factor"), [(600, 30), (1500, 30), (600, 60), (1500, 60)])
+@pytest.mark.parametrize(("steps", "factor"), [(600, 30), (1500, 60)])
 def test_a_rate_many_times_as_high_in_mid_run_is_an_error_that_names_it(
     steps: int, factor: int, tmp_path: Path
 ) -> None:
@@ -74,7 +74,6 @@ def test_a_rate_many_times_as_high_in_mid_run_is_an_error_that_names_it(
     lost = next(finding for finding in found if finding.rule == "divergence")
     assert (lost.severity, lost.state) == ("error", "open")
     assert lost.sentence.startswith(f"The learning rate rose {factor} times at step 30")
-    assert "has not returned to" in lost.sentence
     assert lost.steps is not None
     assert lost.steps[0] in range(300, 305)
     assert [f.rule for f in found if f.rule == "plateau"] == []

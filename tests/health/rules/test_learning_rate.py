@@ -55,6 +55,14 @@ def test_large_updates_and_a_loss_that_does_not_fall_are_a_warning(
     assert opened(LearningRateTooHigh, in_order(watched(updates), steps(HALVES, lr=0.5))) == []
 
 
+def test_a_loss_that_fell_and_soon_rises_again_is_evidence_too() -> None:
+    losses = flat(40, 3.0) + flat(60, 1.5) + flat(60, 2.5)
+    (found,) = opened(LearningRateTooHigh, in_order(watched({20: 0.05, 80: 0.05}), steps(losses)))
+    assert found.severity == "warning"
+    later = flat(40, 3.0) + flat(260, 1.5) + flat(60, 2.5)
+    assert opened(LearningRateTooHigh, in_order(watched({80: 0.05}), steps(later))) == []
+
+
 def test_updates_of_a_usual_size_are_fine() -> None:
     updates = {0: 0.15, 1: 0.1, 20: 0.02, 50: 0.02, 100: 0.02}
     assert opened(LearningRateTooHigh, in_order(watched(updates), steps(STAYS))) == []

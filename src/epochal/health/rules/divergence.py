@@ -8,6 +8,7 @@ from epochal.health.context import Context
 from epochal.health.course import Course, evaluation_is_fine, evaluation_suffers
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
+from epochal.health.rate import RateJump
 from epochal.health.rule import Message, Rule, Verdict
 from epochal.health.text import CURVE_KINDS, rate_rose, steps_of
 from epochal.health.thresholds import RuleThresholds
@@ -22,7 +23,8 @@ class Divergence(Rule):
 
     Far is relative to the loss, its gain, its noise, and the rises from which this run has
     recovered: the losses of adversarial networks oscillate normally. After a jump of the learning
-    rate it is measured from the best level since, or from the start.
+    rate it is measured from the best level since. If the rate was never as high, a loss that has
+    not come back to the level before the jump is lost too.
 
     A loss also rises by design: its terms get weight, its data gets harder, its opponent learns.
     So a second signal is needed: noise and gradients that grow, or evaluations that suffer.
@@ -42,7 +44,10 @@ class Divergence(Rule):
             "{lost_points} points are enough if the loss has doubled and all gain is lost; "
             "{wait_balance} are needed if it never fell."
         ),
-        "error": "The same, and the loss is above its start. Not in a game.",
+        "error": (
+            "The same, and the loss is above its start. Not in a game. Or {of_gain_jump:percent} "
+            "of the gain is lost since a jump to a new, higher learning rate."
+        ),
     }
     messages = {
         "never_fell": Message(
@@ -84,6 +89,8 @@ class Divergence(Rule):
         share: float = 0.2
         of_gain: float = 0.25
         most: float = 0.8
+        # Of the gain before a jump to a new, higher learning rate.
+        of_gain_jump: float = 0.35
         widths: float = 5.0
         over_worst: float = 1.5
         # The losses of a game rise as both sides learn.
@@ -110,6 +117,9 @@ class Divergence(Rule):
             return ()
         if curve.count < self.thresholds.least:
             return ()
+        jump = self._jump_that_lost(course, context)
+        if jump is not None:
+            return (self._describe(course, context, jump),)
         is_far = self._is_far(course, context)
         self._in_row = self._in_row + 1 if is_far else 0
         lasted = min(self._in_row, len(curve.points))
@@ -124,6 +134,24 @@ class Divergence(Rule):
     def forget_from(self, step: int, context: Context) -> None:
         """Count again."""
         self._in_row = 0
+
+    def _jump_that_lost(self, course: Course, context: Context) -> RateJump | None:
+        """Return the jump to a rate never tried before since which the loss has not come back."""
+        limits, curve, jump = self.thresholds, course.curve, context.rate.jump
+        best = course.before
+        if best is None or jump is None or not jump.is_new or context.is_game:
+            return None
+        gained, width = curve.gained(best), curve.width_at(best)
+        is_lost = gained > limits.widths * width and course.level - best > max(
+            limits.of_gain_jump * gained,
+            limits.share * course.size,
+            limits.widths / 2 * width,
+            limits.over_worst * course.worst,
+        )
+        is_open = context.is_open(self.name, curve.name)
+        if not is_lost or not (is_open or not course.is_falling()):
+            return None
+        return None if evaluation_is_fine(context, jump.position) else jump
 
     def _is_far(self, course: Course, context: Context) -> bool:
         limits, curve, best = self.thresholds, course.curve, course.best or 0.0
@@ -171,12 +199,13 @@ class Divergence(Rule):
         start = best if course.curve.start is None else course.curve.start
         return course.height > _ALL * (start - best)
 
-    def _describe(self, course: Course, context: Context) -> Verdict:
-        curve, best, jump = course.curve, course.best or 0.0, context.rate.jump
+    def _describe(self, course: Course, context: Context, jump: RateJump | None = None) -> Verdict:
+        curve, best, since = course.curve, course.best or 0.0, course.best_at
         position, words = curve.points[-1][0], {}
-        is_lost = self._is_lost(course)
-        if jump is not None and curve.shifted_at is not None and jump.position <= course.best_at:
+        is_lost = jump is not None or self._is_lost(course)
+        if jump is not None:
             message, words = "jump", {"jump": rate_rose(curve, jump)}
+            best, since = course.before or 0.0, jump.position
         elif curve.start is not None and course.gained < curve.least_change(curve.start) / 2:
             message = "never_fell"
         elif is_lost and course.best_at < curve.blocks[0].first + _EARLY:
@@ -186,9 +215,9 @@ class Divergence(Rule):
         return self.found(
             message,
             curve.name,
-            steps=steps_of(curve, course.best_at, position),
+            steps=steps_of(curve, since, position),
             severity="error" if is_lost and not context.is_game else "warning",
-            words={"since": curve.at(course.best_at), "place": curve.at(position), **words},
+            words={"since": curve.at(since), "place": curve.at(position), **words},
             best=best,
             level=course.level,
             width=curve.width or 0.0,

@@ -104,11 +104,10 @@ class LearningRateTooHigh(Rule):
     reports = {
         "warning": (
             "One of the first two steps changes the median weight by more than "
-            "{first_update:percent} of its norm, or after a warm-up one of steps 20 to 100 by more "
-            "than {update:percent}. After {points} points the loss is then above "
-            "{first_left:percent} or {left:percent} of its start. Or within the first "
-            "{blow_points} points the loss is {blow:plain} times its first value, and never again "
-            "half as high."
+            "{first_update:percent} of its norm, or one of steps 20 to 100 by more than "
+            "{update:percent}, and after {points} points the loss is above {first_left:percent} or "
+            "{left:percent} of its start, or has risen again. Or within the first {blow_points} "
+            "points the loss is {blow:plain} times its first value, and never again half as high."
         ),
         "info": (
             "The peak of the learning rate is more than {far:plain} times the highest that the "
@@ -223,9 +222,14 @@ class LearningRateTooHigh(Rule):
         step, ratio = self._large
         now = curve.recent_level(10)
         is_open = context.is_open(self.name, _SUBJECT)
-        left = limits.first_left if self._is_first(step, context) else limits.left
-        if not is_open and curve.lowest > 0 and now < left * curve.start:
-            self._large = None
+        is_first = self._is_first(step, context)
+        left = limits.first_left if is_first else limits.left
+        course = context.course
+        has_risen = course is not None and course.is_known and course.has_risen()
+        if not (is_open or has_risen) and curve.lowest > 0 and now < left * curve.start:
+            # A loss that rises soon after is evidence too; later it has other reasons.
+            if is_first or curve.count > 3 * limits.points:
+                self._large = None
             return None
         rate = context.last.get("lr")
         return self.found(
