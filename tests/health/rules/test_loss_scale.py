@@ -1,6 +1,7 @@
 """Rules on the sign of a loss, and on its scale."""
 
 import math
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,6 @@ def grown(start: float, by: float, norms_by: float) -> list[Record]:
     return steps([start * by**n for n in range(60)], norm=norms)
 
 
-# -- loss-sign ------------------------------------------------------------------------------------
-
-
 def test_a_loss_that_is_the_negative_of_the_evaluation_is_an_error() -> None:
     losses = steps([-value for value in flat(200, 2.3)])
     (found,) = opened(LossSign, in_order(losses, evals([2.3, 2.31, 2.33, 2.36], every=50)))
@@ -33,7 +31,7 @@ def test_a_loss_that_is_the_negative_of_the_evaluation_is_an_error() -> None:
 
 def test_a_loss_that_falls_without_end_is_an_error_with_classes() -> None:
     (found,) = opened(LossSign, grown(-2.3, 1.08, 1.1))
-    assert (found.severity, found.evidence["start"]) == ("warning", pytest.approx(-2.5, abs=0.2))
+    assert found.severity == "warning"
     (sure,) = opened(LossSign, grown(-2.3, 1.08, 1.1), config=CLASSES)
     assert sure.severity == "error"
     assert sure.steps is not None
@@ -56,12 +54,10 @@ def test_the_loss_of_a_game_may_too_unless_it_explodes() -> None:
     assert len(opened(LossSign, played(grown(-1.0, 1.3, 1.3)))) == 1
 
 
-# -- loss-summed ----------------------------------------------------------------------------------
-
 MEANS = [falling(450)[n * 50 + 49] for n in range(9)]
 
 
-def summed(samples: int, **columns: float) -> list[Record]:
+def summed(samples: int, **columns: Any) -> list[Record]:
     losses = [samples * value for value in falling(250)]
     return in_order(steps(losses, **columns), evals(MEANS[:5], every=50))
 
@@ -81,9 +77,6 @@ def test_two_means_are_fine_and_so_is_a_ratio_that_comes_late() -> None:
     assert opened(LossSummed, summed(1), config={"batch_size": 64}) == []
     late = evals([5.0, 3.0, 1.0, 0.3, 0.1, 0.06, 0.05, 0.05, 0.05], every=50)
     assert opened(LossSummed, in_order(steps(falling(450)), late), config={"batch_size": 64}) == []
-
-
-# -- large-returns --------------------------------------------------------------------------------
 
 
 def test_a_loss_of_millions_with_returns_is_a_warning() -> None:
