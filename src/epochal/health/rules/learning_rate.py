@@ -104,10 +104,11 @@ class LearningRateTooHigh(Rule):
     reports = {
         "warning": (
             "One of the first two steps changes the median weight by more than "
-            "{first_update:percent} of its norm, or one of steps 20 to 100 by more than "
-            "{update:percent}, and after {points} points the loss is above {first_left:percent} or "
-            "{left:percent} of its start, or has risen again. Or within the first {blow_points} "
-            "points the loss is {blow:plain} times its first value, and never again half as high."
+            "{first_update:percent} of its norm, and after {points} points the loss is above "
+            "{first_left:percent} of its start. Or one of steps 20 to 100 changes it by more than "
+            "{update:percent}, and the loss is above {left:percent} of its start or rises again. "
+            "Or within the first {blow_points} points the loss is {blow:plain} times its first "
+            "value, and never again half as high."
         ),
         "info": (
             "The peak of the learning rate is more than {far:plain} times the highest that the "
