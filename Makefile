@@ -9,13 +9,14 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS = $(shell $(BIN)/python -c "import os; print(os.cpu_count() * 3 // 2)")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-frameworks check check-web format bench web docs clean FORCE
+.PHONY: help demo test test-fast test-frameworks rule-check check check-web format bench web docs clean FORCE
 
 help:
 	@echo "make demo        a small training, live in the browser (half a minute); ARGS=--open opens it"
 	@echo "make test        every test"
 	@echo "make test-fast   the tests that are quick; aim: a minute on two cores"
 	@echo "make test-frameworks   integrations with further real frameworks; NAME=optuna for one"
+	@echo "make rule-check  what the health rules find in recorded trainings; NAME=dead-layer for one"
 	@echo "make check       format, lint, types, layers, sizes"
 	@echo "make bench       our costs beside the peers', printed as ratios"
 	@echo "make web         build the page (needs Node)"
@@ -64,6 +65,10 @@ test-fast: $(VENV)/.dev
 # An environment for each under .frameworks/; the results are written into docs/integrations.md.
 test-frameworks: $(VENV)/.dev
 	$(BIN)/python tools/frameworks.py $(NAME)
+
+# Replays the journals of tests/reference/clinic.
+rule-check: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.clinic.rule_check $(NAME)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

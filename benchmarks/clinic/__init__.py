@@ -1,12 +1,8 @@
-"""Judges the health rules on real trainings: `python -m benchmarks.clinic run`, then `judge`.
+"""Evaluate the health rules on small real trainings: `python -m benchmarks.clinic run`, `judge`.
 
-`kinds/` are small trainings, `faults/` mistakes that are planted in them, `harness.py` the one loop
-that trains and records them. `runner.py` runs them and keeps their records as evidence.
-`verdict.py` passes the evidence to the rules and compares the findings with `accepted.py`. Rules
-are tuned on one half of the kinds and judged on the other. Blind kinds are for a verdict before
-any rule is changed because of them: `run --tier all --half blind8` records the newest. `blind3` to
-`blind7` are those before, of which a verdict is known, and rules were changed because of them. Two
-blind groups before these are in the unseen half. `rates` proves
-that healthy trainings are healthy: neither a third of the rate nor three times of it is better.
-`run --device cuda` trains on a GPU, and `both` on the cores beside it as well.
+`task.py` says what a task is and `tasks/` has them. `faults.py` has the mistakes that are put into
+a task, and `harness.py` the one training loop that runs and records it. `runner.py` runs many
+trainings in forked processes and keeps the journal of each (`journal.py`). `judge.py` passes the
+journals to the rules and compares the findings with `accepted.py`. `rule_check.py` replays the
+recorded journals of `tests/reference/clinic` and shows what each rule says about them.
 """

@@ -1,46 +1,27 @@
-"""Pass the journals of the clinic to the rules, as a companion would."""
+"""What the rules find in the journals of the clinic, and where that is kept."""
 
 from __future__ import annotations
 
 import json
-import lzma
-import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from epochal.health.diagnosis import Diagnosis
-from epochal.records import moment_of
+from benchmarks.clinic import journal
 
-FOLDER = Path(__file__).parent / "clinic"
-FINDINGS = FOLDER / "findings.json"
-# A live run is asked about the clock once a second; in a long wait, so often at most.
-_MAX_TICKS = 100
+FINDINGS = journal.RECORDED / "findings.json"
 
 
 def journals() -> list[str]:
     """The names of all journals."""
-    return sorted(path.name.removesuffix(".jsonl.xz") for path in FOLDER.glob("*.jsonl.xz"))
+    return journal.names(journal.RECORDED)
 
 
 def findings_of(name: str) -> list[list[Any]]:
     """Rule, severity, first step, series and state of each finding of a journal, sorted."""
-    lines = lzma.decompress((FOLDER / f"{name}.jsonl.xz").read_bytes()).decode().splitlines()
-    diagnosis = Diagnosis(config=json.loads(lines[0])["config"])
-    now = 0.0
-    for line in lines[1:]:
-        rank, writer, record = json.loads(line)
-        t = moment_of(record)
-        if now and t - now > 1:
-            for second in range(min(_MAX_TICKS, math.floor(t - now))):
-                diagnosis.tick(now + second + 1)
-        now = max(now, t)
-        diagnosis.feed(record, rank=rank, writer=writer)
-    diagnosis.close()
-    diagnosis.renotify_at_end()
+    kept = journal.read(journal.RECORDED / f"{name}{journal.SUFFIX}")
     found = (
         [one.rule, one.severity, one.steps and one.steps[0], one.series, one.state]
-        for one in diagnosis.latest()
+        for one in journal.findings_of(kept.config, kept.entries)
     )
     return sorted(found, key=json.dumps)
 

@@ -1,0 +1,24 @@
+"""Trainings over two ranks with DistributedDataParallel."""
+
+from __future__ import annotations
+
+from benchmarks.clinic.tasks.text import CharTransformer
+from benchmarks.clinic.tasks.vision import DigitsMlp
+
+
+class DdpDigits(DigitsMlp):
+    name = "ddp_digits"
+    optimizer = "momentum"
+    lr = 0.03
+    steps = 300
+    world = 2
+
+
+class DdpText(CharTransformer):
+    name = "ddp_text"
+    steps = 300
+    batch_size = 8
+    world = 2
+
+
+TASKS = (DdpDigits, DdpText)
