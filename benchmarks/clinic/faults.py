@@ -84,7 +84,7 @@ def _kill_first_layer(setup: Setup) -> None:
     assert setup.task.first_layer is not None
     layer = setup.model.get_submodule(setup.task.first_layer)
     with torch.no_grad():
-        layer.bias.fill_(-100.0)  # type: ignore[operator,union-attr]
+        layer.bias.fill_(-100.0)  # type: ignore[operator]
 
 
 def _evaluate_in_train_mode(setup: Setup) -> None:

@@ -8,7 +8,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Sequence
-from multiprocessing.process import BaseProcess
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 
 import torch
@@ -31,7 +31,7 @@ def run_all(wanted: Sequence[Training], folder: Path, *, workers: int) -> list[s
     known = set(journal.names(folder))
     waiting = [one for one in wanted if one.id not in known]
     _load()
-    running: dict[BaseProcess, tuple[Training, float]] = {}
+    running: dict[ForkProcess, tuple[Training, float]] = {}
     failed: list[str] = []
     number = 0
     while waiting or running:

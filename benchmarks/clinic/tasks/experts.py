@@ -83,7 +83,7 @@ class MoeText(NextLetter):
 
     def __init__(self) -> None:
         super().__init__()
-        blocks = [Attention(32, 4, 0.0, causal=True) for _ in range(2)]
+        blocks = [Attention(32, 2, 0.0, causal=True) for _ in range(2)]
         blocks[1].mlp = Experts(32, 4, 2)
         self.model = Decoder([*blocks])
 

@@ -68,7 +68,8 @@ class Vae(Task):
         kl = -0.5 * (1 + log_var - mean.square() - log_var.exp()).sum(1).mean()
         self._kl = float(kl.detach())
         pixels = functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
-        return (pixels.sum(1).mean() + kl) / PIXELS
+        loss: Tensor = (pixels.sum(1).mean() + kl) / PIXELS
+        return loss
 
     def step_metrics(self) -> dict[str, float]:
         return {"kl": self._kl}
@@ -84,6 +85,8 @@ def spirals(count: int) -> Tensor:
 
 class Denoiser(nn.Module):
     """The noise in a point, given how much there is of it."""
+
+    waves: Tensor
 
     def __init__(self, width: int = 96) -> None:
         super().__init__()

@@ -29,7 +29,8 @@ class World:
         """Push every cart; returns the rewards."""
         self.speed = 0.8 * self.speed + 0.12 * (actions.float() - 1)
         self.place = (self.place + self.speed).clamp(-2, 2)
-        return -(self.place - self.goal).abs()
+        reward: Tensor = -(self.place - self.goal).abs()
+        return reward
 
 
 class Play(Task):
@@ -96,7 +97,8 @@ class ActorCritic(Play):
         taken = chances.gather(1, actions.long()[:, None])[:, 0]
         entropy = -(chances.exp() * chances).sum(1).mean()
         gain = (taken * (returns - worth).detach()).mean()
-        return 0.5 * functional.mse_loss(worth, returns) - gain - 0.01 * entropy
+        loss: Tensor = 0.5 * functional.mse_loss(worth, returns) - gain - 0.01 * entropy
+        return loss
 
 
 class Dqn(Play):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.clinic.tasks.text import CharTransformer
+from benchmarks.clinic.tasks.text import CharLstm
 from benchmarks.clinic.tasks.vision import DigitsMlp
 
 
@@ -14,10 +14,11 @@ class DdpDigits(DigitsMlp):
     world = 2
 
 
-class DdpText(CharTransformer):
+class DdpText(CharLstm):
     name = "ddp_text"
     steps = 300
     batch_size = 8
+    typed = True
     world = 2
 
 

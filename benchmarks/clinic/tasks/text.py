@@ -88,7 +88,7 @@ class CharTransformer(NextLetter):
 
     def __init__(self) -> None:
         super().__init__()
-        self.model = Decoder([Attention(32, 4, 0.1, causal=True) for _ in range(2)])
+        self.model = Decoder([Attention(32, 2, 0.1, causal=True) for _ in range(2)])
 
 
 class Recurrent(nn.Module):

@@ -107,7 +107,8 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         parts = self.mix(self.before(x)).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        mixed = functional.scaled_dot_product_attention(*parts, is_causal=self.causal)
+        q, k, v = parts
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         x = x + self.dropout(self.out(mixed.transpose(1, 2).flatten(2)))
         out: Tensor = x + self.dropout(self.mlp(self.between(x)))
         return out
@@ -120,7 +121,7 @@ class Vit(nn.Module):
         super().__init__()
         self.patches = nn.Conv2d(1, width, 4, stride=4)
         self.places = nn.Parameter(0.02 * torch.randn(16, width))
-        self.blocks = nn.Sequential(*(Attention(width, 4, 0.1) for _ in range(2)))
+        self.blocks = nn.Sequential(*(Attention(width, 2, 0.1) for _ in range(2)))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, 10)
 
@@ -133,8 +134,8 @@ class Vit(nn.Module):
 class DigitsVit(Classification):
     name = "digits_vit"
     num_classes = 10
-    lr = 3e-3
-    steps = 400
+    lr = 4e-3
+    steps = 350
     batch_size = 24
     warmup = 40
     cosine = True
