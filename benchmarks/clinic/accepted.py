@@ -82,6 +82,7 @@ ACCEPTED: dict[str, Accepted] = {
         (
             r"evaluation.{0,60}(scale|normali[sz]|preprocess|other data|differ|distribution)",
             r"(normali[sz]|preprocess|scale|transform).{0,60}evaluat",
+            r"(prepare|preprocess).{0,60}same way",
         ),
         ("overfitting", "eval-flat", "eval-gap", "eval-at-chance", "divergence"),
     ),

@@ -77,7 +77,7 @@ def train(setup: Setup, run: Run) -> dict[str, float]:
     eval_every = max(1, setup.steps // _NUM_EVALUATIONS)
     reported = math.nan
     for step in range(setup.steps):
-        _one_step(setup, run, optimizer, next(batches), step)
+        _one_step(setup, run, optimizer, batches, step)
         schedule.step()
         if (step + 1) % eval_every == 0 and setup.rank == 0:
             reported = _evaluate(setup, run, evaluation, step)
@@ -141,12 +141,13 @@ def _evaluation_loader(setup: Setup, run: Run) -> DataLoader[Any]:
 
 
 def _one_step(
-    setup: Setup, run: Run, optimizer: torch.optim.Optimizer, batch: Batch, step: int
+    setup: Setup, run: Run, optimizer: torch.optim.Optimizer, batches: Iterator[Batch], step: int
 ) -> None:
-    task, (inputs, targets), began = setup.task, batch, time.perf_counter()
+    task, began = setup.task, time.perf_counter()
+    inputs, targets = next(batches)
     lr = optimizer.param_groups[0]["lr"]
     task.model.train()
-    task.before_step(batch, lr)
+    task.before_step(inputs, lr)
     if setup.zero_grad:
         optimizer.zero_grad()
     loss = task.loss(task.outputs(inputs), targets)

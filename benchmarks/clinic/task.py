@@ -74,7 +74,7 @@ class Task:
         """Further metrics of an evaluation, besides the loss."""
         return {}
 
-    def before_step(self, batch: Batch, lr: float) -> None:
+    def before_step(self, inputs: Tensor, lr: float) -> None:
         """What happens before a step, such as the step of a second network."""
 
     def step_metrics(self) -> dict[str, float]:

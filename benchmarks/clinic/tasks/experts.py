@@ -12,7 +12,7 @@ from benchmarks.clinic.tasks.tables import customers
 from benchmarks.clinic.tasks.text import Decoder, NextLetter
 from benchmarks.clinic.tasks.vision import Attention
 
-BALANCE = 0.02  # share of the loss that keeps all experts in use
+BALANCE = 0.1  # share of the loss that keeps all experts in use
 
 
 class Experts(nn.Module):
@@ -55,7 +55,7 @@ class MoeMlp(Classification):
 
     name = "moe_mlp"
     num_classes = 6
-    lr = 2e-3
+    lr = 4e-3
     batch_size = 64
     first_layer = "0"
     config: ClassVar = {"num_classes": 6, "num_experts": 6, "top_k": 1}
@@ -74,7 +74,7 @@ class MoeText(NextLetter):
     """A transformer whose second block has experts, two for each letter."""
 
     name = "moe_text"
-    lr = 3e-3
+    lr = 6e-3
     steps = 300
     batch_size = 12
     warmup = 40

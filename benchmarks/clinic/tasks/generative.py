@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.clinic.task import Batch, Split, Task
+from benchmarks.clinic.task import Split, Task
 from benchmarks.clinic.tasks.vision import MEAN, SIZE, STD, digits
 
 PIXELS = SIZE * SIZE
@@ -19,7 +19,7 @@ class Autoencoder(Task):
 
     name = "autoencoder"
     optimizer = "momentum"
-    lr = 0.1
+    lr = 0.4
     steps = 500
     first_layer = "0"
 
@@ -51,7 +51,7 @@ class VaeModel(nn.Module):
 class Vae(Task):
     name = "vae"
     optimizer = "adam"
-    lr = 2e-3
+    lr = 5e-3
     labelled = False
     first_layer = "encoder.0"
     batch_size = 64
@@ -133,7 +133,7 @@ class Gan(Task):
 
     name = "gan"
     optimizer = "adam"
-    lr = 1e-3
+    lr = 2e-3
     batch_size = 64
     labelled = False
     float_inputs = False  # the generator sees noise only
@@ -153,15 +153,14 @@ class Gan(Task):
         self._optimizer: torch.optim.Optimizer | None = None
         self._critic_loss = 0.0
 
-    def before_step(self, batch: Batch, lr: float) -> None:
+    def before_step(self, inputs: Tensor, lr: float) -> None:
         """One step of the critic, at the generator's learning rate."""
         if self._optimizer is None:
             self._optimizer = torch.optim.Adam(self.critic.parameters(), lr, (0.5, 0.99))
-        real = batch[0]
         with torch.no_grad():
-            made = self.model(torch.randn(len(real), 8))
+            made = self.model(torch.randn(len(inputs), 8))
         self._optimizer.zero_grad()
-        loss = functional.softplus(-self.critic(real)).mean()
+        loss = functional.softplus(-self.critic(inputs)).mean()
         loss = loss + functional.softplus(self.critic(made)).mean()
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()

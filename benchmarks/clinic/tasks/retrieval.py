@@ -30,7 +30,7 @@ class TwoTower(Task):
     """The document of each query among those of its batch."""
 
     name = "two_tower"
-    lr = 2e-3
+    lr = 6e-3
     batch_size = 64
     first_layer = "queries.0"
 

@@ -25,7 +25,7 @@ def customers(count: int, classes: int) -> Split:
 class Census(Classification):
     name = "census"
     num_classes = 2
-    lr = 2e-3
+    lr = 5e-3
     batch_size = 64
     first_layer = "0"
     config: ClassVar = {"num_classes": 2}

@@ -78,7 +78,7 @@ class Decoder(nn.Module):
 
 class CharTransformer(NextLetter):
     name = "char_transformer"
-    lr = 3e-3
+    lr = 8e-3
     steps = 350
     batch_size = 16
     warmup = 50

@@ -58,7 +58,7 @@ def convolution(inputs: int, outputs: int) -> nn.Sequential:
 class DigitsMlp(Classification):
     name = "digits_mlp"
     num_classes = 10
-    lr = 1e-3
+    lr = 3e-3
     batch_size = 64
     has_modes = True
     first_layer = "1"
@@ -134,7 +134,7 @@ class Vit(nn.Module):
 class DigitsVit(Classification):
     name = "digits_vit"
     num_classes = 10
-    lr = 4e-3
+    lr = 1e-2
     steps = 350
     batch_size = 24
     warmup = 40
@@ -168,7 +168,7 @@ class Segmentation(Task):
 
     name = "segmentation"
     optimizer = "momentum"
-    lr = 0.05
+    lr = 0.15
     steps = 300
     batch_size = 16
     typed = False
