@@ -106,7 +106,7 @@ class Diffusion(Task):
     """The noise of points on spirals, at any level of noise."""
 
     name = "diffusion"
-    lr = 2e-3
+    lr = 3e-3
     steps = 600
     batch_size = 128
     cosine = True

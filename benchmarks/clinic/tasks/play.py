@@ -70,7 +70,7 @@ class ActorCritic(Play):
     """A rollout a step, and a learned baseline."""
 
     name = "actor_critic"
-    lr = 8e-3
+    lr = 1.6e-2
     outputs_count = ACTIONS + 1
 
     def play(self) -> Iterator[Batch]:
@@ -105,7 +105,7 @@ class Dqn(Play):
     """Values of actions from a memory of transitions, against an older copy of the network."""
 
     name = "dqn"
-    lr = 4e-3
+    lr = 8e-3
     steps = 600
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from benchmarks.clinic.tasks.vision import DigitsMlp
 class DdpDigits(DigitsMlp):
     name = "ddp_digits"
     optimizer = "momentum"
-    lr = 0.03
+    lr = 0.06
     steps = 300
     world = 2
 

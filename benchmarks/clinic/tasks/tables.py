@@ -61,7 +61,7 @@ class Housing(Regression):
 
     name = "housing"
     optimizer = "momentum"
-    lr = 0.02
+    lr = 0.05
     cosine = True
     first_layer = "0"
 
@@ -86,7 +86,7 @@ class Friedman(Regression):
 
     name = "friedman"
     optimizer = "sgd"
-    lr = 0.05
+    lr = 0.15
     steps = 600
     typed = False
 
@@ -116,7 +116,7 @@ class Forecast(Regression):
 
     name = "forecast"
     optimizer = "adam"
-    lr = 4e-3
+    lr = 1e-2
     clip = 1.0
 
     def __init__(self) -> None:

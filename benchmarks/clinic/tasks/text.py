@@ -108,7 +108,7 @@ class Recurrent(nn.Module):
 class CharLstm(NextLetter):
     name = "char_lstm"
     optimizer = "adam"
-    lr = 4e-3
+    lr = 1e-2
     batch_size = 16
     clip = 1.0
     typed = False
@@ -139,7 +139,7 @@ class CodeTopics(Task):
     """Which module 48 letters are from."""
 
     name = "code_topics"
-    lr = 3e-3
+    lr = 8e-3
     float_inputs = False
     sortable = True
     has_modes = True
