@@ -70,7 +70,7 @@ class ActorCritic(Play):
     """A rollout a step, and a learned baseline."""
 
     name = "actor_critic"
-    lr = 1.6e-2
+    lr = 5e-3
     outputs_count = ACTIONS + 1
 
     def play(self) -> Iterator[Batch]:
