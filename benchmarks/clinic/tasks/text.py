@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import difflib
 import functools
+import subprocess
 import tarfile
-import turtle
 import typing
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,7 +18,7 @@ from torch.nn import functional
 from benchmarks.clinic.task import Split, Task
 from benchmarks.clinic.tasks.vision import Attention
 
-_MODULES = (argparse, difflib, tarfile, turtle, typing)
+_MODULES = (argparse, difflib, subprocess, tarfile, typing)
 _KNOWN = "\n abcdefghijklmnopqrstuvwxyz0123456789_.,:;()[]{}'\"#=+-*/<>%!@\\"
 LETTERS = len(_KNOWN) + 1  # and one for all others
 LENGTH = 24
