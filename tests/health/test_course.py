@@ -8,7 +8,7 @@ import pytest
 from epochal.health.blocks import Block, Blocks
 from epochal.health.course import Course
 from epochal.health.curve import Curve, CurveThresholds
-from tests.health.curve_records import falling, flat, noise
+from tests.health.curve_records import falling, flat
 
 
 def followed(losses: Sequence[float], *, shift_at: int | None = None) -> Course:
@@ -87,13 +87,6 @@ def test_a_fall_since_a_position() -> None:
     assert not course.has_fallen_since(300)
     assert not course.has_fallen_since(100, share=0.5)
     assert not course.has_fallen_since(10_000)  # there is no such point
-
-
-def test_a_loss_that_falls_straight() -> None:
-    straight = [3.0 - 0.002 * n + one for n, one in enumerate(noise(600, 0.01))]
-    assert followed(straight).falls_straight()
-    assert not followed([3.0 * 0.99**n + 0.1 for n in range(600)]).falls_straight()
-    assert not followed(flat(600, 3.0)).falls_straight()
 
 
 def test_falling_now_and_having_learned() -> None:

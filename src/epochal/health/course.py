@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from statistics import fmean, median
+from statistics import median
 from typing import TYPE_CHECKING
 
 from epochal.health.curve import Curve
@@ -25,7 +25,6 @@ _SURE = 2.5  # standard errors of a slope: once in 160 by chance
 _WIDTHS = 1.5
 _SHARE = 0.02  # of a level: less is no fall
 _LEARNED = 0.2  # of the start: what has fallen so far has learned something
-_STRAIGHT = 0.45  # the last fall over the first, of a line
 # Points whose neighbours are compared; how many times noisier and steeper a lost loss is.
 _ROUGH_POINTS = 60
 _NOISIER, _NOISIER_SHARE, _STEEPER, _OUTGROWN = 3.0, 1.8, 1.6, 1.3
@@ -156,34 +155,6 @@ class Course:
         now = curve.recent_level(_POINTS)
         return then - now > max(_WIDTHS * curve.width_at(now), share * abs(then))
 
-    def share_left(self, first: int, last: int) -> float | None:
-        """Return the loss in the last quarter of a range over that in its second quarter.
-
-        The first quarter is left out: any loss falls from where it starts. None where the loss is
-        not above zero, or has too few points.
-        """
-        curve = self.curve
-        if curve.axis != "step" or curve.lowest <= 0:
-            return None
-        quarter = (last - first) / 4
-        early = [v for at, v in curve.points if first + quarter <= at < first + 2 * quarter]
-        late = [v for at, v in curve.points if first + 3 * quarter <= at <= last]
-        return median(late) / median(early) if min(len(early), len(late)) >= _FEW else None
-
-    def falls_straight(self) -> bool:
-        """Return True if the loss falls as fast now as in the beginning.
-
-        Four quarters are compared; each is clearly below the one before it.
-        """
-        levels = [block.level for block in self.curve.blocks.all()]
-        if self.curve.lowest <= 0 or len(levels) < 4 * _FEW:
-            return False
-        size = len(levels) // 4
-        quarters = [levels[n * size : (n + 1) * size] for n in range(4)]
-        falls = [a - b for a, b in pairwise(map(fmean, quarters))]
-        error = max(map(_bend, quarters)) / math.sqrt(size)
-        return min(falls) > 4 * error and falls[-1] > _STRAIGHT * falls[0]
-
     def is_rougher(
         self, norm: Curve | None, since: int, *, by_level: bool = False
     ) -> tuple[bool, bool]:
@@ -258,12 +229,6 @@ def _growth(curve: Curve | None, since: int) -> float | None:
     if curve is None or len(before) < _FEW:
         return None
     return median(curve.window(_POINTS)) / max(median(before), 1e-300)
-
-
-def _bend(levels: Sequence[float]) -> float:
-    """Return how far levels lie from the lines between their neighbours, as a deviation."""
-    threes = zip(levels, levels[1:], levels[2:], strict=False)
-    return median(abs(a - 2 * b + c) for a, b, c in threes) / 0.6745 / math.sqrt(6)
 
 
 def _roughness(values: Sequence[float]) -> float:

@@ -45,7 +45,7 @@ def moved(number: int, parts: Mapping[str, tuple[float, float | None]]) -> Recor
 def test_weights_with_a_gradient_that_do_not_change_are_a_warning() -> None:
     records = [moved(n, {"a": (1e-3, 0.5), "b": (0.0, 0.4)}) for n in range(10)]
     (found,) = opened(UntrainedParameters, records)
-    assert (found.series, found.severity, found.steps) == ("update_ratio/b", "warning", (0, 3))
+    assert (found.series, found.severity, found.steps) == ("update_ratio/b", "warning", (0, 4))
     assert (found.evidence["layers"], found.evidence["since_step"]) == (1, 0)
 
 

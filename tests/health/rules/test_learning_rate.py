@@ -10,7 +10,6 @@ from tests.health.curve_records import evals, falling, flat, in_order, noise, st
 from tests.health.machine_records import event, metrics, opened
 
 REWARD = metrics(0, {"reward": 1.0})
-HALVES = [2.3 * 0.98**n for n in range(200)]
 STAYS = flat(200, 2.3)
 
 
@@ -36,35 +35,38 @@ def optimizer(name: str, **group: float) -> Record:
 
 
 @pytest.mark.parametrize(
-    ("updates", "step"),
-    [({0: 0.1, 1: 0.4}, 1), ({0: 0.1, 1: 0.1, 20: 0.05, 50: 0.06}, 20)],
-    ids=["first steps", "steps 20 to 100"],
+    ("updates", "step", "warm_up"),
+    [
+        ({0: 0.1, 1: 0.4}, 1, 0),
+        ({0: 0.1, 1: 0.1, 5: 0.15}, 5, 0),
+        ({0: 0.01, 20: 0.05, 50: 0.06}, 20, 30),
+    ],
+    ids=["first steps", "early steps", "warm-up"],
 )
 def test_large_updates_and_a_loss_that_does_not_fall_are_a_warning(
-    updates: dict[int, float], step: int
+    updates: dict[int, float], step: int, warm_up: int
 ) -> None:
-    records = in_order(watched(updates), steps(STAYS, lr=0.5))
-    (found,) = opened(LearningRateTooHigh, records)
-    assert (found.rule, found.severity, found.series) == ("lr-too-high", "warning", "lr")
+    rates = [0.5 * min(1.0, (n + 1) / max(1, warm_up)) for n in range(200)]
+    (found,) = opened(LearningRateTooHigh, in_order(watched(updates), steps(STAYS, lr=rates)))
+    assert (found.rule, found.severity, found.series) == ("lr-too-high", "warning", "train/loss")
     assert (found.steps, found.evidence["ratio"]) == ((0, step), updates[step])
     assert "of 0.50" in found.sentence
-    # The loss is the second piece of evidence: one that halves meanwhile is fine.
-    assert opened(LearningRateTooHigh, in_order(watched(updates), steps(HALVES, lr=0.5))) == []
-
-
-def test_a_loss_that_fell_and_soon_rises_again_is_evidence_too() -> None:
-    losses = flat(40, 3.0) + flat(60, 1.5) + flat(60, 2.5)
-    (found,) = opened(LearningRateTooHigh, in_order(watched({20: 0.05, 80: 0.05}), steps(losses)))
-    assert found.severity == "warning"
-    later = flat(40, 3.0) + flat(260, 1.5) + flat(60, 2.5)
-    assert opened(LearningRateTooHigh, in_order(watched({80: 0.05}), steps(later))) == []
+    # The loss is the second piece of evidence: with one that falls fast it is a note.
+    fast = steps([2.3 * 0.95**n for n in range(200)], lr=rates)
+    (note,) = opened(LearningRateTooHigh, in_order(watched(updates), fast))
+    assert note.severity == "info"
 
 
 def test_updates_of_a_usual_size_are_fine() -> None:
-    updates = {0: 0.15, 1: 0.1, 20: 0.02, 50: 0.02, 100: 0.02}
-    assert opened(LearningRateTooHigh, in_order(watched(updates), steps(STAYS))) == []
-    # Between the first steps and the twentieth, updates shrink at their own pace.
-    assert opened(LearningRateTooHigh, in_order(watched({5: 0.1}), steps(STAYS))) == []
+    updates = {0: 0.15, 1: 0.1, 5: 0.08, 20: 0.03, 50: 0.06, 100: 0.05}
+    assert opened(LearningRateTooHigh, in_order(watched(updates), steps(STAYS, lr=0.1))) == []
+
+
+def test_a_table_of_vectors_may_take_large_steps() -> None:
+    records = watched({0: 0.9, 1: 0.9})
+    for record in records:
+        record["m"] |= {f"grads/{n}.weight/zeros": 0.95 for n in (0, 2, 4)}
+    assert opened(LearningRateTooHigh, in_order(records, steps(STAYS, lr=0.1))) == []
 
 
 def test_the_first_step_of_rmsprop_is_ten_times_as_large() -> None:
@@ -149,7 +151,7 @@ def test_small_steps_are_fine_while_the_loss_learns() -> None:
         == []
     )
     assert len(opened(LearningRateTooLow, in_order(watched(small), steps(flat(300, 2.3))))) == 1
-    usual = dict.fromkeys(EVEN, 1e-3)
+    usual = dict.fromkeys(EVEN, 2e-3)
     assert opened(LearningRateTooLow, in_order(watched(usual), steps(flat(300, 2.3)))) == []
 
 

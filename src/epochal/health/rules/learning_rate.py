@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 from epochal.format import format_number
 from epochal.health.context import Context
-from epochal.health.course import Course
 from epochal.health.curve import Curve
-from epochal.health.layer_series import UPDATE_RATIOS, WEIGHT_NORMS, holds_layers
+from epochal.health.layer_series import GRADIENT_ZEROS, UPDATE_RATIOS, WEIGHT_NORMS, holds_layers
 from epochal.health.observation import Observation
 from epochal.health.optimizer import optimizer_words, usual_rates
 from epochal.health.rule import Message, Rule, Verdict
@@ -20,7 +19,6 @@ from epochal.health.text import CURVE_KINDS, steps_of
 from epochal.health.thresholds import RuleThresholds
 
 _EVERY = 50  # points between two comparisons of the whole course
-_SUBJECT = "lr"
 _LOWER = "Lower the learning rate 3 to 10 times, or warm it up over the first steps."
 _RAISE = (
     "Raise the learning rate 3 to 10 times. Check that neither clipping nor a scaled loss makes "
@@ -72,8 +70,12 @@ class _Updates:
         ratios, norms = UPDATE_RATIOS.of(observation.values), WEIGHT_NORMS.of(observation.values)
         # Biases and scales start near zero, where any step is large against the norm.
         bar = self._least_norm * max(norms.values(), default=0.0)
+        # A batch has gradients for few rows of a table of vectors, which start at any size.
+        sparse = {
+            name for name, share in GRADIENT_ZEROS.of(observation.values).items() if share > 0.5
+        }
         weights = [name for name in ratios if "weight" in name.rpartition(".")[-1]]
-        moved = {name: ratios[name] for name in weights if norms.get(name, 0.0) > bar}
+        moved = {n: ratios[n] for n in weights if norms.get(n, 0.0) > bar and n not in sparse}
         self.num_layers = len(moved)
         if len(moved) < self._least_layers:
             return False
@@ -104,25 +106,25 @@ class LearningRateTooHigh(Rule):
     reports = {
         "warning": (
             "One of the first two steps changes the median weight by more than "
-            "{first_update:percent} of its norm, and after {points} points the loss is above "
-            "{first_left:percent} of its start. Or one of steps 20 to 100 changes it by more than "
-            "{update:percent}, and the loss is above {left:percent} of its start or rises again. "
-            "Or within the first {blow_points} points the loss is {blow:plain} times its first "
-            "value, and never again half as high."
+            "{first_update:percent} of its norm, one of the first twenty by more than "
+            "{early_update:percent}, or one of the first hundred after a warm-up by more than "
+            "{update:percent}. The loss is above {left:percent} of its start after {points} "
+            "points, or rises again. Or within the first {blow_points} points the loss is "
+            "{blow:plain} times its first value, and never again half as high."
         ),
         "info": (
-            "The peak of the learning rate is more than {far:plain} times the highest that the "
-            "optimizer is usually used with. Or it is more than {high:plain} times that, and the "
-            "loss stopped falling early, or rose to {early_rise:plain} times its start."
+            "The first steps are as large, and the loss falls nevertheless. Or the peak of the "
+            "learning rate is more than {far:plain} times the highest that the optimizer is "
+            "usually used with. Or it is more than {high:plain} times that, and the loss stopped "
+            "falling early, or rose to {early_rise:plain} times its start."
         ),
     }
     messages = {
         "update": Message(
             "warning",
             "Step {step} changes the weights by {ratio:percent} of their norm (the median of "
-            "{layers} layers; less than {first_update:percent} is usual at first, less than "
-            "{update:percent} later), and the loss is {now} after {start} at first: the learning "
-            "rate{rate} is too high.",
+            "{layers} layers; less than {update:percent} is usual), and the loss is {now} after "
+            "{start} at first: the learning rate{rate} {is} too high.",
             _LOWER,
         ),
         "blow": Message(
@@ -148,18 +150,17 @@ class LearningRateTooHigh(Rule):
     release = 20
 
     class Thresholds(RuleThresholds):
-        # Of the norm of the median weight. In health at most 0.16 in the first steps and 0.028
-        # later; with 30 times the rate at least 0.21 and 0.038.
+        # Of the norm of the median weight: in the first two steps, in the first twenty, and in the
+        # first hundred after a warm-up. In health at most 0.16, 0.08 and 0.035.
         first_update: float = 0.2
-        update: float = 0.03
+        early_update: float = 0.1
+        update: float = 0.04
         layers: int = 3
         # Of the largest norm: smaller ones were not initialised to mean anything.
         least_norm: float = 0.05
-        # Points after which the loss tells, and what is left of it where a rate does no harm: after
-        # a large first step, and while later steps are large.
+        # Points after which the loss tells, and what is left of it where a rate does no harm.
         points: int = 60
-        first_left: float = 0.5
-        left: float = 0.9
+        left: float = 0.5
         # The first loss over what the first points throw it to: in health at most 2.
         blow: float = 3.0
         blow_points: int = 15
@@ -189,7 +190,7 @@ class LearningRateTooHigh(Rule):
             or self._judge_blow(curve, context)
             or self._judge_usual(curve, context)
         )
-        return (found or Verdict(_SUBJECT, False),)
+        return (found or Verdict(curve.name, False),)
 
     def forget_from(self, step: int, context: Context) -> None:
         """Measure again."""
@@ -199,43 +200,35 @@ class LearningRateTooHigh(Rule):
     # -- facts ------------------------------------------------------------------------------------
 
     def _note_update(self, step: int, context: Context) -> None:
-        limits, ratio = self.thresholds, self._updates.ratios[step]
-        passed = step - (context.first_step or 0)
-        if self._is_first(step, context):
+        """Keep the first update that is larger than in any healthy training."""
+        limits, passed = self.thresholds, step - (context.first_step or 0)
+        ratio, limit = self._updates.ratios[step], math.inf
+        if passed <= 2:
             words = optimizer_words(context)
             factor = max((by for name, by in _FIRST_STEPS.items() if name in words), default=1.0)
-            is_large = ratio > factor * limits.first_update
-        else:
-            # Without a warm-up, weights that are still small take large steps in health too.
-            is_large = 15 <= passed <= 110 and ratio > limits.update
-            is_large = is_large and not context.rate.began_at_peak(0.9)
-        if is_large and self._large is None:
+            limit = factor * limits.first_update
+        elif passed <= 110 and not context.rate.began_at_peak(0.9):
+            limit = limits.update
+        elif passed <= 20:  # later, weights that are still small take large steps in health too
+            limit = limits.early_update
+        if ratio > limit and self._large is None:
             self._large = (step, ratio)
-
-    @staticmethod
-    def _is_first(step: int, context: Context) -> bool:
-        return step - (context.first_step or 0) <= 2
 
     def _judge_update(self, curve: Curve, context: Context) -> Verdict | None:
         limits = self.thresholds
         if self._large is None or curve.count < limits.points or curve.start is None:
             return None
-        step, ratio = self._large
-        now = curve.recent_level(10)
-        is_open = context.is_open(self.name, _SUBJECT)
-        is_first = self._is_first(step, context)
-        left = limits.first_left if is_first else limits.left
-        course = context.course
+        (step, ratio), now = self._large, curve.recent_level(10)
+        # A loss that rises soon after is evidence too; later it has other reasons.
         has_risen = course is not None and course.is_known and course.has_risen()
-        if not (is_open or has_risen) and curve.lowest > 0 and now < left * curve.start:
-            # A loss that rises soon after is evidence too; later it has other reasons.
-            if is_first or curve.count > 3 * limits.points:
-                self._large = None
-            return None
-        rate = context.last.get("lr")
+        is_harmed = curve.lowest <= 0 or now >= limits.left * curve.start
+        is_harmed = is_harmed or (has_risen and curve.count <= 3 * limits.points)
+        known = context.open.get((self.name, curve.name))
+        if known is not None and known.severity == "warning":
+            is_harmed = True
         return self.found(
             "update",
-            _SUBJECT,
+            curve.name,
             steps=(min(step, curve.points[0][0]), step),
             words={"rate": f" of {format_number(rate)}" if rate else ""},
             step=step,
@@ -261,7 +254,7 @@ class LearningRateTooHigh(Rule):
         (begin, first), (position, high) = curve.points[0], curve.points[place]
         return self.found(
             "blow",
-            _SUBJECT,
+            curve.name,
             steps=steps_of(curve, begin, position),
             words={"place": curve.at(position), "rate": _of_rate(context, " of ")},
             first=first,
@@ -271,7 +264,7 @@ class LearningRateTooHigh(Rule):
     def _judge_usual(self, curve: Curve, context: Context) -> Verdict | None:
         """Compare the rate with the usual ones of the optimizer, and the loss with its start."""
         limits, peak = self.thresholds, context.rate.peak
-        is_due = curve.count % _EVERY == 0 or context.is_open(self.name, _SUBJECT)
+        is_due = curve.count % _EVERY == 0 or context.is_open(self.name, curve.name)
         if not is_due or not peak or context.is_resumed or curve.count < 100:
             return None
         usual, passed = usual_rates(context), curve.points[-1][0] - (context.first_step or 0)
@@ -288,7 +281,7 @@ class LearningRateTooHigh(Rule):
         start, early, late = map(format_number, (quarters.start, quarters.early, quarters.late))
         return self.found(
             "unusual",
-            _SUBJECT,
+            curve.name,
             steps=steps_of(curve, curve.blocks[0].first, curve.points[-1][0]),
             words={"loss": f"The loss was {start} at first, then {early}, and is {late}"},
             rate=peak,
@@ -313,10 +306,10 @@ class LearningRateTooLow(Rule):
     )
     reports = {
         "warning": (
-            "On average, steps change the median weight by less than {update:plain} of its norm "
-            "after {steps} steps, and by less than {straight_update:plain} if the loss falls in a "
-            "straight line. Or the loss has fallen by less than {most:percent} in {points} points, "
-            "in a straight line."
+            "No step changes the median weight by more than {update:plain} of its norm in the "
+            "first {steps} steps, and the loss falls in a straight line or is above "
+            "{left:percent} of its start. Or the loss has fallen by less than {most:percent} in "
+            "{points} points, in a straight line."
         ),
         "info": (
             "{evals} evaluations fall evenly, by less than {most_evals:percent} together. Or the "
@@ -327,8 +320,9 @@ class LearningRateTooLow(Rule):
     messages = {
         "updates": Message(
             "warning",
-            "Steps change the weights by only {ratio} of their norm (the median weight, the mean "
-            "of {samples} watched steps; 0.001 is usual): the learning rate{rate} is too low.",
+            "Steps change the weights by at most {ratio} of their norm (the median weight in "
+            "{samples} watched steps; {usual:plain} is usual at first), and the loss falls slowly: "
+            "the learning rate{rate} is too low.",
             _RAISE,
         ),
         "straight": Message(
@@ -358,10 +352,12 @@ class LearningRateTooLow(Rule):
     every_rank = False
 
     class Thresholds(RuleThresholds):
-        # The mean of the median weight's updates at the peak of the rate, over at most 1,000 steps.
-        update: float = 1e-4
-        straight_update: float = 5e-4
+        # The largest update of the median weight in the first steps: at least 0.01 in health, and
+        # at most a tenth of that with a hundredth of the rate. Fine-tuning has small ones too.
+        update: float = 0.0015
+        usual: float = 0.01
         steps: int = 100
+        left: float = 0.95
         # A loss that has hardly fallen, in a straight line beyond doubt.
         points: int = 450
         most: float = 0.05
@@ -385,7 +381,7 @@ class LearningRateTooLow(Rule):
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge updates, the course of the loss, and evaluations."""
-        if context.is_resumed or context.is_game or observation.is_extreme:
+        if context.is_resumed or observation.is_extreme:
             return ()
         self._updates.note(observation)
         curve, evaluation = (context.updated_curves.get(role) for role in ("loss", "eval_loss"))
@@ -399,12 +395,12 @@ class LearningRateTooLow(Rule):
         if curve.count % _EVERY or curve.count < 100:
             return ()
         found = (
-            self._judge_updates(curve, course, context)
-            or self._judge_losses(curve, context)
-            or self._judge_evaluations(curve, context)
+            self._judge_updates(curve, context)
+            or (None if context.is_game else self._judge_losses(curve, context))
+            or (None if context.is_game else self._judge_evaluations(curve, context))
             or self._judge_usual(curve, context)
         )
-        return (found or Verdict(_SUBJECT, False),)
+        return (found or Verdict(curve.name, False),)
 
     def forget_from(self, step: int, context: Context) -> None:
         """Measure again."""
@@ -418,23 +414,28 @@ class LearningRateTooLow(Rule):
         self._way += passed * (1.0 if rate is None else rate)
         self._position = position
 
-    def _judge_updates(self, curve: Curve, course: Course, context: Context) -> Verdict | None:
-        limits, peak = self.thresholds, context.rate.peak_since
-        first = max(context.first_step or 0, 0 if peak is None else peak)
-        ratios = {step: ratio for step, ratio in self._updates.ratios.items() if step >= first}
-        last = max(ratios, default=first)
-        is_planned = context.rate.peak is not None and not context.rate.is_near_peak(0.3)
-        if len(ratios) < 3 or not limits.steps <= last - first <= 1000 or is_planned:
+    def _judge_updates(self, curve: Curve, context: Context) -> Verdict | None:
+        limits, rate, ratios = self.thresholds, context.rate, self._updates.ratios
+        first, last = min(ratios, default=0), max(ratios, default=0)
+        warmed_up = rate.peak_since is None or curve.points[-1][0] - rate.peak_since >= 20
+        if curve.count < 2 * limits.steps or last - first < limits.steps - 1 or not warmed_up:
             return None
-        mean = fmean(ratios.values())
-        if mean >= (limits.straight_update if course.falls_straight() else limits.update):
+        largest = max(ratios.values())
+        quarters = _quarters(curve)
+        is_slow = (
+            quarters.late > limits.left * quarters.start
+            or quarters.early - quarters.late > max(0.2 * quarters.gained, 4 * quarters.error)
+            or context.is_game  # its loss does not say how far it is
+        )
+        if largest >= limits.update or not is_slow:
             return None
         return self.found(
             "updates",
-            _SUBJECT,
+            curve.name,
             steps=(first, last),
+            severity="info" if context.is_game else "warning",
             words={"rate": _of_rate(context, " of ")},
-            ratio=mean,
+            ratio=largest,
             samples=len(ratios),
         )
 
@@ -460,7 +461,7 @@ class LearningRateTooLow(Rule):
             return None
         return self.found(
             "straight",
-            _SUBJECT,
+            curve.name,
             steps=steps_of(curve, first_at, position),
             words={"rate": _of_rate(context, " at a learning rate of ")},
             share=share,
@@ -488,7 +489,7 @@ class LearningRateTooLow(Rule):
             return None
         return self.found(
             "evaluations",
-            _SUBJECT,
+            train.name,
             steps=(begin, position),
             severity="warning" if 1 - now / first < limits.most else "info",
             words={"rate": _of_rate(context, " at a learning rate of ")},
@@ -508,12 +509,12 @@ class LearningRateTooLow(Rule):
         if passed < 300 or has_units or not context.rate.is_near_peak(0.4):
             return None
         fall = quarters.early - quarters.late
-        still_falls = fall > max(0.05 * quarters.gained, 4 * quarters.error)
+        still_falls = fall > max(0.05 * quarters.gained, 4 * quarters.error) or context.is_game
         if not still_falls and quarters.gained >= limits.most * abs(quarters.start):
             return None
         return self.found(
             "unusual",
-            _SUBJECT,
+            curve.name,
             steps=steps_of(curve, curve.blocks[0].first, curve.points[-1][0]),
             rate=peak,
             optimizer=usual.optimizer,
