@@ -1,0 +1,123 @@
+"""Steps or times of the log that go back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from epochal.health.observation import Observation
+from epochal.health.rule import Message, Rule, Verdict
+from epochal.health.thresholds import RuleThresholds
+
+if TYPE_CHECKING:
+    from epochal.health.context import Context
+
+_ONE_COUNTER = (
+    "Give step= one counter for the whole run. Start a second stage as a run of its own, or resume "
+    "with resume_step=."
+)
+
+
+class LogOrder(Rule):
+    """The step or the time of the training loss goes back without a resume.
+
+    However often a step goes back it is one finding, which counts and stays open.
+    """
+
+    name = "log-order"
+    group = "values"
+    meaning = (
+        "The step went back or did not change: two loops may write to one run. Or the machine's "
+        "clock was set back."
+    )
+    healthy = "Steps and times grow."
+    reports = {
+        "warning": (
+            "A step decreases without a resume, or stays the same for {repeats} records. Or the "
+            "time goes back by more than {back_s:duration}."
+        )
+    }
+    messages = {
+        "back": Message(
+            "warning",
+            "The step went back {often}from {before} to {after} without a resume: later values "
+            "hide earlier ones in every chart.",
+            _ONE_COUNTER,
+        ),
+        "repeat": Message(
+            "warning",
+            "The step stays at {after}: later values hide earlier ones in every chart.",
+            _ONE_COUNTER,
+        ),
+        "clock": Message(
+            "warning",
+            "The clock{whose} went back by {went_back_s:duration}{at}.",
+            "Set up NTP on the machine. Rates and times left across this point are wrong.",
+        ),
+    }
+    kinds = frozenset({"step", "metrics"})
+    replaces_text = True
+    release = 3
+
+    class Thresholds(RuleThresholds):
+        # A loss logged twice at a step may be a correction.
+        repeats: int = 3
+        # Clocks are set by some milliseconds all the time; a second is noticed in plots and rates.
+        back_s: float = 1.0
+
+    thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._last: int | None = None
+        self._num_repeats = 0
+        self._times: dict[str, float] = {}  # the last time, by writer
+        # How often the step went back, the first steps before and after, and the largest step.
+        self._back: tuple[int, tuple[int, int], int] | None = None
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Compare step and time of a loss with those of the last one."""
+        if "loss" not in observation.roles:
+            return
+        yield self._judge_time(observation, context)
+        step, last = observation.step, self._last
+        if step is None or observation.rank > 0:
+            return
+        self._last = step
+        self._num_repeats = self._num_repeats + 1 if step == last else 0
+        if last is not None and step < last:
+            yield self._went_back(last, step)
+        elif self._num_repeats == self.thresholds.repeats:
+            yield self.found("repeat", "step", steps=(step, step), after=step)
+
+    def forget_from(self, step: int, context: Context) -> None:
+        """A resumed run may go back."""
+        self._last = None
+        self._times.clear()
+        if self._back and self._back[-1] >= step:
+            self._back = None
+
+    def _judge_time(self, observation: Observation, context: Context) -> Verdict:
+        rank, t, writer = observation.rank, observation.t, observation.writer
+        whose = f" of {context.rank_name(rank)}" if len(context.ranks) > 1 else ""
+        subject = "clock" if rank <= 0 else f"clock (rank {rank})"
+        back_s = self._times.get(writer, t) - t
+        self._times[writer] = t
+        if back_s <= self.thresholds.back_s:
+            return Verdict(subject, False)
+        at = "" if observation.step is None else f" at step {observation.step:,}"
+        return self.found("clock", subject, words={"whose": whose, "at": at}, went_back_s=back_s)
+
+    def _went_back(self, before: int, after: int) -> Verdict:
+        count, first, end = self._back or (0, (before, after), before)
+        count, end = count + 1, max(end, before)
+        self._back = (count, first, end)
+        return self.found(
+            "back",
+            "step",
+            steps=(min(first), end),
+            words={"often": f"{count:,} times, at first " if count > 1 else ""},
+            before=first[0],
+            after=first[1],
+            count=count,
+        )
