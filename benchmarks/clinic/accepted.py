@@ -107,6 +107,41 @@ ACCEPTED: dict[str, Accepted] = {
         (r"overfit", r"memori[sz]", r"(add|more) data"),
         ("repeated-data", "data-repeated", "too-good", "eval-flat", "eval-gap"),
     ),
+    "nan_input": Accepted(cause=("nonfinite",), words=(r"nan\b.{0,30}(input|sample|batch)",)),
+    "same_data_on_ranks": Accepted(
+        words=(r"same (data|batch|samples)", r"sampler"), symptom=("overfitting", "repeated-data")
+    ),
+    "eval_on_train": Accepted(
+        words=(
+            r"evaluation.{0,40}(training (data|samples|set)|seen in training)",
+            r"(test|evaluation) samples.{0,30}training",
+            r"evaluat.{0,30}same (data|samples)",
+        ),
+        symptom=("too-good", "repeated-data"),
+    ),
+    "dropout_in_eval": Accepted(
+        words=(
+            r"dropout (is|stays|left)?.{0,20}(on|active|in evaluation)",
+            r"\bmode\b",
+            r"eval\(\)",
+        ),
+        symptom=("eval-flat", "overfitting"),
+    ),
+    "slow_loader": Accepted(
+        cause=("input-bound",),
+        words=(r"wait.{0,20}(for )?(data|input)",),
+        symptom=("throughput-drop",),
+    ),
+    "memory_leak": Accepted(
+        cause=("memory-growth",), words=(r"memory.{0,40}grow",), symptom=("throughput-drop",)
+    ),
+    "straggler": Accepted(
+        cause=("straggler",), words=(r"rank \d.{0,30}slow",), symptom=("throughput-drop",)
+    ),
+    "rank_drift": Accepted(
+        cause=("replica-drift",), words=(r"not (equal|exchanged)", r"differ.{0,30}rank"), symptom=()
+    ),
+    "hang": Accepted(cause=("silent-run",), words=(r"hang", r"nothing has been logged")),
 }
 
 _INIT = (r"\binit", r"scale of the (weights|outputs|activations)", r"start(s|ed)? (too|very) large")

@@ -49,7 +49,7 @@ def test_answers_among_the_inputs_are_suspected(tmp_path: Path) -> None:
 
 
 # Rules that once accused these trainings wrongly.
-WRONG_ONCE = {"never-fell", "too-good", "untrained-parameters", "clock-anomaly"}
+WRONG_ONCE = {"never-fell", "too-good", "frozen-layer", "log-order"}
 
 
 @pytest.mark.parametrize("name", ["line", "line-slow", "prices", "head"])

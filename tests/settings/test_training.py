@@ -33,7 +33,7 @@ log_file = "log.json"
 [rules]
 silence = ["nonfinite"]
 
-[rules.step-anomaly]
+[rules.log-order]
 repeats = 7
 """
 TRAINING = """
@@ -73,7 +73,7 @@ def test_a_training_takes_what_it_is_not_told_from_its_project(places: Places) -
     folder = trained(places, companion="0")
     said = json.loads((folder / "run.json").read_text())
     assert said["tags"] == ["a"]
-    assert said["rules"] == {"silence": ["nonfinite"], "step-anomaly": {"repeats": 7}}
+    assert said["rules"] == {"silence": ["nonfinite"], "log-order": {"repeats": 7}}
     assert "git" not in said
     assert any("printed by the program" in str(one) for one in of_kind(folder, "message"))
 

@@ -66,9 +66,14 @@ class Context:
         """Name a rank in a sentence: "rank 3 on node-b", or "rank 3" if there is a single host."""
         return " on ".join((f"rank {rank}", *self._host(rank).values()))
 
+    def of_rank(self, rank: int) -> str:
+        """Return " of rank 3 on node-b" for a sentence; nothing in a run of one rank."""
+        return f" of {self.rank_name(rank)}" if self.rank_evidence(rank) else ""
+
     def rank_evidence(self, rank: int) -> dict[str, int | str]:
-        """The rank, and its host if the run has several."""
-        return {"rank": rank, **self._host(rank)}
+        """The rank, and its host if the run has several; nothing in a run of one rank."""
+        is_one_of_several = rank > 0 or (rank == 0 and len(self.ranks - {-1}) > 1)
+        return {"rank": rank, **self._host(rank)} if is_one_of_several else {}
 
     def _host(self, rank: int) -> dict[str, str]:
         is_named = rank in self.hosts and len(set(self.hosts.values())) > 1

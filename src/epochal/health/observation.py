@@ -29,6 +29,11 @@ class Observation(NamedTuple):
     record: Record
     is_extreme: bool = False
 
+    @property
+    def rank_suffix(self) -> str:
+        """What makes the subject of a finding that of its rank: " of rank 3", nothing for 0."""
+        return f" of rank {self.rank}" if self.rank > 0 else ""
+
     def count_of(self, name: str) -> int:
         """A count among the facts of an event; 0 if it has none."""
         value = self.record.get(name)

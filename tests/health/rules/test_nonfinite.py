@@ -74,7 +74,8 @@ def test_an_event_names_the_tensor_as_well() -> None:
 
 def test_other_ranks_are_named() -> None:
     (found,) = opened(NonFinite, [(2, bad(steps([1.0])[0], "loss"))])
-    assert "(rank 2)" in found.sentence
+    assert "The loss of rank 2 became NaN" in found.sentence
+    assert found.evidence["rank"] == 2
 
 
 def test_a_metric_that_never_was_a_number_is_a_note() -> None:

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from epochal.health.rules.speed import GpuThrottling, InputBound, LowSol, ThroughputDrop
+from epochal.health.rules.speed import GpuThrottling, InputBound, ThroughputDrop
 from epochal.records import Record
 from tests.health.machine_records import START, gpu, noisy, opened, step, system, updated
 
@@ -134,24 +134,6 @@ def test_pauses_are_a_note_if_they_come_at_every_step() -> None:
     # A busy machine stops the loop at some steps.
     often = [step(n, t=START + n, duration_ms=300.0 if n % 3 else 950.0) for n in range(60)]
     assert opened(InputBound, often) == []
-
-
-def test_a_training_at_half_speed_is_noted() -> None:
-    (found,) = opened(LowSol, [step(n, sol=sol) for n, sol in enumerate(noisy(45, 0.05, 200))])
-    assert found.severity == "info"
-    assert "45 % of the speed of light" in found.sentence
-
-
-def test_a_tenth_of_the_speed_is_a_warning() -> None:
-    (found,) = opened(LowSol, [step(n, sol=10.0) for n in range(100)])
-    assert found.severity == "warning"
-
-
-def test_compilation_and_pauses_do_not_count() -> None:
-    sols = [5.0] * 20 + noisy(75, 0.05, 1000)
-    for slow in range(100, 1000, 20):
-        sols[slow] = 10.0
-    assert opened(LowSol, [step(n, sol=sol) for n, sol in enumerate(sols)]) == []
 
 
 def run(speeds: list[float]) -> list[Record]:

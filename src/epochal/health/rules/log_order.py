@@ -98,15 +98,15 @@ class LogOrder(Rule):
             self._back = None
 
     def _judge_time(self, observation: Observation, context: Context) -> Verdict:
-        rank, t, writer = observation.rank, observation.t, observation.writer
-        whose = f" of {context.rank_name(rank)}" if len(context.ranks) > 1 else ""
-        subject = "clock" if rank <= 0 else f"clock (rank {rank})"
+        t, writer, subject = observation.t, observation.writer, "clock" + observation.rank_suffix
         back_s = self._times.get(writer, t) - t
         self._times[writer] = t
         if back_s <= self.thresholds.back_s:
             return Verdict(subject, False)
         at = "" if observation.step is None else f" at step {observation.step:,}"
-        return self.found("clock", subject, words={"whose": whose, "at": at}, went_back_s=back_s)
+        words = {"whose": context.of_rank(observation.rank), "at": at}
+        evidence = context.rank_evidence(observation.rank)
+        return self.found("clock", subject, words=words, went_back_s=back_s, **evidence)
 
     def _went_back(self, before: int, after: int) -> Verdict:
         count, first, end = self._back or (0, (before, after), before)

@@ -19,6 +19,8 @@ from epochal.health.thresholds import RuleThresholds
 # of the same logits: one finding for all of them.
 _FAMILIES = ("grads/", "params/", "activations/", "abs_max/", "update_ratio/", "moe/")
 _MOST_NAMED = 4
+# Before this many steps there is rarely a checkpoint to go back to.
+_EARLY = 30
 _TITLES = {"loss": "The loss", "norm": "The gradient norm", "eval_loss": "The evaluation loss"}
 _SENTENCE = "{title} became {word}{where}{more}{before}{tensor}."
 _ADVICE = {
@@ -91,8 +93,6 @@ class NonFinite(Rule):
         # until nothing overflows.
         lasting: int = 3
         lasting_first: int = 10
-        # Before this many steps there is rarely a checkpoint to go back to.
-        early: int = 30
 
     thresholds: Thresholds
 
@@ -111,21 +111,26 @@ class NonFinite(Rule):
             return
         bad: dict[str, list[str]] = {}
         if not all(map(math.isfinite, values.values())):
-            for name, value in values.items():
-                if not math.isfinite(value):
-                    bad.setdefault(_subject(name, rank), []).append(name)
-                    if name.startswith(_FAMILIES):
-                        self._tensors.setdefault(name, f"{name}{_at(step, ' (step {:,})')}")
+            for name in [name for name, value in values.items() if not math.isfinite(value)]:
+                family = next((family for family in _FAMILIES if name.startswith(family)), name)
+                bad.setdefault(family + observation.rank_suffix, []).append(name)
+                if family != name:
+                    self._tensors.setdefault(name, name + _at(step, " (step {:,})"))
             values = {name: value for name, value in values.items() if math.isfinite(value)}
-        if bad:
-            # A loss that is not a number explains every other value that is none.
-            errors = bad.keys() & {_subject(context.role_names.get("loss", ""), rank)}
-            for rule, subject in context.open:
-                if rule == self.name and context.open[rule, subject].severity == "error":
-                    errors.add(subject)
-            for subject, names in bad.items():
-                if not errors or subject in errors:
-                    yield self._found(subject, names, observation, context)
+        # A loss that is not a number explains every other value that is none.
+        errors = (
+            {
+                subject
+                for (rule, subject), finding in context.open.items()
+                if rule == self.name and finding.severity == "error"
+            }
+            if bad
+            else set()
+        )
+        errors |= bad.keys() & {context.role_names.get("loss", "") + observation.rank_suffix}
+        for subject, names in bad.items():
+            if not errors or subject in errors:
+                yield self._found(subject, names, observation, context)
         for subject, fault in self._faults.items():
             if fault.rank == rank and fault.name in values and subject not in bad:
                 fault.in_row = 0
@@ -144,7 +149,7 @@ class NonFinite(Rule):
     def _found(
         self, subject: str, names: list[str], observation: Observation, context: Context
     ) -> Verdict:
-        name, rank = names[0], observation.rank
+        name, rank, value = names[0], observation.rank, observation.values[names[0]]
         fault = self._faults.get(subject)
         # A single number in between does not end a fault.
         if fault is None or not context.is_open(self.name, subject):
@@ -152,12 +157,11 @@ class NonFinite(Rule):
             fault = self._faults[subject] = _Fault(name, rank, observation.step, last)
         fault.in_row += 1
         fault.records += 1
-        value = observation.values[name]
-        titles = (_TITLES[role] for role in _TITLES if context.role_names.get(role) == name)
+        titles = (title for role, title in _TITLES.items() if context.role_names.get(role) == name)
         words = {
-            "title": next(titles, name),
+            "title": next(titles, name) + context.of_rank(rank),
             "word": "NaN" if math.isnan(value) else "infinite",
-            "where": _at(fault.step, " at step {:,}") + _of_rank(rank),
+            "where": _at(fault.step, " at step {:,}"),
             "more": f", with {len(names) - 1:,} more like it" if len(names) > 1 else "",
             "before": "",
             "tensor": "",
@@ -172,9 +176,8 @@ class NonFinite(Rule):
             if not name.startswith(_FAMILIES):
                 words["tensor"] = f". First seen in {next(iter(self._tensors.values()))}"
         message, severity = self._message(fault, context)
-        return self.found(
-            message, subject, severity=severity, words=words, records=fault.records, **evidence
-        )
+        evidence |= {"records": fault.records, **context.rank_evidence(rank)}
+        return self.found(message, subject, severity=severity, words=words, **evidence)
 
     def _message(self, fault: _Fault, context: Context) -> tuple[str, Severity]:
         """Return the message and its severity."""
@@ -184,25 +187,15 @@ class NonFinite(Rule):
             is_first = fault.last is None and not is_tensor
             is_lasting = fault.in_row >= (limits.lasting_first if is_first else limits.lasting)
             return "gradient", "warning" if is_lasting else "info"
-        is_loss = context.role_names.get("loss") == name
-        had_number = fault.last is not None or is_tensor
+        is_loss, had_number = context.role_names.get("loss") == name, fault.last or is_tensor
         severity: Severity = "error" if is_loss else "warning" if had_number else "info"
         if name.startswith("moe/"):
             return "router", severity
         is_known = fault.step is not None and first is not None and not context.is_resumed
-        if is_known and (fault.step or 0) - (first or 0) <= limits.early:
-            is_negative = is_loss and fault.last is not None and fault.last[0] < 0
-            return "negative" if is_negative else "early", severity
-        return "later", severity
-
-
-def _subject(name: str, rank: int) -> str:
-    family = next((family for family in _FAMILIES if name.startswith(family)), name)
-    return family + _of_rank(rank)
-
-
-def _of_rank(rank: int) -> str:
-    return f" (rank {rank})" if rank > 0 else ""
+        if not is_known or (fault.step or 0) - (first or 0) > _EARLY:
+            return "later", severity
+        is_negative = is_loss and fault.last is not None and fault.last[0] < 0
+        return "negative" if is_negative else "early", severity
 
 
 def _at(number: int | None, template: str) -> str:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _DATA = "phase/data"
 _DURATION = "train/duration_ms"
-_SOL = "train/sol"
 _THERMAL = "thermal cap"
 _POWER = "power cap"
 _FULL_SPEED = frozenset({"", "idle", "no cap", "not supported"})
@@ -37,10 +36,7 @@ _TIME_PHASES = "Time the phases of a step (run.phase) to see where the time goes
 
 
 class GpuThrottling(Rule):
-    """A GPU whose clock is lowered for some time, compared with its maximum.
-
-    Data-centre GPUs reach their power limit in dense work by design: that alone is not a fault.
-    """
+    """A GPU whose clock is lowered for some time, compared with its maximum."""
 
     name = "gpu-throttling"
     group = "speed"
@@ -85,8 +81,6 @@ class GpuThrottling(Rule):
         power_share: float = 0.3
         other_share: float = 0.15
         grave_share: float = 0.5
-        # An idle GPU lowers its clock by itself.
-        min_util_pct: float = 20.0
         lasting_s: float = 20.0
 
     thresholds: Thresholds
@@ -98,20 +92,15 @@ class GpuThrottling(Rule):
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check a record of a GPU that is at work."""
         limits, record = self.thresholds, observation.record
-        gpu, clock = record.get("id", 0), finite(record.get("clock"))
-        use, word = finite(record.get("gpu_util")), record.get("throttle")
-        is_limited = isinstance(word, str) and word not in _FULL_SPEED
-        key, subject = f"{observation.rank}/{observation.writer}/{gpu}", f"gpu/{gpu}/clock"
-        largest, is_idle = (
-            finite(record.get("max_clock")),
-            use is not None and use < limits.min_util_pct,
-        )
-        if not clock or not largest or (is_idle and is_limited):
+        gpu, word = record.get("id", 0), str(record.get("throttle") or "")
+        clock, largest = finite(record.get("clock")), finite(record.get("max_clock"))
+        use, is_limited = finite(record.get("gpu_util")), word not in _FULL_SPEED
+        # An idle GPU lowers its clock by itself.
+        if not clock or not largest or (is_limited and use is not None and use < 20):
             return
-        share = {_THERMAL: limits.thermal_share, _POWER: limits.power_share}.get(
-            str(word), limits.other_share
-        )
-        if not is_limited or clock >= (1 - share) * largest:
+        key, subject = f"{observation.rank}/{observation.writer}/{gpu}", f"gpu/{gpu}/clock"
+        shares = {_THERMAL: limits.thermal_share, _POWER: limits.power_share}
+        if not is_limited or clock >= (1 - shares.get(word, limits.other_share)) * largest:
             self._since.pop(key, None)
             yield Verdict(subject, False)
             return
@@ -122,7 +111,7 @@ class GpuThrottling(Rule):
         lost, temperature = 1 - clock / largest, finite(record.get("temperature"))
         is_grave = lost >= limits.grave_share and word != _POWER
         yield self.found(
-            str(word) if word in self.messages else "other",
+            word if word in self.messages else "other",
             subject,
             severity="error" if is_grave else None,
             words={"gpu": str(gpu), "heat": f" at {temperature:.0f} °C" if temperature else ""},
@@ -202,7 +191,7 @@ class InputBound(Rule):
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check by phases; by telemetry and steps only if there are no phases."""
         if observation.kind == "phases":
-            return self._see_phases(observation)
+            return self._see_phases(observation, context)
         if self._waits:
             return ()
         if observation.kind == "system":
@@ -224,7 +213,7 @@ class InputBound(Rule):
         self._pauses: deque[tuple[float, float]] = deque(maxlen=30)
         self._last: tuple[int, float] | None = None
 
-    def _see_phases(self, observation: Observation) -> Iterable[Verdict]:
+    def _see_phases(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         rank, limits = observation.rank, self.thresholds
         if rank not in self._waits:
             self._waits[rank] = 0
@@ -233,26 +222,24 @@ class InputBound(Rule):
         wall_ms, data_ms = finite(observation.record.get("wall_ms")), observation.values.get(_DATA)
         if not wall_ms or wall_ms < 0 or data_ms is None:
             return
-        share, whose = data_ms / wall_ms, f" of rank {rank}" if rank > 0 else ""
-        if share < limits.wait_share:
-            self._waits[rank] = 0
-            yield Verdict(_DATA + whose, False)
-            return
-        self._waits[rank] += 1
-        lasts, is_grave = self._waits[rank] > 1, share >= limits.wait_grave
-        last, covered = observation.step, self._waits[rank] * observation.count_of("steps")
-        if not lasts and not is_grave:
-            return  # it may have been a moment in which the machine had other work
-        yield self.found(
-            "waits",
-            _DATA + whose,
-            steps=None if last is None else (max(0, last - covered + 1), last),
-            severity="error" if lasts and is_grave else None,
-            words={"whose": whose},
-            data_ms=data_ms,
-            wall_ms=wall_ms,
-            share=round(share, 3),
-        )
+        share, subject = data_ms / wall_ms, _DATA + observation.rank_suffix
+        self._waits[rank] = waits = self._waits[rank] + 1 if share >= limits.wait_share else 0
+        is_grave = share >= limits.wait_grave
+        if not waits:
+            yield Verdict(subject, False)
+        elif waits > 1 or is_grave:  # one may have been a moment in which the machine was busy
+            last, covered = observation.step, waits * observation.count_of("steps")
+            yield self.found(
+                "waits",
+                subject,
+                steps=None if last is None else (max(0, last - covered + 1), last),
+                severity="error" if waits > 1 and is_grave else None,
+                words={"whose": context.of_rank(rank)},
+                **context.rank_evidence(rank),
+                data_ms=data_ms,
+                wall_ms=wall_ms,
+                share=round(share, 3),
+            )
 
     def _see_gpu(self, observation: Observation) -> Iterable[Verdict]:
         gpu = observation.record.get("id", 0)
@@ -298,71 +285,6 @@ class InputBound(Rule):
         )
 
 
-class LowSol(Rule):
-    """The speed-of-light percentage of the steps stays low."""
-
-    name = "low-sol"
-    group = "speed"
-    meaning = "The hardware could do the same work much faster."
-    healthy = "{share_pct:plain} % of the speed of light or more. 80 % is excellent."
-    reports = {
-        "info": "Below {share_pct:plain} % over {window} records.",
-        "warning": "Below {grave_pct:plain} %.",
-    }
-    messages = {
-        "slow": Message(
-            "info",
-            "The training runs at {sol_pct:.0f} % of the speed of light over the last {window} "
-            "records; {share_pct:plain} % or more is good.",
-            f"{_TIME_PHASES} Larger batches, compilation and fused attention help most.",
-        )
-    }
-    kinds = frozenset({"step"})
-    replaces_text = True
-    every_rank = False
-    patience = 5
-    release = 5
-
-    class Thresholds(RuleThresholds):
-        share_pct: float = 60.0
-        # Below this it is no longer a matter of tuning kernels.
-        grave_pct: float = 25.0
-        window: int = 50
-        # Compilation and warm-up of the clocks.
-        skip: int = 20
-
-    thresholds: Thresholds
-
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
-        self._forget()
-
-    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Check the median of the last steps, so that pauses do not count."""
-        limits, sol = self.thresholds, observation.values.get(_SOL)
-        if sol is None or not math.isfinite(sol):
-            return
-        self._count += 1
-        if self._count > limits.skip:
-            self._recent.push(sol)
-        if len(self._recent) < limits.window:
-            return
-        level = self._recent.median()
-        if level >= limits.share_pct:
-            yield Verdict(_SOL, False)
-            return
-        is_grave = level < limits.grave_pct
-        yield self.found("slow", _SOL, severity="warning" if is_grave else None, sol_pct=level)
-
-    def forget_from(self, step: int, context: Context) -> None:
-        """Measure again: a new attempt compiles and warms up again."""
-        self._forget()
-
-    def _forget(self) -> None:
-        self._recent = Recent(self.thresholds.window)
-        self._count = 0
-
-
 class _Speed(NamedTuple):
     t: float
     step: int
@@ -370,11 +292,7 @@ class _Speed(NamedTuple):
 
 
 class ThroughputDrop(Rule):
-    """A throughput well below the usual one of the run, for most of a minute or several records.
-
-    Without a throughput the rule uses the time between records. The usual value is the median of
-    records before, without those of a drop.
-    """
+    """A throughput well below the median of the records before it."""
 
     name = "throughput-drop"
     group = "speed"
@@ -404,8 +322,6 @@ class ThroughputDrop(Rule):
     every_rank = False
 
     class Thresholds(RuleThresholds):
-        # Compilation and caches make the first records slower than the others.
-        skip: int = 5
         # A fifth less is beyond what clocks and batches vary by.
         share: float = 0.8
         # A background save slows a run for ten or twenty seconds, another program for longer.
@@ -431,9 +347,6 @@ class ThroughputDrop(Rule):
         speed = self._speed(observation, context)
         if speed is None or not 0 < speed < math.inf:
             return
-        self._count += 1
-        if self._count <= limits.skip:
-            return
         recent = self._recent
         recent.append(_Speed(t, step, speed))
         while len(recent) > limits.records and recent[1].t <= t - limits.lasting_s:
@@ -450,7 +363,6 @@ class ThroughputDrop(Rule):
     def _forget(self) -> None:
         self._usual = Recent(400)
         self._recent: deque[_Speed] = deque()
-        self._count = 0
         self._last: tuple[int, float] | None = None
         self._since: int | None = None  # the first slow step of a drop
 
