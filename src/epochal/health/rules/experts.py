@@ -9,6 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from epochal.health.evaluations import configured
+from epochal.health.finding import Severity
 from epochal.health.layer_series import named
 from epochal.health.observation import Observation
 from epochal.health.rule import Message, Rule, Verdict
@@ -33,11 +34,11 @@ _ADVICE = (
     "Raise the weight of the balancing loss, or use a balancing bias. Add noise to the router, "
     "lower its learning rate, and check that its logits are computed in 32 bits."
 )
+_UNKNOWN = (
+    " Put num_experts and num_experts_per_tok into the configuration to get the limit of your "
+    "model."
+)
 _UNLESS_WEIGHTED = " If you log the loss without its weight, this is normal."
-
-
-def _warning(sentence: str, advice: str = _ADVICE) -> Message:
-    return Message("warning", sentence, advice)
 
 
 class LayerLoad(NamedTuple):
@@ -51,10 +52,9 @@ class LayerLoad(NamedTuple):
 
 
 class MoeImbalance(Rule):
-    """A collapsed router, unused experts, a load imbalance, or a large balancing or z loss.
+    """A router that uses its experts unevenly; the first problem is reported, others follow from it.
 
     The imbalance is the load of the busiest expert over the mean. It cannot exceed experts / top-k.
-    Only the first of these problems is reported, because the others follow from it.
     """
 
     name = "moe-imbalance"
@@ -62,7 +62,7 @@ class MoeImbalance(Rule):
     meaning = "A few experts do most of the work. The model is smaller than it could be."
     healthy = (
         "A load imbalance of 1 to {even_load:plain} for few experts, up to 1.5 × top-k for many. "
-        "{use:percent} of the experts in use. A balancing loss of 0.001 to 0.1 and a z loss of "
+        "80 % of the experts in use or more. A balancing loss of 0.001 to 0.1 and a z loss of "
         "0.0001 to 0.01, with their weights."
     )
     reports = {
@@ -73,16 +73,13 @@ class MoeImbalance(Rule):
         "warning": (
             "The imbalance reaches the lower of {share:plain} × experts / top-k (at least "
             "{least:plain}) and {per_choice:plain} × top-k (at least {many:plain}), or "
-            "{least:plain} if they are not known. Or less than {use:percent} of the experts are in "
-            "use ({use_few:percent} if experts / top-k is 8 or less). Or the balancing loss is "
-            "{aux_growth:plain} times its minimum, or one of the losses is too large and the load "
+            "{least:plain} if they are not known. Or one of the losses is too large and the load "
             "uneven or unknown. A router that is nearly even (entropy above {even:plain}) has "
             "{lasts} records to settle."
         ),
         "error": (
-            "Routing has collapsed: less than {use_few:percent} of the experts are in use, and the "
-            "imbalance is above {collapse:plain} or the entropy below {entropy:plain}. Or the "
-            "imbalance is twice the limit for many experts, or 0.95 × experts / top-k."
+            "Less than {use:percent} of the experts are in use. Or the imbalance is twice the "
+            "limit for many experts, or 0.95 × experts / top-k."
         ),
     }
     messages = {
@@ -93,35 +90,30 @@ class MoeImbalance(Rule):
             "lower the learning rate of the router: experts without tokens get no gradient, so "
             "they do not recover by themselves.",
         ),
-        "unused": _warning("Only {utilization:percent} of the experts get tokens."),
-        "imbalance": _warning(
+        "imbalance": Message(
+            "warning",
             "The busiest expert gets {imbalance:times} times the mean load. {limit:plain} or more "
-            "is poor, and {most} is the maximum."
+            "is poor{most}.",
+            _ADVICE + "{hint}",
         ),
-        "unknown": _warning(
-            "The busiest expert gets {imbalance:times} times the mean load. {limit:plain} or more "
-            "is poor for a model with few experts.",
-            f"{_ADVICE} Put num_experts and num_experts_per_tok into the configuration to get the "
-            "limit of your model.",
-        ),
-        "aux_loss": _warning(
+        _AUX_LOSS: Message(
+            "warning",
             "The balancing loss is {level}. More than {limit:plain} usually means that the load is "
             "very uneven; 0.001 to 0.1 is healthy.",
             _ADVICE + _UNLESS_WEIGHTED,
         ),
-        "aux_growth": _warning(
-            "The balancing loss is {level}, {ratio:times} times its minimum: the router prefers "
-            "experts that are busy already."
-        ),
-        "z_loss": _warning(
+        _Z_LOSS: Message(
+            "warning",
             "The z loss of the router is {level}. More than {limit:plain} usually means that its "
             "logits are too large and routing may collapse; 0.0001 to 0.01 is healthy.",
             "Raise the weight of the z loss, and lower the learning rate of the router."
             + _UNLESS_WEIGHTED,
         ),
-        "layer": _warning(
+        "layer": Message(
+            "warning",
             "In {layers} expert {busiest} takes {busiest_share:percent} of the assignments, and "
-            "{utilization:percent} of the experts get tokens."
+            "{utilization:percent} of the experts get tokens.",
+            _ADVICE,
         ),
     }
     needs = (
@@ -138,12 +130,8 @@ class MoeImbalance(Rule):
 
     class Thresholds(RuleThresholds):
         skip: int = 10  # routers start from random weights
-        use: float = 0.7
         # Of few experts a router may leave half idle while the loss falls.
-        use_few: float = 0.5
-        # With half of the experts idle the others get twice the mean at least.
-        collapse: float = 2.2
-        entropy: float = 0.25
+        use: float = 0.5
         even_load: float = 2.5
         # The limit is a share of the most there can be, and at least what is poor for few experts.
         least: float = 3.0
@@ -159,8 +147,6 @@ class MoeImbalance(Rule):
         # Both with their weights, summed over layers.
         aux_loss: float = 1.0
         z_loss: float = 0.1
-        # The balancing loss has its minimum when the load is even, whatever its weight.
-        aux_growth: float = 3.0
 
     thresholds: Thresholds
 
@@ -193,25 +179,16 @@ class MoeImbalance(Rule):
 
     def _forget(self) -> None:
         self._recent = {name: deque[float](maxlen=count) for name, count in _RECENT.items()}
-        self._minimum: float | None = None  # of the balancing loss
         self._num_poor = 0  # records in a row with a poor load
-
-    # -- what is too much -------------------------------------------------------------------------
 
     def _learn(self, observation: Observation, context: Context) -> None:
         """Find the number of experts, and of experts per token."""
-        values, record, config = observation.values, observation.record, context.config
-        if observation.kind == "experts":
-            loads = record.get("load")
-            if isinstance(loads, list) and loads and isinstance(loads[0], list):
-                self._num_experts = float(len(loads[0]))
-            self._top_k = finite(record.get("top_k")) or self._top_k
-        if self._num_experts is None:
-            active, use = values.get("moe/active_experts", 0.0), values.get(_USE, 0.0)
-            counted = active / use if 1 <= active < 1e9 and 1e-9 < use <= 1 else 0.0
-            self._num_experts = _number(configured(config, _NUM_EXPERTS)) or round(counted) or None
-        if self._top_k is None:
-            self._top_k = _number(configured(config, _TOP_K))
+        loads, top_k = observation.record.get("load"), finite(observation.record.get("top_k"))
+        if observation.kind == "experts" and isinstance(loads, list) and loads:
+            self._num_experts = float(len(loads[0])) if isinstance(loads[0], list) else None
+            self._top_k = top_k or self._top_k
+        self._num_experts = self._num_experts or _number(configured(context.config, _NUM_EXPERTS))
+        self._top_k = self._top_k or _number(configured(context.config, _TOP_K))
 
     @property
     def _most(self) -> float | None:
@@ -229,8 +206,6 @@ class MoeImbalance(Rule):
         poor = max(1.0, min(max(limits.least, limits.share * most), many, 0.9 * most))
         return poor, max(poor, min(2 * many, 0.95 * most))
 
-    # -- all layers together ----------------------------------------------------------------------
-
     def _judge(self, context: Context) -> Iterable[Verdict]:
         levels = {
             name: median(kept) for name, kept in self._recent.items() if len(kept) == kept.maxlen
@@ -245,58 +220,44 @@ class MoeImbalance(Rule):
     def _judge_load(self, levels: Mapping[str, float], context: Context) -> Verdict | None:
         limits, most = self.thresholds, self._most
         use, imbalance = levels.get(_USE, 1.0), levels.get(_IMBALANCE, 1.0)
-        entropy = levels.get(_ENTROPY)
         poor, grave = self._limits()
-        is_even = entropy is not None and entropy >= limits.even
-        is_certain = entropy is not None and entropy <= limits.entropy
-        is_open = context.is_open(self.name, _IMBALANCE)
-        is_poor = imbalance >= (0.9 * poor if is_open else poor)
-        looks_collapsed = use < limits.use_few and (imbalance >= limits.collapse or is_certain)
-        self._num_poor = self._num_poor + 1 if is_poor or looks_collapsed else 0
+        is_poor = imbalance >= (0.9 if context.is_open(self.name, _IMBALANCE) else 1.0) * poor
+        has_collapsed = use < limits.use
+        self._num_poor = self._num_poor + 1 if is_poor or has_collapsed else 0
+        is_even = levels.get(_ENTROPY, 0.0) >= limits.even
         counts = not is_even or self._num_poor >= limits.lasts
-        if looks_collapsed and counts:
-            evidence: dict[str, Any] = {"imbalance": levels.get(_IMBALANCE), "entropy": entropy}
-            evidence["worst_layer"] = self._worst
-            known = {name: value for name, value in evidence.items() if value is not None}
-            return self.found("collapsed", _IMBALANCE, utilization=use, **known)
-        healthy_from = limits.use_few if most is not None and most <= 8 else limits.use
-        if use < healthy_from and not is_even:
-            return self.found("unused", _IMBALANCE, utilization=use)
+        if has_collapsed and counts:
+            evidence: dict[str, Any] = {"worst_layer": self._worst} if self._worst else {}
+            evidence |= {"imbalance": levels[_IMBALANCE]} if _IMBALANCE in levels else {}
+            return self.found("collapsed", _IMBALANCE, utilization=use, **evidence)
         if is_poor and counts:
             return self.found(
-                "unknown" if most is None else "imbalance",
+                "imbalance",
                 _IMBALANCE,
                 severity="error" if imbalance >= grave else None,
-                words={"most": f"{most or 0:g}"},
+                words={
+                    "most": f", and {most:g} is the maximum" if most else " for few experts",
+                    "hint": "" if most else _UNKNOWN,
+                },
                 imbalance=imbalance,
                 limit=poor,
             )
         return None
 
     def _judge_losses(self, levels: Mapping[str, float]) -> Verdict | None:
-        limits, aux = self.thresholds, levels.get(_AUX_LOSS)
+        limits = self.thresholds
         is_healthy = levels.get(_IMBALANCE, math.inf) <= limits.even_load
-        if aux is not None:
-            minimum = self._minimum = aux if self._minimum is None else min(aux, self._minimum)
-            if aux >= limits.aux_growth * minimum > 0:
-                return self.found("aux_growth", _AUX_LOSS, level=aux, ratio=aux / minimum)
-        for message, name, limit in (
-            ("aux_loss", _AUX_LOSS, limits.aux_loss),
-            ("z_loss", _Z_LOSS, limits.z_loss),
-        ):
+        for name, limit in ((_AUX_LOSS, limits.aux_loss), (_Z_LOSS, limits.z_loss)):
             level = levels.get(name, 0.0)
             if level > limit:
-                return self.found(
-                    message, name, severity="info" if is_healthy else None, level=level, limit=limit
-                )
+                severity: Severity | None = "info" if is_healthy else None
+                return self.found(name, name, severity=severity, level=level, limit=limit)
         return None
-
-    # -- layer by layer ---------------------------------------------------------------------------
 
     def _judge_layers(self, record: Record, context: Context) -> Verdict:
         loads, (poor, _) = layer_loads(record), self._limits()
         self._worst = min(loads, key=lambda load: load.use).layer if loads else None
-        bad = [one for one in loads if one.imbalance >= poor or one.use < self.thresholds.use_few]
+        bad = [one for one in loads if one.imbalance >= poor or one.use < self.thresholds.use]
         if not bad or context.is_open(self.name, _IMBALANCE):
             return Verdict(_LAYERS, False)
         worst = max(bad, key=lambda load: load.imbalance)
