@@ -38,11 +38,6 @@ def idle_branches(idle: Collection[str], parameters: Collection[str]) -> list[Br
     return found
 
 
-def number_beside(branch: Branch, parameters: Collection[str]) -> int:
-    """How many branches its family has."""
-    return next(len(family) for family in _families(tuple(parameters)) if branch in family)
-
-
 @lru_cache(64)
 def _families(parameters: tuple[str, ...]) -> list[tuple[Branch, ...]]:
     """Every set of two or more branches among the parameters of a model."""

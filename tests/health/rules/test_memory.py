@@ -164,4 +164,7 @@ def test_many_are_one_finding() -> None:
 
 def test_each_device_and_rank_has_its_own() -> None:
     entries: list[Entry] = [step(0), error(0.5), (1, error(0.5)), step(1)]
-    assert {f.series for f in opened(OutOfMemory, entries)} == {"cuda:0", "cuda:0 of rank 1"}
+    first, second = opened(OutOfMemory, entries)
+    assert [first.series, second.series] == ["cuda:0", "cuda:0 of rank 1"]
+    assert second.sentence.startswith("Memory ran out on cuda:0 of rank 1 when")
+    assert second.evidence["rank"] == 1

@@ -285,8 +285,8 @@ def test_a_row_is_complete_when_every_known_rank_is_in_it() -> None:
 
 def test_steps_that_others_skip_do_not_pile_up() -> None:
     table = RankTable()
-    for step in range(10_000):
-        table.push(step, 0, 1.0)
+    for number in range(10_000):
+        table.push(number, 0, 1.0)
     assert table.push(9_999, 1, 2.0) == {0: 1.0, 1: 2.0}
     assert table.push(0, 1, 2.0) is None
 

@@ -4,7 +4,7 @@ import pytest
 
 from epochal.health.rules.speed import GpuThrottling, InputBound, ThroughputDrop
 from epochal.records import Record
-from tests.health.machine_records import START, gpu, noisy, opened, step, system, updated
+from tests.health.machine_records import START, gpu, noisy, opened, step, updated
 
 
 def work(number: int, clock: float, throttle: str, **fields: Any) -> Record:
@@ -94,33 +94,16 @@ def test_workers_may_take_their_time_to_start() -> None:
     assert opened(InputBound, records) == []
 
 
-def test_a_hungry_gpu_beside_busy_cpus_is_found() -> None:
-    records = [r for n in range(12) for r in (system(n, cpu_pct=97.0), gpu(n, gpu_util=40.0))]
-    (found,) = opened(InputBound, records)
-    assert "works 40 % of the time" in found.sentence
-
-
-def test_an_idle_gpu_beside_idle_cpus_is_not_starved() -> None:
-    records = [r for n in range(60) for r in (system(n, cpu_pct=20.0), gpu(n, gpu_util=40.0))]
-    assert opened(InputBound, records) == []
-
-
-def test_pauses_between_the_steps_are_found() -> None:
-    records = [step(n, t=START + n, duration_ms=300.0) for n in range(60)]
-    (found,) = opened(InputBound, records)
-    assert "70 % of the time passes between the steps" in found.sentence
-
-
 def test_pauses_of_a_few_milliseconds_are_the_making_of_batches() -> None:
-    records = [step(n, t=START + 0.006 * n, duration_ms=2.0) for n in range(60)]
+    records = [step(n, t=START + 0.006 * n, duration_ms=1.2) for n in range(60)]
     assert opened(InputBound, records) == []
-    slower = [step(n, t=START + 0.020 * n, duration_ms=8.0) for n in range(60)]
+    slower = [step(n, t=START + 0.020 * n, duration_ms=4.0) for n in range(60)]
     assert len(opened(InputBound, slower)) == 1
 
 
 def test_a_game_is_played_between_its_steps() -> None:
     reward = {"log": "metrics", "t": START, "step": 0, "m": {"reward": 1.0}}
-    records = [step(n, t=START + n, duration_ms=300.0) for n in range(60)]
+    records = [step(n, t=START + n, duration_ms=200.0) for n in range(60)]
     assert opened(InputBound, [reward, *records]) == []
 
 
@@ -131,6 +114,7 @@ def test_steps_that_follow_each_other_are_left_alone() -> None:
 def test_pauses_are_a_note_if_they_come_at_every_step() -> None:
     (found,) = opened(InputBound, [step(n, t=START + n, duration_ms=300.0) for n in range(60)])
     assert found.severity == "info"
+    assert "70 % of the time passes between the steps" in found.sentence
     # A busy machine stops the loop at some steps.
     often = [step(n, t=START + n, duration_ms=300.0 if n % 3 else 950.0) for n in range(60)]
     assert opened(InputBound, often) == []

@@ -52,7 +52,7 @@ class LayerLoad(NamedTuple):
 
 
 class MoeImbalance(Rule):
-    """A router that uses its experts unevenly; the first problem is reported, others follow from it.
+    """A router that uses its experts unevenly; only the first problem is reported.
 
     The imbalance is the load of the busiest expert over the mean. It cannot exceed experts / top-k.
     """

@@ -21,7 +21,7 @@ _ONE_COUNTER = (
 class LogOrder(Rule):
     """The step or the time of the training loss goes back without a resume.
 
-    However often a step goes back it is one finding, which counts and stays open.
+    However often a step goes back it is one finding, which stays open.
     """
 
     name = "log-order"
@@ -40,7 +40,7 @@ class LogOrder(Rule):
     messages = {
         "back": Message(
             "warning",
-            "The step went back {often}from {before} to {after} without a resume: later values "
+            "The step went back from {before} to {after} without a resume: later values "
             "hide earlier ones in every chart.",
             _ONE_COUNTER,
         ),
@@ -56,7 +56,6 @@ class LogOrder(Rule):
         ),
     }
     kinds = frozenset({"step", "metrics"})
-    replaces_text = True
     release = 3
 
     class Thresholds(RuleThresholds):
@@ -72,8 +71,6 @@ class LogOrder(Rule):
         self._last: int | None = None
         self._num_repeats = 0
         self._times: dict[str, float] = {}  # the last time, by writer
-        # How often the step went back, the first steps before and after, and the largest step.
-        self._back: tuple[int, tuple[int, int], int] | None = None
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare step and time of a loss with those of the last one."""
@@ -86,7 +83,7 @@ class LogOrder(Rule):
         self._last = step
         self._num_repeats = self._num_repeats + 1 if step == last else 0
         if last is not None and step < last:
-            yield self._went_back(last, step)
+            yield self.found("back", "step", steps=(step, last), before=last, after=step)
         elif self._num_repeats == self.thresholds.repeats:
             yield self.found("repeat", "step", steps=(step, step), after=step)
 
@@ -94,8 +91,6 @@ class LogOrder(Rule):
         """A resumed run may go back."""
         self._last = None
         self._times.clear()
-        if self._back and self._back[-1] >= step:
-            self._back = None
 
     def _judge_time(self, observation: Observation, context: Context) -> Verdict:
         t, writer, subject = observation.t, observation.writer, "clock" + observation.rank_suffix
@@ -107,17 +102,3 @@ class LogOrder(Rule):
         words = {"whose": context.of_rank(observation.rank), "at": at}
         evidence = context.rank_evidence(observation.rank)
         return self.found("clock", subject, words=words, went_back_s=back_s, **evidence)
-
-    def _went_back(self, before: int, after: int) -> Verdict:
-        count, first, end = self._back or (0, (before, after), before)
-        count, end = count + 1, max(end, before)
-        self._back = (count, first, end)
-        return self.found(
-            "back",
-            "step",
-            steps=(min(first), end),
-            words={"often": f"{count:,} times, at first " if count > 1 else ""},
-            before=first[0],
-            after=first[1],
-            count=count,
-        )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -38,7 +38,7 @@ class Growth(NamedTuple):
     """A steady rise of a minimum."""
 
     before: float
-    after: float
+    rise: float
     per_second: float
 
 
@@ -59,14 +59,11 @@ def growth_of(samples: Sequence[tuple[float, float]]) -> Growth | None:
     # A steady rise is itself a swing within each block.
     if not is_steady or not is_lasting or rise <= 2 * max(swing - rise / len(rises), 0.0):
         return None
-    return Growth(floors[0], floors[-1], rise / (samples[(_BLOCKS - 1) * size][0] - samples[0][0]))
+    return Growth(floors[0], rise, rise / (samples[(_BLOCKS - 1) * size][0] - samples[0][0]))
 
 
 class MemoryGrowth(Rule):
-    """The memory of a process or GPU grows in every part of a window, or is about to be full.
-
-    A full GPU is no fault by itself: allocators keep what they once had.
-    """
+    """The memory of a process or GPU grows in every part of a window, or is about to be full."""
 
     name = "memory-growth"
     group = "memory"
@@ -85,7 +82,7 @@ class MemoryGrowth(Rule):
             "that is half full will be full within {soon_s:duration}, or the memory of the machine "
             "is {full:percent} full."
         ),
-        "error": "Full within {very_soon_s:duration}, or a machine that is {grave:percent} full.",
+        "error": "Full within {very_soon_s:duration}.",
     }
     messages = {
         "grows": Message(
@@ -124,7 +121,6 @@ class MemoryGrowth(Rule):
         very_soon_s: float = 300.0
         # Linux starts to kill, or to swap, in the last percents of memory.
         full: float = 0.95
-        grave: float = 0.98
 
     thresholds: Thresholds
 
@@ -170,69 +166,48 @@ class MemoryGrowth(Rule):
         samples: Sequence[tuple[float, float]],
         context: Context,
     ) -> Verdict:
-        limits = self.thresholds
+        limits, subject = self.thresholds, name + observation.rank_suffix
         title = _TITLES.get(name, f"The memory of GPU {observation.record.get('id', 0)}")
-        of_rank = f" of rank {observation.rank}" if observation.rank > 0 else ""
-        subject, words = name + of_rank, {"title": title + of_rank}
+        found = partial(
+            self.found,
+            subject=subject,
+            words={"title": title + context.of_rank(observation.rank)},
+            **context.rank_evidence(observation.rank),
+        )
         fast, *slow = (
             growth_of(samples[-count:]) if len(samples) >= count else None for count in _WINDOWS
         )
         total = observation.values.get(name.replace("_used", "_total"), 0.0)
-        if not name.endswith("_used") or total <= 0:
-            total = 0.0
-        elif fast and value >= total / 2 and fast.after - fast.before >= 0.01 * total:
+        has_total = name.endswith("_used") and total > 0
+        if has_total and fast and value >= total / 2 and fast.rise >= 0.01 * total:
             left_s = (total - value) / fast.per_second
             if left_s <= limits.soon_s:
-                return self.found(
+                return found(
                     "soon full",
-                    subject,
                     severity="error" if left_s <= limits.very_soon_s else None,
-                    words=words,
                     left_s=round(left_s),
                     used_bytes=value,
                     total_bytes=total,
                     per_minute_bytes=round(60 * fast.per_second),
                 )
         if name == _MACHINE:
-            if not total or value < limits.full * total:
-                return Verdict(subject, False)
-            return self.found(
-                "full",
-                subject,
-                severity="error" if value >= limits.grave * total else None,
-                words=words,
-                left_bytes=total - value,
-                total_bytes=total,
-            )
+            if has_total and value >= limits.full * total:
+                return found("full", left_bytes=total - value, total_bytes=total)
+            return Verdict(subject, False)
         # At an even pace the rise within a window becomes an ever smaller share.
         known = context.open.get((self.name, subject))
         for growth in slow:
-            if growth and (known or self._is_large(growth)):
-                return self.found(
+            if growth and (
+                known or growth.rise >= max(limits.min_bytes, limits.share * growth.before)
+            ):
+                before = known.evidence.get("before_bytes") if known else None
+                return found(
                     "grows",
-                    subject,
-                    words=words,
-                    before_bytes=known.evidence.get("before_bytes", growth.before)
-                    if known
-                    else growth.before,
-                    now_bytes=growth.after,
+                    before_bytes=before or growth.before,
+                    now_bytes=growth.before + growth.rise,
                     per_hour_bytes=round(3600 * growth.per_second),
                 )
         return Verdict(subject, False)
-
-    def _is_large(self, growth: Growth) -> bool:
-        least = max(self.thresholds.min_bytes, self.thresholds.share * growth.before)
-        return growth.after - growth.before >= least
-
-
-@dataclass(slots=True)
-class _Errors:
-    """The out-of-memory errors of one device."""
-
-    record: Record
-    steps: tuple[int, int] | None
-    count: int = 1
-    is_new: bool = True
 
 
 class OutOfMemory(Rule):
@@ -261,51 +236,48 @@ class OutOfMemory(Rule):
 
     def __init__(self, thresholds: RuleThresholds) -> None:
         super().__init__(thresholds)
-        self._errors: dict[str, _Errors] = {}
+        # By device: how many errors, the steps of the first and the last, and one not reported yet.
+        self._counts: Counter[str] = Counter()
+        self._steps: dict[str, tuple[int, int]] = {}
+        self._new: dict[str, Observation] = {}
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Store an error, and report it with the next record: then the program has gone on."""
-        record = observation.record
+        record, step = observation.record, context.step
         if observation.kind == "event":
             if record.get("name") == OUT_OF_MEMORY:
-                self._add(observation, context)
+                device = str(record.get("device", "device")) + observation.rank_suffix
+                self._counts[device] += 1
+                self._new[device] = observation
+                if step is not None:
+                    self._steps[device] = (self._steps.get(device, (step, step))[0], step)
             return
         if observation.kind == "finish" and record.get("status") not in (None, "finished"):
-            self.forget_from(0, context)
-        for device, errors in self._errors.items():
-            if errors.is_new:
-                errors.is_new = False
-                often = f", {errors.count} times" if errors.count > 1 else ""
-                yield self.found(
-                    "caught",
-                    device,
-                    steps=errors.steps,
-                    words={"what": described(errors.record), "often": often},
-                    **evidence_of(errors.record),
-                    times=errors.count,
-                )
+            self._new.clear()
+        for device, error in self._new.items():
+            count = self._counts[device]
+            often = f", {count} times" if count > 1 else ""
+            what = described(error.record, context.of_rank(error.rank))
+            yield self.found(
+                "caught",
+                device,
+                steps=self._steps.get(device),
+                words={"what": what, "often": often},
+                **evidence_of(error.record),
+                **context.rank_evidence(error.rank),
+                times=count,
+            )
+        self._new.clear()
 
     def forget_from(self, step: int, context: Context) -> None:
         """A new attempt came after an error that ended the one before."""
-        self._errors = {name: errors for name, errors in self._errors.items() if not errors.is_new}
-
-    def _add(self, observation: Observation, context: Context) -> None:
-        device = str(observation.record.get("device", "device"))
-        device += f" of rank {observation.rank}" if observation.rank > 0 else ""
-        step = context.step
-        errors = _Errors(observation.record, None if step is None else (step, step))
-        before = self._errors.get(device)
-        if before is not None:
-            errors.count += before.count
-            if before.steps and errors.steps:
-                errors.steps = (before.steps[0], errors.steps[1])
-        self._errors[device] = errors
+        self._new.clear()
 
 
-def described(record: Record) -> str:
-    """Return a failed allocation in words: device, requested size and place."""
+def described(record: Record, whose: str = "") -> str:
+    """Return a failed allocation in words: device, rank, requested size and place."""
     asked, where = record.get("asked"), record.get("where")
-    words = f"Memory ran out on {record.get('device', 'the device')}"
+    words = f"Memory ran out on {record.get('device', 'the device')}{whose}"
     if isinstance(asked, int):
         words += f" when {format_bytes(asked)} more were requested"
     return words + (f" at {where}" if isinstance(where, str) and where else "")

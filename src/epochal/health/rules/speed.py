@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Iterable
 from itertools import takewhile
-from statistics import fmean, median
+from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from epochal.format import format_count
@@ -123,11 +123,7 @@ class GpuThrottling(Rule):
 
 
 class InputBound(Rule):
-    """A large share of the time passes without work because the input is late.
-
-    Timed phases give the best evidence. Without them, a GPU that is half idle beside busy CPUs
-    does, or the time that passes between steps.
-    """
+    """A large share of a step is spent waiting for data, by its phases or its duration."""
 
     name = "input-bound"
     group = "speed"
@@ -140,9 +136,7 @@ class InputBound(Rule):
         ),
         "warning": (
             "Waiting for data takes {wait_share:percent} of the time in two `phases` records in a "
-            "row, or {wait_grave:percent} in one. Or, without phases, a GPU is below "
-            "{gpu_util_pct:plain} % and the CPUs above {cpu_pct:plain} % for a minute. Or, without "
-            "a GPU, {pause_grave:percent} of the time passes between steps."
+            "row, or {wait_grave:percent} in one."
         ),
         "error": "Waiting for data takes {wait_grave:percent} of the time in two records in a row.",
     }
@@ -153,12 +147,6 @@ class InputBound(Rule):
             "{wall_ms:.1f} ms).",
             _FASTER_LOADER,
         ),
-        "idle": Message(
-            "warning",
-            "GPU {gpu} works {gpu_util:.0f} % of the time while the CPUs run at {cpu:.0f} %: the "
-            "host does not prepare data fast enough.",
-            f"{_FASTER_LOADER} {_TIME_PHASES}",
-        ),
         "pauses": Message(
             "info",
             "{share:percent} of the time passes between the steps, where a loop usually waits for "
@@ -167,18 +155,14 @@ class InputBound(Rule):
         ),
     }
     needs = 'Timed phases (`with run.phase("data"):`) give the best evidence.'
-    kinds = frozenset({"phases", "gpu", "system", "step"})
+    kinds = frozenset({"phases", "step"})
 
     class Thresholds(RuleThresholds):
         # Loops that are fed well wait for up to a fifth of a step on a busy machine.
         wait_share: float = 0.3
         wait_grave: float = 0.6
-        gpu_util_pct: float = 65.0
-        # A process at 100 % of one core proves little: waiting for a GPU looks the same.
-        cpu_pct: float = 90.0
         # A slow loader is slow at nearly every step; an evaluation makes some long pauses.
         pause_share: float = 0.5
-        pause_grave: float = 0.75
         # One process makes a batch of small samples within this time.
         pause_ms: float = 5.0
 
@@ -189,18 +173,12 @@ class InputBound(Rule):
         self._forget()
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Check by phases; by telemetry and steps only if there are no phases."""
+        """Check by phases; by the durations of steps only if there are none."""
         if observation.kind == "phases":
             return self._see_phases(observation, context)
-        if self._waits:
+        if self._waits or context.is_game or observation.rank > 0:
             return ()
-        if observation.kind == "system":
-            self._cpu.append(observation.values.get("system/cpu_pct", 0.0))
-        elif observation.kind == "gpu":
-            return self._see_gpu(observation)
-        elif not context.is_game and observation.rank <= 0:
-            return self._see_step(observation, context)
-        return ()
+        return self._see_step(observation)
 
     def forget_from(self, step: int, context: Context) -> None:
         """Start again: the first batches of an attempt wait for workers to start."""
@@ -208,8 +186,6 @@ class InputBound(Rule):
 
     def _forget(self) -> None:
         self._waits: dict[int, int] = {}  # by rank: `phases` records in a row that waited
-        self._use: dict[str, deque[float]] = {}
-        self._cpu: deque[float] = deque(maxlen=6)  # a minute of telemetry
         self._pauses: deque[tuple[float, float]] = deque(maxlen=30)
         self._last: tuple[int, float] | None = None
 
@@ -218,7 +194,7 @@ class InputBound(Rule):
         if rank not in self._waits:
             self._waits[rank] = 0
             return  # the first record has the start of the workers in it
-        yield from (Verdict(name, False) for name in (_DURATION, *self._use))
+        yield Verdict(_DURATION, False)
         wall_ms, data_ms = finite(observation.record.get("wall_ms")), observation.values.get(_DATA)
         if not wall_ms or wall_ms < 0 or data_ms is None:
             return
@@ -241,23 +217,7 @@ class InputBound(Rule):
                 share=round(share, 3),
             )
 
-    def _see_gpu(self, observation: Observation) -> Iterable[Verdict]:
-        gpu = observation.record.get("id", 0)
-        name = f"gpu/{gpu}/gpu_util"
-        use = self._use.setdefault(name, deque(maxlen=6))
-        use.append(observation.values.get(name, 0.0))
-        if len(use) < 6 or len(self._cpu) < 6:
-            return
-        level, cpu = fmean(use), fmean(self._cpu)
-        # Below a few percent nothing runs on it.
-        if 3 < level < self.thresholds.gpu_util_pct and cpu >= self.thresholds.cpu_pct:
-            yield self.found(
-                "idle", name, words={"gpu": str(gpu)}, gpu_util=round(level, 1), cpu=round(cpu, 1)
-            )
-        else:
-            yield Verdict(name, False)
-
-    def _see_step(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+    def _see_step(self, observation: Observation) -> Iterable[Verdict]:
         limits, step, last = self.thresholds, observation.step, self._last
         duration_ms = observation.values.get(_DURATION)
         if step is None or duration_ms is None:
@@ -273,16 +233,9 @@ class InputBound(Rule):
         if share < limits.pause_share or median(ms for _, ms in self._pauses) < limits.pause_ms:
             yield Verdict(_DURATION, False)
             return
-        # A timer that does not wait for the GPU measures how long it takes to queue work.
-        is_sure = share >= limits.pause_grave and not context.gpus and not self._use
-        yield self.found(
-            "pauses",
-            _DURATION,
-            severity="warning" if is_sure else None,
-            share=round(share, 3),
-            duration_ms=duration_ms,
-            wall_ms=wall_ms,
-        )
+        # Not sure: a timer that does not wait for the GPU measures how long it queues work.
+        evidence = {"duration_ms": duration_ms, "wall_ms": wall_ms}
+        yield self.found("pauses", _DURATION, share=round(share, 3), **evidence)
 
 
 class _Speed(NamedTuple):
