@@ -23,8 +23,6 @@ _IN_DEPTH = re.compile(r"(^h|layers?|blocks?|stages?)$")
 class Branch:
     """One of several with the same parameters, which stand beside each other."""
 
-    name: str
-    family: str
     parameters: frozenset[str]
 
 
@@ -56,10 +54,8 @@ def _families(parameters: tuple[str, ...]) -> list[tuple[Branch, ...]]:
                 branch, rest = ".".join(parts[: place + 1]), ".".join(parts[place + 1 :])
                 grouped.setdefault(family, {}).setdefault(branch, {})[rest] = parameter
     return [
-        tuple(
-            Branch(name, family, frozenset(members.values())) for name, members in branches.items()
-        )
-        for family, branches in grouped.items()
+        tuple(Branch(frozenset(members.values())) for members in branches.values())
+        for branches in grouped.values()
         if len(branches) > 1 and len({frozenset(members) for members in branches.values()}) == 1
     ]
 

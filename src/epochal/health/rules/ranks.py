@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
@@ -220,9 +219,9 @@ class Straggler(Rule):
     reports = {
         "warning": (
             "A rank takes {share:plain} times the median of the others, and is outside their "
-            "range. Of two ranks, one takes {share_of_two:plain} times as long as the other. With "
-            "timed phases, `sync`, `eval`, `save`, `log` and the part of `backward` in which a "
-            "rank waits are not counted."
+            "range. Of two ranks, one takes {share_of_two:plain} times as long as the other. "
+            "`sync`, `eval`, `save`, `log` and the part of `backward` in which a rank waits are "
+            "not counted."
         )
     }
     messages = {
@@ -234,7 +233,8 @@ class Straggler(Rule):
             "with the others'. Give ranks batches of equal length.",
         )
     }
-    kinds = frozenset({"step", "phases"})
+    needs = "Timed phases of every rank: the duration of a step is the same on all that wait."
+    kinds = frozenset({"phases"})
     patience = 3
     release = 3
 
@@ -253,32 +253,25 @@ class Straggler(Rule):
         self._forget()
 
     def _forget(self) -> None:
-        # The work of a step in milliseconds, by the kind of record and rank.
-        self._times: dict[str, dict[int, Recent]] = {"step": {}, "phases": {}}
-        self._counts: Counter[tuple[str, int]] = Counter()
+        # By rank: the last five times of a step's work, and that of the backward pass, in ms.
+        self._times: dict[int, Recent] = {}
         self._backward: dict[int, float] = {}
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Store one rank's time; check when the rank has several new ones."""
-        kind, rank, work = observation.kind, observation.rank, _work(observation)
+        """Store one rank's time, and compare it with those of the others."""
+        rank, work = observation.rank, _work(observation)
         if work is None or rank < 0:
             return
-        # A machine that has other work for a moment slows one rank for tens of steps. Phases are
-        # means over fifty steps already, and the surer of the two.
-        ranks, every, size = self._times[kind], *((30, 60) if kind == "step" else (1, 5))
-        ranks.setdefault(rank, Recent(size)).push(work)
+        self._times.setdefault(rank, Recent(5)).push(work)
         if "phase/backward" in observation.values:
             self._backward[rank] = observation.values["phase/backward"]
-        self._counts[kind, rank] += 1
-        if self._counts[kind, rank] % every or (kind == "step" and self._times["phases"]):
-            return
-        if len(ranks) < 2 or min(map(len, ranks.values())) < every:
+        if len(self._times) < 2 or min(map(len, self._times.values())) < 2:
             return
         # A backward pass that is longer than another's waits for it.
         least = min(self._backward.values(), default=0.0)
         levels = {
-            one: times.median() - (self._backward.get(one, least) - least) * (kind == "phases")
-            for one, times in ranks.items()
+            one: times.median() - (self._backward.get(one, least) - least)
+            for one, times in self._times.items()
         }
         # The slowest is judged by every rank's record: the last of a run may be another's.
         for one in {rank, max(levels, key=lambda rank: levels[rank])}:
@@ -311,8 +304,6 @@ class Straggler(Rule):
 def _work(observation: Observation) -> float | None:
     """Return the milliseconds in which a rank did not wait for others."""
     values = observation.values
-    if observation.kind == "step":
-        return finite(values.get("train/duration_ms"))
     phases = [name for name in values if name.startswith("phase/") and name not in _NO_WORK]
     wall_ms = finite(observation.record.get("wall_ms"))
     if phases or wall_ms is None:

@@ -48,7 +48,6 @@ class GpuThrottling(Rule):
             "For {lasting_s:duration}: a temperature limit and {thermal_share:percent} less clock "
             "than the maximum, or another limit and {other_share:percent} less."
         ),
-        "error": "{grave_share:percent} less clock.",
     }
     messages = {
         _THERMAL: Message(
@@ -80,7 +79,6 @@ class GpuThrottling(Rule):
         # Dense work at the power limit is a tenth or two below the maximum clock by design.
         power_share: float = 0.3
         other_share: float = 0.15
-        grave_share: float = 0.5
         lasting_s: float = 20.0
 
     thresholds: Thresholds
@@ -109,11 +107,9 @@ class GpuThrottling(Rule):
         if seconds < limits.lasting_s:
             return
         lost, temperature = 1 - clock / largest, finite(record.get("temperature"))
-        is_grave = lost >= limits.grave_share and word != _POWER
         yield self.found(
             word if word in self.messages else "other",
             subject,
-            severity="error" if is_grave else None,
             words={"gpu": str(gpu), "heat": f" at {temperature:.0f} °C" if temperature else ""},
             clock_mhz=clock,
             full_mhz=largest,

@@ -7,17 +7,13 @@ export interface RuleText {
 }
 
 export const RULES: Readonly<Record<string, RuleText>> = {
-  "clock-anomaly": {
-    "meaning": "The machine's clock was set, or the machine slept. Rates across the gap are wrong.",
-    "healthy": "Time passes evenly."
+  "log-order": {
+    "meaning": "The step went back or did not change: two loops may write to one run. Or the machine's clock was set back.",
+    "healthy": "Steps and times grow."
   },
   "nonfinite": {
     "meaning": "A value overflowed or was not defined. Everything computed from it is lost.",
     "healthy": "Every value is a number. A loss scaler may skip single steps."
-  },
-  "step-anomaly": {
-    "meaning": "The step decreased or did not change. Two loops may write to one run.",
-    "healthy": "Steps grow."
   },
   "divergence": {
     "meaning": "The loss has risen and does not recover.",
@@ -149,7 +145,7 @@ export const RULES: Readonly<Record<string, RuleText>> = {
   },
   "replica-drift": {
     "meaning": "Copies of the model on different ranks are no longer equal.",
-    "healthy": "Norms are equal on all ranks except for rounding. Losses differ by their data."
+    "healthy": "Norms are equal on all ranks except for rounding."
   },
   "steps-too-large": {
     "meaning": "The learning rate is far too high for the initial weights.",
@@ -171,10 +167,6 @@ export const RULES: Readonly<Record<string, RuleText>> = {
     "meaning": "The device waits for data.",
     "healthy": "Waiting for data takes less than a tenth of a step."
   },
-  "low-sol": {
-    "meaning": "The hardware could do the same work much faster.",
-    "healthy": "60 % of the speed of light or more. 80 % is excellent."
-  },
   "straggler": {
     "meaning": "All ranks wait for one rank at every step.",
     "healthy": "Ranks are within a few per cent of each other."
@@ -193,7 +185,7 @@ export const RULES: Readonly<Record<string, RuleText>> = {
   },
   "moe-imbalance": {
     "meaning": "A few experts do most of the work. The model is smaller than it could be.",
-    "healthy": "A load imbalance of 1 to 2.5 for few experts, up to 1.5 × top-k for many. 70 % of the experts in use. A balancing loss of 0.001 to 0.1 and a z loss of 0.0001 to 0.01, with their weights."
+    "healthy": "A load imbalance of 1 to 2.5 for few experts, up to 1.5 × top-k for many. 80 % of the experts in use or more. A balancing loss of 0.001 to 0.1 and a z loss of 0.0001 to 0.01, with their weights."
   },
   "alert-failed": {
     "meaning": "An alert of this run did not reach its address.",
