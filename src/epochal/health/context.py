@@ -70,7 +70,7 @@ class Context:
         """Return " of rank 3 on node-b" for a sentence; nothing in a run of one rank."""
         return f" of {self.rank_name(rank)}" if self.rank_evidence(rank) else ""
 
-    def rank_evidence(self, rank: int) -> dict[str, int | str]:
+    def rank_evidence(self, rank: int) -> dict[str, Any]:
         """The rank, and its host if the run has several; nothing in a run of one rank."""
         is_one_of_several = rank > 0 or (rank == 0 and len(self.ranks - {-1}) > 1)
         return {"rank": rank, **self._host(rank)} if is_one_of_several else {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import pairwise
 from statistics import median
@@ -168,7 +168,7 @@ class MemoryGrowth(Rule):
     ) -> Verdict:
         limits, subject = self.thresholds, name + observation.rank_suffix
         title = _TITLES.get(name, f"The memory of GPU {observation.record.get('id', 0)}")
-        found = partial(
+        found: Callable[..., Verdict] = partial(
             self.found,
             subject=subject,
             words={"title": title + context.of_rank(observation.rank)},

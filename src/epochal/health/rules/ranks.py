@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from epochal.format import format_duration
 from epochal.health.layer_series import WEIGHT_NORMS, holds_layers
@@ -173,7 +173,7 @@ class SilentRun(Rule):
         going = [other for r, other in ranks.items() if r not in quiet and other.last > until]
         if going and not any(other.is_ahead_of(pace) for other in going):
             return
-        evidence: dict[str, float | int | str] = {}
+        evidence: dict[str, Any] = {}
         warning_s, machine, which = limits.unknown_s, "", ""
         if self._use:
             evidence["use_pct"] = use = max(self._use.values())

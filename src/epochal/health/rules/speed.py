@@ -230,8 +230,9 @@ class InputBound(Rule):
             yield Verdict(_DURATION, False)
             return
         # Not sure: a timer that does not wait for the GPU measures how long it queues work.
-        evidence = {"duration_ms": duration_ms, "wall_ms": wall_ms}
-        yield self.found("pauses", _DURATION, share=round(share, 3), **evidence)
+        yield self.found(
+            "pauses", _DURATION, share=round(share, 3), duration_ms=duration_ms, wall_ms=wall_ms
+        )
 
 
 class _Speed(NamedTuple):
