@@ -166,7 +166,11 @@ class SilentRun(Rule):
         # Others that have stopped as well need not have been silent for as long as they may be.
         quiet = {r: pace for r, pace in ranks.items() if now - pace.last > limits.gaps * pace.usual}
         newest = max(pace.step or 0 for pace in ranks.values())
-        behind = [r for r, pace in quiet.items() if (pace.step or newest) + pace.stride <= newest]
+        behind = [
+            rank
+            for rank, pace in quiet.items()
+            if pace.step is not None and pace.step + pace.stride <= newest
+        ]
         first = min(behind or quiet, key=lambda rank: (quiet[rank].step or 0, quiet[rank].last))
         pace, self._first = ranks[first], first
         until = pace.last + limits.gaps * pace.usual
