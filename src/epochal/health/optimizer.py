@@ -34,6 +34,9 @@ _USUAL: dict[str, UsualRates] = {
 }
 
 
+_ADAPTIVE = ("adam", "rmsprop", "lion", "adagrad", "adafactor")
+
+
 def optimizer_words(context: Context) -> list[str]:
     """Return the words of the optimizer's name: its class if it was watched, else the config's."""
     event = context.facts.get("optimizer")
@@ -53,3 +56,8 @@ def optimizer_words(context: Context) -> list[str]:
 def usual_rates(context: Context) -> UsualRates | None:
     """Return the usual rates of the optimizer; None if it is not known."""
     return next((_USUAL[word] for word in optimizer_words(context) if word in _USUAL), None)
+
+
+def is_adaptive(context: Context) -> bool:
+    """Return True if the optimizer is known to divide by the size of gradients."""
+    return any(name in word for word in optimizer_words(context) for name in _ADAPTIVE)

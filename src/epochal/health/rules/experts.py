@@ -226,7 +226,8 @@ class MoeImbalance(Rule):
         self._num_poor = self._num_poor + 1 if is_poor or has_collapsed else 0
         is_even = levels.get(_ENTROPY, 0.0) >= limits.even
         counts = not is_even or self._num_poor >= limits.lasts
-        if has_collapsed and counts:
+        # A router that tries its experts one after the other at first is not poor, or not for long.
+        if has_collapsed and counts and (is_poor or self._num_poor >= limits.lasts):
             evidence: dict[str, Any] = {"worst_layer": self._worst} if self._worst else {}
             evidence |= {"imbalance": levels[_IMBALANCE]} if _IMBALANCE in levels else {}
             return self.found("collapsed", _IMBALANCE, utilization=use, **evidence)

@@ -12,13 +12,11 @@ from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
-from epochal.health.optimizer import optimizer_words
+from epochal.health.optimizer import is_adaptive
 from epochal.health.rule import Message, Rule, Verdict
 from epochal.health.text import CLIPPED, CURVE_KINDS, rate_rose, steps_of
 from epochal.health.thresholds import RuleThresholds
 
-# Optimizers that divide by the size of gradients: clipping hardly changes their steps.
-_SCALE_FREE = ("adam", "rmsprop", "lion", "adagrad", "adafactor")
 _NORM = "{norm} at {place}, {ratio:times} times the usual {usual}."
 
 
@@ -269,9 +267,8 @@ class AlwaysClipped(Rule):
             return (Verdict(name, False),)
         typical = median(self._ratios)
         is_grave = typical >= limits.grave and self._count >= limits.early
-        is_grave = is_grave and not any(
-            name in word for word in optimizer_words(context) for name in _SCALE_FREE
-        )
+        # Clipping hardly changes the steps of an adaptive optimizer.
+        is_grave = is_grave and not is_adaptive(context)
         severity: Severity = "warning" if is_grave else "info"
         return (
             self.found(

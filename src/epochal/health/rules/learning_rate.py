@@ -13,7 +13,7 @@ from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.layer_series import GRADIENT_ZEROS, UPDATE_RATIOS, WEIGHT_NORMS, holds_layers
 from epochal.health.observation import Observation
-from epochal.health.optimizer import optimizer_words, usual_rates
+from epochal.health.optimizer import is_adaptive, optimizer_words, usual_rates
 from epochal.health.rule import Message, Rule, Verdict
 from epochal.health.text import CURVE_KINDS, steps_of
 from epochal.health.thresholds import RuleThresholds
@@ -26,7 +26,7 @@ _RAISE = (
 )
 # RMSprop divides its first gradient by a tenth of it, because its mean of squares starts at 0. Of
 # Adagrad the first step is the largest by far.
-_FIRST_STEPS = {"rmsprop": 10.0, "adagrad": 3.0}
+_FIRST_STEPS = {"rmsprop": 10.0, "adagrad": 5.0}
 
 
 class _Quarters(NamedTuple):
@@ -154,13 +154,13 @@ class LearningRateTooHigh(Rule):
         # first hundred after a warm-up. In health at most 0.16, 0.08 and 0.035.
         first_update: float = 0.2
         early_update: float = 0.1
-        update: float = 0.04
+        update: float = 0.05
         layers: int = 3
         # Of the largest norm: smaller ones were not initialised to mean anything.
         least_norm: float = 0.05
         # Points after which the loss tells, and what is left of it where a rate does no harm.
         points: int = 60
-        left: float = 0.5
+        left: float = 0.9
         # The first loss over what the first points throw it to: in health at most 2.
         blow: float = 3.0
         blow_points: int = 15
@@ -176,7 +176,7 @@ class LearningRateTooHigh(Rule):
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._updates = _Updates(least_norm=thresholds.least_norm, least_layers=thresholds.layers)
-        self._large: tuple[int, float] | None = None  # the step with the largest update, and it
+        self._large: tuple[int, float, int] | None = None  # step, size and layers of an update
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Measure updates, and compare the loss with its start and with its best level."""
@@ -202,23 +202,22 @@ class LearningRateTooHigh(Rule):
     def _note_update(self, step: int, context: Context) -> None:
         """Keep the first update that is larger than in any healthy training."""
         limits, passed = self.thresholds, step - (context.first_step or 0)
-        ratio, limit = self._updates.ratios[step], math.inf
+        ratio, limit, words = self._updates.ratios[step], math.inf, optimizer_words(context)
         if passed <= 2:
-            words = optimizer_words(context)
-            factor = max((by for name, by in _FIRST_STEPS.items() if name in words), default=1.0)
-            limit = factor * limits.first_update
+            limit = limits.first_update
         elif passed <= 110 and not context.rate.began_at_peak(0.9):
             limit = limits.update
         elif passed <= 20:  # later, weights that are still small take large steps in health too
             limit = limits.early_update
-        if ratio > limit and self._large is None:
-            self._large = (step, ratio)
+        factor = max((by for name, by in _FIRST_STEPS.items() if name in words), default=1.0)
+        if ratio > factor * limit and self._large is None:
+            self._large = (step, ratio, self._updates.num_layers)
 
     def _judge_update(self, curve: Curve, context: Context) -> Verdict | None:
         limits = self.thresholds
         if self._large is None or curve.count < limits.points or curve.start is None:
             return None
-        (step, ratio), now = self._large, curve.recent_level(10)
+        (step, ratio, layers), now = self._large, curve.recent_level(10)
         # A loss that rises soon after is evidence too; later it has other reasons.
         has_risen = course is not None and course.is_known and course.has_risen()
         is_harmed = curve.lowest <= 0 or now >= limits.left * curve.start
@@ -233,7 +232,7 @@ class LearningRateTooHigh(Rule):
             words={"rate": f" of {format_number(rate)}" if rate else ""},
             step=step,
             ratio=ratio,
-            layers=self._updates.num_layers,
+            layers=layers,
             start=curve.start,
             now=now,
         )
@@ -433,7 +432,8 @@ class LearningRateTooLow(Rule):
             "updates",
             curve.name,
             steps=(first, last),
-            severity="info" if context.is_game else "warning",
+            # The updates of plain SGD are as small as its gradients.
+            severity="info" if context.is_game or not is_adaptive(context) else "warning",
             words={"rate": _of_rate(context, " of ")},
             ratio=largest,
             samples=len(ratios),

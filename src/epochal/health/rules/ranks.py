@@ -213,6 +213,9 @@ class SilentRun(Rule):
         )
 
 
+_DURATIONS = 30  # step records of each rank
+
+
 class Straggler(Rule):
     """A rank whose own work takes longer than the other ranks'."""
 
@@ -237,8 +240,11 @@ class Straggler(Rule):
             "with the others'. Give ranks batches of equal length.",
         )
     }
-    needs = "Timed phases of every rank: the duration of a step is the same on all that wait."
-    kinds = frozenset({"phases"})
+    needs = (
+        "Timed phases of every rank, or the duration of its own work in each step record. The "
+        "duration of a whole step is the same on all ranks that wait for each other."
+    )
+    kinds = frozenset({"phases", "step"})
     patience = 3
     release = 3
 
@@ -260,11 +266,20 @@ class Straggler(Rule):
         # By rank: the last five times of a step's work, and that of the backward pass, in ms.
         self._times: dict[int, Recent] = {}
         self._backward: dict[int, float] = {}
+        self._durations: dict[int, Recent] = {}  # of steps, while no phases are known
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Store one rank's time, and compare it with those of the others."""
         rank, work = observation.rank, _work(observation)
         if work is None or rank < 0:
+            return
+        if observation.kind == "step":
+            kept = self._durations.setdefault(rank, Recent(_DURATIONS))
+            kept.push(work)
+            is_full = min(map(len, self._durations.values())) == _DURATIONS
+            if not self._times and is_full and (observation.step or 0) % 10 == 0:
+                levels = {one: times.median() for one, times in self._durations.items()}
+                yield from self._judge_slowest(rank, levels, context)
             return
         self._times.setdefault(rank, Recent(5)).push(work)
         if "phase/backward" in observation.values:
@@ -277,9 +292,15 @@ class Straggler(Rule):
             one: times.median() - (self._backward.get(one, least) - least)
             for one, times in self._times.items()
         }
+        yield from self._judge_slowest(rank, levels, context)
+
+    def _judge_slowest(
+        self, rank: int, levels: Mapping[int, float], context: Context
+    ) -> Iterable[Verdict]:
         # The slowest is judged by every rank's record: the last of a run may be another's.
         for one in {rank, max(levels, key=lambda rank: levels[rank])}:
-            yield self._judge(one, levels, context)
+            if len(levels) > 1:
+                yield self._judge(one, levels, context)
 
     def forget_from(self, step: int, context: Context) -> None:
         """Measure again: a new attempt may have other machines."""
@@ -308,6 +329,8 @@ class Straggler(Rule):
 def _work(observation: Observation) -> float | None:
     """Return the milliseconds in which a rank did not wait for others."""
     values = observation.values
+    if observation.kind == "step":
+        return values.get("train/duration_ms")
     phases = [name for name in values if name.startswith("phase/") and name not in _NO_WORK]
     wall_ms = finite(observation.record.get("wall_ms"))
     if phases or wall_ms is None:

@@ -10,6 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from epochal.format import format_count
+from epochal.health.finding import Severity
 from epochal.health.observation import Observation
 from epochal.health.recent import Recent
 from epochal.health.rule import Message, Rule, Verdict
@@ -359,3 +360,62 @@ class ThroughputDrop(Rule):
 
 def _shown(value: float) -> str:
     return format_count(value) if value >= 1000 else f"{value:.3g}"
+
+
+_SOL = "train/sol"
+
+
+class LowSpeedOfLight(Rule):
+    """The speed-of-light percentage of the steps stays low."""
+
+    name = "low-sol"
+    group = "speed"
+    meaning = "The hardware could do the same work much faster."
+    healthy = "{share_pct:plain} % of the speed of light or more; 80 % is excellent."
+    reports = {
+        "info": "Below {share_pct:plain} % over {window} records.",
+        "warning": "Below {grave_pct:plain} %.",
+    }
+    messages = {
+        "low": Message(
+            "info",
+            "The training runs at {sol_pct:plain} % of the speed of light over the last {window} "
+            "records; {share_pct:plain} % or more is good.",
+            "Find out where the time goes with run.phase: waiting for data, the exchange between "
+            "ranks, or small kernels. Try larger batches, compilation and fused attention.",
+        )
+    }
+    kinds = frozenset({"step"})
+    replaces_text = True
+    every_rank = False
+    patience = 5
+    release = 5
+
+    class Thresholds(RuleThresholds):
+        # 80 % of the speed of light is excellent; below 60 % something holds the hardware up.
+        share_pct: float = 60.0
+        # Below this it is no longer a matter of tuning kernels.
+        grave_pct: float = 25.0
+        window: int = 50
+
+    thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._recent = Recent(thresholds.window)
+        self._count = 0
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Check the median of the last steps, so that pauses do not count."""
+        limits, sol = self.thresholds, observation.values.get(_SOL)
+        self._count += sol is not None
+        if sol is None or not math.isfinite(sol) or self._count <= 20:  # compilation, clocks
+            return ()
+        self._recent.push(sol)
+        if len(self._recent) < limits.window:
+            return ()
+        level = round(self._recent.median(), 1)
+        if level >= limits.share_pct:
+            return (Verdict(_SOL, False),)
+        severity: Severity = "warning" if level < limits.grave_pct else "info"
+        return (self.found("low", _SOL, severity=severity, sol_pct=level),)
