@@ -41,6 +41,6 @@ def epoch(
     }
     if has_indices:
         indices = list(samples)
-        record |= {"indices": indices, "index_bits": 0, "hash_indices": indices}
+        record |= {"indices": indices, "index_bits": 0}
         record |= {"sampler": "RandomSampler", "dataset": f"{name}-1"}
     return {**record, **fields}

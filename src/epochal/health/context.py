@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from epochal.health.course import Course
 from epochal.health.curve import Curve, CurveThresholds
+from epochal.health.data_window import label_range
 from epochal.health.evaluations import num_classes
 from epochal.health.finding import Finding
 from epochal.health.phase import Phase
@@ -18,6 +20,8 @@ from epochal.records import Record
 FACT_KINDS = frozenset({"run", "sol", "gpu-model", "dataset", "epoch", "finish", "resume"})
 # Events about the whole run that are kept in the same way, by their name.
 FACT_EVENTS = frozenset({"optimizer", "model"})
+# How far the first loss may be from that of a guess among the classes.
+_NEAR_GUESS = 0.1
 
 
 @dataclass(slots=True)
@@ -26,9 +30,11 @@ class Context:
 
     ``step`` is the newest step of rank 0, ``last`` the newest finite value of each role there.
     ``hosts`` has the name of each rank's machine, from the first record of the rank.
-    ``facts`` has the newest record of each of ``FACT_KINDS``; ``gpus`` the ``gpu-model`` record by
-    GPU id. ``open`` has the open findings by rule and subject. ``curves`` are rank 0's, by role;
-    ``updated_curves`` those that the record at hand has a point of. Times are Unix seconds.
+    ``facts`` has the newest record of each of ``FACT_KINDS`` and ``FACT_EVENTS``, and the newest
+    ``data`` record with labels; ``gpus`` the
+    ``gpu-model`` record by GPU id. ``open`` has the open findings by rule and subject. ``curves``
+    are rank 0's, by role; ``updated_curves`` those that the record at hand has a point of.
+    ``course`` describes the loss. Times are Unix seconds.
 
     ``phase`` is judged from the training loss alone. It is "warm-up" for the first 50 losses
     (``PhaseThresholds.warmup``), whatever the length of the run, and stays so in a run without a
@@ -61,6 +67,30 @@ class Context:
     def is_resumed(self) -> bool:
         """Whether an older attempt came before this one."""
         return self.attempt > 1 or self.resumed_at is not None
+
+    @property
+    def num_outputs(self) -> int | None:
+        """The number of classes in the configuration, or of outputs of a watched model."""
+        outputs = self.facts.get("model", {}).get("outputs")
+        return num_classes(self.config) or (outputs if isinstance(outputs, int) else None)
+
+    @property
+    def num_classes(self) -> int | None:
+        """The number of classes; None if it is not known, or the task may be another.
+
+        It is in the configuration, or it is the number of the model's outputs or of the labels. A
+        regression has outputs as well, so these two must agree, or training must start from the
+        loss of a guess.
+        """
+        if (known := num_classes(self.config)) is not None:
+            return known
+        labels, loss = label_range(self.facts.get("data", {})), self.curves.get("loss")
+        counts = [self.num_outputs or 0, 0 if labels is None else labels[1] + 1]
+        start = math.inf if loss is None or loss.start is None else loss.start
+        for count in counts:
+            if count > 1 and abs(start / math.log(count) - 1) < _NEAR_GUESS:
+                return count
+        return counts[0] if counts[0] == counts[1] > 1 else None
 
     def rank_name(self, rank: int) -> str:
         """Name a rank in a sentence: "rank 3 on node-b", or "rank 3" if there is a single host."""
@@ -96,7 +126,7 @@ class Context:
         elif kind == "gpu-model":
             gpu = record.get("id", 0)
             self.gpus[gpu if isinstance(gpu, int) else 0] = record
-        if kind in FACT_KINDS:
+        if kind in FACT_KINDS or (kind == "data" and "label_range" in record):
             self.facts[kind] = record
         elif kind == "event" and record.get("name") in FACT_EVENTS:
             self.facts[str(record["name"])] = record

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,9 +15,6 @@ _MOST_BITS = 48
 # A set of so many samples estimates a share with a standard error of 0.5 %.
 MOST_KEPT = 10_000
 _SHOWN = 8
-_ROWS = 32  # samples of a batch that are compared with each other
-_NO_ERROR = 0.015
-_LARGEST = 1e100  # beyond it squares leave what a float holds
 
 
 class DataWindow(NamedTuple):
@@ -33,7 +29,6 @@ class DataWindow(NamedTuple):
     index_bits: int
     hashes: tuple[int, ...]
     hash_bits: int
-    hash_indices: tuple[int | None, ...]
     labels: Mapping[str, int]
     has_ended: bool
     record: Mapping[str, Any]
@@ -82,9 +77,6 @@ def window_of(observation: Observation) -> DataWindow | None:
     if not isinstance(name, str) or not _is_count(epoch):
         return None
     labels = record.get("labels")
-    hashes = whole_numbers(record.get("hashes"))
-    beside = record.get("hash_indices")
-    indices = beside if isinstance(beside, list) and len(beside) == len(hashes) else ()
     return DataWindow(
         name=name,
         rank=max(0, observation.rank),
@@ -93,10 +85,8 @@ def window_of(observation: Observation) -> DataWindow | None:
         samples=_count(record.get("samples")),
         indices=whole_numbers(record.get("indices")),
         index_bits=min(_MOST_BITS, _count(record.get("index_bits"))),
-        hashes=hashes,
+        hashes=whole_numbers(record.get("hashes")),
         hash_bits=min(_MOST_BITS, _count(record.get("hash_bits"))),
-        hash_indices=tuple(one if _is_count(one) else None for one in indices)
-        or (None,) * len(hashes),
         labels={
             str(label): count
             for label, count in (labels.items() if isinstance(labels, dict) else ())
@@ -155,7 +145,6 @@ class Epoch:
     labels: Counter[str] = field(default_factory=Counter)
     indices: SampleSet = field(default_factory=SampleSet)
     hashes: SampleSet = field(default_factory=SampleSet)
-    moments: tuple[float, float, float] = (0.0, 0.0, 0.0)  # samples, sums and squares of inputs
 
     def add(self, window: DataWindow) -> None:
         """Add a part of the epoch."""
@@ -167,19 +156,6 @@ class Epoch:
         self.labels.update(window.labels)
         self.indices.add(window.indices, window.index_bits, is_index=True)
         self.hashes.add(window.hashes, window.hash_bits, is_index=False)
-        mean, std = number(window.record.get("mean")), number(window.record.get("std"))
-        if mean is not None and std is not None and max(abs(mean), std) < _LARGEST:
-            count, total, squares = self.moments
-            own = window.samples
-            self.moments = (count + own, total + own * mean, squares + own * (std**2 + mean**2))
-
-    @property
-    def inputs(self) -> tuple[float, float] | None:
-        """Return mean and standard deviation of all inputs; None if they do not differ."""
-        count, total, squares = self.moments
-        mean = total / count if count else 0.0
-        std = math.sqrt(max(0.0, squares / count - mean * mean)) if count else 0.0
-        return (mean, std) if std > 0 else None
 
 
 class Epochs(dict[tuple[str, int], Epoch]):
@@ -208,41 +184,10 @@ def numbers(record: Mapping[str, Any], field: str) -> dict[str, float]:
     return {name: value for name, one in known if (value := number(one)) is not None}
 
 
-class Association(NamedTuple):
-    """How far targets are nearer where inputs are near, with its standard error."""
-
-    value: float
-    error: float
-
-
-def associations(window: DataWindow, batches: int) -> dict[str, Association]:
-    """Return how the targets of a split depend on its inputs; empty if too little is known."""
-    given = numbers(window.record, "association")
-    read = given.get("batches", 0.0)
-    if read < batches:
-        return {}
-    # Pairs of a small dataset come again, which makes no estimate surer.
-    samples = window.count("dataset_samples")
-    different = max(1.0, (samples / _ROWS) ** 2) if samples else read
-    wider = math.sqrt(max(1.0, read / different))
-    found = {
-        name: Association(given.get(name, 0.0), wider * given.get(error, 0.0))
-        for name, error in (("correlation", "error"), ("nearest", "nearest_error"))
-    }
-    # The same batch over and over has no error, and proves nothing.
-    return {name: one for name, one in found.items() if one.error * math.sqrt(read) > _NO_ERROR}
-
-
-def are_unrelated(found: Mapping[str, Association]) -> bool:
-    """Return True if targets do not depend on inputs, as far as can be measured."""
-    return len(found) == 2 and all(abs(one.value) < 3 * one.error for one in found.values())
-
-
-def constant_costs(window: DataWindow) -> list[float]:
-    """Return what the best constant answer costs: as cross entropy, or as squared error."""
-    spread = numbers(window.record, "targets")
-    names = ("column_entropy", "entropy", "column_variance", "variance")
-    return [spread[name] for name in names if spread.get(name, 0.0) > 0]
+def label_range(record: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Return the smallest and the largest label of a record; None if it has no labels."""
+    ends = whole_numbers(record.get("label_range"), -(1 << 63))
+    return (ends[0], ends[1]) if len(ends) == 2 else None
 
 
 def number(value: Any) -> float | None:

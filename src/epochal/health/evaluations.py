@@ -13,7 +13,6 @@ _QUALITIES = frozenset(
     "loss acc accuracy top1 top5 f1 bleu rouge meteor auc auroc ap map precision recall error "
     "perplexity ppl score iou dice wer cer mse mae rmse r2 reward return nll bpb bpc match".split()
 )
-_OVERLAPS = frozenset({"iou", "miou", "jaccard", "dice", "f1"})
 # The same names come with every record; a run with more of them is judged all the same.
 _MOST_NAMES = 4096
 _GAMES = frozenset(
@@ -45,19 +44,6 @@ def is_accuracy(name: str) -> bool:
     """Whether a series is a share of right answers, by its name."""
     words = name.lower().replace(".", "/").split("/")[-1]
     return words in _ACCURACIES or any(part in ("acc", "accuracy") for part in words.split("_"))
-
-
-@lru_cache(maxsize=_MOST_NAMES)
-def is_overlap(name: str) -> bool:
-    """Whether a series is a share of overlap with the truth, by its name: IoU, Dice or F1."""
-    return not _OVERLAPS.isdisjoint(re.split(r"[^a-z0-9]+", name.lower()))
-
-
-@lru_cache(maxsize=_MOST_NAMES)
-def is_perplexity(name: str) -> bool:
-    """Whether a series is a perplexity, or bits of one, by its name."""
-    words = re.split(r"[^a-z0-9]+", name.lower())
-    return not {"perplexity", "ppl", "bpb", "bpc"}.isdisjoint(words)
 
 
 @lru_cache(maxsize=_MOST_NAMES)

@@ -15,11 +15,9 @@ CHANCE = [0.101, 0.099, 0.104, 0.1, 0.098, 0.1]
 CLASSES = {"model": {"num_classes": 10}}
 
 
-def related(correlation: float = 0.0, **targets: float) -> Record:
+def data_of(**targets: float) -> Record:
     """What ``watch_data`` has after 32 batches."""
-    association = {"batches": 32, "correlation": correlation, "error": 0.007}
-    association |= {"nearest": correlation, "nearest_error": 0.01}
-    fields: dict[str, Any] = {"targets": {"samples": 1024, **targets}, "association": association}
+    fields: dict[str, Any] = {"targets": {"samples": 1024, **targets}}
     return epoch(1, range(8), dataset_samples=9000, **fields)
 
 
@@ -37,7 +35,13 @@ def test_the_last_layer_of_a_watched_model_tells_the_number_of_classes() -> None
     records = in_order(steps(GUESSES), evals([2.303] * 6, every=50))
     (found,) = opened(NoBetterThanBaseline, [model, *records])
     assert "guessing among 10 classes" in found.sentence
-    assert opened(NoBetterThanBaseline, [{**model, "outputs": 1}, *records]) == []
+    # Labels do as well, if training starts from a guess among them.
+    labels = epoch(1, range(8), label_range=[0, 9])
+    assert len(opened(NoBetterThanBaseline, [labels, *records])) == 1
+    assert opened(NoBetterThanBaseline, [{**labels, "label_range": [0, 5]}, *records]) == []
+    # A regression.
+    for outputs in (1, 3):
+        assert opened(NoBetterThanBaseline, [{**model, "outputs": outputs}, *records]) == []
 
 
 def test_an_evaluation_at_what_a_constant_answer_costs_is_a_warning() -> None:
@@ -47,7 +51,7 @@ def test_an_evaluation_at_what_a_constant_answer_costs_is_a_warning() -> None:
     ):
         first = [3 * level, 2 * level, 1.5 * level]
         records = in_order(steps([*first, *flat(297, level)]), evals([level] * 6, every=50))
-        (found,) = opened(NoBetterThanBaseline, [related(**targets), *records])
+        (found,) = opened(NoBetterThanBaseline, [data_of(**targets), *records])
         assert (found.steps, found.series) == ((49, 149), "eval/loss")
         assert "always predicting the average target" in found.sentence
 
@@ -55,19 +59,17 @@ def test_an_evaluation_at_what_a_constant_answer_costs_is_a_warning() -> None:
 def test_the_most_frequent_class_is_a_baseline() -> None:
     told = evals([9.0] * 6, every=50, accuracy=[0.71, 0.7, 0.69, 0.7, 0.7, 0.7])
     records = in_order(steps(flat(300, 9.0)), told)
-    (found,) = opened(NoBetterThanBaseline, [related(entropy=0.6, majority=0.7), *records])
+    (found,) = opened(NoBetterThanBaseline, [data_of(entropy=0.6, majority=0.7), *records])
     assert found.evidence["baseline"] == 0.7
     # A loss below that of a constant answer shows that something is learned of the rare ones.
     learns = in_order(steps(flat(300, 0.5)), evals([0.5] * 6, every=50, accuracy=[0.7] * 6))
-    assert opened(NoBetterThanBaseline, [related(entropy=0.6, majority=0.7), *learns]) == []
+    assert opened(NoBetterThanBaseline, [data_of(entropy=0.6, majority=0.7), *learns]) == []
 
 
-def test_an_accuracy_that_never_leaves_its_first_value_is_a_warning() -> None:
-    records = in_order(steps(flat(300, 2.3)), evals([9.0] * 6, every=50, accuracy=[0.3125] * 6))
-    (found,) = opened(NoBetterThanBaseline, records)
-    assert "the first evaluation" in found.sentence
-    few = evals([9.0] * 6, every=50, accuracy=[0.31, 0.33, 0.36, 0.4, 0.41, 0.44])
-    assert opened(NoBetterThanBaseline, in_order(steps(flat(300, 2.3)), few)) == []
+def test_rare_classes_are_learned_late() -> None:
+    records = in_order(steps(flat(900, 0.22)), evals([0.22] * 18, every=50))
+    assert opened(NoBetterThanBaseline, [data_of(classes=2, entropy=0.22), *records]) == []
+    assert len(opened(NoBetterThanBaseline, [data_of(variance=0.22), *records])) == 1
 
 
 def test_a_training_loss_that_falls_needs_patience() -> None:
@@ -81,15 +83,13 @@ def test_a_training_loss_that_falls_needs_patience() -> None:
     assert found.evidence["evaluations"] == 14
 
 
-def test_a_warm_up_and_targets_that_depend_on_the_inputs_need_patience() -> None:
+def test_a_warm_up_needs_patience() -> None:
     rates = [1e-3 * min(1.0, n / 200) for n in range(300)]
     told = evals([2.303] * 6, every=50, accuracy=CHANCE)
     warm = in_order(steps(GUESSES, lr=rates), told)
     assert opened(NoBetterThanBaseline, warm, config=CLASSES) == []
     plain = in_order(steps(GUESSES, lr=1e-3), told)
     assert len(opened(NoBetterThanBaseline, plain, config=CLASSES)) == 1
-    data = related(0.3, entropy=2.303, majority=0.11)
-    assert opened(NoBetterThanBaseline, [data, *plain], config=CLASSES) == []
 
 
 def test_a_model_that_learns_is_fine_and_closes_it() -> None:
@@ -97,7 +97,7 @@ def test_a_model_that_learns_is_fine_and_closes_it() -> None:
     told = evals(
         [losses[50 * n + 49] for n in range(6)], every=50, accuracy=[0.1, 0.2, 0.4, 0.5, 0.6, 0.7]
     )
-    for data in ([], [related(entropy=2.3, majority=0.1)]):
+    for data in ([], [data_of(entropy=2.3, majority=0.1)]):
         assert (
             opened(NoBetterThanBaseline, [*data, *in_order(steps(losses), told)], config=CLASSES)
             == []
@@ -111,23 +111,3 @@ def test_a_model_that_learns_is_fine_and_closes_it() -> None:
     # An easy task that is perfect is not at 1 % of a hundred classes.
     perfect = in_order(steps(flat(300, 0.01)), evals([0.01] * 6, every=50, accuracy=[0.999] * 6))
     assert opened(NoBetterThanBaseline, perfect, config={"num_classes": 100}) == []
-
-
-def test_an_evaluation_that_stays_at_its_first_values_is_a_warning_in_the_end() -> None:
-    stands = [2.2, 2.2, 2.19, 2.2, 2.2, 2.21, 2.2, 2.2, 2.2, 2.21, 2.2, 2.2, 2.19, 2.2]
-    records = in_order(steps(flat(700, 2.19)), evals(stands, every=50))
-    (found,) = opened(NoBetterThanBaseline, records)
-    assert found.steps == (49, 699)
-    better = [*stands[:6], 2.0, 1.98, 2.05, *stands[9:]]
-    assert (
-        opened(NoBetterThanBaseline, in_order(steps(flat(700, 2.19)), evals(better, every=50)))
-        == []
-    )
-
-
-def test_masks_that_overlap_with_nothing_are_found() -> None:
-    records = in_order(steps(flat(400, 0.3)), evals([0.3] * 8, every=50, iou=[0.02, *([0.0] * 7)]))
-    (found,) = opened(NoBetterThanBaseline, records)
-    assert found.evidence["evaluations"] == 6
-    late = evals([0.3] * 8, every=50, iou=[0.0, 0.0, 0.0, 0.0, 0.1, 0.3, 0.5, 0.6])
-    assert opened(NoBetterThanBaseline, in_order(steps(flat(400, 0.3)), late)) == []

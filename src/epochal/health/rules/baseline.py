@@ -7,23 +7,8 @@ from collections.abc import Iterable, Iterator
 from statistics import fmean
 
 from epochal.health.context import Context
-from epochal.health.curve import Curve
-from epochal.health.data_window import (
-    DATA_KINDS,
-    DataWindow,
-    are_unrelated,
-    associations,
-    constant_costs,
-    numbers,
-    window_of,
-)
-from epochal.health.evaluations import (
-    accuracy_of,
-    is_accuracy,
-    is_evaluation,
-    is_overlap,
-    num_classes,
-)
+from epochal.health.data_window import DATA_KINDS, is_training, numbers
+from epochal.health.evaluations import accuracy_of, is_accuracy, is_evaluation
 from epochal.health.observation import Observation
 from epochal.health.rule import Message, Rule, Verdict
 from epochal.health.text import INPUTS_REACH_THE_OUTPUT
@@ -31,14 +16,15 @@ from epochal.health.thresholds import RuleThresholds
 
 # What an answer without the inputs is, what it reaches, and the range that is no better.
 _Baseline = tuple[str, float, float, float]
-_NOTHING = "finding nothing"
+# What the best constant answer costs: as cross entropy, or as squared error.
+_COSTS = ("column_entropy", "entropy", "column_variance", "variance")
 
 
 class NoBetterThanBaseline(Rule):
     """Evaluations stay where an answer without the inputs is: the mean, or the frequent class.
 
     Some models start so and learn late. They are not reported while their training loss falls or
-    the learning rate still warms up, and late if inputs and targets are known to belong together.
+    the learning rate still warms up.
     """
 
     name = "no-better-than-baseline"
@@ -49,8 +35,7 @@ class NoBetterThanBaseline(Rule):
         "warning": (
             "{evals} evaluations in a row have the loss of the best constant answer, or the "
             "accuracy of the most frequent class or of a guess. The training loss has {points} "
-            "points and does not fall. It takes {patient} evaluations if the training loss falls, "
-            "if `watch_data` shows that targets depend on inputs, or if no baseline is known."
+            "points and does not fall. It takes {patient} evaluations if the training loss falls."
         )
     }
     needs = (
@@ -82,55 +67,49 @@ class NoBetterThanBaseline(Rule):
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._values: dict[str, list[tuple[int | None, float]]] = {}
-        self._data: DataWindow | None = None
-        self._outputs: int | None = None
+        self._targets: dict[str, float] = {}  # their spread, from the training data
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Note what is known of the data and the model; check every evaluation."""
-        if observation.kind == "event":
-            if observation.record.get("name") == "model":
-                self._outputs = observation.count_of("outputs") or None
-        elif observation.kind in DATA_KINDS:
-            window = window_of(observation)
-            if window is not None and window.is_training and "targets" in window.record:
-                self._data = window
+        """Note what is known of the data; check every evaluation."""
+        if observation.kind in DATA_KINDS:
+            targets, name = numbers(observation.record, "targets"), observation.record.get("name")
+            # A model that learns rare classes is near the best constant answer for long.
+            is_rare = 0 < targets.get("entropy", 0.0) < 0.5 * math.log(targets.get("classes", 2.0))
+            if isinstance(name, str) and is_training(name) and targets and not is_rare:
+                self._targets = targets
         elif not context.is_game and not context.is_resumed:
-            classes, known = num_classes(context.config) or self._outputs or 0, []
+            loss, classes, names = context.role_names.get("eval_loss"), context.num_classes, []
             for name, value in observation.values.items():
-                is_loss = name == context.role_names.get("eval_loss")
-                if not is_evaluation(name, observation.kind) or not math.isfinite(value):
-                    continue
-                share = value if is_loss else accuracy_of(value, classes or None)
-                if share is not None and (is_loss or is_accuracy(name) or is_overlap(name)):
+                is_known = is_evaluation(name, observation.kind) and math.isfinite(value)
+                share = value if name == loss else accuracy_of(value, classes)
+                if share is not None and is_known and (name == loss or is_accuracy(name)):
                     values = self._values.setdefault(name, [])
                     values.append((observation.step, share))
-                    del values[4 : -4 * self.thresholds.patient]  # the first and the newest count
-                    known.append((not is_loss, name))
+                    del values[: -4 * self.thresholds.patient]
+                    names.append(name)
             # The loss first: it tells a model that learns rare classes from a constant answer.
-            if known:
-                return self._judge([name for _, name in sorted(known)], classes, context)
+            names.sort(key=lambda name: name != loss)
+            return self._judge(names, loss, classes or 0, context)
         return ()
 
     def forget_from(self, step: int, context: Context) -> None:
         """A new process evaluates and reads its data again."""
         self._values.clear()
-        self._data = None
+        self._targets = {}
 
-    def _judge(self, names: list[str], classes: int, context: Context) -> Iterator[Verdict]:
+    def _judge(
+        self, names: list[str], loss: str | None, classes: int, context: Context
+    ) -> Iterator[Verdict]:
         """Return one verdict on all metrics of an evaluation; none if it is not known."""
-        subject, train = context.role_names.get("eval_loss", names[0]), context.curves.get("loss")
-        limits, is_better = self.thresholds, False
+        limits, is_better, subject = self.thresholds, False, loss or "".join(names[:1])
         for name in names:
             values = [value for _, value in self._values[name]]
-            is_loss = name == context.role_names.get("eval_loss")
-            known = self._of_loss(values, classes) if is_loss else self._of_share(name, classes)
+            known = self._of_loss(classes) if name == loss else self._of_share(classes)
             for what, value, lowest, highest in known:
                 outside = (n for n, v in enumerate(reversed(values)) if not lowest <= v <= highest)
                 count = next(outside, len(values))  # of evaluations in a row
-                needed = limits.evals * (2 if what == _NOTHING else 1)
-                if count >= needed and not self._is_certain(train, context):
-                    needed = limits.patient
-                if count >= needed and not (is_loss and _falls(values[-needed:], 0.005)):
+                needed = limits.evals if self._is_certain(context) else limits.patient
+                if count >= needed and not (name == loss and _falls(values[-needed:], 0.005)):
                     first, last = self._values[name][-count][0], self._values[name][-1][0]
                     yield self.found(
                         "baseline",
@@ -142,52 +121,42 @@ class NoBetterThanBaseline(Rule):
                         evaluations=count,
                     )
                     return
-                is_better |= values[-1] < lowest if is_loss else values[-1] > highest
-            if is_better and self._data is not None:
+                is_better |= values[-1] < lowest if name == loss else values[-1] > highest
+            if is_better and self._targets:
                 break
         if is_better:
             yield Verdict(subject, False)
 
-    def _is_certain(self, train: Curve | None, context: Context) -> bool:
+    def _is_certain(self, context: Context) -> bool:
         """Return True if nothing suggests that the model will start to learn by itself."""
+        train = context.curves.get("loss")
         if train is None or train.count < self.thresholds.points:
             return False
-        own = {} if self._data is None else associations(self._data, 24)
         levels = [block.level for block in train.blocks.all()]
         is_rising, rate, first = False, context.rate, context.first_step or 0
         if rate.peak_since is not None and not rate.began_at_peak(0.5):
             # A warm-up, and as many steps after it.
             is_rising = (context.step or 0) - first < 2 * (rate.peak_since - first)
         is_falling = _falls(levels[len(levels) // 3 :], 0.003)
-        return not is_rising and not is_falling and (not own or are_unrelated(own))
+        return not is_rising and not is_falling
 
-    def _of_loss(self, losses: list[float], classes: int) -> Iterator[_Baseline]:
+    def _of_loss(self, classes: int) -> Iterator[_Baseline]:
         near = self.thresholds.near
-        for cost in [] if self._data is None else constant_costs(self._data):
+        for cost in (self._targets[name] for name in _COSTS if self._targets.get(name, 0) > 0):
             what = "always predicting the average target"
             yield what, cost, (1 - near) * cost, (1 + 2 * near) * cost
-        if self._data is None and classes > 1:
+        if not self._targets and classes > 1:
             guess = math.log(classes)
             what = f"guessing among {classes:,} classes"
             yield what, guess, (1 - near / 3) * guess, (1 + 2 * near) * guess
-        if len(losses) >= self.thresholds.patient and min(losses) > 0.96 * losses[0] > 0:
-            first = fmean(losses[:4])
-            if fmean(losses[-4:]) > 0.99 * first:
-                yield "the first evaluations", first, 0.96 * first, 1.15 * first
 
-    def _of_share(self, name: str, classes: int) -> Iterator[_Baseline]:
-        values = [value for _, value in self._values[name]]
-        targets = {} if self._data is None else numbers(self._data.record, "targets")
-        majority = targets.get("majority", 0.0)
-        if is_overlap(name):
-            yield _NOTHING, 0.0, 0.0, 0.01
-        elif majority > 0:
+    def _of_share(self, classes: int) -> Iterator[_Baseline]:
+        majority = self._targets.get("majority", 0.0)
+        if majority > 0:
             yield "always predicting the most frequent class", majority, 0.0, majority + 0.02
         elif classes > 1:
             chance, room = 1 / classes, min(0.03, 0.5 / classes)
             yield f"guessing among {classes:,} classes", chance, chance - room, chance + room
-        elif max(values) - min(values) < 1e-3 and values[0] < 0.95:
-            yield "the first evaluation", values[0], values[0] - 1e-3, values[0] + 1e-3
 
 
 def _falls(values: list[float], share: float) -> bool:

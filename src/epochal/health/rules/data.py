@@ -19,22 +19,22 @@ from epochal.health.data_window import (
     Epoch,
     Epochs,
     SampleSet,
-    are_unrelated,
-    associations,
-    constant_costs,
     is_training,
+    label_range,
     number,
     numbers,
     shown,
     whole_numbers,
     window_of,
 )
-from epochal.health.evaluations import num_classes
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
 from epochal.health.rule import Message, Rule, Verdict
 from epochal.health.text import times
 from epochal.health.thresholds import RuleThresholds
+
+_MOST_ORDERS = 4096
+_MOST_INPUTS = 32
 
 
 class DataRule(Rule):
@@ -53,10 +53,17 @@ class DataRule(Rule):
         """Forget everything: a new process counts its epochs from 1."""
         self.epochs = Epochs()
 
-    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Check one record of a loader."""
+    def observe(self, observation: Observation, context: Context) -> Iterator[Verdict]:
+        """Check one record of a loader; a finding about another rank than 0 names it."""
         window = window_of(observation)
-        return () if window is None else self.check(window, context)
+        for verdict in () if window is None else self.check(window, context):
+            if window is not None and window.rank and verdict.active:
+                at = context.rank_name(window.rank)
+                evidence = {**verdict.evidence, **context.rank_evidence(window.rank)}
+                sentence = f"{verdict.sentence[:-1]}, on {at}."
+                yield verdict._replace(sentence=sentence, evidence=evidence)
+            else:
+                yield verdict
 
     def check(self, window: DataWindow, context: Context) -> Iterable[Verdict]:
         """Check one window of a loader."""
@@ -86,16 +93,13 @@ class DataRule(Rule):
 
 
 class DataValues(DataRule):
-    """Inputs that are not finite, constant, or mostly padding."""
+    """Inputs that are not finite, or constant."""
 
     name = "data-values"
     meaning = "Inputs are not finite, or constant, as in broken files and empty images."
     healthy = "Every input is finite, and its values differ."
     reports = {
-        "info": (
-            "{constant_share:percent} of the samples, at least {constant_samples}, or "
-            "{features:percent} of the features are constant. Or {padding:percent} is padding."
-        ),
+        "info": "{constant_share:percent} of the samples are constant, {constant_samples} or more.",
         "warning": "A sample is not finite, or {constant_grave:percent} of them are constant.",
     }
     release = 3
@@ -112,25 +116,12 @@ class DataValues(DataRule):
             "those read).",
             "Look at these samples: they may be empty images or files that cannot be read.",
         ),
-        "features": Message(
-            "info",
-            "{constant} of {of} input features of {name!r} are the same in every sample.",
-            "Check the preparation of these features: a column may be empty, or scaled to 0.",
-        ),
-        "padding": Message(
-            "info",
-            "{share:percent} of the positions of {name!r} are padding.",
-            "Sort sequences by length, pack several into one, or pad to the longest of a batch.",
-        ),
     }
 
     class Thresholds(RuleThresholds):
         constant_share: float = 0.05  # of a record's samples; empty patches are in many datasets
         constant_samples: int = 10
         constant_grave: float = 0.5
-        features: float = 0.5  # images have constant borders
-        padding: float = 0.5
-        batches: int = 8  # a few batches may be odd ones
 
     thresholds: Thresholds
 
@@ -141,45 +132,34 @@ class DataValues(DataRule):
         for which in ("nonfinite", "constant") if batches else ():
             samples = window.count(f"{which}_samples")
             share = min(1.0, samples / read)
-            is_grave = which == "nonfinite" or share >= limits.constant_grave
             is_much = share >= limits.constant_share and samples >= limits.constant_samples
             yield self.row(
                 samples > 0 and (which == "nonfinite" or is_much),
                 which,
                 window,
-                severity="warning" if is_grave else "info",
+                severity="warning" if share >= limits.constant_grave else None,
                 words={"which": plural(samples, "sample")},
                 samples=samples,
                 share=share,
                 indices=shown(whole_numbers(window.record.get(f"{which}_at"))),
             )
-        constant, of = window.count("constant_features"), window.count("features")
-        is_much = of > 0 and constant >= limits.features * of
-        yield self.row(is_much, "features", window, constant=constant, of=of)
-        padded = number(window.record.get("padding"))
-        if padded is not None and window.batches >= limits.batches:
-            is_much = limits.padding <= padded <= 1
-            yield self.row(is_much, "padding", window, share=padded)
 
 
 class DataLabels(DataRule):
-    """Labels among the inputs, labels that do not belong to them, and labels out of range."""
+    """Labels among the inputs, and labels out of range."""
 
     name = "data-labels"
-    meaning = "The labels are among the inputs, do not belong to them, or are no classes."
-    healthy = "Labels depend on the inputs, and no single input value gives them away."
+    meaning = "The labels are among the inputs, or they are not the numbers of classes."
+    healthy = "No single input value gives the label away, and labels are classes of the model."
     reports = {
         "warning": (
             "Some features have one value for each class in {samples} samples, and the loss has "
-            "fallen. Or near inputs have nearer targets in the evaluation data, but not in "
-            "{batches} batches of training data, and no loss has fallen to {learned:percent}. Or "
-            "labels are negative (other than -100) or not below the number of classes."
+            "fallen. Or labels are negative (other than -100) or not below the number of classes."
         )
     }
     needs = "`epochal.watch_data(loader)`, with inputs and labels in each batch."
     causes = frozenset({"implausible results"})
     symptom_of = frozenset({"lost values"})
-    kinds = DATA_KINDS | {"event"}
     every_rank = False
     messages = {
         "answer": Message(
@@ -188,13 +168,6 @@ class DataLabels(DataRule):
             "are the same for all samples of one label, in {samples} samples of {classes} labels.",
             "A model that reads these values knows the label without learning anything. Find out "
             "how the label came among the inputs, and remove it.",
-        ),
-        "mismatch": Message(
-            "warning",
-            "The labels of {name!r} do not belong to their inputs: near inputs have no nearer "
-            "targets ({association} ± {error}), but in {other!r} they have ({of_evaluation}).",
-            "Look at some training samples with their labels: inputs and labels may have been "
-            "shuffled, sorted or filtered apart.",
         ),
         "range": Message(
             "warning",
@@ -209,44 +182,24 @@ class DataLabels(DataRule):
         samples: int = 200  # fewer may agree by chance
         # What is given away is learned at once; to recall one of many values is a task.
         points: int = 100
-        left: float = 0.9
-        batches: int = 24
-        # In standard errors: an association of the evaluation data that is clear.
-        clear: float = 6.0
-        share: float = 0.25  # of it: what the training data may have at most
-        learned: float = 0.8
 
     thresholds: Thresholds
 
     def reset(self) -> None:
         """Forget everything."""
         super().reset()
-        self._pairs: dict[bool, DataWindow] = {}  # by whether they are of training
-        self._outputs: int | None = None
         self._is_task = False  # to find the answer among the inputs
 
-    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Note the outputs of the model, or check one record of a loader."""
-        if observation.kind == "event":
-            if observation.record.get("name") == "model":
-                self._outputs = observation.count_of("outputs") or None
-            return ()
-        return super().observe(observation, context)
-
     def check(self, window: DataWindow, context: Context) -> Iterator[Verdict]:
-        """Check the newest record of a training split."""
-        if "association" in window.record:
-            self._pairs[window.is_training] = window
-        if len(self._pairs) == 2:
-            yield self._mismatch(self._pairs[True], self._pairs[False], context)
+        """Check a record of a training split."""
         if window.is_training:
             yield self._range(window, context)
-        if window.is_training and "targets" in window.record:
-            yield self._answer(window, context)
+            if "targets" in window.record:
+                yield self._answer(window, context)
 
     def _range(self, window: DataWindow, context: Context) -> Verdict:
-        lowest, highest = (*whole_numbers(window.record.get("label_range"), -(1 << 63)), 0, 0)[:2]
-        classes = num_classes(context.config) or self._outputs or 0
+        lowest, highest = label_range(window.record) or (0, 0)
+        classes = context.num_outputs or 0
         # One output is of two classes or of a regression; far larger labels are no classes.
         is_wrong = classes <= highest < 2 * classes or -100 < lowest < 0
         is_wrong = is_wrong and bool(window.labels) and classes > 1
@@ -255,8 +208,8 @@ class DataLabels(DataRule):
     def _answer(self, window: DataWindow, context: Context) -> Verdict:
         limits, loss = self.thresholds, context.curves.get("loss")
         if loss is not None and loss.count >= limits.points and loss.start is not None:
-            level = loss.recent_level(limits.points // 5)
-            self._is_task = self._is_task or level > limits.left * loss.start > 0
+            is_slow = loss.recent_level(limits.points // 5) > 0.9 * loss.start > 0
+            self._is_task = self._is_task or is_slow
         told = numbers(window.record, "telling")
         places = whole_numbers(window.record["telling"].get("features")) if told else ()
         # Of a small dataset the same samples come again and again.
@@ -269,39 +222,6 @@ class DataLabels(DataRule):
             samples=int(told.get("samples", 0)),
             classes=int(told.get("classes", 0)),
         )
-
-    def _mismatch(self, window: DataWindow, other: DataWindow, context: Context) -> Verdict:
-        """Compare the association of the training data with that of the evaluation data."""
-        limits, own = self.thresholds, associations(window, self.thresholds.batches)
-        for name, there in associations(other, 4).items() if are_unrelated(own) else ():
-            here, is_clear = own[name], there.value > limits.clear * there.error
-            is_less = here.value + 3 * here.error < limits.share * there.value
-            if is_clear and is_less and not self._has_learned(window, context):
-                return self.row(
-                    True,
-                    "mismatch",
-                    window,
-                    words={"other": other.name},
-                    association=here.value,
-                    error=here.error,
-                    of_evaluation=there.value,
-                )
-        return self.row(False, "mismatch", window)
-
-    def _has_learned(self, window: DataWindow, context: Context) -> bool:
-        """Return True if a loss has fallen by more than an average explains, or may fall yet."""
-        evaluation, loss = context.curves.get("eval_loss"), context.curves.get("loss")
-        if evaluation is not None and evaluation.count:
-            values = [value for _, value in evaluation.points]
-            if len(values) < 3:
-                return True
-            first, now = values[0], values[-1]
-        elif loss is not None and loss.count >= self.thresholds.points and loss.first is not None:
-            first, now = loss.first, loss.recent_level(self.thresholds.points // 5)
-        else:
-            return True
-        is_average = any(abs(now / cost - 1) < 0.1 for cost in constant_costs(window))
-        return now < self.thresholds.learned * first and not is_average
 
 
 class DataOrder(DataRule):
@@ -320,7 +240,8 @@ class DataOrder(DataRule):
             "info",
             "Epoch {epoch} of {name!r} has the same order as epoch {same_as}: its first {batches} "
             "batches ({samples} samples) are the same.",
-            "{advice}",
+            "Pass shuffle=True to the DataLoader. A DistributedSampler needs "
+            "sampler.set_epoch(epoch) before every epoch; a stream needs a new seed.",
         )
     }
 
@@ -333,46 +254,27 @@ class DataOrder(DataRule):
     def reset(self) -> None:
         """Forget everything."""
         super().reset()
-        # By loader, then by batches: the digest of each epoch that got so far.
-        self._digests: dict[tuple[str, int], dict[int, dict[int, int]]] = {}
+        # By loader, batches and digest: the first epoch that had this order.
+        self._epochs: dict[tuple[str, int, int, int], int] = {}
 
     def check(self, window: DataWindow, context: Context) -> Iterator[Verdict]:
         """Compare with the digests that earlier epochs had after as many batches."""
-        if not window.is_training:
-            return
-        known, same, has_compared = self._digests.setdefault(window.loader, {}), (0, 0, 0), False
-        for batches, samples, digest in window.orders():
-            if batches < self.thresholds.batches or samples < self.thresholds.samples:
-                continue
-            epochs = known.setdefault(batches, {})
-            has_compared = has_compared or any(epoch != window.epoch for epoch in epochs)
-            earlier = [epoch for epoch, other in epochs.items() if other == digest]
-            if earlier and earlier[0] < window.epoch:
-                same = (earlier[0], batches, samples)
-            if len(epochs) < 64:
-                epochs[window.epoch] = digest
-        sampler = window.text("sampler")
-        if has_compared:
-            yield self.row(
-                same[1] > 0,
-                "order",
-                window,
-                severity="warning" if sampler else "info",
-                words={"advice": _shuffling(sampler)},
-                same_as=same[0],
-                batches=same[1],
-                samples=same[2],
-            )
-
-
-def _shuffling(sampler: str) -> str:
-    if "Distributed" in sampler:
-        return "Call sampler.set_epoch(epoch) before every epoch: the order depends on it."
-    if sampler == "SequentialSampler":
-        return "Pass shuffle=True to the DataLoader of the training data."
-    if sampler:
-        return f"{sampler} gives the same order again: do not set its seed in every epoch."
-    return "Shuffle the stream, for example its shards and a buffer of samples, with a new seed."
+        for batches, samples, digest in window.orders() if window.is_training else ():
+            if batches >= self.thresholds.batches and samples >= self.thresholds.samples:
+                key = (*window.loader, batches, digest)
+                earlier = self._epochs.get(key, window.epoch)
+                if len(self._epochs) < _MOST_ORDERS:
+                    self._epochs.setdefault(key, window.epoch)
+                if window.epoch > 1:
+                    yield self.row(
+                        earlier < window.epoch,
+                        "order",
+                        window,
+                        severity="warning" if window.text("sampler") else None,
+                        same_as=earlier,
+                        batches=batches,
+                        samples=samples,
+                    )
 
 
 class DataOneClass(DataRule):
@@ -397,7 +299,6 @@ class DataOneClass(DataRule):
     class Thresholds(RuleThresholds):
         batches: int = 4  # fewer may be of one class by chance
         share: float = 0.5
-        by_chance: float = 0.1  # the share that the frequencies of the classes explain
 
     thresholds: Thresholds
 
@@ -410,8 +311,9 @@ class DataOneClass(DataRule):
             return
         share, total = min(1.0, epoch.of_one_class / epoch.labelled), epoch.labels.total()
         size = max(8.0, min(1e4, total / max(1, epoch.batches)))
+        # The share that the frequencies of the classes explain.
         by_chance = sum((count / total) ** size for count in epoch.labels.values())
-        holds, count = share >= limits.share and by_chance <= limits.by_chance, len(epoch.labels)
+        holds, count = share >= limits.share and by_chance <= 0.1, len(epoch.labels)
         yield self.row(holds, "one class", window, of_one_class=share, classes=count)
 
 
@@ -427,12 +329,12 @@ class DataRepeated(DataRule):
     healthy = "Each sample comes once in an epoch, on one rank, and not again after a resume."
     reports = {
         "info": (
-            "{content_share:percent} of the samples have the content of an earlier one in the "
-            "epoch. Or {resumed:percent} of the first samples after a resume came before it."
+            "{again:percent} of the samples have the content of an earlier one in the epoch. Or "
+            "{resumed:percent} of the first samples after a resume came before it."
         ),
         "warning": (
-            "{index_share:percent} of the indices come again in an epoch. Or every worker, every "
-            "one of {batches} batches, two ranks or a resumed epoch has the same samples."
+            "{again:percent} of the indices come again in an epoch. Or every worker, every one of "
+            "{batches} batches, two ranks or a resumed epoch has the same samples."
         ),
     }
     needs = "`epochal.watch_data(loader)`, on each rank."
@@ -444,26 +346,16 @@ class DataRepeated(DataRule):
             "Take the next batch in each step: check where the iterator of the loader is created, "
             "and that no test batch is left in the loop.",
         ),
-        "indices": Message(
-            "warning",
-            "{share:percent} of the indices of epoch {epoch} of {name!r} came before in it.",
-            "Check the sampler: it draws with replacement, or its list of indices has copies.",
-        ),
-        "workers": Message(
-            "warning",
-            "Each of {workers} workers gives the same samples in epoch {epoch} of {name!r}.",
-            "Give each worker its own part of the IterableDataset with "
-            "torch.utils.data.get_worker_info().",
-        ),
-        "content": Message(
+        "again": Message(
             "info",
-            "{share:percent} of the samples of epoch {epoch} of {name!r} are copies of others.",
-            "Remove copies from the dataset, or start another epoch where the stream begins again.",
+            "{share:percent} of the samples of epoch {epoch} of {name!r} came before in it.",
+            "Check the sampler and its list of indices. Give each worker of an IterableDataset its "
+            "own part with torch.utils.data.get_worker_info(). Otherwise look for copies.",
         ),
         "ranks": Message(
             "warning",
-            "Ranks {ranks} train on the same samples: {share:percent} of those compared in epoch "
-            "{epoch} of {name!r}.",
+            "{who} train on the same samples: {share:percent} of those compared in epoch {epoch} "
+            "of {name!r}.",
             "Give each rank its own part: a DistributedSampler, or split_dataset_by_node for a "
             "stream. In a tensor-parallel group ranks share their data: turn the rule off there.",
         ),
@@ -477,8 +369,7 @@ class DataRepeated(DataRule):
 
     class Thresholds(RuleThresholds):
         least: int = 32  # samples kept; fewer say nothing about a share
-        index_share: float = 0.02  # a distributed sampler fills its last batch with a few
-        content_share: float = 0.05  # datasets have some copies
+        again: float = 0.05  # datasets have some copies, and a last batch is filled with a few
         batches: int = 16  # before all of them are the same one
         common: float = 0.5
         resumed: float = 0.1
@@ -496,12 +387,12 @@ class DataRepeated(DataRule):
         if window.text("sampler") != "WeightedRandomSampler":  # it repeats samples by design
             yield from self._in_epoch(window, epoch)
         if window.is_training:
-            yield from self._on_ranks(window, epoch)
+            yield from self._on_ranks(window, epoch, context)
             if window.epoch == 1:
                 yield from self._after_resume(window, epoch, context)
 
     def _in_epoch(self, window: DataWindow, epoch: Epoch) -> Iterator[Verdict]:
-        limits, is_index, workers = self.thresholds, bool(window.indices), window.count("workers")
+        limits, is_index = self.thresholds, bool(window.indices)
         kept = (epoch.indices if is_index else epoch.hashes).kept
         total, of, read = kept.total(), window.count("dataset_samples"), epoch.read_batches
         if total < limits.least and not window.has_ended:
@@ -514,22 +405,20 @@ class DataRepeated(DataRule):
             return
         again = [sample for sample, count in kept.items() if count > 1]
         share = (total - len(kept)) / max(1, total)
-        limit = limits.index_share if is_index else limits.content_share
-        of_workers = sum(kept[sample] % workers == 0 for sample in again) if workers > 1 else 0
-        message = "workers" if 2 * of_workers > len(kept) else "content"
+        is_fault = is_index or (window.count("workers") > 1 and share > 0.4)
         yield self.row(
-            total >= limits.least and len(again) > 2 and share >= limit,
-            "indices" if is_index else message,
+            total >= limits.least and len(again) > 2 and share >= limits.again,
+            "again",
             window,
             "samples",
+            severity="warning" if is_fault else None,
             share=share,
             indices=shown(sorted(again)) if is_index else "",
-            workers=workers,
         )
 
-    def _on_ranks(self, window: DataWindow, epoch: Epoch) -> Iterator[Verdict]:
+    def _on_ranks(self, window: DataWindow, epoch: Epoch, context: Context) -> Iterator[Verdict]:
         """Compare contents: equal indices prove nothing, as each rank may have its own dataset."""
-        found: list[tuple[float, int]] = []
+        shares: dict[int, float] = {}
         for (name, rank), other in self.epochs.items():
             if (name, other.number) != (window.name, epoch.number) or rank == window.rank:
                 continue
@@ -538,12 +427,13 @@ class DataRepeated(DataRule):
             less, more = sorted(pair, key=lambda one: len(one.kept) << one.bits)
             common, total = less.common(more, is_index=False)
             if total >= self.thresholds.least // 2:
-                found.append((len(common) / total, rank))
-        if found:
-            share, rank = max(found)
-            ranks = " and ".join(str(one) for one in sorted((rank, window.rank)))
-            holds, window = share >= self.thresholds.common, window._replace(rank=0)
-            yield self.row(holds, "ranks", window, share=share, ranks=ranks)
+                shares[rank] = len(common) / total
+        if shares:
+            rank = max(shares, key=shares.__getitem__)
+            ranks = " and ".join(context.rank_name(n) for n in sorted((rank, window.rank)))
+            holds, words = shares[rank] >= self.thresholds.common, {"who": ranks.capitalize()}
+            window = window._replace(rank=0)
+            yield self.row(holds, "ranks", window, words=words, share=shares[rank], ranks=ranks)
 
     def _after_resume(
         self, window: DataWindow, epoch: Epoch, context: Context
@@ -607,7 +497,6 @@ class DataLeak(DataRule):
         common: int = 3  # one or two copies are in many datasets
         share: float = 0.01
         error_share: float = 0.5
-        beyond: float = 0.2  # the copies that are expected by chance
 
     thresholds: Thresholds
 
@@ -616,7 +505,6 @@ class DataLeak(DataRule):
         super().reset()
         # By split, and by what its identities are of: content, or a rank's dataset.
         self._sets: dict[tuple[str, str], SampleSet] = {}
-        self._indices: dict[int, int] = {}  # of evaluation samples, by content
         self._copies: dict[str, float] = {}  # of training splits: the share of copies
 
     def check(self, window: DataWindow, context: Context) -> Iterator[Verdict]:
@@ -627,9 +515,6 @@ class DataLeak(DataRule):
                 counts = self.epochs.add(window).hashes.kept
                 copies = 1 - sum(one == 1 for one in counts.values()) / max(1, counts.total())
                 self._copies[window.name] = max(copies, self._copies.get(window.name, 0.0))
-            elif len(self._indices) < 4096:
-                pairs = zip(window.hashes, window.hash_indices, strict=True)
-                self._indices |= {sample: index for sample, index in pairs if index is not None}
         if window.indices and window.text("dataset"):
             place = f"index in {window.text('dataset')} of rank {window.rank}"
             self._add(window, place, window.indices, window.index_bits)
@@ -651,8 +536,7 @@ class DataLeak(DataRule):
         if total < limits.least:
             return  # sets are thinned out as they grow: what is left does not disprove a leak
         share, chance = len(common) / total, 0.0 if is_index else self._copies[training]
-        beyond = max(limits.beyond, 4 * math.sqrt(chance * (1 - chance) / total)) if chance else 0.0
-        indices = common if is_index else [self._indices[n] for n in common if n in self._indices]
+        beyond = max(0.2, 4 * math.sqrt(chance * (1 - chance) / total)) if chance else 0.0
         is_leak = len(common) >= limits.common and share >= limits.share
         yield self.row(
             is_leak and share > chance + beyond,
@@ -663,29 +547,26 @@ class DataLeak(DataRule):
             words={"evaluation": other, "training": training, "by": place.split()[0]},
             of_evaluation=share,
             compared=total,
-            indices=shown(sorted(indices)),
+            indices=shown(sorted(common)) if is_index else "",
         )
 
 
 class DataShift(DataRule):
-    """Inputs of another distribution: in evaluation, or in a later epoch."""
+    """Evaluation inputs of another distribution than training inputs."""
 
     name = "data-shift"
-    meaning = "The model gets other data in evaluation than in training, or in later epochs."
-    healthy = "Inputs have the same distribution everywhere."
+    meaning = "The model gets other data in evaluation than in training."
+    healthy = "Inputs have the same distribution in training and in evaluation."
     reports = {
-        "info": (
-            "Since the first epoch the mean of the inputs moved by {mean_shift:plain} deviations, "
-            "or the deviation changed {std_ratio:times} times. A curriculum does so by design."
-        ),
         "warning": (
             "Evaluation inputs are {apart:times} times larger or smaller than training inputs, or "
-            "{apart:times} deviations away. Or inputs changed {grave:times} times between epochs."
-        ),
+            "{apart:times} standard deviations away."
+        )
     }
     needs = "`epochal.watch(model)`, or `epochal.watch_data(loader)` for the loaders."
     causes = frozenset({"poor evaluation", "memorising"})
     kinds = DATA_KINDS | {"event"}
+    every_rank = False
     messages = {
         "evaluation": Message(
             "warning",
@@ -693,75 +574,49 @@ class DataShift(DataRule):
             "standard deviation {std}, but {train_mean} and {train_std} in training.",
             "Prepare the data of both in the same way: the same division by 255, the same mean and "
             "standard deviation.",
-        ),
-        "epoch": Message(
-            "info",
-            "Epoch {epoch} of {name!r} has other data than epoch {first}: {what}.",
-            "Check the normalisation, the augmentation and which files each epoch reads.",
-        ),
+        )
     }
 
     class Thresholds(RuleThresholds):
-        samples: int = 64  # of a split or an epoch; fewer differ by chance
+        samples: int = 64  # of a record; fewer differ by chance
         # Times or standard deviations: augmentation changes less.
         apart: float = 3.0
-        # From epoch to epoch, in standard deviations and times.
-        mean_shift: float = 0.5
-        std_ratio: float = 2.0
-        grave: float = 8.0
 
     thresholds: Thresholds
 
     def reset(self) -> None:
         """Forget everything."""
-        super().reset()
-        self._first: dict[tuple[str, int], Epoch] = {}
         # Mean and standard deviation of inputs: by where they were measured, and in which mode.
         self._inputs: dict[tuple[str, str], list[tuple[float, float]]] = {}
 
-    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Check the inputs that a model got, or one record of a loader."""
-        record = observation.record
+    def observe(self, observation: Observation, context: Context) -> Iterator[Verdict]:
+        """Compare the inputs of a model, or of loaders if nothing reads those of the model."""
+        record, window = observation.record, window_of(observation)
+        where, mode, needed = str(record.get("where")), str(record.get("mode")), 2
         if observation.kind == "data":
-            return super().observe(observation, context)
+            is_measured = any(key[0] != "data" and key[1] == "eval" for key in self._inputs)
+            if window is None or window.samples < self.thresholds.samples or is_measured:
+                return
+            where, mode, needed = "data", "train" if window.is_training else "eval", 1
+        elif record.get("name") != "inputs":
+            return
         mean, std = number(record.get("mean")), number(record.get("std"))
-        if record.get("name") != "inputs" or mean is None or std is None:
-            return ()
-        where, mode = str(record.get("where")), str(record.get("mode"))
-        self._inputs.setdefault((where, mode), []).append((mean, std))
-        return self._in_evaluation(where, "eval", 2) if mode == "eval" else ()
-
-    def check(self, window: DataWindow, context: Context) -> Iterator[Verdict]:
-        """Compare splits with each other, and epochs with the first one."""
-        limits, epoch = self.thresholds, self.epochs.add(window)
-        if epoch.samples < limits.samples:
+        if mean is None or std is None:
             return
-        # What reaches the model tells more than what the loaders give.
-        is_measured = any(where != "data" and mode == "eval" for where, mode in self._inputs)
-        if not is_measured and epoch.inputs is not None and window.rank == 0:
-            mode = "train" if window.is_training else window.name
-            self._inputs.setdefault(("data", mode), []).append(epoch.inputs)
-            for where, other in list(self._inputs):
-                if where == "data" and other != "train":
-                    yield from self._in_evaluation(where, other, 1)
-            self._inputs = {key: self._inputs[key][-8:] for key in self._inputs}
-        if not window.has_ended:
-            return
-        first = self._first.setdefault(window.loader, epoch)
-        if first is not epoch and 0.9 <= epoch.samples / first.samples <= 1.1:
-            what, is_grave = self._moved(first, epoch)
-            severity: Severity = "warning" if is_grave else "info"
-            words = {"what": what, "first": f"{first.number:,}"}
-            yield self.row(bool(what), "epoch", window, severity=severity, words=words)
+        inputs = self._inputs.setdefault((where, mode), [])
+        inputs.append((mean, std))
+        del inputs[:-_MOST_INPUTS]
+        train, other = (self._inputs.get((where, one), []) for one in ("train", "eval"))
+        if train and len(other) >= needed:
+            yield self._compare(train, other)
 
-    def _in_evaluation(self, where: str, mode: str, least: int) -> Iterator[Verdict]:
+    def _compare(
+        self, train: list[tuple[float, float]], other: list[tuple[float, float]]
+    ) -> Verdict:
         """Compare all evaluation inputs with all training inputs of one place."""
         apart, subject = self.thresholds.apart, "inputs/eval"
-        train, other = self._inputs.get((where, "train"), []), self._inputs[where, mode]
-        if not train or len(other) < least:
-            return
-        stds, train_stds = sorted(std for _, std in other), sorted(std for _, std in train)
-        means, train_means = sorted(mean for mean, _ in other), sorted(mean for mean, _ in train)
+        means, stds = (sorted(column) for column in zip(*other, strict=True))
+        train_means, train_stds = (sorted(column) for column in zip(*train, strict=True))
         std, train_std, how = median(stds), median(train_stds), ""
         if stds[0] > apart * train_stds[-1] > 0:
             how = f"{times(std / train_std)} times larger than"
@@ -770,9 +625,8 @@ class DataShift(DataRule):
         elif max(means[0] - train_means[-1], train_means[0] - means[-1]) > apart * train_stds[-1]:
             how = "far away from"
         if not how or not train_stds[-1]:
-            yield Verdict(subject, False)
-            return
-        yield self.found(
+            return Verdict(subject, False)
+        return self.found(
             "evaluation",
             subject,
             words={"how": how},
@@ -781,16 +635,3 @@ class DataShift(DataRule):
             train_mean=median(train_means),
             train_std=train_std,
         )
-
-    def _moved(self, first: Epoch, epoch: Epoch) -> tuple[str, bool]:
-        """Return what moved since the first epoch, empty if nothing did, and if it is grave."""
-        limits = self.thresholds
-        if first.inputs is None or epoch.inputs is None:
-            return "", False
-        (before, wide), (after, std) = first.inputs, epoch.inputs
-        shift, ratio = abs(after - before) / wide, max(std / wide, wide / std)
-        is_grave = shift > limits.apart or ratio > limits.grave
-        if shift > limits.mean_shift:
-            return f"the mean of the inputs moved by {times(shift)} deviations", is_grave
-        is_wider = ratio > limits.std_ratio
-        return f"their deviation changed {times(ratio)} times" if is_wider else "", is_grave

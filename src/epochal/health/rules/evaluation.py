@@ -7,19 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 
-from epochal.format import plural
 from epochal.health.context import Context
 from epochal.health.curve import Curve
-from epochal.health.data_window import DATA_KINDS, numbers, window_of
-from epochal.health.evaluations import (
-    accuracy_of,
-    is_accuracy,
-    is_evaluation,
-    is_overlap,
-    is_perplexity,
-    is_quality,
-    num_classes,
-)
+from epochal.health.data_window import DATA_KINDS, numbers
+from epochal.health.evaluations import accuracy_of, is_accuracy, is_evaluation, is_quality
 from epochal.health.layer_series import RUNNING_STATS, holds_layers, named
 from epochal.health.observation import Observation
 from epochal.health.rule import Message, Rule, Verdict
@@ -61,8 +52,9 @@ class EvalMode(EvaluationRule):
     messages = {
         "mode": Message(
             "warning",
-            "The model was in training mode in the evaluation at step {step}: {parts}. The "
-            "evaluation does not measure the model as it will be used.",
+            "The model was in training mode in the evaluation at step {step}: {dropouts} dropout "
+            "and {batchnorms} BatchNorm modules. The evaluation does not measure the model as it "
+            "will be used.",
             "Call model.eval() before the evaluation, and model.train() after it.",
         )
     }
@@ -91,19 +83,11 @@ class EvalMode(EvaluationRule):
         self._is_by_design = self._is_by_design or step is None
         if self._is_by_design or step is None:
             return ()
-        parts = [f"dropout was on in {plural(dropouts, 'module')}"] if dropouts else []
-        parts += [f"{plural(norms, 'BatchNorm')} used the statistics of the batch"] if norms else []
-        words = {"step": f"{step:,}", "parts": " and ".join(parts)}
-        return (
-            self.found(
-                "mode",
-                subject,
-                steps=(step, step),
-                words=words,
-                dropouts=dropouts,
-                batchnorms=norms,
-            ),
+        steps, words = (step, step), {"step": f"{step:,}"}
+        mode = self.found(
+            "mode", subject, steps=steps, words=words, dropouts=dropouts, batchnorms=norms
         )
+        return (mode,)
 
     def forget_from(self, step: int, context: Context) -> None:
         """Forget an evaluation that is void."""
@@ -228,8 +212,7 @@ class EvalGap(EvaluationRule):
         "warning": (
             "Before epoch {epochs} (or evaluation {evals}), the training loss has fallen to "
             "{train_fell:percent} between two evaluations and the evaluation loss is above "
-            "{stayed:percent}, and {ratio:times} times the training loss. Or the training loss is "
-            "at {known:percent} of its start and the evaluation loss at {lost:times} times it."
+            "{stayed:percent}, and {ratio:times} times the training loss."
         )
     }
     needs = "A training loss, an evaluation loss, and the field `epoch` of a step if there is one."
@@ -257,9 +240,6 @@ class EvalGap(EvaluationRule):
         train_fell: float = 0.65
         stayed: float = 0.9
         ratio: float = 1.6
-        # Sorted by class, a batch says nothing about the next: of the start of training.
-        known: float = 0.3
-        lost: float = 1.4
 
     thresholds: Thresholds
 
@@ -278,8 +258,7 @@ class EvalGap(EvaluationRule):
             return ()
         if context.is_resumed or min(train.lowest, curve.lowest) <= 0:
             return ()
-        is_late = len(self._evals) >= limits.evals if self._epoch is None else False
-        if is_late or (self._epoch is not None and self._epoch > limits.epochs):
+        if len(self._evals) >= limits.evals if self._epoch is None else self._epoch > limits.epochs:
             return ()
         # An evaluation is a mean: rare samples with a large loss are in it, not in a median.
         level = max(train.recent_level(_TRAIN_POINTS), fmean(train.window(2 * _TRAIN_POINTS)))
@@ -292,7 +271,7 @@ class EvalGap(EvaluationRule):
         self._evals = [one for one in self._evals if one[0] < step]
 
     def _verdict(self, train: Curve, level: float, value: float, at: int) -> Verdict:
-        limits, start = self.thresholds, max(train.first or 0.0, train.start or 0.0)
+        limits = self.thresholds
         # Rare batches with a large loss are in the mean of an evaluation.
         is_apart = value > max(limits.ratio * level, level + 0.1 * train.tail_at(level))
         behind = [
@@ -301,8 +280,6 @@ class EvalGap(EvaluationRule):
             if level < limits.train_fell * loss
             and value > max(limits.stayed * other, 0.8 * self._evals[0][2])
         ]
-        if all(a < limits.known * start and b > limits.lost * start for _, a, b in self._evals):
-            is_apart, behind = True, [(self._evals[0][0], start)]
         if not is_apart or not behind:
             return Verdict("eval_loss", False)
         (first, loss), words = behind[0], {"when": train.at(at)}
@@ -320,10 +297,10 @@ class TooGood(EvaluationRule):
     healthy = "Gradual learning."
     reports = {
         "warning": (
-            "An accuracy (or IoU, Dice, F1) of {accuracy:percent} at the first evaluation within "
-            "{steps} steps, or at any within {at_once}. The evaluation loss is below "
-            "{sure:percent} of the first training loss. Or a loss of classes or tokens is at "
-            "{loss:percent} of it. Not if `watch_data` found no label among {samples} samples."
+            "An accuracy of {accuracy:percent} at the first evaluation within "
+            "{steps} steps, or at any within {at_once}, with an evaluation loss below "
+            "{sure:percent} of the first training loss. Not if `watch_data` found no label among "
+            "{samples} samples."
         )
     }
     symptom_of = frozenset({"lost values", "implausible results"})
@@ -331,9 +308,8 @@ class TooGood(EvaluationRule):
     messages = {
         "good": Message(
             "warning",
-            "{name} is {value} at evaluation {evaluation} of the run, and training started from a "
-            "loss of {first}: too good to have been learned so early. The answer may be among the "
-            "inputs.",
+            "{name} is {value} at evaluation {evaluation} of the run: too good to have been "
+            "learned so early. The answer may be among the inputs.",
             "Look for labels among the inputs, evaluation samples among the training data, and a "
             "mask that hides the wrong side.",
         )
@@ -345,7 +321,6 @@ class TooGood(EvaluationRule):
         steps: int = 500
         at_once: int = 100
         accuracy: float = 0.99
-        loss: float = 0.02
         # An easy task is known to 99 % early as well, but its evaluation loss is at a tenth of the
         # first training loss then. If the answer is given away, it is at 3 %.
         sure: float = 0.05
@@ -356,82 +331,38 @@ class TooGood(EvaluationRule):
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._counts: Counter[str] = Counter()
-        self._majority = 0.0  # the share of the most frequent class, as far as it is known
         self._is_clean = False  # no label is among the inputs, as far as is known
 
     def observe(self, observation: Observation, context: Context) -> Iterator[Verdict]:
         """Check the first evaluations."""
-        window = window_of(observation) if observation.kind in DATA_KINDS else None
-        if window is not None:
-            if window.labels:
-                self._majority = max(window.labels.values()) / sum(window.labels.values())
-            if numbers(window.record, "targets").get("samples", 0.0) >= self.thresholds.samples:
-                self._is_clean = "telling" not in window.record
-        train, loss_name = context.curves.get("loss"), context.role_names.get("eval_loss")
-        if context.is_resumed or self._is_clean or train is None or train.first is None:
+        if observation.kind in DATA_KINDS:
+            if numbers(observation.record, "targets").get("samples", 0) >= self.thresholds.samples:
+                self._is_clean = "telling" not in observation.record
             return
-        for name, value in observation.values.items():
-            is_share = is_accuracy(name) or is_overlap(name)
-            if not is_evaluation(name, observation.kind) or not (name == loss_name or is_share):
+        for name, value in observation.values.items() if not context.is_resumed else ():
+            if not is_accuracy(name) or not is_evaluation(name, observation.kind) or self._is_clean:
                 continue
             self._counts[name] += 1
-            if self._counts[name] > 3 or not math.isfinite(value):
-                continue
-            is_good = self._is_accurate if is_share else self._is_given
-            if not is_good(value, name, observation, context, train):
-                yield Verdict(name, False)
             # One answer among the inputs is one finding, whichever metric shows it.
-            elif context.is_open(self.name, name) or not context.has_open(self.name):
-                yield self.found(
-                    "good",
-                    name,
-                    words={"name": name},
-                    value=value,
-                    evaluation=self._counts[name],
-                    first=train.first,
-                )
+            is_first = context.is_open(self.name, name) or not context.has_open(self.name)
+            if self._counts[name] <= 3 and is_first:
+                yield self._verdict(name, value, observation, context)
 
-    def _is_accurate(
-        self, value: float, name: str, seen: Observation, context: Context, train: Curve
-    ) -> bool:
-        limits, accuracy = self.thresholds, accuracy_of(value, num_classes(context.config))
-        steps = limits.steps if self._counts[name] == 1 else limits.at_once
-        # Most of what is left beyond the most frequent class must be right.
-        if accuracy is None or accuracy < max(limits.accuracy, 0.1 * self._majority + 0.9):
-            return False
-        if _steps(seen, context) > steps:
-            return context.is_open(self.name, name)
-        loss = context.curves.get("eval_loss")
-        if loss is None or not loss.points:
-            return True
-        return loss.points[-1][1] < limits.sure * max(train.first or 0.0, train.start or 0.0)
-
-    def _is_given(
-        self, value: float, name: str, seen: Observation, context: Context, train: Curve
-    ) -> bool:
-        limits, now, blocks, first = (
-            self.thresholds,
-            train.recent_level(10),
-            train.blocks,
-            train.first,
-        )
-        if first is None or train.lowest <= 0 or train.points[-1][1] > first:
-            return False
-        # What is given away is known after a few batches, and not still falling halfway.
-        halfway = blocks[(len(blocks) - 1) // 2].level if len(blocks) > 3 else now
-        is_sudden = halfway <= 3 * now or value < now / 10
-        is_of_classes = num_classes(context.config) is not None or "eval_tokens" in seen.record
-        is_of_classes |= any(is_accuracy(one) or is_perplexity(one) for one in seen.values)
-        is_small = value <= limits.loss * min(first, train.start or first)
-        is_small = is_small and (is_of_classes or value < now / 10)
-        return is_small and is_sudden and _steps(seen, context) <= limits.steps
-
-
-def _steps(observation: Observation, context: Context) -> float:
-    """Return how many steps the run has made; those of an epoch may be many."""
-    if observation.step is None or context.first_step is None:
-        return math.inf
-    return observation.step - context.first_step + 1
+    def _verdict(self, name: str, value: float, seen: Observation, context: Context) -> Verdict:
+        limits, accuracy = self.thresholds, accuracy_of(value, context.num_classes)
+        if accuracy is None or not accuracy >= limits.accuracy:
+            return Verdict(name, False)
+        if not context.is_open(self.name, name):
+            train, loss = context.curves.get("loss"), context.curves.get("eval_loss")
+            steps = limits.steps if self._counts[name] == 1 else limits.at_once
+            if train is None or train.first is None or seen.step is None:
+                return Verdict(name, False)
+            sure = limits.sure * max(train.first, train.start or 0.0)
+            is_sure = loss is None or not loss.points or loss.points[-1][1] < sure
+            if not is_sure or seen.step - (context.first_step or 0) >= steps:
+                return Verdict(name, False)
+        evaluation, words = self._counts[name], {"name": name}
+        return self.found("good", name, words=words, value=value, evaluation=evaluation)
 
 
 class DoubleSoftmax(EvaluationRule):
@@ -439,7 +370,7 @@ class DoubleSoftmax(EvaluationRule):
 
     A cross-entropy that gets probabilities instead of logits cannot fall below ``log(1 + (n-1)/e)``
     for n classes. If the model is sure of its answers, a wrong one costs exactly 1 more than a
-    right one. If it is as sure as it is right, the loss is somewhat higher.
+    right one.
     """
 
     name = "double-softmax"
@@ -448,8 +379,7 @@ class DoubleSoftmax(EvaluationRule):
     reports = {
         "warning": (
             "{evals} evaluations in a row over {steps} steps have a loss of "
-            "`log(1 + (n-1)/e) + 1 - accuracy`, or that of a model which is as sure as it is "
-            "right. The accuracy is {above:percent} above chance."
+            "`log(1 + (n-1)/e) + 1 - accuracy`. The accuracy is {above:percent} above chance."
         )
     }
     needs = (
@@ -473,7 +403,6 @@ class DoubleSoftmax(EvaluationRule):
         near: float = 0.045
         # Above chance: a model that guesses has such a loss by right.
         above: float = 0.15
-        clearly: float = 0.1
 
     thresholds: Thresholds
 
@@ -484,7 +413,7 @@ class DoubleSoftmax(EvaluationRule):
     def observe(self, observation: Observation, context: Context) -> Iterator[Verdict]:
         """Compare loss and accuracy of one evaluation."""
         loss, limits = observation.roles.get("eval_loss"), self.thresholds
-        classes = num_classes(context.config) or _guessed_classes(context)
+        classes = context.num_classes or _guessed_classes(context)
         shares = [
             accuracy_of(value, classes)
             for name, value in observation.values.items()
@@ -493,17 +422,10 @@ class DoubleSoftmax(EvaluationRule):
         accuracy = shares[0] if shares else None
         if loss is None or classes is None or accuracy is None or not 0 < accuracy < 1:
             return
-        rest, others = (1 - accuracy) / (classes - 1), classes - 1
-        # What logits cost a model that is as sure as it is right, and what probabilities do.
+        rest, floor = (1 - accuracy) / (classes - 1), math.log1p((classes - 1) / math.e)
+        # What logits cost a model that is as sure as it is right.
         of_logits = -accuracy * math.log(accuracy) - (1 - accuracy) * math.log(rest)
-        of_both = math.log(math.exp(accuracy) + others * math.exp(rest))
-        of_both -= accuracy**2 + (1 - accuracy) * rest
-        floor = math.log1p(others / math.e)
-        expected = most = floor + 1 - accuracy
-        if of_logits < expected - 2 * limits.clearly:
-            most = max(most, of_both)
-        is_near = expected - limits.near < loss < most + limits.near
-        is_near = is_near and loss > of_logits + limits.clearly
+        is_near = abs(loss - floor - 1 + accuracy) < limits.near and loss > of_logits + 0.1
         name = context.role_names["eval_loss"]
         if accuracy <= 1 / classes + limits.above or not is_near:
             self._row.clear()
@@ -519,9 +441,10 @@ class DoubleSoftmax(EvaluationRule):
 def _guessed_classes(context: Context) -> int | None:
     """Return the number of classes among which the first training losses guess, all alike."""
     curve = context.curves.get("loss")
-    if curve is None or curve.first is None or curve.start is None or context.is_game:
+    if curve is None or curve.first is None or context.is_game or context.is_resumed:
         return None
-    if context.is_resumed or not 1.0 < curve.first < 14 or abs(curve.first - curve.start) > 0.01:
+    # Logits that differ cost more than a guess in some of the first batches.
+    if not 1.0 < curve.first < 14 or curve.highest > curve.first + 0.1:
         return None
     classes = round(math.exp(curve.first))
     return classes if abs(math.log(classes) - curve.first) < 0.01 else None

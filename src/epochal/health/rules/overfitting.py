@@ -16,7 +16,6 @@ from epochal.health.thresholds import RuleThresholds
 
 # The training loss beside an evaluation: of some steps, or of the last epochs.
 _TRAIN_POINTS = {"step": 30, "epoch": 2}
-_BEND_PER_NOISE = 2.4  # the deviation of a - 2b + c over that of single points
 
 
 class _Eval(NamedTuple):
@@ -37,10 +36,8 @@ class Overfitting(Rule):
     healthy = "The evaluation loss follows the training loss with a gap that does not grow."
     reports = {
         "info": (
-            "The training loss is below {memorised:percent} of the evaluation loss, which is no "
-            "lower than at first. Or it changes from step to step by less than {smooth:percent}, "
-            "without the noise of batches that differ, and the evaluation loss is {behind:times} "
-            "times as high."
+            "At {evals} evaluations the training loss is below {memorised:percent} of the "
+            "evaluation loss, and at the first one it was not."
         ),
         "warning": (
             "The mean of {evals} evaluations is above the best such mean by {share:percent} and "
@@ -83,9 +80,6 @@ class Overfitting(Rule):
         train_share: float = 0.02
         # What is left of a training loss that was memorised, as a share of the evaluation loss.
         memorised: float = 0.02
-        # The usual change of a loss from step to step: one per cent or more if batches differ.
-        smooth: float = 0.004
-        behind: float = 1.4
 
     thresholds: Thresholds
 
@@ -108,7 +102,7 @@ class Overfitting(Rule):
         message, first = "rises", best.at
         if not self._rises(best, now, curve):
             message, first = "memorised", self._evals[0].at
-            if min(curve.lowest, train.lowest) <= 0 or not self._is_memorised(train):
+            if min(curve.lowest, train.lowest) <= 0 or not self._is_memorised():
                 return (Verdict(curve.name, False),)
         return (
             self.found(
@@ -144,17 +138,9 @@ class Overfitting(Rule):
         means = [fmean(losses[n : n + several]) for n in range(len(losses) - several + 1)]
         return means[-1] - min(means) > bar and min(losses[-several:]) - best.loss > bar / 2
 
-    def _is_memorised(self, train: Curve) -> bool:
-        """Return True if training ended without a gain for evaluation, or is that of one batch."""
-        limits, first, now = self.thresholds, self._evals[0], self._evals[-1]
-        newest = self._evals[-limits.evals - 1 :]
-        if all(one.train < limits.memorised * one.loss > 0 for one in newest):
-            return min(one.loss for one in newest) > 0.95 * first.loss
-        values, behind = train.window(100), now.loss / now.train
-        if len(values) < 100 or train.axis != "step":
-            return False
-        bends = [
-            abs(a - 2 * b + c) for a, b, c in zip(values, values[1:], values[2:], strict=False)
-        ]
-        is_smooth = median(bends) < limits.smooth * _BEND_PER_NOISE * now.train
-        return is_smooth and behind > max(limits.behind, 1.25 * first.loss / first.train)
+    def _is_memorised(self) -> bool:
+        """Return True if almost nothing is left of the training loss alone."""
+        limits, first = self.thresholds, self._evals[0]
+        newest = self._evals[-limits.evals :]
+        is_of_both = first.train < 5 * limits.memorised * first.loss  # measured differently
+        return not is_of_both and all(one.train < limits.memorised * one.loss for one in newest)

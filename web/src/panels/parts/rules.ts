@@ -104,8 +104,8 @@ export const RULES: Readonly<Record<string, RuleText>> = {
     "healthy": "Gradual learning."
   },
   "data-labels": {
-    "meaning": "The labels are among the inputs, do not belong to them, or are no classes.",
-    "healthy": "Labels depend on the inputs, and no single input value gives them away."
+    "meaning": "The labels are among the inputs, or they are not the numbers of classes.",
+    "healthy": "No single input value gives the label away, and labels are classes of the model."
   },
   "data-leak": {
     "meaning": "The evaluation uses samples that the model was trained on.",
@@ -124,8 +124,8 @@ export const RULES: Readonly<Record<string, RuleText>> = {
     "healthy": "Each sample comes once in an epoch, on one rank, and not again after a resume."
   },
   "data-shift": {
-    "meaning": "The model gets other data in evaluation than in training, or in later epochs.",
-    "healthy": "Inputs have the same distribution everywhere."
+    "meaning": "The model gets other data in evaluation than in training.",
+    "healthy": "Inputs have the same distribution in training and in evaluation."
   },
   "data-values": {
     "meaning": "Inputs are not finite, or constant, as in broken files and empty images.",
