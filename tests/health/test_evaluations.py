@@ -1,13 +1,6 @@
 import pytest
 
-from epochal.health.evaluations import (
-    accuracy_of,
-    is_accuracy,
-    is_adaptive,
-    is_evaluation,
-    is_quality,
-    num_classes,
-)
+from epochal.health.evaluations import accuracy_of, is_accuracy, is_evaluation, num_classes
 
 
 @pytest.mark.parametrize("name", ["val_loss", "eval/accuracy", "test.acc", "validation/f1"])
@@ -37,21 +30,7 @@ def test_the_number_of_classes_is_found_wherever_it_stands() -> None:
     assert num_classes({"num_classes": True, "lr": 0.1}) is None
 
 
-def test_counts_and_times_are_no_quality() -> None:
-    assert is_quality("eval_loss")
-    assert is_quality("val/top1")
-    assert not is_quality("eval_samples_per_second")
-    assert not is_quality("val/batches")
-
-
 def test_per_cent_is_told_from_a_share() -> None:
     assert accuracy_of(93.5, 10) == 0.935
     assert accuracy_of(0.93, 10) == 0.93
     assert accuracy_of(0.99, 100) is None
-
-
-def test_an_optimizer_is_found_at_any_depth_and_the_outer_one_counts() -> None:
-    assert is_adaptive({"optimizer": "AdamW"})
-    assert is_adaptive({"train": {"optim.name": "torch.optim.RMSprop"}, "lr": 1})
-    assert not is_adaptive({"model": {"optimizer": "adam"}, "optimizer": "sgd"})
-    assert not is_adaptive({"optimizer": {"lr": 0.1}})

@@ -9,17 +9,12 @@ from typing import Any
 
 _PREFIXES = ("eval", "val", "valid", "validation", "test", "dev")
 _ACCURACIES = ("acc", "accuracy", "top1", "top_1", "top-1", "exact_match")
-_QUALITIES = frozenset(
-    "loss acc accuracy top1 top5 f1 bleu rouge meteor auc auroc ap map precision recall error "
-    "perplexity ppl score iou dice wer cer mse mae rmse r2 reward return nll bpb bpc match".split()
-)
 # The same names come with every record; a run with more of them is judged all the same.
 _MOST_NAMES = 4096
 _GAMES = frozenset(
     "reward rewards return returns episode d_loss g_loss loss_d loss_g d_losses g_losses disc_loss "
     "gen_loss discriminator generator critic critic_loss actor actor_loss".split()
 )
-_ADAPTIVE = ("adam", "rmsprop", "lion", "adagrad")
 _CLASS_KEYS = ("num_classes", "num_labels", "n_classes", "nb_classes", "classes", "num_class")
 
 
@@ -30,13 +25,6 @@ def is_evaluation(name: str, kind: str) -> bool:
         return not name.endswith(("eval_tokens", "duration_ms", "tokens_per_second"))
     head = name.lower().replace("_", "/").replace(".", "/").split("/", 1)[0]
     return head in _PREFIXES
-
-
-@lru_cache(maxsize=_MOST_NAMES)
-def is_quality(name: str) -> bool:
-    """Whether a series measures the quality of a model, by its name; counts and times do not."""
-    words = re.split(r"[^a-z0-9]+", name.lower())
-    return not _QUALITIES.isdisjoint(words)
 
 
 @lru_cache(maxsize=_MOST_NAMES)
@@ -91,10 +79,3 @@ def configured(
     for value in config.values():
         if isinstance(value, Mapping):
             yield from configured(value, keys, part=part)
-
-
-def is_adaptive(config: Mapping[str, Any], kinds: Collection[str] = _ADAPTIVE) -> bool:
-    """Whether the configuration names an optimizer that scales each element by its own history."""
-    names = (value for value in configured(config, part="optim") if isinstance(value, str))
-    name = next(names, "").lower()
-    return any(kind in name for kind in kinds)

@@ -13,7 +13,7 @@ from epochal.health.rules.evaluation import (
     TooGood,
 )
 from epochal.records import Record
-from tests.health.curve_records import START, evals, falling, flat, in_order, noise, steps
+from tests.health.curve_records import START, evals, falling, in_order, noise, steps
 from tests.health.data_records import epoch
 from tests.health.machine_records import layers, metrics, opened, step, updated
 
@@ -182,14 +182,3 @@ def test_a_loss_that_logits_have_too_is_fine() -> None:
     accuracies = [0.73, 0.74, 0.75, 0.76, 0.77, 0.78]
     fast = evals([FLOOR + 1.02 - one for one in accuracies], every=5, accuracy=accuracies)
     assert opened(DoubleSoftmax, fast, config=CLASSES) == []
-
-
-def test_first_losses_that_all_guess_tell_the_number_of_classes() -> None:
-    shares = [0.3, 0.31, 0.3, 0.3, 0.31, 0.3]
-    expected = [math.log1p(23 / math.e) + 1 - share for share in shares]
-    told = evals(expected, every=50, accuracy=shares)
-    train = steps([3.178 + 0.001 * (n % 3) for n in range(20)] + flat(400, 2.95, width=0.01))
-    (found,) = opened(DoubleSoftmax, in_order(train, told))
-    assert found.evidence["classes"] == 24
-    rough = steps([3.178 + 0.1 * (n % 3) for n in range(20)] + flat(400, 2.95, width=0.01))
-    assert opened(DoubleSoftmax, in_order(rough, told)) == []

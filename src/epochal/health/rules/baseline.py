@@ -43,7 +43,7 @@ class NoBetterThanBaseline(Rule):
         "the configuration (`num_classes`, `num_labels`) or in the last layer of a watched model."
     )
     symptom_of = frozenset({"lost values", "divergence", "standstill", "poor evaluation"})
-    kinds = frozenset({"eval", "metrics", "epoch", "event"}) | DATA_KINDS
+    kinds = frozenset({"eval", "metrics", "epoch"}) | DATA_KINDS
     every_rank = False
     messages = {
         "baseline": Message(

@@ -54,16 +54,14 @@ class DataRule(Rule):
         self.epochs = Epochs()
 
     def observe(self, observation: Observation, context: Context) -> Iterator[Verdict]:
-        """Check one record of a loader; a finding about another rank than 0 names it."""
+        """Check one record of a loader; a finding about one rank names it."""
         window = window_of(observation)
         for verdict in () if window is None else self.check(window, context):
-            if window is not None and window.rank and verdict.active:
-                at = context.rank_name(window.rank)
-                evidence = {**verdict.evidence, **context.rank_evidence(window.rank)}
-                sentence = f"{verdict.sentence[:-1]}, on {at}."
-                yield verdict._replace(sentence=sentence, evidence=evidence)
-            else:
-                yield verdict
+            if verdict.active and verdict.subject.endswith(f" of rank {observation.rank}"):
+                sentence = f"{verdict.sentence[:-1]}, on {context.rank_name(observation.rank)}."
+                evidence = {**verdict.evidence, **context.rank_evidence(observation.rank)}
+                verdict = verdict._replace(sentence=sentence, evidence=evidence)
+            yield verdict
 
     def check(self, window: DataWindow, context: Context) -> Iterable[Verdict]:
         """Check one window of a loader."""
@@ -259,22 +257,24 @@ class DataOrder(DataRule):
 
     def check(self, window: DataWindow, context: Context) -> Iterator[Verdict]:
         """Compare with the digests that earlier epochs had after as many batches."""
+        last = (window.epoch, 0, 0)
         for batches, samples, digest in window.orders() if window.is_training else ():
             if batches >= self.thresholds.batches and samples >= self.thresholds.samples:
                 key = (*window.loader, batches, digest)
-                earlier = self._epochs.get(key, window.epoch)
+                last = (self._epochs.get(key, window.epoch), batches, samples)
                 if len(self._epochs) < _MOST_ORDERS:
                     self._epochs.setdefault(key, window.epoch)
-                if window.epoch > 1:
-                    yield self.row(
-                        earlier < window.epoch,
-                        "order",
-                        window,
-                        severity="warning" if window.text("sampler") else None,
-                        same_as=earlier,
-                        batches=batches,
-                        samples=samples,
-                    )
+        same_as, batches, samples = last
+        if batches and window.epoch > 1:
+            yield self.row(
+                same_as < window.epoch,
+                "order",
+                window,
+                severity="warning" if window.text("sampler") else None,
+                same_as=same_as,
+                batches=batches,
+                samples=samples,
+            )
 
 
 class DataOneClass(DataRule):
@@ -354,8 +354,8 @@ class DataRepeated(DataRule):
         ),
         "ranks": Message(
             "warning",
-            "{who} train on the same samples: {share:percent} of those compared in epoch {epoch} "
-            "of {name!r}.",
+            "The same samples are used by {ranks}: {share:percent} of those compared in epoch "
+            "{epoch} of {name!r}.",
             "Give each rank its own part: a DistributedSampler, or split_dataset_by_node for a "
             "stream. In a tensor-parallel group ranks share their data: turn the rule off there.",
         ),
@@ -431,9 +431,9 @@ class DataRepeated(DataRule):
         if shares:
             rank = max(shares, key=shares.__getitem__)
             ranks = " and ".join(context.rank_name(n) for n in sorted((rank, window.rank)))
-            holds, words = shares[rank] >= self.thresholds.common, {"who": ranks.capitalize()}
-            window = window._replace(rank=0)
-            yield self.row(holds, "ranks", window, words=words, share=shares[rank], ranks=ranks)
+            share, window = shares[rank], window._replace(rank=0)
+            holds = share >= self.thresholds.common
+            yield self.row(holds, "ranks", window, share=share, ranks=ranks)
 
     def _after_resume(
         self, window: DataWindow, epoch: Epoch, context: Context

@@ -10,7 +10,7 @@ from statistics import fmean
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.data_window import DATA_KINDS, numbers
-from epochal.health.evaluations import accuracy_of, is_accuracy, is_evaluation, is_quality
+from epochal.health.evaluations import accuracy_of, is_accuracy, is_evaluation
 from epochal.health.layer_series import RUNNING_STATS, holds_layers, named
 from epochal.health.observation import Observation
 from epochal.health.rule import Message, Rule, Verdict
@@ -69,8 +69,7 @@ class EvalMode(EvaluationRule):
         if observation.kind != "event":
             if "loss" in observation.roles:
                 self._evaluated_at = None  # training goes on
-            names = observation.values
-            if any(is_quality(name) and is_evaluation(name, observation.kind) for name in names):
+            if any(is_evaluation(name, observation.kind) for name in observation.values):
                 self._evaluated_at = observation.step
             return ()
         if observation.record.get("name") != "evaluation-passes":
@@ -382,10 +381,7 @@ class DoubleSoftmax(EvaluationRule):
             "`log(1 + (n-1)/e) + 1 - accuracy`. The accuracy is {above:percent} above chance."
         )
     }
-    needs = (
-        "An evaluation loss, an accuracy, and the number of classes: in the configuration, or by "
-        "first training losses that all are those of guessing."
-    )
+    needs = "An evaluation loss, an accuracy, and the number of classes (`num_classes`)."
     symptom_of = frozenset({"lost values", "divergence"})
     messages = {
         "softmax": Message(
@@ -413,7 +409,7 @@ class DoubleSoftmax(EvaluationRule):
     def observe(self, observation: Observation, context: Context) -> Iterator[Verdict]:
         """Compare loss and accuracy of one evaluation."""
         loss, limits = observation.roles.get("eval_loss"), self.thresholds
-        classes = context.num_classes or _guessed_classes(context)
+        classes = context.num_classes
         shares = [
             accuracy_of(value, classes)
             for name, value in observation.values.items()
@@ -436,15 +432,3 @@ class DoubleSoftmax(EvaluationRule):
             yield self.found(
                 "softmax", name, loss=loss, accuracy=accuracy, classes=classes, floor=floor
             )
-
-
-def _guessed_classes(context: Context) -> int | None:
-    """Return the number of classes among which the first training losses guess, all alike."""
-    curve = context.curves.get("loss")
-    if curve is None or curve.first is None or context.is_game or context.is_resumed:
-        return None
-    # Logits that differ cost more than a guess in some of the first batches.
-    if not 1.0 < curve.first < 14 or curve.highest > curve.first + 0.1:
-        return None
-    classes = round(math.exp(curve.first))
-    return classes if abs(math.log(classes) - curve.first) < 0.01 else None
