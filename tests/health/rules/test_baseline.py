@@ -66,6 +66,13 @@ def test_the_most_frequent_class_is_a_baseline() -> None:
     assert opened(NoBetterThanBaseline, [data_of(entropy=0.6, majority=0.7), *learns]) == []
 
 
+def test_the_targets_of_the_evaluation_data_count_first() -> None:
+    records = in_order(steps(flat(300, 9.0)), evals([9.0] * 6, every=50))
+    train, other = data_of(variance=10.0), {**data_of(variance=9.0), "name": "eval"}
+    assert opened(NoBetterThanBaseline, [train, *records]) == []
+    assert len(opened(NoBetterThanBaseline, [other, train, *records])) == 1
+
+
 def test_rare_classes_are_learned_late() -> None:
     records = in_order(steps(flat(900, 0.22)), evals([0.22] * 18, every=50))
     assert opened(NoBetterThanBaseline, [data_of(classes=2, entropy=0.22), *records]) == []

@@ -67,7 +67,9 @@ class NoBetterThanBaseline(Rule):
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._values: dict[str, list[tuple[int | None, float]]] = {}
-        self._targets: dict[str, float] = {}  # their spread, from the training data
+        # The spread of the targets by whether they are of training, and the one that counts.
+        self._spreads: dict[bool, dict[str, float]] = {}
+        self._targets: dict[str, float] = {}
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Note what is known of the data; check every evaluation."""
@@ -75,8 +77,9 @@ class NoBetterThanBaseline(Rule):
             targets, name = numbers(observation.record, "targets"), observation.record.get("name")
             # A model that learns rare classes is near the best constant answer for long.
             is_rare = 0 < targets.get("entropy", 0.0) < 0.5 * math.log(targets.get("classes", 2.0))
-            if isinstance(name, str) and is_training(name) and targets and not is_rare:
-                self._targets = targets
+            if isinstance(name, str) and targets and not is_rare:
+                self._spreads[is_training(name)] = targets
+                self._targets = self._spreads.get(False, targets)
         elif not context.is_game and not context.is_resumed:
             loss, classes, names = context.role_names.get("eval_loss"), context.num_classes, []
             for name, value in observation.values.items():
@@ -95,7 +98,7 @@ class NoBetterThanBaseline(Rule):
     def forget_from(self, step: int, context: Context) -> None:
         """A new process evaluates and reads its data again."""
         self._values.clear()
-        self._targets = {}
+        self._spreads, self._targets = {}, {}
 
     def _judge(
         self, names: list[str], loss: str | None, classes: int, context: Context
