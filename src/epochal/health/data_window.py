@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ _MOST_BITS = 48
 # A set of so many samples estimates a share with a standard error of 0.5 %.
 MOST_KEPT = 10_000
 _SHOWN = 8
+_ROWS = 32  # samples of a batch that are compared with each other
+_NO_ERROR = 0.015
 
 
 class DataWindow(NamedTuple):
@@ -182,6 +185,36 @@ def numbers(record: Mapping[str, Any], field: str) -> dict[str, float]:
     given = record.get(field)
     known = given.items() if isinstance(given, dict) else ()
     return {name: value for name, one in known if (value := number(one)) is not None}
+
+
+class Association(NamedTuple):
+    """How far targets are nearer where inputs are near, with its standard error."""
+
+    value: float
+    error: float
+
+
+def associations(window: DataWindow, batches: int) -> dict[str, Association]:
+    """Return how the targets of a split depend on its inputs; empty if too little is known."""
+    given = numbers(window.record, "association")
+    read = given.get("batches", 0.0)
+    if read < batches:
+        return {}
+    # Pairs of a small dataset come again, which makes no estimate surer.
+    samples = window.count("dataset_samples")
+    different = max(1.0, (samples / _ROWS) ** 2) if samples else read
+    wider = math.sqrt(max(1.0, read / different))
+    found = {
+        name: Association(given.get(name, 0.0), wider * given.get(error, 0.0))
+        for name, error in (("correlation", "error"), ("nearest", "nearest_error"))
+    }
+    # The same batch over and over has no error, and proves nothing.
+    return {name: one for name, one in found.items() if one.error * math.sqrt(read) > _NO_ERROR}
+
+
+def are_unrelated(found: Mapping[str, Association]) -> bool:
+    """Return True if targets do not depend on inputs, as far as can be measured."""
+    return len(found) == 2 and all(abs(one.value) < 3 * one.error for one in found.values())
 
 
 def label_range(record: Mapping[str, Any]) -> tuple[int, int] | None:

@@ -73,6 +73,14 @@ def test_the_targets_of_the_evaluation_data_count_first() -> None:
     assert len(opened(NoBetterThanBaseline, [other, train, *records])) == 1
 
 
+def test_targets_that_depend_on_the_inputs_need_patience() -> None:
+    association = {"batches": 32, "correlation": 0.3, "error": 0.007}
+    association |= {"nearest": 0.3, "nearest_error": 0.01}
+    records = in_order(steps(flat(300, 9.0)), evals([9.0] * 6, every=50))
+    related = {**data_of(variance=9.0), "association": association}
+    assert opened(NoBetterThanBaseline, [related, *records]) == []
+
+
 def test_rare_classes_are_learned_late() -> None:
     records = in_order(steps(flat(900, 0.22)), evals([0.22] * 18, every=50))
     assert opened(NoBetterThanBaseline, [data_of(classes=2, entropy=0.22), *records]) == []

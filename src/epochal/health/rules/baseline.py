@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from statistics import fmean
 
 from epochal.health.context import Context
-from epochal.health.data_window import DATA_KINDS, is_training, numbers
+from epochal.health.data_window import DATA_KINDS, are_unrelated, associations, numbers, window_of
 from epochal.health.evaluations import accuracy_of, is_accuracy, is_evaluation
 from epochal.health.observation import Observation
 from epochal.health.rule import Message, Rule, Verdict
@@ -35,7 +35,8 @@ class NoBetterThanBaseline(Rule):
         "warning": (
             "{evals} evaluations in a row have the loss of the best constant answer, or the "
             "accuracy of the most frequent class or of a guess. The training loss has {points} "
-            "points and does not fall. It takes {patient} evaluations if the training loss falls."
+            "points and does not fall. It takes {patient} evaluations if the training loss falls "
+            "or if `watch_data` shows that targets depend on inputs."
         )
     }
     needs = (
@@ -70,16 +71,20 @@ class NoBetterThanBaseline(Rule):
         # The spread of the targets by whether they are of training, and the one that counts.
         self._spreads: dict[bool, dict[str, float]] = {}
         self._targets: dict[str, float] = {}
+        self._is_related = False  # whether the targets of training depend on the inputs
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Note what is known of the data; check every evaluation."""
         if observation.kind in DATA_KINDS:
-            targets, name = numbers(observation.record, "targets"), observation.record.get("name")
+            targets = numbers(observation.record, "targets")
             # A model that learns rare classes is near the best constant answer for long.
             is_rare = 0 < targets.get("entropy", 0.0) < 0.5 * math.log(targets.get("classes", 2.0))
-            if isinstance(name, str) and targets and not is_rare:
-                self._spreads[is_training(name)] = targets
-                self._targets = self._spreads.get(False, targets)
+            window = window_of(observation)
+            if window is not None and targets and not is_rare:
+                self._spreads[window.is_training] = targets
+                self._targets = self._spreads.get(False, targets) if True in self._spreads else {}
+                own = associations(window, 24) if window.is_training else {}
+                self._is_related = not are_unrelated(own) if own else self._is_related
         elif not context.is_game and not context.is_resumed:
             loss, classes, names = context.role_names.get("eval_loss"), context.num_classes, []
             for name, value in observation.values.items():
@@ -141,7 +146,7 @@ class NoBetterThanBaseline(Rule):
             # A warm-up, and as many steps after it.
             is_rising = (context.step or 0) - first < 2 * (rate.peak_since - first)
         is_falling = _falls(levels[len(levels) // 3 :], 0.003)
-        return not is_rising and not is_falling
+        return not is_rising and not is_falling and not self._is_related
 
     def _of_loss(self, classes: int) -> Iterator[_Baseline]:
         near = self.thresholds.near
