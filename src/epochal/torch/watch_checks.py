@@ -187,67 +187,55 @@ _SAMPLE = 256
 class KeptGradients(Detector):
     """Checks one parameter of an optimizer until it is clear whether its gradient is reset.
 
-    A step begins with the old gradient if the first backward pass finds what the step before left,
-    and no later pass finds zeros. The answers stay on the device until there are enough of them.
+    A step begins with the old gradient if all its backward passes find the gradient as it was left,
+    by the step before or by the pass before: at the same place, and with no write in between.
     """
 
     def __init__(self, name: str, parameter: Tensor) -> None:
         super().__init__()
-        self._is_over = False
         self._name = name
         self._parameter = weakref.ref(parameter)
-        self._num_steps = self._num_resets = 0
-        self._left: Tensor | None = None  # a sample of what the step before left
-        self._address = 0  # of the gradient at the last pass
-        self._passes: list[Tensor | None] = []
-        self._row: list[Tensor] = []  # of the steps in a row, one answer each
-        self._answer: tuple[int, Rows] | None = None
+        self._num_steps = self._num_resets = self._num_kept = 0
+        self._expected: tuple[int, int] | None = None  # place and version at the next pass
+        self._passes: list[bool] = []  # since the last step: whether each found what it should
+        self._values: Tensor | None = None  # some of what the last step began with
 
     def on_gradient(self) -> None:
         """Check the gradient that a backward pass is about to add to."""
         parameter = self._parameter()
-        gradient = None if parameter is None else parameter.grad
-        self._address = _address(gradient)
-        is_kept = None
-        sample = None if gradient is None else _sample_of(gradient)
-        if sample is not None and self._left is not None and sample.device == self._left.device:
-            is_kept = (sample != 0).any()
-            if not self._passes:
-                is_kept = is_kept & (sample == self._left).all()
-        self._passes.append(is_kept)
+        found = _place_of(None if parameter is None else parameter.grad)
+        self._passes.append(found is not None and found == self._expected)
+        self._expected = None if found is None else (found[0], found[1] + 1)
+        is_last = self._num_kept == _STEPS - 1 and len(self._passes) == 1
+        if is_last and parameter is not None and parameter.grad is not None:
+            self._values = _sample_of(parameter.grad)
 
     def after_step(self, step: int) -> bool:
-        """Add the passes since the step before to the row; return True if nothing is left to do."""
+        """Count the passes since the step before; return True if nothing is left to do."""
         parameter = self._parameter()
         self._num_steps += 1
-        if self._is_over or parameter is None or self._num_steps > _MOST_STEPS:
+        if parameter is None or self._num_steps > _MOST_STEPS:
             return True
         passes, self._passes = self._passes, []
-        known = [one for one in passes if one is not None]
-        if len(known) < len(passes):
-            self._num_resets += 1
-            self._row = []
-            self._is_over = self._num_resets == _RESETS
-        elif _address(parameter.grad) != self._address:
-            self._row = []  # another one took its place, as with torch.autograd.grad()
-        elif known:
-            self._num_resets = 0
-            self._row.append(torch.stack(known).all())
-            if len(self._row) == _STEPS and self._answer is None:
-                self._answer = step, Rows(torch.stack(self._row).all().double().reshape(1, 1))
-                self._row = []
-        self._left = None if parameter.grad is None else _sample_of(parameter.grad)
-        self._read_answer()
-        return self._is_over
-
-    def _read_answer(self) -> None:
-        if self._answer is None or not self._answer[1].have_arrived():
-            return
-        (step, rows), self._answer = self._answer, None
-        if rows.read_column()[0]:
-            self._is_over = True
+        left = _place_of(parameter.grad)
+        is_replaced = left is None or self._expected is None or left[0] != self._expected[0]
+        self._expected = left
+        if passes and not all(passes):
+            self._num_kept, self._num_resets = 0, self._num_resets + 1
+        elif not passes or is_replaced:  # by the loop, as with torch.autograd.grad()
+            self._num_kept = 0
+        else:
+            self._num_kept, self._num_resets = self._num_kept + 1, 0
+        if self._num_kept == _STEPS and self._values is not None:
+            # Zeros may have been written past the version, through `data`.
+            rows = Rows((self._values != 0).any().double().reshape(1, 1))
             fields = {"parameter": self._name, "steps": _STEPS}
-            self._facts.append(Fact("gradients-kept", fields, step))
+            self._facts.append(Fact("gradients-kept", fields, step, rows, _if_any))
+        return self._num_kept == _STEPS or self._num_resets == _RESETS
+
+
+def _if_any(rows: Rows) -> Mapping[str, Any] | None:
+    return {} if any(rows.read_column()) else None
 
 
 def is_plain(parameter: Tensor) -> bool:
@@ -256,11 +244,11 @@ def is_plain(parameter: Tensor) -> bool:
     return is_whole and parameter.requires_grad and parameter.is_leaf and parameter.numel() > 0
 
 
-def _address(gradient: Tensor | None) -> int:
-    """Where the values are; 0 for a sparse gradient or none."""
+def _place_of(gradient: Tensor | None) -> tuple[int, int] | None:
+    """Where the values are, and how often they were written; None if sparse or not there."""
     if gradient is None or gradient.layout is not torch.strided:
-        return 0
-    return gradient.data_ptr()
+        return None
+    return gradient.data_ptr(), gradient._version
 
 
 def _sample_of(tensor: Tensor, most: int = _SAMPLE) -> Tensor | None:
@@ -498,28 +486,18 @@ def running_norms(batchnorms: Sequence[tuple[str, _BatchNorm]]) -> dict[str, Ten
 # -- initial weights -------------------------------------------------------------------------------
 
 
-# Three standard errors of a mean square, times the root of the number of values.
-_ERRORS = 3 * math.sqrt(2)
-# Fewer elements fit almost any of the scales: of matrices, and of biases.
+# Elements of a matrix and of a bias: fewer fit by chance.
 _LEAST_WEIGHT, _LEAST_BIAS = 200, 16
-# Deviations that people write down.
-_DEVIATIONS = (1.0, 0.1, 0.05, 0.02, 0.01)
 
 
 def frozen_fields(
     frozen: Sequence[str], shapes: Mapping[str, Sequence[int]], norms: Mapping[str, float]
 ) -> dict[str, Any]:
-    """Count the frozen parameters, and those of them that are as initialised by their norms.
-
-    Small ones that are neither zeros nor ones count as nothing.
-    """
+    """Count the frozen parameters, and those of them that are as initialised by their norms."""
     fits = {name: _is_initialised(name, shapes, norms[name]) for name in frozen}
     # A copy starts equal to what is trained: the target of a self-supervised or Q network.
-    trained = {norm for name, norm in norms.items() if name not in fits}
-    is_copy = any(
-        fits[name] and len(shapes[name]) > 1 and norms[name] > 0 and norms[name] in trained
-        for name in frozen
-    )
+    trained = {norm for name, norm in norms.items() if name not in fits and norm}
+    is_copy = any(norms[name] in trained for name in frozen if len(shapes[name]) > 1)
     return {
         "parameter": frozen[0],
         "parameters": len(frozen),
@@ -530,28 +508,21 @@ def frozen_fields(
 
 
 def _is_initialised(name: str, shapes: Mapping[str, Sequence[int]], norm: float) -> bool | None:
-    """Whether a norm is that of an initialisation; None where that cannot be said."""
+    """Return True for the usual size of elements; None where there are too few of them."""
     shape = shapes[name]
-    numel = math.prod(shape)
-    square = norm**2 / numel if numel else 0.0
-    if square == 0 or (len(shape) == 1 and abs(square - 1) < 1e-5):
+    numel = max(1, math.prod(shape))
+    square, is_vector = norm**2 / numel, len(shape) == 1
+    if square == 0 or (is_vector and abs(square - 1) < 1e-5):
         return True  # zeros, or the ones of a normalisation
-    head, dot, last = name.rpartition(".")
-    weight = shape if len(shape) > 1 else shapes.get(head + dot + last.replace("bias", "weight"))
-    if weight is None or len(weight) < 2 or numel < (_LEAST_BIAS, _LEAST_WEIGHT)[len(shape) > 1]:
+    weight = shapes.get(name.replace("bias", "weight"), shape) if is_vector else shape
+    if len(weight) < 2 or numel < (_LEAST_BIAS if is_vector else _LEAST_WEIGHT):
         return None
-    room = _ERRORS / math.sqrt(numel)
-    return any(abs(square / scale - 1) < room for scale in _usual_squares(weight))
-
-
-def _usual_squares(shape: Sequence[int]) -> list[float]:
-    """Mean squares of weights with this shape by torch's layers, He, Glorot, and fixed numbers."""
-    kernel = math.prod(shape[2:])
-    inputs, outputs = shape[1] * kernel, shape[0] * kernel
-    fans = (inputs, outputs, (inputs + outputs) / 2)
-    by_fan = [gain / fan for gain in (1 / 3, 1.0, 2.0) for fan in fans]
-    recurrent = [gates / (3 * shape[0]) for gates in (1, 3, 4)]
-    return [*by_fan, *recurrent, *(one**2 for one in _DEVIATIONS)]
+    kernel = math.prod(weight[2:])
+    inputs, outputs = weight[1] * kernel, weight[0] * kernel
+    fans = (inputs, outputs, (inputs + outputs) / 2)  # torch, He and Glorot; RNNs; fixed numbers
+    usual = [gain / fan for gain in (1 / 3, 1, 4 / 3, 2) for fan in fans] + [1.0, 0.02**2]
+    room = 3 * math.sqrt(2 / numel)  # three standard errors of a mean square
+    return any(abs(square / one - 1) < room for one in usual)
 
 
 # More than this, or less, is worth an event. He and Glorot give 0.5 to 3 times torch's own.

@@ -25,7 +25,6 @@ from itertools import chain
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.parallel import DistributedDataParallel
@@ -146,8 +145,10 @@ class Watch:
             self._gradient_hooks[self._missing] = trained[0].register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
                 partial(self._on_gradient, self._missing)
             )
-        self._sync = BufferSync(run)
-        self._watch_sync(model)
+        self._sync: Phase | None = None  # of the exchange of buffers
+        self._is_syncing = False
+        if isinstance(model, DistributedDataParallel):
+            self._time_sync(model)
         run.on_finish(self.remove)
 
     def remove(self) -> None:
@@ -277,6 +278,9 @@ class Watch:
         )
         if self._first_pass is None:
             self._first_pass = {}
+            active = DistributedDataParallel._get_active_ddp_module()  # type: ignore[no-untyped-call]
+            if isinstance(active, DistributedDataParallel) and active.module is model:
+                self._time_sync(active)
             if not _is_compiled(model):
                 self._follow_first_pass(model, self._first_pass)
 
@@ -328,33 +332,28 @@ class Watch:
 
     # -- exchanged buffers ------------------------------------------------------------------------
 
-    def _watch_sync(self, model: nn.Module) -> None:
-        """Time the exchange of buffers: from the beginning of a wrapper's pass to the model's."""
-        inner = model.module if isinstance(model, DistributedDataParallel) else model
-        is_distributed = dist.is_available() and dist.is_initialized()
-        if not is_distributed or next(inner.buffers(), None) is None:
-            return
-        self._handles.append(inner.register_forward_pre_hook(ModuleHook(inner, self._end_sync)))
-        if isinstance(model, DistributedDataParallel):
-            self._follow_wrapper(model)
-
-    def _follow_wrapper(self, wrapper: nn.Module) -> None:
-        self._sync.has_wrapper = True
-        self._handles.append(
-            wrapper.register_forward_pre_hook(ModuleHook(wrapper, self._begin_sync))
-        )
+    def _time_sync(self, wrapper: DistributedDataParallel) -> None:
+        """Time the exchange of buffers, from a wrapper's pass to the model's: phase ``sync``."""
+        if next(wrapper.module.buffers(), None) is not None:
+            inner, self._sync = wrapper.module, self._run.phase("sync")
+            hooks = (wrapper, self._begin_sync), (inner, self._end_sync)
+            for module, hook in hooks:
+                self._handles.append(module.register_forward_pre_hook(ModuleHook(module, hook)))
 
     @guarded_hook("watch")
     def _begin_sync(self, wrapper: Any, inputs: Any) -> None:
-        self._sync.begin(wrapper)
+        if self._is_syncing:  # the model inside is compiled, and runs no hook
+            self._end_sync(None, None)
+            self._sync = None
+        if self._sync and wrapper.will_sync_module_buffers() and self._sync.is_inside_another():
+            self._is_syncing = True
+            self._sync.__enter__()
 
     @guarded_hook("watch")
-    def _end_sync(self, inner: nn.Module, inputs: Any) -> None:
-        self._sync.end()
-        if not self._sync.has_wrapper:
-            active = DistributedDataParallel._get_active_ddp_module()  # type: ignore[no-untyped-call]
-            if isinstance(active, DistributedDataParallel) and active.module is inner:
-                self._follow_wrapper(active)
+    def _end_sync(self, inner: Any, inputs: Any) -> None:
+        if self._is_syncing and self._sync is not None:
+            self._is_syncing = False
+            self._sync.__exit__(None, None, None)
 
     # -- measuring --------------------------------------------------------------------------------
 
@@ -460,34 +459,6 @@ class Watch:
         scale = scale_fields(trained, shapes, self._layers)
         if scale is not None:
             self._run.event("initial-scale", at_step=taken.step, **scale)
-
-
-class BufferSync:
-    """The phase ``sync``, in which a wrapper exchanges the buffers of its model."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._phase: Phase | None = None
-        self._is_open = self._is_over = False
-        self.has_wrapper = False
-
-    def begin(self, wrapper: Any) -> None:
-        """Begin the phase, if the wrapper is about to exchange buffers inside another phase."""
-        if self._is_open:  # the model inside is compiled, and runs no hook
-            self.end()
-            self._is_over = True
-        if self._is_over or not wrapper.will_sync_module_buffers():
-            return
-        self._phase = self._phase or self._run.phase("sync")
-        if self._phase.is_inside_another():
-            self._phase.__enter__()
-            self._is_open = True
-
-    def end(self) -> None:
-        """End the phase: the model's own pass begins."""
-        if self._is_open and self._phase is not None:
-            self._is_open = False
-            self._phase.__exit__(None, None, None)
 
 
 def watch(

@@ -36,8 +36,6 @@ _HASH, _SHARED, _TREE = "structural_hash", "shared", "state"
 _GZIP_MAGIC = b"\x1f\x8b"
 # Weights are close to noise: higher levels cost much time and save next to nothing.
 _GZIP_LEVEL = 1
-_CHUNK_BYTES = 1 << 20
-_MAX_HEADER_BYTES = 100_000_000  # the limit of the safetensors library
 
 _FDL_MAGIC = b"FDLC"
 _FDL_VERSION = 2
@@ -112,13 +110,12 @@ def read_checkpoint(source: Source) -> Content:
         with path.open("rb") as file:
             if not file.read(4).startswith((_GZIP_MAGIC, _FDL_MAGIC)):
                 return _read_safetensors_file(path)
-            file.seek(0)
-            return _read_stream(file, label=str(path), is_file=True)
+        return _parsed(path.read_bytes(), label=str(path))
     if not callable(getattr(source, "read", None)):
         raise ValueTypeError(
             f"source must be a path or a file open for reading, got {type(source).__name__}."
         )
-    return _read_stream(source, label="the stream", is_file=False)
+    return _parsed(source.read(), label="the stream")
 
 
 def _write_stream(stream: Any, content: Content, layout: Layout | None) -> None:
@@ -169,40 +166,20 @@ def _read_safetensors_file(path: Path) -> Content:
         raise _not_a_checkpoint(str(path), error) from error
 
 
-def _read_stream(stream: Any, *, label: str, is_file: bool) -> Content:
-    reader = _Reader(stream, label)
-    is_compressed = reader.peek(len(_GZIP_MAGIC)) == _GZIP_MAGIC
-    if is_compressed:
-        reader = _Reader(gzip.GzipFile(fileobj=cast(Any, reader), mode="rb"), label)
-    if reader.peek(len(_FDL_MAGIC)) == _FDL_MAGIC:
-        content = _read_fdl(reader)
-    else:
-        content = _read_safetensors(reader)
-    # After a checkpoint in a plain stream other things may follow. A file holds nothing else, and
-    # compressed data ends with a checksum that is compared when the end is read.
-    if (is_compressed or is_file) and reader.peek(1):
-        raise FormatError(f"{label} goes on after its last tensor: the file was damaged.")
-    return content
-
-
-def _read_safetensors(reader: _Reader) -> Content:
-    start = reader.exactly(8)
-    size = int.from_bytes(start, "little")
-    if size > _MAX_HEADER_BYTES:
-        raise _not_a_checkpoint(reader.label, "its header is too large")
-    text = reader.exactly(size)
+def _parsed(data: bytes, *, label: str) -> Content:
+    if data.startswith(_GZIP_MAGIC):
+        try:
+            data = gzip.decompress(data)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise FormatError(f"{label} cannot be decompressed: {error}.") from error
+    if data.startswith(_FDL_MAGIC):
+        return _read_fdl(_Reader(data, label))
     try:
-        header = json.loads(text)
-        metadata = header.pop("__metadata__", None)
-        num_bytes = max((entry["data_offsets"][1] for entry in header.values()), default=0)
-        tensors = load(bytes(start + text + reader.exactly(num_bytes)))
-    except FormatError:
-        raise
-    except (SafetensorError, ValueError, TypeError, LookupError, AttributeError) as error:
-        raise _not_a_checkpoint(reader.label, error) from error
-    except RecursionError as error:
-        raise _not_a_checkpoint(reader.label, "its header is nested too deeply") from error
-    return _content(tensors, metadata, label=reader.label)
+        tensors = load(data)
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    except SafetensorError as error:
+        raise _not_a_checkpoint(label, error) from error
+    return _content(tensors, header.get("__metadata__"), label=label)
 
 
 def _content(
@@ -226,42 +203,18 @@ def _not_a_checkpoint(label: str, why: object) -> FormatError:
 
 
 class _Reader:
-    """Reads exactly as many bytes as asked for, or raises `FormatError`."""
+    """Takes as many bytes as asked for from the front, or raises `FormatError`."""
 
-    def __init__(self, stream: Any, label: str) -> None:
+    def __init__(self, data: bytes, label: str) -> None:
         self.label = label
-        self._stream = stream
-        self._ahead = b""
-
-    def read(self, size: int) -> bytes:
-        """Return up to `size` bytes, none at the end."""
-        if self._ahead:
-            part, self._ahead = self._ahead[:size], self._ahead[size:]
-            return part
-        try:
-            return bytes(self._stream.read(min(size, _CHUNK_BYTES)))
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise FormatError(f"{self.label} cannot be decompressed: {error}.") from error
-
-    def peek(self, size: int) -> bytes:
-        """Return the next bytes, fewer at the end, without taking them."""
-        while len(self._ahead) < size:
-            ahead, self._ahead = self._ahead, b""
-            more = self.read(size - len(ahead))
-            self._ahead = ahead + more
-            if not more:
-                break
-        return self._ahead[:size]
+        self.rest = memoryview(data)
 
     def exactly(self, size: int) -> bytearray:
-        """Return `size` bytes."""
-        data = bytearray()
-        while len(data) < size:
-            part = self.read(size - len(data))
-            if not part:
-                raise FormatError(f"{self.label} is cut short.")
-            data += part
-        return data
+        """Return the next `size` bytes."""
+        if size > len(self.rest):
+            raise FormatError(f"{self.label} is cut short.")
+        part, self.rest = bytearray(self.rest[:size]), self.rest[size:]
+        return part
 
     def unpack(self, layout: str) -> tuple[Any, ...]:
         """Return little-endian numbers."""
@@ -299,6 +252,8 @@ def _read_fdl(reader: _Reader) -> Content:
         if name in tensors:
             raise _bad_fdl(reader, f"it holds {name!r} twice")
         tensors[name] = tensor
+    if reader.rest:
+        raise FormatError(f"{reader.label} goes on after its last tensor: the file was damaged.")
     return Content(tensors, hash=digest.hex() if any(digest) else None)
 
 
