@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -158,124 +158,81 @@ class Association:
 
 _IGNORED = -100  # as torch's losses have it by default
 _MOST_COUNTED = 4096
-_MOST_CELLS = 1 << 17
 
 
 class TargetSpread:
-    """Frequencies of whole targets, or moments of others, over many batches."""
+    """Frequencies of whole targets, or moments of others at their place, over many batches."""
 
     def __init__(self) -> None:
         self._samples = 0
-        self._width: int | None = None  # None until the first batch, 0 where widths differ
-        self._is_whole: bool | None = None
-        self._pooled: Counter[int] | None = Counter()
-        self._cells: Array | None = None  # columns x classes
-        self._sums = np.zeros((2, 1))  # of values and of their squares
+        self._counts: Counter[int] = Counter()
+        self._sums: Array | None = None  # of values and of their squares
         self._is_share, self._is_binary = True, True
         self.label_range: list[int] | None = None
 
     def add(self, targets: Array) -> None:
         """Take in the targets of one batch, a row for each sample."""
-        is_whole = targets.dtype.kind != "f"
-        if self._is_whole is None:
-            self._is_whole, self._width = is_whole, targets.shape[1]
-        if is_whole != self._is_whole:
-            return
-        if targets.shape[1] != self._width:
-            self._width = 0
-        self._samples += len(targets)
-        self._count(targets) if is_whole else self._sum(targets)
+        if targets.dtype.kind != "f":
+            self._count(targets)
+        elif np.isfinite(targets.sum()):
+            self._sum(targets.astype(np.float64))
 
     def _count(self, targets: Array) -> None:
+        self._samples += len(targets)
         labels = targets[targets != _IGNORED]
         if labels.size:
             ends = [int(labels.min()), int(labels.max()), *(self.label_range or ())]
             self.label_range = [min(ends), max(ends)]
-        known = targets[targets >= 0]  # a negative one is to be ignored
-        if self._pooled is not None and known.size:
-            values, counts = np.unique(known, return_counts=True)
-            self._pooled.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
-            if len(self._pooled) > _MOST_COUNTED:
-                self._pooled = None
-        width = self._width or 0
-        if width < 2 or self._pooled is None or not self._pooled:
-            self._cells = None
-            return
-        classes = max(self._pooled) + 1
-        if width * classes > _MOST_CELLS:
-            self._cells, self._width = None, 0
-            return
-        cells = np.zeros((width, classes), np.int64)
-        if self._cells is not None:
-            cells[:, : self._cells.shape[1]] = self._cells
-        places = np.broadcast_to(np.arange(width), targets.shape)[targets >= 0]
-        np.add.at(cells, (places, known), 1)
-        self._cells = cells
+        if len(self._counts) <= _MOST_COUNTED:
+            values, counts = np.unique(labels[labels >= 0], return_counts=True)
+            self._counts.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
 
-    def _sum(self, targets: Array) -> None:
-        values = targets.astype(np.float64)
-        if not np.isfinite(values.sum()):
-            self._samples -= len(targets)
-            return
-        self._is_share = self._is_share and bool(values.min() >= 0 and values.max() <= 1)
-        self._is_binary = self._is_binary and bool(((values == 0) | (values == 1)).all())
-        sums = np.stack([values.sum(0), (values * values).sum(0)])
-        if not self._width:
-            self._sums = self._sums.mean(1, keepdims=True)
+    def _sum(self, values: Array) -> None:
+        sums = np.stack([values.sum(0), np.square(values).sum(0)])
+        if self._sums is not None and sums.shape != self._sums.shape:
             sums = sums.mean(1, keepdims=True)
-        self._sums = self._sums + sums
+            self._sums = self._sums.mean(1, keepdims=True)
+        self._samples += len(values)
+        self._sums = sums if self._sums is None else self._sums + sums
+        self._is_share = self._is_share and bool(values.min() >= 0 and values.max() <= 1)
+        self._is_binary = self._is_binary and bool(np.isin(values, (0, 1)).all())
 
     def fields(self) -> Mapping[str, Any] | None:
-        """Nats and variances, each with what all columns together have."""
+        """What the best constant answer costs: nats of classes and shares, or a variance."""
+        found: dict[str, float] = {}
         if self._samples < 2:
             return None
-        found: dict[str, Any] = {"samples": self._samples}
-        if self._is_whole:
-            if not self._pooled:
-                return None
-            counts = np.array(list(self._pooled.values()))
-            found |= {"classes": len(counts), "entropy": _entropy(counts[None])}
-            found["majority"] = float(counts.max() / counts.sum())
-            if self._cells is not None:
-                found["column_entropy"] = _entropy(self._cells)
-        else:
+        if self._sums is not None:
             means, squares = self._sums / self._samples
             unbiased = self._samples / (self._samples - 1)
-            found["column_variance"] = float((squares - means * means).mean()) * unbiased
-            found["variance"] = float(squares.mean() - means.mean() ** 2)
+            found["variance"] = float((squares - means * means).mean()) * unbiased
             if self._is_share:
-                found["column_entropy"] = float(_binary_entropy(means).mean())
-                found["entropy"] = float(_binary_entropy(means.mean(keepdims=True)).mean())
+                found["entropy"] = float(np.mean([_entropy([one, 1 - one]) for one in means]))
             if self._is_binary:
-                found["classes"] = 2
-                found["majority"] = float(max(means.mean(), 1 - means.mean()))
-        return {
+                found |= {"classes": 2, "majority": float(max(means.mean(), 1 - means.mean()))}
+        elif 0 < len(self._counts) <= _MOST_COUNTED:
+            total, classes = self._counts.total(), len(self._counts)
+            nats = _entropy([count / total for count in self._counts.values()])
+            nats += (classes - 1) / (2 * total)  # without the bias: Miller and Madow
+            majority = max(self._counts.values()) / total
+            found = {"classes": classes, "entropy": nats, "majority": majority}
+        if not found:
+            return None
+        rounded = {
             name: value if isinstance(value, int) else float(f"{max(0.0, value):.6g}")
             for name, value in found.items()
         }
+        return {"samples": self._samples, **rounded}
 
 
-def _entropy(counts: Array) -> float:
-    """The mean of the rows' entropies in nats, weighed by their counts, without the bias."""
-    totals = counts.sum(1)
-    rows = counts[totals > 0]
-    totals = totals[totals > 0]
-    shares = rows / totals[:, None]
-    nats = -(shares * np.log(np.where(shares > 0, shares, 1))).sum(1)
-    nats += ((rows > 0).sum(1) - 1) / (2 * totals)  # Miller and Madow
-    return float((nats * totals).sum() / totals.sum())
-
-
-def _binary_entropy(shares: Array) -> Array:
-    inside = np.clip(shares, 1e-12, 1 - 1e-12)
-    nats: Array = -(inside * np.log(inside) + (1 - inside) * np.log1p(-inside))
-    return nats
+def _entropy(shares: Iterable[float]) -> float:
+    return -sum(share * math.log(share) for share in shares if share > 0)
 
 
 # -- features that tell the label -----------------------------------------------------------------
 
 
-# Of wider samples the first and the last features are looked at: hints are put before or behind.
+# Of wider samples the first features are looked at.
 _MOST_FEATURES = 16384
 _MOST_CLASSES = 256
 _MOST_SHOWN = 16
@@ -298,19 +255,18 @@ class ConstantFeatures:
         """Take in one batch; inputs of several widths have no features to compare."""
         rows = inputs[:MOST_ROWS].reshape(min(len(inputs), MOST_ROWS), -1)[:, :_MOST_FEATURES]
         if self._first is None:
-            self._first, self._is_left = (
-                rows[0].clone(),
-                torch.ones(rows.shape[1], dtype=torch.bool),
-            )
+            self._first = rows[0].clone()
+            self._is_left = torch.ones_like(self._first, dtype=torch.bool)
         if rows.shape[1:] == self._first.shape:
             self._is_left &= (rows == self._first).all(0)
             self._samples += len(rows)
         else:
             self._is_left.fill_(False)
 
-    def found(self) -> int | None:
-        """How many there are; None while there are too few samples."""
-        return int(self._is_left.sum()) if self._samples >= _LEAST_SAMPLES else None
+    def found(self) -> tuple[int, int] | None:
+        """How many there are, of how many; None while there are too few samples."""
+        counted = int(self._is_left.sum()), len(self._is_left)
+        return counted if self._samples >= _LEAST_SAMPLES else None
 
 
 class TellingFeatures:
@@ -329,20 +285,16 @@ class TellingFeatures:
         if labels is None:
             self._is_over = True
             return
-        rows = inputs[:MOST_ROWS].reshape(len(labels), -1)
+        rows = inputs[:MOST_ROWS].reshape(len(labels), -1)[:, :_MOST_FEATURES]
         if self._places is None:
             self._width = rows.shape[1]
-            half = min(self._width, _MOST_FEATURES) // 2
-            last = np.arange(max(half, self._width - _MOST_FEATURES + half), self._width)
-            self._places = np.concatenate([np.arange(half), last])
+            self._places = np.arange(self._width)
         if rows.shape[1] != self._width:
             self._is_over = True
             return
-        is_whole = len(self._places) == self._width
-        part = rows if is_whole else rows[:, torch.from_numpy(self._places)]
-        if part.is_floating_point() and part.dtype not in _NUMPY_FLOATS:
-            part = part.to(torch.float32)
-        self._refute(part.numpy(), labels)
+        if rows.is_floating_point() and rows.dtype not in _NUMPY_FLOATS:
+            rows = rows.to(torch.float32)
+        self._refute(rows.numpy()[:, self._places], labels)
 
     def _refute(self, rows: Array, labels: Array) -> None:
         assert self._places is not None
@@ -399,7 +351,7 @@ class PairFacts:
     targets: Array | None = None
     association: Sums | None = None
     telling: tuple[int, int, list[int]] | None = None
-    constant: int | None = None
+    constant: tuple[int, int] | None = None
 
 
 class PairReader:
@@ -436,7 +388,7 @@ class PairFigures:
         self._association = Association()
         self._batches, self._due_at = 0, 1.0
         self._telling: dict[int | None, tuple[int, int, list[int]] | None] = {}
-        self._constant: dict[int | None, int] = {}  # by the worker that reads
+        self._constant: dict[int | None, tuple[int, int]] = {}  # by the worker that reads
 
     def add(self, facts: PairFacts, worker: int | None) -> None:
         """Take in one batch."""
@@ -465,7 +417,7 @@ class PairFigures:
         if self._spread.label_range is not None:
             found["label_range"] = self._spread.label_range
         if self._constant:
-            found["constant_features"] = min(self._constant.values())
+            found["constant_features"], found["features"] = min(self._constant.values())
         return found
 
     def _told(self) -> dict[str, Any] | None:
