@@ -12,6 +12,7 @@ from epochal.errors import RunFinishedError, UsageError
 from epochal.journal.reader import read_journal
 from epochal.run.run import Run, recorder_of
 from epochal.torch import scalars
+from epochal.torch.measure import HostCopy
 from tests.conftest import StartRun
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
@@ -324,7 +325,7 @@ class Event:
 def pending(step: int, *, failed: bool = False) -> scalars._Pending:
     event: Any = Event(failed=failed)
     place = scalars._Place("m", "x", None)
-    arriving = scalars._Arriving((place,), torch.full((8,), float(step)), event)
+    arriving = ((place,), HostCopy({"values": torch.full((1,), float(step))}, (event,)))
     return scalars._Pending({"log": "metrics", "step": step, "m": {"x": None}}, (arriving,))
 
 

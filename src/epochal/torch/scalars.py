@@ -15,20 +15,20 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
 
 from epochal.errors import UsageError
 from epochal.guard import attempt, describe
-from epochal.torch.measure import distribution, local
+from epochal.torch.measure import HostCopy, copied_to_host, distribution, local
 from epochal.values import device_values
 
 MAX_PENDING = 4096
 _LOOK_EVERY_S = 0.1
-_SMALLEST_BUFFER = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +44,17 @@ class _Place:
 
 
 @dataclass(frozen=True, slots=True)
-class _Arriving:
-    """Values on their way: which places of the record they fill, and how to tell they are there."""
-
-    places: tuple[_Place, ...]
-    buffer: torch.Tensor
-    event: torch.cuda.Event
-
-
-@dataclass(frozen=True, slots=True)
 class _Pending:
+    """A record, and for each device which places its values fill and their copy on its way."""
+
     record: dict[str, Any]
-    arriving: tuple[_Arriving, ...]
+    arriving: tuple[tuple[tuple[_Place, ...], HostCopy], ...]
 
     def has_arrived(self) -> bool:
-        return all(bool(part.event.query()) for part in self.arriving)  # type: ignore[no-untyped-call]
+        return all(copy.has_arrived() for _, copy in self.arriving)
 
     def wait(self) -> bool:
-        for part in self.arriving:
-            part.event.synchronize()
-        return True
+        return all(copy.ready() for _, copy in self.arriving)
 
     def filled(self) -> dict[str, Any]:
         """The record with plain numbers where tensors were."""
@@ -71,14 +62,12 @@ class _Pending:
         for field in ("m", "values"):
             if isinstance(record.get(field), dict):
                 record[field] = dict(record[field])
-        for part in self.arriving:
-            numbers = part.buffer.tolist()  # it may be longer than what it holds
-            start = 0
-            for place in part.places:
-                end = start + (1 if place.count is None else place.count)
-                value = numbers[start] if place.count is None else numbers[start:end]
+        for places, copy in self.arriving:
+            numbers = iter(copy.ready()["values"].tolist())
+            for place in places:
+                one = place.count is None
+                value = next(numbers) if one else list(islice(numbers, place.count))
                 (record if place.inner is None else record[place.inner])[place.name] = value
-                start = end
         return record
 
 
@@ -96,7 +85,6 @@ class CudaReader:
         self._lost = lost
         self._lock = threading.RLock()
         self._pending: deque[_Pending] = deque()
-        self._buffers: dict[tuple[torch.dtype, int], list[torch.Tensor]] = {}
         self._has_pending = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -130,38 +118,18 @@ class CudaReader:
 
     # -- copying ----------------------------------------------------------------------------------
 
-    def _start_copies(self, record: dict[str, Any]) -> tuple[_Arriving, ...]:
-        by_device: dict[torch.device, list[tuple[_Place, torch.Tensor]]] = {}
+    def _start_copies(
+        self, record: dict[str, Any]
+    ) -> tuple[tuple[tuple[_Place, ...], HostCopy], ...]:
+        by_device: dict[torch.device, dict[_Place, torch.Tensor]] = {}
         for inner, name, value in device_values(record):
             if record["log"] == "histogram" and name == "values":
                 tensor = distribution(value, bins=record["bins"])
             else:
                 tensor = local(value)
             place = _Place(inner, name, tensor.numel() if tensor.dim() else None)
-            by_device.setdefault(tensor.device, []).append((place, tensor))
-        return tuple(self._copy(device, items) for device, items in by_device.items())
-
-    def _copy(self, device: torch.device, items: list[tuple[_Place, torch.Tensor]]) -> _Arriving:
-        with torch.cuda.device(device), torch.no_grad():
-            stream = torch.cuda.current_stream()
-            for _, tensor in items:
-                tensor.record_stream(stream)  # its memory may not be used again before the copy
-            gathered = _gather([tensor for _, tensor in items])
-            buffer = self._take_buffer(gathered.dtype, gathered.numel())
-            buffer[: gathered.numel()].copy_(gathered, non_blocking=True)
-            event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            event.record()
-        return _Arriving(tuple(place for place, _ in items), buffer, event)
-
-    def _take_buffer(self, dtype: torch.dtype, count: int) -> torch.Tensor:
-        size = max(_SMALLEST_BUFFER, 1 << (count - 1).bit_length())
-        free = self._buffers.get((dtype, size))
-        return free.pop() if free else torch.empty(size, dtype=dtype, pin_memory=True)
-
-    def _give_back(self, pending: _Pending) -> None:
-        for part in pending.arriving:
-            key = (part.buffer.dtype, part.buffer.numel())
-            self._buffers.setdefault(key, []).append(part.buffer)
+            by_device.setdefault(tensor.device, {})[place] = tensor
+        return tuple((tuple(items), _copy(items.values())) for items in by_device.values())
 
     # -- handing on -------------------------------------------------------------------------------
 
@@ -185,9 +153,7 @@ class CudaReader:
             return False
 
     def _hand_on(self, pending: _Pending) -> None:
-        record = pending.filled()
-        self._give_back(pending)
-        _, error = attempt(self._then, record)
+        _, error = attempt(self._then, pending.filled())
         if error is not None:
             self._report_lost(1, error)
 
@@ -213,9 +179,13 @@ class CudaReader:
             threading.Event().wait(_LOOK_EVERY_S)
 
 
-def _gather(tensors: list[torch.Tensor]) -> torch.Tensor:
-    """All values in one tensor; of one type as they are, of several as float64, which holds all."""
+@torch.no_grad()
+def _copy(tensors: Iterable[torch.Tensor]) -> HostCopy:
+    """Start one copy of all values; of one type as they are, of several as float64."""
     flat = [tensor.reshape(-1) for tensor in tensors]
-    if len({tensor.dtype for tensor in flat}) > 1:
-        flat = [tensor.to(torch.float64) for tensor in flat]
-    return torch.cat(flat) if len(flat) > 1 else flat[0]
+    with torch.cuda.device(flat[0].device):
+        for tensor in flat:
+            tensor.record_stream(torch.cuda.current_stream())  # used until the copy is made
+        if len({tensor.dtype for tensor in flat}) > 1:
+            flat = [tensor.to(torch.float64) for tensor in flat]
+        return copied_to_host({"values": torch.cat(flat) if len(flat) > 1 else flat[0]})

@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from epochal.errors import UsageError, ValueTypeError
@@ -31,6 +31,19 @@ class Scheduler(ABC):
     """A learning rate for every step; subclass it and write `lr` for a shape of your own."""
 
     __slots__ = ()
+
+    def __post_init__(self) -> None:
+        """Refuse rates, factors and numbers of steps that cannot be, by the names of fields."""
+        names = [one.name for one in fields(self) if one.name in _CHECKS]  # type: ignore[arg-type]
+        given = {name: getattr(self, name) for name in names}
+        for name, value in given.items():
+            if value is not None or name not in _OPTIONAL:
+                _CHECKS[name](value, name=name)
+        for low, high in (("min_lr", "base_lr"), ("base_lr", "max_lr")):
+            if low in given and high in given and given[low] > given[high]:
+                raise UsageError(
+                    f"{low} must not exceed {high}, got {given[low]!r} and {given[high]!r}."
+                )
 
     @abstractmethod
     def lr(self, step: int) -> float:
@@ -58,11 +71,6 @@ class StepDecay(Scheduler):
     step_size: int
     gamma: float
 
-    def __post_init__(self) -> None:
-        check_rate(self.base_lr, name="base_lr")
-        check_length(self.step_size, name="step_size")
-        check_factor(self.gamma, name="gamma")
-
     def lr(self, step: int) -> float:
         """Return base_lr * gamma ** (step // step_size)."""
         return _decayed(self.base_lr, self.gamma, _checked(step) // self.step_size)
@@ -77,8 +85,7 @@ class MultiStepLR(Scheduler):
     gamma: float
 
     def __post_init__(self) -> None:
-        check_rate(self.base_lr, name="base_lr")
-        check_factor(self.gamma, name="gamma")
+        Scheduler.__post_init__(self)
         milestones = tuple(sorted(self.milestones))
         for milestone in milestones:
             check_length(milestone, name="each of milestones", least=0)
@@ -101,10 +108,6 @@ class ExponentialLR(Scheduler):
     base_lr: float
     gamma: float
 
-    def __post_init__(self) -> None:
-        check_rate(self.base_lr, name="base_lr")
-        check_factor(self.gamma, name="gamma")
-
     def lr(self, step: int) -> float:
         """Return base_lr * gamma ** step."""
         return _decayed(self.base_lr, self.gamma, _checked(step))
@@ -117,10 +120,6 @@ class CosineScheduler(Scheduler):
     base_lr: float
     min_lr: float
     total_steps: int
-
-    def __post_init__(self) -> None:
-        _check_order(self.min_lr, self.base_lr, names=("min_lr", "base_lr"))
-        check_length(self.total_steps, name="total_steps")
 
     def lr(self, step: int) -> float:
         """Return the rate on the cosine; `min_lr` from `total_steps` on."""
@@ -139,8 +138,7 @@ class OneCycleLR(Scheduler):
     warmup_frac: float = 0.3
 
     def __post_init__(self) -> None:
-        check_rate(self.max_lr, name="max_lr")
-        check_length(self.total_steps, name="total_steps")
+        Scheduler.__post_init__(self)
         if not 0 <= self.warmup_frac <= 1:
             raise UsageError(f"warmup_frac must be between 0 and 1, got {self.warmup_frac!r}.")
 
@@ -173,12 +171,6 @@ class CyclicLR(Scheduler):
     step_size: int
     step_size_down: int | None = None
 
-    def __post_init__(self) -> None:
-        _check_order(self.base_lr, self.max_lr, names=("base_lr", "max_lr"))
-        check_length(self.step_size, name="step_size")
-        if self.step_size_down is not None:
-            check_length(self.step_size_down, name="step_size_down")
-
     @classmethod
     def asymmetric(cls, base_lr: float, max_lr: float, up: int, down: int) -> CyclicLR:
         """Make one that climbs for `up` steps and falls for `down`."""
@@ -205,10 +197,9 @@ class WarmupScheduler(Scheduler):
     warmup_steps: int
 
     def __post_init__(self) -> None:
-        check_inner(self.inner)
-        if self.target_lr is not None:
-            check_rate(self.target_lr, name="target_lr")
-        check_length(self.warmup_steps, name="warmup_steps")
+        Scheduler.__post_init__(self)
+        if not isinstance(self.inner, Scheduler):
+            raise ValueTypeError(f"inner must be a Scheduler, got {type(self.inner).__name__}.")
 
     def lr(self, step: int) -> float:
         """Return the rate on the climb, then `inner.lr(step - warmup_steps)`."""
@@ -245,10 +236,7 @@ class PlateauScheduler(Scheduler):
     num_bad: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        _check_order(self.min_lr, self.base_lr, names=("min_lr", "base_lr"))
-        check_length(self.patience, name="patience")
-        check_factor(self.factor, name="factor")
-        check_rate(self.min_delta, name="min_delta")
+        Scheduler.__post_init__(self)
         if self.factor >= 1:
             raise UsageError(f"factor must be below 1, got {self.factor!r}.")
         if self.mode not in get_args(Literal["min", "max"]):
@@ -309,19 +297,6 @@ def check_length(value: int, *, name: str, least: int = 1) -> None:
         raise UsageError(f"{name} must be at least {least}, got {value}.")
 
 
-def check_inner(value: object, *, name: str = "inner") -> None:
-    """Refuse what is not a schedule."""
-    if not isinstance(value, Scheduler):
-        raise ValueTypeError(f"{name} must be a Scheduler, got {type(value).__name__}.")
-
-
-def _check_order(low: float, high: float, *, names: tuple[str, str]) -> None:
-    check_rate(low, name=names[0])
-    check_rate(high, name=names[1])
-    if low > high:
-        raise UsageError(f"{names[0]} must not exceed {names[1]}, got {low!r} and {high!r}.")
-
-
 def _is_finite(value: object) -> bool:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return is_number and math.isfinite(value)  # type: ignore[arg-type]
@@ -348,3 +323,12 @@ def _decayed(base: float, factor: float, times: int) -> float:
         return base * float(factor**times)
     except OverflowError:
         return math.inf if base else 0.0
+
+
+_OPTIONAL = ("target_lr", "step_size_down")
+_CHECKS: dict[str, Callable[..., None]] = {
+    **dict.fromkeys(("base_lr", "min_lr", "max_lr", "target_lr", "min_delta"), check_rate),
+    **dict.fromkeys(("gamma", "factor"), check_factor),
+    **dict.fromkeys(("step_size", "step_size_down", "total_steps"), check_length),
+    **dict.fromkeys(("warmup_steps", "patience"), check_length),
+}
