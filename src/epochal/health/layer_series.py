@@ -56,11 +56,9 @@ GRADIENT_NORMS = LayerSeries("grads/", "/norm")
 WEIGHT_NORMS = LayerSeries("params/", "/norm")
 UPDATE_RATIOS = LayerSeries("update_ratio/")
 RUNNING_STATS = LayerSeries("running_stats/", "/norm")
-ACTIVATION_ZEROS = LayerSeries("activations/", "/zeros")
-GRADIENT_ZEROS = LayerSeries("grads/", "/zeros")
 # The share of a weight's rows whose gradient is exactly zero.
 DEAD_UNITS = LayerSeries("grads/", "/dead")
-FAMILIES = (GRADIENT_NORMS, WEIGHT_NORMS, UPDATE_RATIOS, RUNNING_STATS, ACTIVATION_ZEROS)
+FAMILIES = (GRADIENT_NORMS, WEIGHT_NORMS, UPDATE_RATIOS, RUNNING_STATS)
 
 
 def bias_of(weight: str) -> str:

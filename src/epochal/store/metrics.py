@@ -19,7 +19,7 @@ from epochal.values import as_float, flat_items
 
 _ROLES = ("loss", "eval_loss", "lr", "norm", "throughput")
 # Hundreds of series, one for each layer: what follows them would not be seen.
-_LAYERS = ("params/", "grads/", "activations/", "update_ratio/", "running_stats/", "abs_max/")
+_LAYERS = ("params/", "grads/", "update_ratio/", "running_stats/", "abs_max/")
 _MOST_COMPARED = 2000
 _SEPARATOR = re.compile(r"[/.]")
 # The section of names that have no parts.

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from epochal.health.branches import idle_branches
 from epochal.health.layer_series import (
-    ACTIVATION_ZEROS,
     DEAD_UNITS,
     GRADIENT_NORMS,
     UPDATE_RATIOS,
@@ -181,9 +180,8 @@ class DeadLayer(Rule):
     reports = {
         "warning": (
             "A layer has no gradient in {samples} watched steps, or {dead:percent} of its units "
-            "have none, or its output is more than {activation_zeros:percent} zeros. A bias beside "
-            "a weight with a gradient does not count, nor do branches such as experts and heads, "
-            "or parts of the model that learned before."
+            "have none. A bias beside a weight with a gradient does not count, nor do branches "
+            "such as experts and heads, or parts of the model that learned before."
         )
     }
     messages = {
@@ -217,7 +215,6 @@ class DeadLayer(Rule):
         gradient_share: float = 1e-8
         # A ReLU layer has up to nine tenths zeros; this is a layer that says nothing.
         dead: float = 0.97
-        activation_zeros: float = 0.995
 
     thresholds: Thresholds
 
@@ -241,14 +238,11 @@ class DeadLayer(Rule):
         # With one layer there is no other to tell a dead layer from a vanished gradient by.
         if len(gradients) > 1:
             yield from self._judge_gradients(gradients)
-        zeros, dead = ACTIVATION_ZEROS.of(observation.values), DEAD_UNITS.of(observation.values)
-        limits, alive = self.thresholds, {n: v for n, v in dead.items() if gradients.get(n)}
-        self._shares = {**alive, **zeros}
+        dead = DEAD_UNITS.of(observation.values)
+        self._shares = {layer: share for layer, share in dead.items() if gradients.get(layer)}
         for layer, share in self._shares.items():
-            limit = limits.activation_zeros if layer in zeros else limits.dead
-            self._dead.note(layer, ails=share >= limit, step=self._step)
-        self._outputs |= zeros.keys()
-        yield from self._dead.verdicts(self._series_of_units, self._describe_units)
+            self._dead.note(layer, ails=share >= self.thresholds.dead, step=self._step)
+        yield from self._dead.verdicts(DEAD_UNITS.name, self._describe_units)
 
     def forget_from(self, step: int, context: Context) -> None:
         """Count again."""

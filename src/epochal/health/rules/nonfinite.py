@@ -17,7 +17,7 @@ from epochal.health.thresholds import RuleThresholds
 
 # Series that a watched model has one of for every tensor, and those of routers, which are all made
 # of the same logits: one finding for all of them.
-_FAMILIES = ("grads/", "params/", "activations/", "abs_max/", "update_ratio/", "moe/")
+_FAMILIES = ("grads/", "params/", "abs_max/", "update_ratio/", "moe/")
 _MOST_NAMED = 4
 # Before this many steps there is rarely a checkpoint to go back to.
 _EARLY = 30

@@ -317,10 +317,7 @@ DATA = Kind(
             "object",
             meaning="of sequences, without padding",
             fields=(
-                Field("sequences", "count"),
-                Field("min", "count"),
                 Field("mean"),
-                Field("max", "count"),
                 Field("up_to", "object", meaning="power of two to number of sequences"),
             ),
         ),

@@ -108,12 +108,8 @@ def _excerpt(array: np.ndarray[Any, Any]) -> bytes:
         return repr(array.tolist()[:_ELEMENTS]).encode()
     if array.nbytes <= _WHOLE_BYTES:
         return array.tobytes()
-    if not array.flags.c_contiguous:
-        # In the order in which it lies in memory, so that nothing is copied.
-        array = array.transpose(np.argsort([-stride for stride in array.strides], kind="stable"))
     flat = array.reshape(-1) if array.flags.c_contiguous else array.flat
-    distance = _distance(array.size)
-    return np.ascontiguousarray(flat[::distance]).tobytes()
+    return np.ascontiguousarray(flat[:: _distance(array.size)]).tobytes()
 
 
 def row_hashes(batch: Any, count: int) -> list[int] | None:
@@ -185,7 +181,7 @@ class BatchFacts:
     nonfinite: list[int] = field(default_factory=list)
     constant: list[int] = field(default_factory=list)
     moments: tuple[int, float, float] | None = None  # elements, their sum, the sum of squares
-    lengths: list[int] | None = None
+    lengths: list[int] = field(default_factory=list)
     padded: int = 0  # positions that are padding, of so many:
     positions: int = 0
     is_on_device: bool = False
@@ -404,8 +400,7 @@ class Window:
         self._wrong = [0, 0]  # samples with values that are not finite, constant samples
         self._moments = [0.0, 0.0, 0.0]
         self._lengths: Counter[int] = Counter()
-        self._length_sum = self._longest = self._padded = self._positions = 0
-        self._shortest: int | None = None
+        self._padded = self._positions = 0
 
     def add(self, facts: BatchFacts | None, indices: np.ndarray[Any, Any] | None) -> None:
         """Take in one batch: what was read of it, and the indices of its samples if known."""
@@ -448,8 +443,9 @@ class Window:
             self._add_labels(facts)
         if facts.moments is not None:
             self._moments = [a + b for a, b in zip(self._moments, facts.moments, strict=True)]
-        if facts.lengths:
-            self._add_lengths(facts)
+        self._lengths.update(map(_edge, facts.lengths))
+        self._padded += facts.padded
+        self._positions += facts.positions
 
     def _add_labels(self, facts: BatchFacts) -> None:
         assert facts.labels is not None
@@ -459,16 +455,6 @@ class Window:
         self._labels.update(facts.labels)
         if len(self._labels) > _MOST_LABELS:
             self._labels = Counter(dict(self._labels.most_common(_MOST_LABELS)))
-
-    def _add_lengths(self, facts: BatchFacts) -> None:
-        lengths = facts.lengths or [0]
-        self._lengths.update(_edge(length) for length in lengths)
-        self._length_sum += sum(lengths)
-        least = min(lengths)
-        self._shortest = least if self._shortest is None else min(least, self._shortest)
-        self._longest = max(self._longest, *lengths)
-        self._padded += facts.padded
-        self._positions += facts.positions
 
     def fields(self, most_identities: int) -> Record:
         """What a record says of these batches, with at most so many identities of each sort."""
@@ -508,13 +494,9 @@ class Window:
             if math.isfinite(mean) and math.isfinite(deviation):
                 record["mean"], record["std"] = mean, deviation
         if self._positions:
-            sequences = sum(self._lengths.values())
             record["padding"] = self._padded / self._positions
             record["lengths"] = {
-                "sequences": sequences,
-                "min": self._shortest,
-                "mean": self._length_sum / sequences,
-                "max": self._longest,
+                "mean": (self._positions - self._padded) / self._lengths.total(),
                 "up_to": {str(edge): n for edge, n in sorted(self._lengths.items())},
             }
         if self._on_device:
