@@ -369,10 +369,7 @@ def _record(
         "one_class_batches": 0,
         "padding": round(float(rng.uniform(0.2, 0.3)), 4),
         "lengths": {
-            "sequences": len(lengths),
-            "min": int(lengths.min()),
             "mean": float(lengths.mean()),
-            "max": int(lengths.max()),
             "up_to": {str(edge): count for edge, count in sorted(counts.items())},
         },
         "ended": True,

@@ -119,7 +119,7 @@ def trained(*, captured: bool, steps: int = 8) -> tuple[list[float], float, Clip
             set_lr(optimizer, schedule.lr(i))
             graph.replay()
             losses.append(graph.output.clone())
-    assert graph.is_captured == captured
+    assert (graph.pool() is not None) == captured
     weights = sum(float(param.detach().sum()) for param in model.parameters())
     return [float(loss) for loss in losses], weights, stats
 

@@ -12,7 +12,7 @@ def test_on_a_cpu_the_function_is_called_for_warm_up_and_replay_but_not_for_capt
     assert len(calls) == 3
     graph.replay()
     assert len(calls) == 4
-    assert not graph.is_captured
+    assert graph.pool() is None
     assert graph.pool() is None
 
 

@@ -38,11 +38,6 @@ class CudaGraph:
         """What the function returned; on a GPU its tensors change with every replay."""
         return self._output
 
-    @property
-    def is_captured(self) -> bool:
-        """Whether a CUDA graph stands behind it, rather than the function itself."""
-        return self._graph is not None
-
     def replay(self) -> None:
         """Do the step once more: launched on the current stream, or called where there is no CUDA.
 

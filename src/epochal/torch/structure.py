@@ -26,17 +26,25 @@ def structural_hash(model: nn.Module) -> str:
     """
     if not isinstance(model, nn.Module):
         raise ValueTypeError(f"model must be a torch module, got {type(model).__name__}.")
-    own = getattr(model, "structural_hash", None)
-    if callable(own):
-        return str(own())
-    return module_tree_hash(model)
-
-
-def module_tree_hash(model: nn.Module) -> str:
-    """The hash of the tree below a module, whatever the module itself answers."""
-    rows = [_row(name, module, nested=name != "") for name, module in _tree(unwrapped(model))]
+    if own := _own_hash(model):
+        return own
+    rows = [
+        [
+            name,
+            type(module).__name__,
+            _shapes(module._parameters),
+            _shapes(module._buffers),
+            _own_hash(module) if name else "",
+        ]
+        for name, module in unwrapped(model).named_modules(remove_duplicate=False)
+    ]
     text = json.dumps(rows, separators=(",", ":"))
     return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _own_hash(module: nn.Module) -> str:
+    own = getattr(module, "structural_hash", None)
+    return str(own()) if callable(own) else ""
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
@@ -60,22 +68,6 @@ def tensors_in(value: Any) -> list[Tensor]:
     if isinstance(value, dict):
         return [tensor for item in value.values() for tensor in tensors_in(item)]
     return []
-
-
-def _tree(model: nn.Module) -> list[tuple[str, nn.Module]]:
-    return list(model.named_modules(remove_duplicate=False))
-
-
-def _row(name: str, module: nn.Module, *, nested: bool) -> list[Any]:
-    own = getattr(module, "structural_hash", None)
-    inner = str(own()) if nested and callable(own) else ""
-    return [
-        name,
-        type(module).__name__,
-        _shapes(module._parameters),
-        _shapes(module._buffers),
-        inner,
-    ]
 
 
 def _shapes(tensors: Mapping[str, Tensor | None]) -> list[list[Any]]:

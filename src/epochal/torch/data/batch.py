@@ -349,40 +349,17 @@ class Sampled:
         self.kept = []
 
 
-class Order:
-    """The order of samples in one epoch: a digest after 1, 2, 4, … batches, and at the end."""
-
-    def __init__(self) -> None:
-        self._state = blake2b(digest_size=HASH_BYTES)
-        self._batches = 0
-        self._samples = 0
-        self._is_known = True
-
-    def add(self, identities: np.ndarray[Any, Any] | None) -> list[int] | None:
-        """Take in a batch; gives (batches, samples, digest) where one is due."""
-        self._batches += 1
-        if identities is None:
-            self._is_known = False
-        else:
-            self._state.update(identities.astype(np.int64).tobytes())
-            self._samples += len(identities)
-        is_due = self._batches & (self._batches - 1) == 0
-        return self.digest() if is_due else None
-
-    def digest(self) -> list[int] | None:
-        """Batches and samples so far, and the digest of their order; None where it is not known."""
-        if not self._is_known or not self._batches:
-            return None
-        value = int.from_bytes(self._state.digest(), "little")
-        return [self._batches, self._samples, value]
-
-
 class Window:
-    """Batches of one epoch since the last record."""
+    """Batches of one epoch since the last record.
+
+    ``orders`` are digests of the order of all samples after 1, 2, 4, … batches of the epoch.
+    """
 
     def __init__(self, indices: Sampled, hashes: Sampled, pairs: PairFigures) -> None:
         self._indices, self._hashes, self._pairs = indices, hashes, pairs
-        self._samples_before = self.samples = 0
+        self._samples_before = self.samples = self.all_batches = 0
+        self._order = blake2b(digest_size=HASH_BYTES)
+        self._num_ordered: int | None = 0  # None where a batch had no identities
         self.begin()
 
     def begin(self) -> None:
@@ -417,6 +394,26 @@ class Window:
         if facts is not None and facts.is_read:
             self._read_batches += 1
             self._add_facts(facts, indices, first)
+        if indices is None and facts is not None and facts.hashes is not None:
+            indices = np.asarray([one for one in facts.hashes if one is not None])
+        self._add_order(indices)
+
+    def _add_order(self, identities: np.ndarray[Any, Any] | None) -> None:
+        self.all_batches += 1
+        if identities is None or self._num_ordered is None:
+            self._num_ordered = None
+            return
+        self._order.update(identities.astype(np.int64).tobytes())
+        self._num_ordered += len(identities)
+        if self.all_batches & (self.all_batches - 1) == 0:
+            self.note_order()
+
+    def note_order(self) -> None:
+        """Add the digest of the order so far, if it is known."""
+        if self._num_ordered:
+            value = int.from_bytes(self._order.digest(), "little")
+            digest = [self.all_batches, self._num_ordered, value]
+            self.orders += [digest] if digest not in self.orders else []
 
     def _add_facts(
         self, facts: BatchFacts, indices: np.ndarray[Any, Any] | None, first: int

@@ -30,7 +30,6 @@ from epochal.run.run import Run
 from epochal.torch.data.batch import (
     MOST_IDENTITIES,
     BatchFacts,
-    Order,
     Sampled,
     Window,
     count_samples,
@@ -156,7 +155,6 @@ class WatchedCollate:
 L = TypeVar("L")
 # Seconds between records: soon at first, once a minute later.
 _FIRST_S, _LATEST_S = 5.0, 60.0
-_AT_ONCE = 16
 # Bytes that may be written: so many a second (0.9 MB an hour), and so many at once.
 _BYTES_A_SECOND, _MOST_BYTES = 240.0, 65536.0
 _RECORD_BYTES, _IDENTITY_BYTES = 800.0, 34.0
@@ -250,41 +248,25 @@ class EpochWatch:
         self._run = of.run
         self._epoch = epoch
         self._window = Window(of.indices, of.hashes, of.pairs)
-        self._order = Order()
-        self._batches = 0
-        self._pending: list[tuple[BatchFacts | None, Any]] = []
         self._is_over = False
 
     @property
     def has_batches(self) -> bool:
         """Whether anything was given."""
-        return self._batches + len(self._pending) > 0
+        return self._window.all_batches > 0
 
     @guarded_hook(MEMBER)
     def take(self, facts: BatchFacts | None, index: Any) -> None:
-        """Take in one batch; ``index`` is what the sampler gave for it, None where unknown.
-
-        Several are counted at once: after a step of the model little of this is in a cache.
-        """
+        """Take in one batch; ``index`` is what the sampler gave for it, None where unknown."""
         if self._is_over or self._of.is_over:
             return
-        self._pending.append((facts, index))
-        if (self._batches + len(self._pending)) % _AT_ONCE == 0:
-            self._count()
-            if self._of.is_due(self._batches) and self._of.write(
-                self._epoch, self._window, ended=False, complete=False
-            ):
-                self._window.begin()
-
-    def _count(self) -> None:
-        pending, self._pending = self._pending, []
-        for facts, index in pending:
-            indices = _whole_numbers(index)
-            self._batches += 1
-            self._window.add(facts, indices)
-            self._note_order(facts, indices)
-            if facts is not None:
-                self._of.reader.stride = facts.stride  # where the next epoch begins
+        self._window.add(facts, _whole_numbers(index))
+        if facts is not None:
+            self._of.reader.stride = facts.stride  # where the next epoch begins
+        if self._of.is_due(self._window.all_batches) and self._of.write(
+            self._epoch, self._window, ended=False, complete=False
+        ):
+            self._window.begin()
 
     @guarded_hook(MEMBER)
     def end(self, *, is_complete: bool) -> None:
@@ -292,21 +274,9 @@ class EpochWatch:
         if self._is_over:
             return
         self._is_over = True
-        self._count()
-        last = self._order.digest()
-        if last is not None and last not in self._window.orders:
-            self._window.orders.append(last)
-        if self._batches:
+        if self.has_batches:
+            self._window.note_order()
             self._of.write(self._epoch, self._window, ended=True, complete=is_complete)
-
-    def _note_order(self, facts: BatchFacts | None, indices: Any) -> None:
-        identities = indices
-        if indices is None and facts is not None and facts.hashes is not None:
-            known = [one for one in facts.hashes if one is not None]
-            identities = np.asarray(known, dtype=np.int64)
-        due = self._order.add(identities)
-        if due is not None:
-            self._window.orders.append(due)
 
 
 def _whole_numbers(index: Any) -> np.ndarray[Any, Any] | None:

@@ -89,7 +89,7 @@ class Recorded:
     def mean(self) -> tuple[float, int]:
         """Return the mean of the finite values, nan without any, and how many are not finite."""
         finite = [value for value in self.host if math.isfinite(value)]
-        return (_total(finite) / len(finite) if finite else math.nan), len(self.host) - len(finite)
+        return (sum(finite) / len(finite) if finite else math.nan), len(self.host) - len(finite)
 
 
 class Observation:
@@ -243,10 +243,3 @@ def _read_devices(metrics: Sequence[Recorded]) -> None:
         for metric, part in zip(there, parts, strict=True):
             metric.host.extend(numbers[: len(part)])
             del numbers[: len(part)]
-
-
-def _total(terms: list[float]) -> float:
-    try:
-        return math.fsum(terms)
-    except OverflowError:
-        return sum(terms)
