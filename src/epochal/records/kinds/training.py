@@ -281,18 +281,6 @@ DATA = Kind(
             ),
         ),
         Field(
-            "association",
-            "object",
-            meaning="whether near inputs have near targets, so far",
-            fields=(
-                Field("batches", "count"),
-                Field("correlation", meaning="of distances, without bias"),
-                Field("error", meaning="its standard error"),
-                Field("nearest", meaning="how much nearer the target of the nearest input is"),
-                Field("nearest_error", meaning="its standard error"),
-            ),
-        ),
-        Field(
             "telling",
             "object",
             meaning="input features with one value for each class",
@@ -303,8 +291,6 @@ DATA = Kind(
             ),
         ),
         Field("label_range", "list", meaning="the smallest and the largest label so far"),
-        Field("constant_features", "count", meaning="input features with one value in all samples"),
-        Field("features", "count", meaning="input features that were compared"),
         Field("nonfinite_samples", "count", meaning="samples with values that are not finite"),
         Field("nonfinite_at", "list", meaning="indices of the first of them"),
         Field("constant_samples", "count", meaning="samples of which all values are equal"),
