@@ -134,9 +134,6 @@ class Rng:
             j = self.usize(i + 1)
             data[i], data[j] = data[j], data[i]
 
-    def __copy__(self) -> Rng:
-        return self.clone()
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Rng) and self._state == other._state
 

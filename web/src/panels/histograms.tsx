@@ -1,4 +1,4 @@
-/** The distribution of weights, gradients and activations, over the steps and at one of them. */
+/** The distribution of weights and gradients, over the steps and at one of them. */
 
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";

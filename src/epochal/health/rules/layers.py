@@ -180,8 +180,8 @@ class DeadLayer(Rule):
     reports = {
         "warning": (
             "A layer has no gradient in {samples} watched steps, or {dead:percent} of its units "
-            "have none. A bias beside a weight with a gradient does not count, nor do branches "
-            "such as experts and heads, or parts of the model that learned before."
+            "have none. A bias beside a weight with a gradient does not count. Branches such as "
+            "experts and heads do not count either, nor do parts that learned before."
         )
     }
     messages = {
