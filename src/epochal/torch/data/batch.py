@@ -372,9 +372,9 @@ class Window:
         self._read_batches = self._on_device = 0
         self._labels: Counter[int] = Counter()
         self._labelled = self._of_one_class = 0
-        self._nonfinite: list[int] = []
-        self._constant: list[int] = []
-        self._wrong = [0, 0]  # samples with values that are not finite, constant samples
+        # Samples with values that are not finite, or all equal: how many, and the first of them.
+        self._num_wrong = {"nonfinite": 0, "constant": 0}
+        self._wrong: dict[str, list[int]] = {"nonfinite": [], "constant": []}
         self._moments = [0.0, 0.0, 0.0]
         self._lengths: Counter[int] = Counter()
         self._padded = self._positions = 0
@@ -426,12 +426,10 @@ class Window:
             if one is not None and not one & mask:
                 self._hashes.add(one, one, identity(place))
         self._on_device += facts.is_on_device
-        for number, (kept, places) in enumerate(
-            ((self._nonfinite, facts.nonfinite), (self._constant, facts.constant))
-        ):
-            self._wrong[number] += len(places)
-            room = max(0, _MOST_PLACES - len(kept))
-            for place in places[:room]:
+        for name, places in (("nonfinite", facts.nonfinite), ("constant", facts.constant)):
+            self._num_wrong[name] += len(places)
+            kept = self._wrong[name]
+            for place in places[: _MOST_PLACES - len(kept)]:
                 known = identity(place)
                 kept.append(first + place if known is None else known)
         if facts.pair is not None:
@@ -477,13 +475,9 @@ class Window:
             record["labels"] = {str(label): n for label, n in sorted(self._labels.items())}
             record["labelled_batches"] = self._labelled
             record["one_class_batches"] = self._of_one_class
-        for name, count, places in (
-            ("nonfinite", self._wrong[0], self._nonfinite),
-            ("constant", self._wrong[1], self._constant),
-        ):
+        for name, count in self._num_wrong.items():
             if count:
-                record[f"{name}_samples"] = count
-                record[f"{name}_at"] = list(places)
+                record |= {f"{name}_samples": count, f"{name}_at": self._wrong[name]}
         elements, total, squares = self._moments
         if elements:
             mean = total / elements
