@@ -47,6 +47,17 @@ def test_shares_of_two_numbers_have_a_majority() -> None:
     assert found["targets"]["majority"] == pytest.approx(0.75)
 
 
+def test_constant_features_are_counted() -> None:
+    inputs = drawn(256, 3, 2)
+    inputs[:, 1] = 7
+    inputs[:-1, 0, 0] = 1  # all but the last
+    found = figures(inputs, torch.arange(256) % 4)
+    assert (found["constant_features"], found["features"]) == (2, 6)
+    assert "constant_features" not in figures(inputs[:64], torch.arange(64) % 4)
+    tokens = torch.ones(256, 5, dtype=torch.int64)
+    assert "constant_features" not in figures(tokens, torch.arange(256) % 4)
+
+
 def test_numbers_have_a_variance_around_the_mean_at_their_place() -> None:
     pictures = 0.5 * drawn(1024, 2, 3) + torch.arange(6).view(2, 3)
     found = figures(drawn(1024, 4), pictures)["targets"]
@@ -61,6 +72,17 @@ def test_targets_of_several_widths_have_one_variance() -> None:
         assert facts is not None
         together.add(facts, None)
     assert together.fields()["targets"]["variance"] == pytest.approx(1, rel=0.3)
+
+
+def test_near_inputs_with_near_targets_are_associated() -> None:
+    inputs = drawn(1024, 8)
+    targets = inputs[:, :2].sum(1)
+    own = figures(inputs, targets)["association"]
+    apart = figures(inputs, targets[torch.randperm(1024)])["association"]
+    assert own["correlation"] > 10 * own["error"]
+    assert own["nearest"] > 5 * own["nearest_error"]
+    assert abs(apart["correlation"]) < 5 * apart["error"]
+    assert abs(apart["nearest"]) < 5 * apart["nearest_error"]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -95,12 +117,20 @@ def test_pairs_that_are_no_inputs_and_targets_are_left_out() -> None:
     assert facts.targets is not None
 
 
+def test_inputs_that_are_not_finite_have_no_association() -> None:
+    inputs = drawn(64, 3)
+    inputs[0, 0] = math.nan
+    found = figures(inputs, torch.arange(64) % 4)
+    assert "association" not in found
+    assert found["targets"]["classes"] == 4
+
+
 @pytest.mark.parametrize("width", [2, 9000])
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float8_e4m3fn])
 def test_inputs_of_floats_that_numpy_does_not_know_are_read(kind: torch.dtype, width: int) -> None:
     labels = torch.arange(240) % 4
     facts = PairReader().read((labels[:, None].repeat(1, width).to(kind), labels), 240)
     assert facts is not None
-    assert facts.targets is not None
+    assert facts.association is not None
     assert facts.telling is not None
     assert facts.telling[:2] == (240, 4)

@@ -98,7 +98,10 @@ class DataValues(DataRule):
     healthy = "Every input is finite, and its values differ."
     reports = {
         "info": "{constant_share:percent} of the samples are constant, {constant_samples} or more.",
-        "warning": "A sample is not finite, or {constant_grave:percent} of them are constant.",
+        "warning": (
+            "A sample is not finite, or {constant_grave:percent} of them are constant. Or "
+            "{features:percent} of the input features have the same value in every sample."
+        ),
     }
     release = 3
     messages = {
@@ -114,12 +117,19 @@ class DataValues(DataRule):
             "those read).",
             "Look at these samples: they may be empty images or files that cannot be read.",
         ),
+        "features": Message(
+            "warning",
+            "{constant_features} of {features} input features of {name!r} have the same value in "
+            "every sample.",
+            "Look at how the inputs are prepared: columns may be empty, or scaled to nothing.",
+        ),
     }
 
     class Thresholds(RuleThresholds):
         constant_share: float = 0.05  # of a record's samples; empty patches are in many datasets
         constant_samples: int = 10
         constant_grave: float = 0.5
+        features: float = 0.75  # of all; images have empty borders
 
     thresholds: Thresholds
 
@@ -127,6 +137,12 @@ class DataValues(DataRule):
         """Check the counts of one record."""
         limits, batches = self.thresholds, window.count("read_batches")
         read = max(1.0, min(1.0, batches / max(1, window.batches)) * window.samples)
+        constant, features = window.count("constant_features"), window.count("features")
+        if features:
+            is_most = constant >= limits.features * features
+            yield self.row(
+                is_most, "features", window, constant_features=constant, features=features
+            )
         for which in ("nonfinite", "constant") if batches else ():
             samples = window.count(f"{which}_samples")
             share = min(1.0, samples / read)
@@ -151,8 +167,9 @@ class DataLabels(DataRule):
     healthy = "No single input value gives the label away, and labels are classes of the model."
     reports = {
         "warning": (
-            "Some features have one value for each class in {samples} samples, and the loss has "
-            "fallen. Or labels are negative (other than -100) or not below the number of classes."
+            "Some features have one value for each class, or are a target of a regression, in "
+            "{samples} samples, and the loss has fallen. Or labels are negative (other than -100) "
+            "or not below the number of classes."
         )
     }
     needs = "`epochal.watch_data(loader)`, with inputs and labels in each batch."
@@ -163,7 +180,7 @@ class DataLabels(DataRule):
         "answer": Message(
             "warning",
             "The answer is among the inputs of {name!r}: input values {features} (counted from 0) "
-            "are the same for all samples of one label, in {samples} samples of {classes} labels.",
+            "tell the target in each of {samples} samples.",
             "A model that reads these values knows the label without learning anything. Find out "
             "how the label came among the inputs, and remove it.",
         ),
@@ -218,7 +235,6 @@ class DataLabels(DataRule):
             window,
             features=shown(places),
             samples=int(told.get("samples", 0)),
-            classes=int(told.get("classes", 0)),
         )
 
 

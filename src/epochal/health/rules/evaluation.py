@@ -217,7 +217,7 @@ class EvalGap(EvaluationRule):
     needs = "A training loss, an evaluation loss, and the field `epoch` of a step if there is one."
     causes = frozenset({"memorising"})
     symptom_of = frozenset({"lost values", "divergence", "poor evaluation", "memorising"})
-    kinds = CURVE_KINDS
+    kinds = CURVE_KINDS | DATA_KINDS
     patience = 2
     messages = {
         "gap": Message(
@@ -252,6 +252,9 @@ class EvalGap(EvaluationRule):
         epoch, limits = observation.values.get("train/epoch"), self.thresholds
         if epoch is not None and math.isfinite(epoch):
             self._epoch = epoch
+        window = window_of(observation) if observation.kind in DATA_KINDS else None
+        if window is not None and window.is_training:
+            self._epoch = max(self._epoch or 0.0, window.epoch - 1.0)
         curve, train = context.updated_curves.get("eval_loss"), context.curves.get("loss")
         if curve is None or train is None or train.first is None or context.is_game:
             return ()

@@ -63,7 +63,7 @@ class Overfitting(Rule):
         ),
         "memorised": Message(
             "info",
-            "The training loss is {train} at {when}, and the evaluation loss {now}: the model has "
+            "The evaluation loss is {now} at {when}, and the training loss {train}: the model has "
             "memorised its training samples, as if one batch came again and again.",
             "Check that each step takes the next batch. Otherwise add data, augmentation or "
             "regularisation.",

@@ -1,5 +1,9 @@
 """What pairs of inputs and targets tell, from where batches are read to the record.
 
+- The distance correlation within batches: whether samples with near inputs have near targets. The
+  distances are centred without bias (Székely and Rizzo, 2014), so their mean product is zero on
+  average where targets do not depend on inputs. A second figure asks only the nearest input of each
+  sample: where in the order of distances its target is, 0.5 for the nearest.
 - The spread of targets around their mean: what the best constant answer would cost.
 - Features with one value for each class, in every sample: they give the label away. Features with
   one value in all samples say nothing.
@@ -56,6 +60,97 @@ def some_columns(tensor: torch.Tensor) -> Array:
     rows = rows[:, :: -(-rows.shape[1] // _MOST_COLUMNS)]
     kept = rows.to(torch.float32 if tensor.is_floating_point() else torch.int64)
     return kept.contiguous().numpy()
+
+
+# -- the distance correlation ---------------------------------------------------------------------
+
+
+ROWS = 32
+_LEAST_ROWS = 6
+
+# Covariance and variances of both sorts of distances, and the place of the nearest.
+Sums = tuple[float, float, float, float]
+
+
+def association(inputs: Array, targets: Array, place: int) -> Sums | None:
+    """The sums of one batch; ``place`` decides which of its rows are taken."""
+    count = len(inputs)
+    if count < _LEAST_ROWS:
+        return None
+    if count > ROWS:
+        rows = (np.arange(ROWS) * (count // ROWS) + place) % count
+        inputs, targets = inputs[rows], targets[rows]
+    apart, targets_apart = _distances(inputs), _distances(targets)
+    nearest = _nearest(apart, targets_apart)
+    of_inputs, of_targets = _centred(apart), _centred(targets_apart)
+    pairs = len(inputs) * (len(inputs) - 3)
+    both = float(np.vdot(of_inputs, of_targets)) / pairs
+    alone = float(np.vdot(of_inputs, of_inputs)) / pairs
+    beside = float(np.vdot(of_targets, of_targets)) / pairs
+    return (both, alone, beside, nearest) if math.isfinite(alone + beside) else None
+
+
+def _nearest(inputs: Array, targets: Array) -> float:
+    """By how much the target of the nearest input is nearer than the median one."""
+    places = np.arange(len(inputs))
+    others = inputs + np.where(places[:, None] == places, np.inf, 0)
+    apart = targets[places, others.argmin(1)][:, None]
+    # The distance to itself is 0 and must not count.
+    below = (targets < apart).sum(1) - (apart[:, 0] > 0)
+    equal = (targets == apart).sum(1) - (apart[:, 0] == 0)
+    return float(0.5 - ((below + equal / 2) / (len(inputs) - 1)).mean())
+
+
+def _distances(rows: Array) -> Array:
+    if rows.dtype.kind == "f":
+        squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+        products = (rows @ rows.T).astype(np.float64)
+        apart = np.sqrt(np.maximum(squares[:, None] + squares[None] - 2 * products, 0))
+        np.fill_diagonal(apart, 0)
+        distances: Array = apart
+    else:
+        distances = (rows[:, None] != rows[None]).mean(2)
+    return distances
+
+
+def _centred(distances: Array) -> Array:
+    count = len(distances)
+    of_row = distances.sum(1) / (count - 2)
+    whole = distances.sum() / ((count - 1) * (count - 2))
+    centred: Array = distances - of_row[:, None] - of_row[None] + whole
+    np.fill_diagonal(centred, 0)
+    return centred
+
+
+class Association:
+    """The sums of many batches."""
+
+    def __init__(self) -> None:
+        self._batches = 0
+        self._sums = np.zeros(4)
+        self._squares = np.zeros(4)
+
+    def add(self, sums: Sums) -> None:
+        """Take in one batch."""
+        self._batches += 1
+        self._sums += sums
+        self._squares += np.square(sums)
+
+    def fields(self) -> Mapping[str, Any] | None:
+        """The correlation with its standard error; None where distances do not differ."""
+        covariance, of_inputs, of_targets, nearest = self._sums.tolist()
+        if self._batches < 2 or min(of_inputs, of_targets) <= 0:
+            return None
+        scale = math.sqrt(of_inputs * of_targets)
+        spread = np.maximum(0.0, self._squares - self._sums * self._sums / self._batches)
+        errors = np.sqrt(spread * self._batches / (self._batches - 1))
+        return {
+            "batches": self._batches,
+            "correlation": float(f"{covariance / scale:.5g}"),
+            "error": float(f"{errors[0] / scale:.3g}"),
+            "nearest": float(f"{nearest / self._batches:.5g}"),
+            "nearest_error": float(f"{errors[3] / self._batches:.3g}"),
+        }
 
 
 # -- the spread of targets ------------------------------------------------------------------------
@@ -148,6 +243,32 @@ _LEAST_SAMPLES, _LEAST_OF_CLASS = 200, 20
 _NUMPY_FLOATS = (torch.float16, torch.float32, torch.float64)
 
 
+class ConstantFeatures:
+    """Features of numbers that have had one value in all samples so far."""
+
+    def __init__(self) -> None:
+        self._first: torch.Tensor | None = None
+        self._samples = 0
+        self._is_left = torch.ones(0, dtype=torch.bool)
+
+    def add(self, inputs: torch.Tensor) -> None:
+        """Take in one batch; inputs of several widths have no features to compare."""
+        rows = inputs[:MOST_ROWS].reshape(min(len(inputs), MOST_ROWS), -1)[:, :_MOST_FEATURES]
+        if self._first is None:
+            self._first = rows[0].clone()
+            self._is_left = torch.ones_like(self._first, dtype=torch.bool)
+        if rows.shape[1:] == self._first.shape:
+            self._is_left &= (rows == self._first).all(0)
+            self._samples += len(rows)
+        else:
+            self._is_left.fill_(False)
+
+    def found(self) -> tuple[int, int] | None:
+        """How many there are, of how many; None while there are too few samples."""
+        counted = int(self._is_left.sum()), len(self._is_left)
+        return counted if self._samples >= _LEAST_SAMPLES else None
+
+
 class TellingFeatures:
     """Features that no two samples of one class contradicted so far."""
 
@@ -204,6 +325,44 @@ class TellingFeatures:
         return self._samples, classes, self._places[differs][:_MOST_SHOWN].tolist()
 
 
+_LEAST_CORRELATION = 0.99999  # of a feature that is the target, but for rounding
+_MOST_TARGETS = 4
+
+
+class TargetCopies:
+    """Features that are one of the first targets, scaled and shifted."""
+
+    def __init__(self) -> None:
+        self._samples = 0
+        self._sums: list[Array] | None = None  # of x, y, x², y² and xy
+
+    def add(self, inputs: torch.Tensor, targets: torch.Tensor) -> None:
+        """Take in one batch of numbers; a model whose target is its input is left out."""
+        is_known = inputs.is_floating_point() and targets.is_floating_point()
+        if not is_known or inputs.shape == targets.shape:
+            return
+        count = min(len(inputs), MOST_ROWS)
+        x = inputs[:count].reshape(count, -1)[:, : _MOST_FEATURES // 8].double().numpy()
+        y = targets[:count].reshape(count, -1)[:, :_MOST_TARGETS].double().numpy()
+        sums = [x.sum(0), y.sum(0), (x * x).sum(0), (y * y).sum(0), x.T @ y]
+        if self._sums is None:
+            self._sums = sums
+        elif self._sums[4].shape == sums[4].shape:
+            self._sums = [a + b for a, b in zip(self._sums, sums, strict=True)]
+        self._samples += count
+
+    def found(self) -> tuple[int, int, list[int]] | None:
+        """Samples, 0 for the number of classes, and the features; None if there are none."""
+        if self._sums is None or self._samples < _LEAST_SAMPLES:
+            return None
+        x, y, xx, yy, xy = (one / self._samples for one in self._sums)
+        spread = np.outer(xx - x * x, yy - y * y)
+        both = (xy - np.outer(x, y)) ** 2
+        is_copy = (spread > 1e-18) & (both > _LEAST_CORRELATION**2 * spread)
+        places = np.flatnonzero(is_copy.any(1))[:_MOST_SHOWN].tolist()
+        return (self._samples, 0, places) if places else None
+
+
 def _labels(targets: torch.Tensor) -> Array | None:
     if targets.shape not in ((len(targets),), (len(targets), 1)):
         return None
@@ -228,7 +387,9 @@ class PairFacts:
     """What one batch tells of its inputs and targets."""
 
     targets: Array | None = None
+    association: Sums | None = None
     telling: tuple[int, int, list[int]] | None = None
+    constant: tuple[int, int] | None = None
 
 
 class PairReader:
@@ -236,7 +397,8 @@ class PairReader:
 
     def __init__(self) -> None:
         self._reads = 0
-        self._telling = TellingFeatures()
+        self._telling, self._constant = TellingFeatures(), ConstantFeatures()
+        self._copies = TargetCopies()
 
     def read(self, batch: Any, count: int) -> PairFacts | None:
         """The facts of a batch; None where it is no pair, or left out."""
@@ -247,10 +409,16 @@ class PairReader:
         if pair is None:
             return None
         self._telling.add(*pair)
-        targets = some_columns(pair[1])
+        self._copies.add(*pair)
+        if pair[0].is_floating_point():
+            self._constant.add(pair[0])
+        inputs, targets = (some_columns(one) for one in pair)
+        with np.errstate(all="ignore"):
+            sums = association(inputs, targets, self._reads)
         if targets.dtype.kind != "f":
             targets = targets.astype(np.int32)
-        return PairFacts(targets, self._telling.found())
+        told = self._telling.found() or self._copies.found()
+        return PairFacts(targets, sums, told, self._constant.found())
 
 
 class PairFigures:
@@ -258,15 +426,21 @@ class PairFigures:
 
     def __init__(self) -> None:
         self._spread = TargetSpread()
+        self._association = Association()
         self._batches, self._due_at = 0, 1.0
         self._telling: dict[int | None, tuple[int, int, list[int]] | None] = {}
+        self._constant: dict[int | None, tuple[int, int]] = {}  # by the worker that reads
 
     def add(self, facts: PairFacts, worker: int | None) -> None:
         """Take in one batch."""
         self._batches += 1
         if facts.targets is not None:
             self._spread.add(facts.targets)
+        if facts.association is not None:
+            self._association.add(facts.association)
         self._telling[worker] = facts.telling
+        if facts.constant is not None:
+            self._constant[worker] = facts.constant
 
     def fields(self) -> Record:
         """What a record says of them; nothing where the last one said nearly as much."""
@@ -274,11 +448,17 @@ class PairFigures:
         if self._batches < self._due_at:
             return found
         self._due_at = _MORE * self._batches
-        for name, figures in (("targets", self._spread.fields()), ("telling", self._told())):
+        for name, figures in (
+            ("targets", self._spread.fields()),
+            ("association", self._association.fields()),
+            ("telling", self._told()),
+        ):
             if figures is not None:
                 found[name] = dict(figures)
         if self._spread.label_range is not None:
             found["label_range"] = self._spread.label_range
+        if self._constant:
+            found["constant_features"], found["features"] = min(self._constant.values())
         return found
 
     def _told(self) -> dict[str, Any] | None:

@@ -167,6 +167,10 @@ export const RULES: Readonly<Record<string, RuleText>> = {
     "meaning": "The device waits for data.",
     "healthy": "Waiting for data takes less than a tenth of a step."
   },
+  "low-sol": {
+    "meaning": "The hardware could do the same work much faster.",
+    "healthy": "60 % of the speed of light or more; 80 % is excellent."
+  },
   "straggler": {
     "meaning": "All ranks wait for one rank at every step.",
     "healthy": "Ranks are within a few per cent of each other."
