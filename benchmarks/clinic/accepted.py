@@ -208,7 +208,7 @@ OLDER: dict[str, Accepted] = {
         ("too-good", "repeated-data"),
     ),
     "slow_loader": Accepted(
-        ("input-bound",), (r"wait.{0,20}(for )?(data|input)",), ("throughput-drop", "low-sol")
+        ("input-bound",), (r"wait.{0,20}(for )?(data|input)",), ("throughput-drop",)
     ),
     "straggler": Accepted(("straggler",), (r"rank \d.{0,30}slow",), ("throughput-drop",)),
     "rank_drift": Accepted(("replica-drift",), (r"not (equal|exchanged)", r"differ.{0,30}rank")),

@@ -9,7 +9,7 @@ from statistics import fmean
 
 from epochal.health.context import Context
 from epochal.health.curve import Curve
-from epochal.health.data_window import DATA_KINDS, numbers
+from epochal.health.data_window import DATA_KINDS, numbers, window_of
 from epochal.health.evaluations import accuracy_of, is_accuracy, is_evaluation
 from epochal.health.layer_series import RUNNING_STATS, holds_layers, named
 from epochal.health.observation import Observation

@@ -49,7 +49,7 @@ class Overfitting(Rule):
         "A training loss and an evaluation loss. Series of an evaluation are those of `eval` "
         "records, and names that begin with `eval`, `val`, `valid`, `validation`, `test` or `dev`."
     )
-    symptom_of = frozenset({"lost values", "divergence", "poor evaluation", "memorising"})
+    symptom_of = frozenset({"lost values", "divergence", "poor evaluation"})
     kinds = CURVE_KINDS
     every_rank = False
     messages = {
