@@ -112,7 +112,9 @@ class NoBetterThanBaseline(Rule):
         limits, is_better, subject = self.thresholds, False, loss or "".join(names[:1])
         for name in names:
             values = [value for _, value in self._values[name]]
-            known = self._of_loss(classes) if name == loss else self._of_share(classes)
+            known = (
+                self._of_loss(values, classes) if name == loss else self._of_share(values, classes)
+            )
             for what, value, lowest, highest in known:
                 outside = (n for n, v in enumerate(reversed(values)) if not lowest <= v <= highest)
                 count = next(outside, len(values))  # of evaluations in a row
@@ -148,7 +150,7 @@ class NoBetterThanBaseline(Rule):
         is_falling = _falls(levels[len(levels) // 3 :], 0.003)
         return not is_rising and not is_falling and not self._is_related
 
-    def _of_loss(self, classes: int) -> Iterator[_Baseline]:
+    def _of_loss(self, losses: list[float], classes: int) -> Iterator[_Baseline]:
         near = self.thresholds.near
         for cost in (self._targets[name] for name in _COSTS if self._targets.get(name, 0) > 0):
             what = "always predicting the average target"
@@ -157,14 +159,20 @@ class NoBetterThanBaseline(Rule):
             guess = math.log(classes)
             what = f"guessing among {classes:,} classes"
             yield what, guess, (1 - near / 3) * guess, (1 + 2 * near) * guess
+        if len(losses) >= self.thresholds.patient and min(losses) > 0.96 * losses[0] > 0:
+            first = fmean(losses[:4])
+            if fmean(losses[-4:]) > 0.99 * first:
+                yield "the first evaluations", first, 0.96 * first, 1.15 * first
 
-    def _of_share(self, classes: int) -> Iterator[_Baseline]:
+    def _of_share(self, shares: list[float], classes: int) -> Iterator[_Baseline]:
         majority = self._targets.get("majority", 0.0)
         if majority > 0:
             yield "always predicting the most frequent class", majority, 0.0, majority + 0.02
         elif classes > 1:
             chance, room = 1 / classes, min(0.03, 0.5 / classes)
             yield f"guessing among {classes:,} classes", chance, chance - room, chance + room
+        elif max(shares) - min(shares) < 1e-3 and 0.01 < shares[0] < 0.95:
+            yield "the first evaluation", shares[0], shares[0] - 1e-3, shares[0] + 1e-3
 
 
 def _falls(values: list[float], share: float) -> bool:
