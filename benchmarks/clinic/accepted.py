@@ -95,7 +95,7 @@ ACCEPTED: dict[str, Accepted] = {
         ("too-good", "data-answer"), (r"answer", r"leak", r"labels? among the inputs"), ()
     ),
     "unshuffled": Accepted(
-        ("data-order", "data-one-class"),
+        ("data-order",),
         (r"shuffl", r"same order", r"one class", r"sorted"),
         (*_ANY, "overfitting", "repeated-data"),
     ),
@@ -105,7 +105,7 @@ ACCEPTED: dict[str, Accepted] = {
     "overfitting": Accepted(
         ("overfitting",),
         (r"overfit", r"memori[sz]", r"(add|more) data"),
-        ("repeated-data", "data-repeated", "too-good", "eval-flat", "eval-gap"),
+        ("data-repeated", "too-good", "eval-flat", "eval-gap"),
     ),
     "nan_input": Accepted(cause=("nonfinite",), words=(r"nan\b.{0,30}(input|sample|batch)",)),
     "same_data_on_ranks": Accepted(

@@ -6,7 +6,6 @@ from typing import Any
 from epochal.health.rules.data import (
     DataLabels,
     DataLeak,
-    DataOneClass,
     DataOrder,
     DataRepeated,
     DataShift,
@@ -109,18 +108,18 @@ def classes(labels: dict[str, int], of_one_class: int, *, batches: int = 20) -> 
 
 
 def test_batches_of_one_class_are_found() -> None:
-    (found,) = opened(DataOneClass, [classes({"0": 200, "1": 200, "2": 200}, 18)])
+    (found,) = opened(DataOrder, [classes({"0": 200, "1": 200, "2": 200}, 18)])
     assert (found.severity, found.evidence["of_one_class"]) == ("warning", 0.9)
     # Sorted data is seen once the next class begins.
     records = [classes({"0": 300}, 10, batches=10), classes({"1": 300}, 10, batches=10)]
-    assert len(opened(DataOneClass, records)) == 1
+    assert len(opened(DataOrder, records)) == 1
 
 
 def test_mixed_batches_are_no_fault() -> None:
-    assert opened(DataOneClass, [classes({"0": 200, "1": 200}, 1)]) == []
+    assert opened(DataOrder, [classes({"0": 200, "1": 200}, 1)]) == []
     # A rare class leaves most batches with the other.
-    assert opened(DataOneClass, [classes({"0": 599, "1": 1}, 19)]) == []
-    assert opened(DataOneClass, [classes({"0": 600}, 20)]) == []
+    assert opened(DataOrder, [classes({"0": 599, "1": 1}, 19)]) == []
+    assert opened(DataOrder, [classes({"0": 600}, 20)]) == []
 
 
 def test_indices_that_come_again_are_found_and_named() -> None:

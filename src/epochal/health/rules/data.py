@@ -239,16 +239,20 @@ class DataLabels(DataRule):
 
 
 class DataOrder(DataRule):
-    """The samples of an epoch come in the order of an earlier epoch."""
+    """Training data that is not shuffled: one order in all epochs, or batches of one class."""
 
     name = "data-order"
-    meaning = "The training data has the same order in every epoch: it is not shuffled."
-    healthy = "Every epoch has another order."
+    meaning = "The training data is not shuffled: it has one order, or it is sorted by class."
+    healthy = "Every epoch has another order, and every batch is a mixture of the classes."
     reports = {
         "info": "A stream gives the same samples in the same order again.",
-        "warning": "The sampler gives the same indices in the same order again.",
+        "warning": (
+            "The sampler gives the same indices in the same order again. Or {share:percent} of the "
+            "batches have one class, beyond chance."
+        ),
     }
-    needs = "`epochal.watch_data(loader)`, for two epochs."
+    needs = "`epochal.watch_data(loader)`, for two epochs or with whole numbers as labels."
+    causes = frozenset({"memorising"})
     messages = {
         "order": Message(
             "info",
@@ -256,12 +260,21 @@ class DataOrder(DataRule):
             "batches ({samples} samples) are the same.",
             "Pass shuffle=True to the DataLoader. A DistributedSampler needs "
             "sampler.set_epoch(epoch) before every epoch; a stream needs a new seed.",
-        )
+        ),
+        "one class": Message(
+            "warning",
+            "{of_one_class:percent} of the batches of {name!r} have one class only, while epoch "
+            "{epoch} has {classes} classes.",
+            "The data is sorted by class, and each step unlearns the others. Shuffle it: "
+            "shuffle=True, or a shuffled order of files and a buffer for a stream.",
+        ),
     }
 
     class Thresholds(RuleThresholds):
         batches: int = 2  # a full batch has no order that matters
         samples: int = 16  # fewer may have the same order by chance
+        labelled: int = 4  # batches: fewer may be of one class by chance
+        share: float = 0.5
 
     thresholds: Thresholds
 
@@ -272,9 +285,15 @@ class DataOrder(DataRule):
         self._epochs: dict[tuple[str, int, int, int], int] = {}
 
     def check(self, window: DataWindow, context: Context) -> Iterator[Verdict]:
-        """Compare with the digests that earlier epochs had after as many batches."""
+        """Compare the order with earlier epochs, and the labels of batches with those of all."""
+        if window.is_training:
+            yield from self._check_order(window)
+            if window.labels:
+                yield from self._check_classes(window)
+
+    def _check_order(self, window: DataWindow) -> Iterator[Verdict]:
         last = (window.epoch, 0, 0)
-        for batches, samples, digest in window.orders() if window.is_training else ():
+        for batches, samples, digest in window.orders():
             if batches >= self.thresholds.batches and samples >= self.thresholds.samples:
                 key = (*window.loader, batches, digest)
                 last = (self._epochs.get(key, window.epoch), batches, samples)
@@ -292,38 +311,9 @@ class DataOrder(DataRule):
                 samples=samples,
             )
 
-
-class DataOneClass(DataRule):
-    """Most batches have one label, while the data has several."""
-
-    name = "data-one-class"
-    meaning = "Batches have one class only: the data is sorted by class."
-    healthy = "Every batch is a mixture of the classes."
-    reports = {"warning": "{share:percent} of the batches have one class, beyond chance."}
-    needs = "`epochal.watch_data(loader)`, with whole numbers as labels."
-    causes = frozenset({"memorising"})
-    messages = {
-        "one class": Message(
-            "warning",
-            "{of_one_class:percent} of the batches of {name!r} have one class only, while epoch "
-            "{epoch} has {classes} classes.",
-            "The data is sorted by class, and each step unlearns the others. Shuffle it: "
-            "shuffle=True, or a shuffled order of files and a buffer for a stream.",
-        )
-    }
-
-    class Thresholds(RuleThresholds):
-        batches: int = 4  # fewer may be of one class by chance
-        share: float = 0.5
-
-    thresholds: Thresholds
-
-    def check(self, window: DataWindow, context: Context) -> Iterator[Verdict]:
-        """Add the labels of the record to those of its epoch."""
-        if not window.is_training or not window.labels:
-            return
+    def _check_classes(self, window: DataWindow) -> Iterator[Verdict]:
         limits, epoch = self.thresholds, self.epochs.add(window)
-        if epoch.labelled < limits.batches or len(epoch.labels) < 2:
+        if epoch.labelled < limits.labelled or len(epoch.labels) < 2:
             return
         share, total = min(1.0, epoch.of_one_class / epoch.labelled), epoch.labels.total()
         size = max(8.0, min(1e4, total / max(1, epoch.batches)))

@@ -111,13 +111,9 @@ export const RULES: Readonly<Record<string, RuleText>> = {
     "meaning": "The evaluation uses samples that the model was trained on.",
     "healthy": "No sample is in both training and evaluation data."
   },
-  "data-one-class": {
-    "meaning": "Batches have one class only: the data is sorted by class.",
-    "healthy": "Every batch is a mixture of the classes."
-  },
   "data-order": {
-    "meaning": "The training data has the same order in every epoch: it is not shuffled.",
-    "healthy": "Every epoch has another order."
+    "meaning": "The training data is not shuffled: it has one order, or it is sorted by class.",
+    "healthy": "Every epoch has another order, and every batch is a mixture of the classes."
   },
   "data-repeated": {
     "meaning": "Samples come several times where each should come once, others perhaps never.",
