@@ -18,7 +18,7 @@ from epochal.guard import Guard
 from epochal.health.context import Context
 from epochal.health.curve import CurveThresholds
 from epochal.health.curves import Curves
-from epochal.health.evaluations import is_of_a_game
+from epochal.health.evaluations import evaluation_names, is_of_a_game
 from epochal.health.finding import Evaluated, Finding
 from epochal.health.finding_tracker import FindingTrackers
 from epochal.health.observation import Observation
@@ -262,6 +262,7 @@ class Health:
             values=values,
             roles=roles,
             record=record,
+            evaluations={name: values[name] for name in evaluation_names(tuple(values), kind)},
         )
 
     def _wanting_rules(self, kind: str, rank: int) -> list[Rule]:

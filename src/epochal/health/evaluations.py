@@ -27,6 +27,12 @@ def is_evaluation(name: str, kind: str) -> bool:
     return head in _PREFIXES
 
 
+@lru_cache(maxsize=64)
+def evaluation_names(names: tuple[str, ...], kind: str) -> tuple[str, ...]:
+    """Return the series of an evaluation among those of a record: most records are alike."""
+    return tuple(name for name in names if is_evaluation(name, kind))
+
+
 @lru_cache(maxsize=_MOST_NAMES)
 def is_accuracy(name: str) -> bool:
     """Whether a series is a share of right answers, by its name."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from epochal.records import Record
@@ -11,12 +12,12 @@ from epochal.records import Record
 class Observation(NamedTuple):
     """One record: its position and time, its numbers by series name and by role.
 
-    ``values`` has every scalar, those that are not finite as floats. ``roles`` has the values of
-    the series that play a role, where this record carries them: ``loss`` (training), ``eval_loss``,
-    ``norm`` (the gradient norm before clipping), ``lr`` and ``throughput`` (tokens or samples a
-    second). ``is_extreme``: the records around it were skipped, and it has the smallest or the
-    largest loss, evaluation loss or gradient norm among them. Only rules that want extremes get
-    such a record.
+    ``values`` has every scalar, those that are not finite as floats; ``evaluations`` has those of
+    an evaluation. ``roles`` has the values of the series that play a role, where this record
+    carries them: ``loss`` (training), ``eval_loss``, ``norm`` (the gradient norm before clipping),
+    ``lr`` and ``throughput`` (tokens or samples a second). ``is_extreme``: the records around it
+    were skipped, and it has the smallest or the largest loss, evaluation loss or gradient norm
+    among them. Only rules that want extremes get such a record.
     """
 
     kind: str
@@ -28,6 +29,7 @@ class Observation(NamedTuple):
     roles: Mapping[str, float]
     record: Record
     is_extreme: bool = False
+    evaluations: Mapping[str, float] = MappingProxyType({})
 
     @property
     def rank_suffix(self) -> str:

@@ -8,7 +8,7 @@ from statistics import fmean
 
 from epochal.health.context import Context
 from epochal.health.data_window import DATA_KINDS, are_unrelated, associations, numbers, window_of
-from epochal.health.evaluations import accuracy_of, is_accuracy, is_evaluation
+from epochal.health.evaluations import accuracy_of, is_accuracy
 from epochal.health.observation import Observation
 from epochal.health.rule import Message, Rule, Verdict
 from epochal.health.text import INPUTS_REACH_THE_OUTPUT
@@ -85,11 +85,11 @@ class NoBetterThanBaseline(Rule):
                 self._targets = self._spreads.get(False, targets) if True in self._spreads else {}
                 own = associations(window, 24) if window.is_training else {}
                 self._is_related = not are_unrelated(own) if own else self._is_related
-        elif not context.is_game and not context.is_resumed:
+        elif observation.evaluations and not context.is_game and not context.is_resumed:
             loss, classes, names = context.role_names.get("eval_loss"), context.num_classes, []
-            for name, value in observation.values.items():
-                is_known = is_evaluation(name, observation.kind) and math.isfinite(value)
+            for name, value in observation.evaluations.items():
                 share = value if name == loss else accuracy_of(value, classes)
+                is_known = share is not None and math.isfinite(value)
                 if share is not None and is_known and (name == loss or is_accuracy(name)):
                     values = self._values.setdefault(name, [])
                     values.append((observation.step, share))

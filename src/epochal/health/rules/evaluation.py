@@ -10,7 +10,7 @@ from statistics import fmean
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.data_window import DATA_KINDS, numbers, window_of
-from epochal.health.evaluations import accuracy_of, is_accuracy, is_evaluation
+from epochal.health.evaluations import accuracy_of, is_accuracy
 from epochal.health.layer_series import RUNNING_STATS, holds_layers, named
 from epochal.health.observation import Observation
 from epochal.health.rule import Message, Rule, Verdict
@@ -69,7 +69,7 @@ class EvalMode(EvaluationRule):
         if observation.kind != "event":
             if "loss" in observation.roles:
                 self._evaluated_at = None  # training goes on
-            if any(is_evaluation(name, observation.kind) for name in observation.values):
+            if observation.evaluations:
                 self._evaluated_at = observation.step
             return ()
         if observation.record.get("name") != "evaluation-passes":
@@ -341,8 +341,8 @@ class TooGood(EvaluationRule):
             if numbers(observation.record, "targets").get("samples", 0) >= self.thresholds.samples:
                 self._is_clean = "telling" not in observation.record
             return
-        for name, value in observation.values.items() if not context.is_resumed else ():
-            if not is_accuracy(name) or not is_evaluation(name, observation.kind) or self._is_clean:
+        for name, value in observation.evaluations.items() if not context.is_resumed else ():
+            if not is_accuracy(name) or self._is_clean:
                 continue
             self._counts[name] += 1
             # One answer among the inputs is one finding, whichever metric shows it.
@@ -412,14 +412,16 @@ class DoubleSoftmax(EvaluationRule):
     def observe(self, observation: Observation, context: Context) -> Iterator[Verdict]:
         """Compare loss and accuracy of one evaluation."""
         loss, limits = observation.roles.get("eval_loss"), self.thresholds
+        if loss is None:
+            return
         classes = context.num_classes
         shares = [
             accuracy_of(value, classes)
-            for name, value in observation.values.items()
-            if is_accuracy(name) and is_evaluation(name, observation.kind)
+            for name, value in observation.evaluations.items()
+            if is_accuracy(name)
         ]
         accuracy = shares[0] if shares else None
-        if loss is None or classes is None or accuracy is None or not 0 < accuracy < 1:
+        if classes is None or accuracy is None or not 0 < accuracy < 1:
             return
         rest, floor = (1 - accuracy) / (classes - 1), math.log1p((classes - 1) / math.e)
         # What logits cost a model that is as sure as it is right.

@@ -111,8 +111,8 @@ class GradientExplosion(Rule):
         if len(curve.blocks) >= 20:
             usual = curve.blocks.former_median()
             # Densities and the like have norms that grow while the loss is as low as ever.
-            is_hurt = course is None or course.is_hurt()
-            if now > (limits.over_run if is_hurt else limits.grave) * usual > 0:
+            is_large = now > limits.over_run * usual > 0
+            if is_large and (now > limits.grave * usual or course is None or course.is_hurt()):
                 return (self._describe(curve, usual, now, context, is_lasting=True),)
         return (Verdict(curve.name, False),)
 

@@ -381,10 +381,11 @@ class InitScale(Rule):
                     scale=scale,
                 )
             return
-        curve, classes = context.updated_curves.get("loss"), context.num_classes
-        if curve is None or curve.count != limits.points or classes is None or curve.start is None:
+        curve = context.updated_curves.get("loss")
+        if curve is None or curve.count != limits.points or context.is_game:
             return
-        if context.is_game:
+        classes = context.num_classes
+        if classes is None or curve.start is None:
             return
         start, now, guess = curve.start, curve.recent_level(5), math.log(classes)
         samples = batch_size(context.config) or 1  # a sum over them has a rule of its own
