@@ -10,16 +10,20 @@ from pathlib import Path
 
 from benchmarks.clinic import judge
 from benchmarks.clinic.journal import RECORDED
-from benchmarks.clinic.plan import trainings
+from benchmarks.clinic.plan import Tier, trainings
 from benchmarks.clinic.runner import run_all
 
 OUT = Path(".bench/clinic")
+UNSEEN_OUT = Path(".bench/clinic-unseen")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns 1 if a training failed."""
     asked = _parser().parse_args(arguments)
-    wanted = trainings("record" if asked.command == "record" else asked.tier, tuple(asked.only))
+    if asked.out is None:
+        asked.out = UNSEEN_OUT if asked.tasks == "unseen" else OUT
+    tier: Tier = "record" if asked.command == "record" else asked.tier
+    wanted = trainings(tier, tuple(asked.only), asked.tasks)
     if asked.command == "judge":
         return _judge(asked)
     if asked.command == "list":
@@ -42,11 +46,13 @@ def _parser() -> argparse.ArgumentParser:
     for name, text in helps.items():
         command = commands.add_parser(name, help=text)
         command.add_argument("--tier", choices=("fast", "full"), default="fast")
+        task_sets = ("known",) if name == "record" else ("known", "unseen")
+        command.add_argument("--tasks", choices=task_sets, default="known")
         command.add_argument(
             "--only", action="append", default=[], help="task/fault, with * and ?; may be repeated"
         )
         command.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-        command.add_argument("--out", type=Path, default=RECORDED if name == "record" else OUT)
+        command.add_argument("--out", type=Path, default=RECORDED if name == "record" else None)
     commands.choices["judge"].add_argument("--markdown", action="store_true")
     commands.choices["judge"].add_argument("--details", action="store_true")
     return parser

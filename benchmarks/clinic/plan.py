@@ -8,13 +8,15 @@ from typing import Literal
 
 from benchmarks.clinic.faults import FAULTS, Fault
 from benchmarks.clinic.task import Task
-from benchmarks.clinic.tasks import TASKS
+from benchmarks.clinic.tasks import TASKS, UNSEEN
 
 HEALTHY = "healthy"
 # fast: every third place of each fault. full: everything, with more seeds. record: for rule-check.
 Tier = Literal["fast", "full", "record"]
+TaskSet = Literal["known", "unseen"]  # unseen: the rules were frozen before these were written
 _EVERY: dict[Tier, int] = {"fast": 3, "full": 1, "record": 4}
 _HEALTHY_SEEDS: dict[Tier, int] = {"fast": 2, "full": 3, "record": 1}
+_HEALTHY_SEEDS_UNSEEN: dict[Tier, int] = {**_HEALTHY_SEEDS, "full": 8}
 _FAULT_SEEDS: dict[Tier, int] = {"fast": 1, "full": 2, "record": 1}
 
 
@@ -32,7 +34,7 @@ class Training:
 
     @property
     def task(self) -> type[Task]:
-        return TASKS[self.task_name]
+        return (TASKS | UNSEEN)[self.task_name]
 
     @property
     def fault(self) -> Fault | None:
@@ -43,18 +45,20 @@ def parse(text: str) -> Training:
     """The training of an id."""
     task, _, rest = text.partition("-")
     fault, _, seed = rest.partition("-")
-    if task not in TASKS or fault not in (HEALTHY, *FAULTS) or not seed.isdigit():
+    if task not in TASKS | UNSEEN or fault not in (HEALTHY, *FAULTS) or not seed.isdigit():
         raise ValueError(f"{text!r} is not a training: it must be task-fault-seed.")
     return Training(task, fault, int(seed))
 
 
-def trainings(tier: Tier, only: tuple[str, ...] = ()) -> list[Training]:
+def trainings(
+    tier: Tier, only: tuple[str, ...] = (), task_set: TaskSet = "known"
+) -> list[Training]:
     """The trainings of a tier; ``only`` has patterns such as ``vae/*`` or ``*/lr_x30``."""
-    found = [
-        Training(name, HEALTHY, seed) for seed in range(_HEALTHY_SEEDS[tier]) for name in TASKS
-    ]
+    tasks = UNSEEN if task_set == "unseen" else TASKS
+    seeds = (_HEALTHY_SEEDS_UNSEEN if task_set == "unseen" else _HEALTHY_SEEDS)[tier]
+    found = [Training(name, HEALTHY, seed) for seed in range(seeds) for name in tasks]
     for number, fault in enumerate(FAULTS.values()):
-        places = [name for name, task in TASKS.items() if fault.fits(task)]
+        places = [name for name, task in tasks.items() if fault.fits(task)]
         found += [
             Training(name, fault.name, seed)
             for seed in range(_FAULT_SEEDS[tier])

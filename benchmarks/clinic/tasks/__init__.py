@@ -11,6 +11,7 @@ from benchmarks.clinic.tasks import (
     retrieval,
     tables,
     text,
+    unseen,
     vision,
 )
 
@@ -19,3 +20,4 @@ TASKS: dict[str, type[Task]] = {
     for module in (vision, text, tables, generative, retrieval, play, experts, ranks)
     for task in module.TASKS
 }
+UNSEEN: dict[str, type[Task]] = {task.name: task for task in unseen.TASKS}
