@@ -74,10 +74,12 @@ class Case(NamedTuple):
 CASES = {
     "before a step": Case(_watch, "epochal.torch.watching.reduce_tensors", "watch"),
     "after a step": Case(_watch, "epochal.torch.watching.Watch._take_updates", "watch"),
-    "what a step left": Case(_watch, "epochal.torch.watch_checks._sample_of", "watch"),
+    "what a step left": Case(
+        _watch, "epochal.torch.watch_checks.KeptGradients.after_step", "watch"
+    ),
     "inputs": Case(_watch, "epochal.torch.watch_checks.sampled", "watch"),
     "the first pass": Case(_watch, "epochal.torch.watching.named_modules", "watch"),
-    "a backward pass": Case(_watch, "epochal.torch.watch_checks._address", "watch"),
+    "a backward pass": Case(_watch, "epochal.torch.watch_checks._place_of", "watch"),
     "evaluation": Case(_watch, "epochal.torch.watch_checks.drop_share", "watch"),
     "numbers that arrive": Case(_watch, "epochal.torch.measure.Rows.read", "watch"),
     "a silent record": Case(_watch, "epochal.run.recorder.Recorder.write_silent", "watch"),

@@ -336,9 +336,10 @@ class Watch:
         """Time the exchange of buffers, from a wrapper's pass to the model's: phase ``sync``."""
         if next(wrapper.module.buffers(), None) is not None:
             inner, self._sync = wrapper.module, self._run.phase("sync")
-            hooks = (wrapper, self._begin_sync), (inner, self._end_sync)
-            for module, hook in hooks:
-                self._handles.append(module.register_forward_pre_hook(ModuleHook(module, hook)))
+            self._handles += [
+                wrapper.register_forward_pre_hook(ModuleHook(wrapper, self._begin_sync)),
+                inner.register_forward_pre_hook(ModuleHook(inner, self._end_sync)),
+            ]
 
     @guarded_hook("watch")
     def _begin_sync(self, wrapper: Any, inputs: Any) -> None:
