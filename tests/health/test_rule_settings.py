@@ -71,10 +71,6 @@ def test_enabled_wins_over_silence(read: Any) -> None:
         ("rules.overfitting.evals = true", "rules.overfitting.evals = true is not a whole number"),
         ("rules.overfitting.share = -1", "rules.overfitting.share = -1 is not a number, 0 or more"),
         ("rules.overfitting.share = nan", "rules.overfitting.share = nan is not a number, 0 or"),
-        (
-            "rules.repeated-data.widths = [1]",
-            "rules.repeated-data.widths = [1] is not a list of 2 numbers",
-        ),
         ("rules.plateau.enabled = 0", "rules.plateau.enabled = 0 must be true or false."),
         ("rules.plateau = false", "rules.plateau = false must be a table: [rules.plateau]."),
         ('rules.silence = "plateau"', 'rules.silence = "plateau" is not a list of rules.'),
@@ -89,16 +85,9 @@ def test_a_mistake_is_a_sentence(read: Any, line: str, words: str) -> None:
 
 
 def test_what_a_run_keeps_is_read_back(read: Any) -> None:
-    given = read(
-        '[rules]\nsilence = ["plateau"]\n[rules.overfitting]\nevals = 4\nshare = 1\n'
-        "[rules.repeated-data]\nwidths = [1, 2]"
-    )
-    assert given.record() == {
-        "silence": ["plateau"],
-        "overfitting": {"evals": 4, "share": 1.0},
-        "repeated-data": {"widths": (1.0, 2.0)},
-    }
-    assert recorded_rules({**given.record(), "repeated-data": {"widths": [1.0, 2.0]}}) == given
+    given = read('[rules]\nsilence = ["plateau"]\n[rules.overfitting]\nevals = 4\nshare = 1')
+    assert given.record() == {"silence": ["plateau"], "overfitting": {"evals": 4, "share": 1.0}}
+    assert recorded_rules(_written(given)) == given
 
 
 @pytest.mark.parametrize(

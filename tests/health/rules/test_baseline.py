@@ -82,9 +82,18 @@ def test_targets_that_depend_on_the_inputs_need_patience() -> None:
 
 
 def test_rare_classes_are_learned_late() -> None:
-    records = in_order(steps(flat(900, 0.22)), evals([0.22] * 18, every=50))
+    records = in_order(steps(flat(300, 0.22)), evals([0.22] * 6, every=50))
     assert opened(NoBetterThanBaseline, [data_of(classes=2, entropy=0.22), *records]) == []
     assert len(opened(NoBetterThanBaseline, [data_of(variance=0.22), *records])) == 1
+
+
+def test_without_a_baseline_evaluations_are_compared_with_the_first_ones() -> None:
+    records = in_order(steps(flat(900, 0.8)), evals([0.8] * 18, every=50))
+    (found,) = opened(NoBetterThanBaseline, records)
+    assert (found.severity, found.evidence["evaluations"]) == ("warning", 14)
+    assert "the first evaluations" in found.sentence
+    falling = evals([0.8 - 0.005 * n for n in range(18)], every=50)
+    assert opened(NoBetterThanBaseline, in_order(steps(flat(900, 0.8)), falling)) == []
 
 
 def test_a_training_loss_that_falls_needs_patience() -> None:

@@ -39,7 +39,7 @@ def optimizer(name: str, **group: float) -> Record:
     [
         ({0: 0.1, 1: 0.4}, 1, 0),
         ({0: 0.1, 1: 0.1, 5: 0.15}, 5, 0),
-        ({0: 0.01, 20: 0.05, 50: 0.06}, 20, 30),
+        ({0: 0.01, 20: 0.06, 50: 0.07}, 20, 30),
     ],
     ids=["first steps", "early steps", "warm-up"],
 )
@@ -137,9 +137,13 @@ EVEN = {0: 1e-5, 1: 1e-5, 20: 1e-5, 50: 1e-5, 100: 1e-5, 200: 1e-5}
 
 
 def test_steps_that_change_next_to_nothing_are_a_warning() -> None:
-    (found,) = opened(LearningRateTooLow, in_order(watched(EVEN), steps(flat(300, 2.3), lr=1e-7)))
+    records = in_order(watched(EVEN), steps(flat(300, 2.3), lr=1e-7))
+    (found,) = opened(LearningRateTooLow, [optimizer("AdamW"), *records])
     assert (found.rule, found.severity, found.steps) == ("lr-too-low", "warning", (0, 100))
     assert found.evidence["ratio"] == pytest.approx(1e-5)
+    # The steps of plain SGD are as small as its gradients.
+    (note,) = opened(LearningRateTooLow, [optimizer("SGD"), *records])
+    assert note.severity == "info"
 
 
 def test_small_steps_are_fine_while_the_loss_learns() -> None:

@@ -62,7 +62,7 @@ def test_spikes_where_epochs_begin_are_an_order_of_the_data() -> None:
 
 def test_batches_that_were_known_by_heart_and_then_are_not_have_an_order() -> None:
     losses = [max(1e-4, 2.3 * 0.9**n) for n in range(100)] + flat(20, 15.0)
-    assert "known by heart" in opened(LossSpike, steps(losses))[-1].advice
+    assert "has memorised the batches" in opened(LossSpike, steps(losses))[-1].advice
     assert "by heart" not in opened(LossSpike, steps(falling(100) + flat(20, 15.0)))[-1].advice
 
 

@@ -36,7 +36,8 @@ class NoBetterThanBaseline(Rule):
             "{evals} evaluations in a row have the loss of the best constant answer, or the "
             "accuracy of the most frequent class or of a guess. The training loss has {points} "
             "points and does not fall. It takes {patient} evaluations if the training loss falls "
-            "or if `watch_data` shows that targets depend on inputs."
+            "or if `watch_data` shows that targets depend on inputs. Or {patient} evaluations have "
+            "not become better than the first ones."
         )
     }
     needs = (
@@ -50,7 +51,7 @@ class NoBetterThanBaseline(Rule):
         "baseline": Message(
             "warning",
             "{metric} is {value} after {evaluations} evaluations, no better than {what} "
-            "({baseline}): the model has learned nothing about the labels from its inputs.",
+            "({baseline}): the model has learned nothing about the targets from its inputs.",
             "Check that labels belong to their inputs (not shuffled apart), that inputs are scaled "
             "to about 1, that optimizer.step() is called with these parameters and a learning rate "
             f"that is not too small, and {INPUTS_REACH_THE_OUTPUT}",

@@ -180,9 +180,9 @@ class DataLabels(DataRule):
         "answer": Message(
             "warning",
             "The answer is among the inputs of {name!r}: input values {features} (counted from 0) "
-            "tell the target in each of {samples} samples.",
-            "A model that reads these values knows the label without learning anything. Find out "
-            "how the label came among the inputs, and remove it.",
+            "give the target away in each of {samples} samples.",
+            "A model that reads these values knows the target without learning anything. Find out "
+            "how it came among the inputs, and remove it.",
         ),
         "range": Message(
             "warning",

@@ -14,7 +14,7 @@ from epochal.health.text import CURVE_KINDS, rate_rose, steps_of
 from epochal.health.thresholds import RuleThresholds
 
 _ALL = 0.9  # of the gain: what is left of it is noise
-_EARLY = 50  # points, before which there is hardly a checkpoint to resume from
+_EARLY = 50  # points, before which there is rarely a checkpoint to resume from
 _ROSE = "The loss rose from {best} to {level} between {since} and {place}, and has not recovered."
 
 
@@ -36,11 +36,11 @@ class Divergence(Rule):
     healthy = "The loss returns to its best level soon after a rise."
     reports = {
         "warning": (
-            "For {wait} points the loss does not fall and is far above its best level: by "
-            "{share:percent}, {of_gain:percent} of its gain, {widths:plain} widths and "
+            "For {wait} points the loss does not fall and is far above its best level. The rise "
+            "is at least {share:percent}, {of_gain:percent} of its gain, {widths:plain} widths and "
             "{over_worst:plain} times any rise it recovered from. In a game, with rewards or two "
-            "players, by {times_game:plain} times its best level. It is noisier than at its best "
-            "and gradients are larger, or evaluations have lost half of their gain. "
+            "players, it is {times_game:plain} times the best level. The loss is noisier than at "
+            "its best and gradients are larger, or evaluations have lost half of their gain. "
             "{lost_points} points are enough if the loss has doubled and all gain is lost; "
             "{wait_balance} are needed if it never fell."
         ),

@@ -389,8 +389,8 @@ class DoubleSoftmax(EvaluationRule):
     messages = {
         "softmax": Message(
             "warning",
-            "The evaluation loss is {loss} at an accuracy of {accuracy:percent}: what a softmax "
-            "before the loss leaves of {classes} classes. It cannot fall below {floor} so.",
+            "The evaluation loss is {loss} at an accuracy of {accuracy:percent}, as with a "
+            "softmax before the loss. With {classes} classes it cannot fall below {floor} so.",
             "Remove the softmax at the end of the model: the loss takes logits and has its own. If "
             "the model returns log-probabilities, use nll_loss.",
         )

@@ -155,7 +155,7 @@ class GradientVanishing(Rule):
     reports = {
         "warning": (
             "The norm is below {share:percent} of the usual norm, times the remaining share of the "
-            "loss, and the loss has learned nothing, or the norm fell suddenly."
+            "loss. And the loss has learned nothing, or the norm fell suddenly."
         )
     }
     messages = {
@@ -225,8 +225,8 @@ class AlwaysClipped(Rule):
     messages = {
         "clipped": Message(
             "info",
-            "Gradients were clipped in {clipped:percent} of the last {window} steps, typically "
-            "{ratio:times} times down to {limit}.",
+            "Gradients were clipped in {clipped:percent} of the last {window} steps. The typical "
+            "norm is {ratio:times} times the limit of {limit}.",
             "Raise the clipping limit to about the usual norm, or lower the learning rate if the "
             "norms are larger than they should be.",
         )
@@ -267,7 +267,7 @@ class AlwaysClipped(Rule):
             return (Verdict(name, False),)
         typical = median(self._ratios)
         is_grave = typical >= limits.grave and self._count >= limits.early
-        # Clipping hardly changes the steps of an adaptive optimizer.
+        # Clipping changes little in the steps of an adaptive optimizer.
         is_grave = is_grave and not is_adaptive(context)
         severity: Severity = "warning" if is_grave else "info"
         return (
@@ -296,8 +296,8 @@ class GradientsAddUp(Rule):
         "warning": (
             "With `epochal.watch(model)`: five steps in a row begin with the gradients of the "
             "step before. By the norm alone: over the first {first} to {last} steps it grows by "
-            "{growth:percent} of its first value per step or more, and changes from one step to "
-            "the next as little as a sum would. Or it is {long:plain} times its first value, and "
+            "{growth:percent} of its first value per step or more. From one step to the next it "
+            "changes as little as a sum would. Or it is {long:plain} times its first value, and "
             "{smoother:plain} times smoother than the loss of the same batches."
         )
     }

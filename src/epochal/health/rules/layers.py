@@ -53,7 +53,7 @@ class UntrainedParameters(Rule):
     messages = {
         "no_optimizer": Message(
             "warning",
-            "{parameters} of {of} trainable parameters are in no optimizer, {which}: they get "
+            "{parameters} of {of} trainable parameters are in no optimizer ({which}). They get "
             "gradients and never change.",
             "Pass all parameters that should be trained to the optimizer, as in "
             "torch.optim.AdamW(model.parameters()). If they should stay as they are, set "
@@ -321,11 +321,11 @@ class InitScale(Rule):
     name = "init-scale"
     group = "layers"
     meaning = "The weights were initialised far too large or far too small."
-    healthy = "Weights are about as large as torch draws them, and the first loss is near a guess."
+    healthy = "Weights are about as large as PyTorch draws them. The first loss is near a guess."
     reports = {
         "warning": (
             "In the median layer, the elements of the weights are {large:plain} times as large as "
-            "torch draws them, or less than {small:percent} of that. Or the first loss is "
+            "PyTorch draws them, or less than {small:percent} of that. Or the first loss is "
             "{guess:plain} times that of guessing among the classes, and {soon:plain} times what "
             "it is {points} points later."
         )
@@ -334,7 +334,7 @@ class InitScale(Rule):
         "drawn": Message(
             "warning",
             "The weights start far too {how}: in the median of {layers} layers their elements are "
-            "{scale} times as large as torch draws them.",
+            "{scale} times as large as PyTorch draws them.",
             _INITIALISATION,
         ),
         "guess": Message(

@@ -106,11 +106,11 @@ class LearningRateTooHigh(Rule):
     reports = {
         "warning": (
             "One of the first two steps changes the median weight by more than "
-            "{first_update:percent} of its norm, one of the first twenty by more than "
-            "{early_update:percent}, or one of the first hundred after a warm-up by more than "
-            "{update:percent}. The loss is above {left:percent} of its start after {points} "
-            "points, or rises again. Or within the first {blow_points} points the loss is "
-            "{blow:plain} times its first value, and never again half as high."
+            "{first_update:percent} of its norm. For the first twenty steps the limit is "
+            "{early_update:percent}, and {update:percent} for the first hundred with a warm-up. "
+            "And the loss is above {left:percent} of its start after {points} points, or rises "
+            "again. Or within the first {blow_points} points the loss is {blow:plain} times its "
+            "first value, and never again half as high."
         ),
         "info": (
             "The first steps are as large, and the loss falls nevertheless. Or the peak of the "
@@ -129,7 +129,7 @@ class LearningRateTooHigh(Rule):
         ),
         "blow": Message(
             "warning",
-            "The first steps threw the loss from {first} to {high} at {place}: the learning "
+            "The first steps raised the loss from {first} to {high} at {place}: the learning "
             "rate{rate} is too high for the initial weights.",
             "Start again with a learning rate 10 times lower that warms up over the first 1 to 5 % "
             "of the steps. If the loss rises again, check that optimizer.zero_grad() is called in "
@@ -137,8 +137,8 @@ class LearningRateTooHigh(Rule):
         ),
         "unusual": Message(
             "info",
-            "The learning rate reached {rate}, and {optimizer} is usually used with {lowest:plain} "
-            "to {highest:plain}. {loss}. The learning rate may be too high.",
+            "The highest learning rate is {rate}, but {optimizer} is usually used with "
+            "{lowest:plain} to {highest:plain}. {loss}. The learning rate may be too high.",
             "Compare with a learning rate 10 times lower, warmed up over the first 1 to 5 % of the "
             "steps.",
         ),
@@ -161,7 +161,7 @@ class LearningRateTooHigh(Rule):
         # Points after which the loss tells, and what is left of it where a rate does no harm.
         points: int = 60
         left: float = 0.9
-        # The first loss over what the first points throw it to: in health at most 2.
+        # The first loss over what the first points raise it to: in health at most 2.
         blow: float = 3.0
         blow_points: int = 15
         # Of the highest usual rate: high, and beyond what any healthy training needs.
@@ -240,7 +240,7 @@ class LearningRateTooHigh(Rule):
     # -- curves -----------------------------------------------------------------------------------
 
     def _judge_blow(self, curve: Curve, context: Context) -> Verdict | None:
-        """Find a loss that the first steps threw far above its start."""
+        """Find a loss that the first steps raise far above its start."""
         limits = self.thresholds
         if curve.count != limits.points or curve.lowest <= 0 or context.is_resumed:
             return None
@@ -291,7 +291,7 @@ class LearningRateTooHigh(Rule):
 
 
 class LearningRateTooLow(Rule):
-    """Steps that hardly change the weights, and a loss that falls in a straight line.
+    """Steps that change next to nothing in the weights, and a loss that falls in a straight line.
 
     Training bends its loss: it falls fast and then slowly. A straight line means that the weights
     are still where they started. Evaluations of the same samples show it without noise.
@@ -305,23 +305,23 @@ class LearningRateTooLow(Rule):
     )
     reports = {
         "warning": (
-            "No step changes the median weight by more than {update:plain} of its norm in the "
-            "first {steps} steps, and the loss falls in a straight line or is above "
+            "In the first {steps} steps no step changes the median weight by more than "
+            "{update:plain} of its norm. And the loss still falls late, or is above "
             "{left:percent} of its start. Or the loss has fallen by less than {most:percent} in "
             "{points} points, in a straight line."
         ),
         "info": (
             "{evals} evaluations fall evenly, by less than {most_evals:percent} together. Or the "
-            "peak of the learning rate is a tenth of the lowest usual one of the optimizer, and "
-            "the loss still falls or has not begun to."
+            "peak of the learning rate is {low:plain} times the lowest usual one of the optimizer "
+            "or less. The loss still falls, or has not begun to."
         ),
     }
     messages = {
         "updates": Message(
             "warning",
             "Steps change the weights by at most {ratio} of their norm (the median weight in "
-            "{samples} watched steps; {usual:plain} is usual at first), and the loss falls slowly: "
-            "the learning rate{rate} is too low.",
+            "{samples} watched steps; {usual:plain} is usual at first), and the loss falls slowly "
+            "or not at all: the learning rate{rate} is too low.",
             _RAISE,
         ),
         "straight": Message(
@@ -338,9 +338,9 @@ class LearningRateTooLow(Rule):
         ),
         "unusual": Message(
             "info",
-            "The learning rate reached {rate}, and {optimizer} is usually used with {lowest:plain} "
-            "to {highest:plain}. The loss was {start} at first and is {now} after {count} points. "
-            "The learning rate may be too low.",
+            "The highest learning rate is {rate}, but {optimizer} is usually used with "
+            "{lowest:plain} to {highest:plain}. The loss was {start} at first and is {now} "
+            "after {count} points. The learning rate may be too low.",
             "If you train from scratch, raise the learning rate 10 times and compare. To fine-tune "
             "a pretrained model, a low learning rate may be right.",
         ),
@@ -357,7 +357,7 @@ class LearningRateTooLow(Rule):
         usual: float = 0.01
         steps: int = 100
         left: float = 0.95
-        # A loss that has hardly fallen, in a straight line beyond doubt.
+        # A loss that has fallen by next to nothing, in a straight line beyond doubt.
         points: int = 450
         most: float = 0.05
         errors: float = 7.0

@@ -51,15 +51,15 @@ class LossSpike(Rule):
         "epoch": Message(
             "info",
             _SPIKE,
-            "The loss jumps where an epoch begins, {turns} times by now: the samples have an "
-            "order, such as one class after the other. Shuffle them in each epoch.",
+            "The loss has jumped at the beginning of {turns} epochs: the samples have an order, "
+            "such as one class after the other. Shuffle them in each epoch.",
         ),
         "unlearned": Message(
             "info",
             _SPIKE,
-            "The batches before were known by heart, and these are worse than at the start. If "
-            "samples come one class after the other, shuffle them. Otherwise lower the learning "
-            "rate, or clip gradients lower.",
+            "The model has memorised the batches before, and is worse on these than at the start. "
+            "If samples come one class after the other, shuffle them. Otherwise lower the "
+            "learning rate, or clip gradients lower.",
         ),
         "jump": Message("info", _SPIKE, "{jump}. Raise it by less, or slowly."),
     }
@@ -147,7 +147,7 @@ class Plateau(Rule):
     reports = {
         "info": (
             "The loss does not fall by more than its noise from {window} points to the next "
-            "{window}, in {checks} checks in a row, and its noise cannot hide a fall of "
+            "{window}, in {checks} checks in a row. Its noise is too small to hide a fall of "
             "{hidden:percent} of its gain."
         )
     }

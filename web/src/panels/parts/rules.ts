@@ -137,7 +137,7 @@ export const RULES: Readonly<Record<string, RuleText>> = {
   },
   "init-scale": {
     "meaning": "The weights were initialised far too large or far too small.",
-    "healthy": "Weights are about as large as torch draws them, and the first loss is near a guess."
+    "healthy": "Weights are about as large as PyTorch draws them. The first loss is near a guess."
   },
   "replica-drift": {
     "meaning": "Copies of the model on different ranks are no longer equal.",
