@@ -35,6 +35,14 @@ def test_many_constant_samples_are_found() -> None:
     assert opened(DataValues, [read])[0].evidence["share"] == 0.4
 
 
+def test_features_that_never_change_are_a_warning() -> None:
+    (found,) = opened(DataValues, [epoch(1, range(100), constant_features=8, features=10)])
+    assert found.severity == "warning"
+    assert found.sentence.startswith("8 of 10 input features")
+    # Images have empty borders.
+    assert opened(DataValues, [epoch(1, range(100), constant_features=7, features=10)]) == []
+
+
 TOLD = {"samples": 640, "classes": 4, "features": [7, 9]}
 
 

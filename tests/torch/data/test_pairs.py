@@ -108,6 +108,25 @@ def test_features_that_are_constant_or_leave_classes_together_tell_nothing() -> 
     assert "telling" not in figures(inputs, labels)
 
 
+def test_a_target_of_a_regression_among_the_inputs_is_told() -> None:
+    inputs, targets = drawn(320, 6), drawn(320)
+    inputs[:, 4] = 20 - 3 * targets
+    assert figures(inputs, targets)["telling"] == {"samples": 320, "classes": 0, "features": [4]}
+    inputs[:, 4] += 0.1 * drawn(320, 6)[:, 0]  # a feature that is only close to the target
+    assert "telling" not in figures(inputs, targets)
+    # An autoencoder has its input as its target.
+    assert "telling" not in figures(inputs, inputs.clone())
+
+
+def test_inputs_of_several_widths_are_not_compared_with_a_target() -> None:
+    reader = PairReader()
+    for width in (3, 5) * 8:
+        # Far from 0, sums over samples of other widths would look like a correlation.
+        facts = reader.read((1000 + drawn(32, width), 1000 + drawn(32)), 32)
+    assert facts is not None
+    assert facts.telling is None
+
+
 def test_pairs_that_are_no_inputs_and_targets_are_left_out() -> None:
     assert PairReader().read([drawn(4, 2)], 4) is None
     assert PairReader().read((drawn(4, 2), drawn(4, 2), drawn(4)), 4) is None

@@ -349,6 +349,8 @@ class TargetCopies:
             self._sums = sums
         elif self._sums[4].shape == sums[4].shape:
             self._sums = [a + b for a, b in zip(self._sums, sums, strict=True)]
+        else:
+            return  # inputs of several widths have no features to compare
         self._samples += count
 
     def found(self) -> tuple[int, int, list[int]] | None:
@@ -409,16 +411,16 @@ class PairReader:
         if pair is None:
             return None
         self._telling.add(*pair)
-        self._copies.add(*pair)
         if pair[0].is_floating_point():
             self._constant.add(pair[0])
         inputs, targets = (some_columns(one) for one in pair)
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):  # of values that are not finite
+            self._copies.add(*pair)
             sums = association(inputs, targets, self._reads)
+            telling = self._telling.found() or self._copies.found()
         if targets.dtype.kind != "f":
             targets = targets.astype(np.int32)
-        told = self._telling.found() or self._copies.found()
-        return PairFacts(targets, sums, told, self._constant.found())
+        return PairFacts(targets, sums, telling, self._constant.found())
 
 
 class PairFigures:
