@@ -565,8 +565,8 @@ class DataShift(DataRule):
     healthy = "Inputs have the same distribution in training and in evaluation."
     reports = {
         "warning": (
-            "Evaluation inputs are {apart:times} times larger or smaller than training inputs, or "
-            "{apart:times} standard deviations away."
+            "Evaluation inputs are {apart:plain} times larger or smaller than training inputs, or "
+            "{apart:plain} standard deviations away."
         )
     }
     needs = "`epochal.watch(model)`, or `epochal.watch_data(loader)` for the loaders."

@@ -103,7 +103,7 @@ class StaleBatchNorm(EvaluationRule):
     meaning = "BatchNorm does not update the statistics that an evaluation uses."
     healthy = "The running statistics change at every step."
     reports = {
-        "warning": "They are the same after {samples} changes of the watched step, in training."
+        "warning": "They do not change between watched steps of training, {samples} times in a row."
     }
     needs = "`epochal.watch(model)`."
     causes = frozenset({"poor evaluation"})
@@ -209,7 +209,7 @@ class EvalGap(EvaluationRule):
     healthy = "In the first epoch both losses fall together."
     reports = {
         "warning": (
-            "Before epoch {epochs} (or evaluation {evals}), the training loss has fallen to "
+            "Before epoch {epochs:plain} (or evaluation {evals}), the training loss has fallen to "
             "{train_fell:percent} between two evaluations and the evaluation loss is above "
             "{stayed:percent}, and {ratio:times} times the training loss."
         )
