@@ -351,7 +351,7 @@ def test_layers_frozen_on_purpose_are_no_finding(start_run: StartRun) -> None:
         optimizer.step()
         run.log({"loss": loss.item()})
     run.finish()
-    assert "frozen-layer" not in findings(run)
+    assert "untrained-parameters" not in findings(run)
 
 
 def test_a_pause_between_the_step_and_its_log_is_no_fault_of_the_clock(
