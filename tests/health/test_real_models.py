@@ -52,7 +52,7 @@ def test_answers_among_the_inputs_are_suspected(tmp_path: Path) -> None:
 
 
 # Rules that once accused these trainings wrongly.
-WRONG_ONCE = {"never-fell", "too-good", "frozen-layer", "log-order"}
+WRONG_ONCE = {"never-fell", "too-good", "untrained-parameters", "log-order"}
 
 
 @pytest.mark.parametrize("name", ["line", "line-slow", "prices", "head"])

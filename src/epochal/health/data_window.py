@@ -217,10 +217,10 @@ def are_unrelated(found: Mapping[str, Association]) -> bool:
     return len(found) == 2 and all(abs(one.value) < 3 * one.error for one in found.values())
 
 
-def constant_costs(window: DataWindow) -> list[float]:
-    """Return what the best constant answer costs: as cross entropy, or as squared error."""
-    spread = numbers(window.record, "targets")
-    return [spread[name] for name in ("entropy", "variance") if spread.get(name, 0.0) > 0]
+def label_range(record: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Return the smallest and the largest label of a record; None if it has no labels."""
+    ends = whole_numbers(record.get("label_range"), -(1 << 63))
+    return (ends[0], ends[1]) if len(ends) == 2 else None
 
 
 def number(value: Any) -> float | None:

@@ -56,6 +56,7 @@ GRADIENT_NORMS = LayerSeries("grads/", "/norm")
 WEIGHT_NORMS = LayerSeries("params/", "/norm")
 UPDATE_RATIOS = LayerSeries("update_ratio/")
 RUNNING_STATS = LayerSeries("running_stats/", "/norm")
+GRADIENT_ZEROS = LayerSeries("grads/", "/zeros")
 # The share of a weight's rows whose gradient is exactly zero.
 DEAD_UNITS = LayerSeries("grads/", "/dead")
 FAMILIES = (GRADIENT_NORMS, WEIGHT_NORMS, UPDATE_RATIOS, RUNNING_STATS)

@@ -183,15 +183,6 @@ def test_units_that_are_dead_are_a_warning() -> None:
     assert opened(DeadLayer, units(0.9)) == []
 
 
-def test_the_output_of_a_layer_shows_dead_units_too() -> None:
-    def relu(zeros: float) -> list[Record]:
-        return [metrics(n, {"activations/relu/zeros": zeros}) for n in range(20)]
-
-    (found,) = opened(DeadLayer, relu(1.0))
-    assert (found.series, found.evidence["share"]) == ("activations/relu/zeros", 1.0)
-    assert opened(DeadLayer, relu(0.9)) == []
-
-
 def drawn(scale: float, *, at_step: int = 0) -> list[Record]:
     fields = {"parameter": "a.weight", "parameters": 6, "scale": scale}
     return [metrics(0, {"loss": 1.0}), event("initial-scale", at_step=at_step, **fields)]

@@ -17,7 +17,7 @@ from epochal.health.thresholds import RuleThresholds
 # What an answer without the inputs is, what it reaches, and the range that is no better.
 _Baseline = tuple[str, float, float, float]
 # What the best constant answer costs: as cross entropy, or as squared error.
-_COSTS = ("column_entropy", "entropy", "column_variance", "variance")
+_COSTS = ("entropy", "variance")
 
 
 class NoBetterThanBaseline(Rule):

@@ -88,7 +88,7 @@ class UntrainedParameters(Rule):
     every_rank = False
 
     class Thresholds(RuleThresholds):
-        samples: int = 4
+        samples: int = 5
         # Of all parameters: frozen ones. Of those whose values tell: as initialised.
         frozen: float = 0.5
         initialised_share: float = 0.9
@@ -223,7 +223,6 @@ class DeadLayer(Rule):
         self._without_gradient = StreakCounter(needed=thresholds.samples)
         self._dead = StreakCounter(needed=thresholds.samples)
         self._shares: dict[str, float] = {}
-        self._outputs: set[str] = set()  # layers whose output is watched
         self._has_learned: set[str] = set()  # layers that had a gradient
         self._waits: dict[str, int] = {}  # watched steps without a gradient, up to now
         self._longest: dict[str, int] = {}  # of those that ended
@@ -281,14 +280,11 @@ class DeadLayer(Rule):
             since_step=since,
         )
 
-    def _series_of_units(self, layer: str) -> str:
-        return (ACTIVATION_ZEROS if layer in self._outputs else DEAD_UNITS).name(layer)
-
     def _describe_units(self, layers: Sequence[str]) -> Verdict:
         since = self._dead.since(layers[0])
         return self.found(
             "units",
-            self._series_of_units(layers[0]),
+            DEAD_UNITS.name(layers[0]),
             steps=(since, self._step),
             words={"which": named(layers)},
             share=self._shares.get(layers[0], 1.0),
@@ -443,13 +439,13 @@ class InputScale(Rule):
         mean, std, lowest, highest = (number or 0.0 for number in numbers)
         if record.get("after_norm") or math.hypot(mean, std) <= self.thresholds.limit:
             return (Verdict("inputs", active=False),)
-        step = observation.count_of("at_step")
+        step, where = observation.count_of("at_step"), record.get("where")
         return (
             self.found(
                 "large",
                 "inputs",
                 steps=(step, step),
-                words={"where": str(record.get("where") or "the model")},
+                words={"where": "the model" if where == "model" else f"the layer {where}"},
                 mean=mean,
                 std=std,
                 lowest=lowest,

@@ -214,7 +214,8 @@ class LearningRateTooHigh(Rule):
             self._large = (step, ratio, self._updates.num_layers)
 
     def _judge_update(self, curve: Curve, context: Context) -> Verdict | None:
-        limits = self.thresholds
+        """Report a large update: a warning if the loss shows it too, else a note."""
+        limits, course = self.thresholds, context.course
         if self._large is None or curve.count < limits.points or curve.start is None:
             return None
         (step, ratio, layers), now = self._large, curve.recent_level(10)
@@ -229,7 +230,8 @@ class LearningRateTooHigh(Rule):
             "update",
             curve.name,
             steps=(min(step, curve.points[0][0]), step),
-            words={"rate": f" of {format_number(rate)}" if rate else ""},
+            severity="warning" if is_harmed else "info",
+            words={"rate": _of_rate(context, " of "), "is": "is" if is_harmed else "may be"},
             step=step,
             ratio=ratio,
             layers=layers,

@@ -143,17 +143,9 @@ export const RULES: Readonly<Record<string, RuleText>> = {
     "meaning": "Copies of the model on different ranks are no longer equal.",
     "healthy": "Norms are equal on all ranks except for rounding."
   },
-  "steps-too-large": {
-    "meaning": "The learning rate is far too high for the initial weights.",
-    "healthy": "Norms grow by less than a third in the first 160 steps, or the loss falls meanwhile."
-  },
-  "update-ratio": {
-    "meaning": "The steps are far too large or too small for the weights.",
-    "healthy": "An update of about 0.001 of the weights' norm; 0.0001 to 0.03 is usual."
-  },
-  "weight-norm": {
-    "meaning": "The weights grow or shrink steadily.",
-    "healthy": "Norms stop changing."
+  "untrained-parameters": {
+    "meaning": "Parameters do not change: they are not in the optimizer, or are frozen by mistake.",
+    "healthy": "Every parameter that gets a gradient is in an optimizer, and changes."
   },
   "gpu-throttling": {
     "meaning": "A GPU lowers its clock because of a temperature or power limit.",
