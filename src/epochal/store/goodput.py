@@ -26,7 +26,7 @@ _ADVICE = {
     "lost_s": "Save checkpoints more often: {time} of training had to be repeated.",
     "down_s": "{time} passed between attempts. Let the launcher restart the training.",
     "startup_s": "Starting took {time}. Cache compiled code and prepared data between attempts.",
-    "paused_s": "The training stood still for {time}. See the findings for the reason.",
+    "paused_s": "The training paused for {time}. See the findings for the reason.",
 }
 
 

@@ -6,17 +6,18 @@ import math
 from collections.abc import Iterable
 from itertools import pairwise
 from statistics import fmean, median
+from typing import Any
 
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
 from epochal.health.rule import Message, Rule, Verdict
-from epochal.health.text import CURVE_KINDS, INPUTS_REACH_THE_OUTPUT, rate_rose, steps_of
+from epochal.health.text import CURVE_KINDS, INPUTS_REACH_THE_OUTPUT, rate_rose, steps_of, times
 from epochal.health.thresholds import RuleThresholds
 
 _EPOCH = "train/epoch"
 _AT_TURN = 3  # points after an epoch began
-_SPIKE = "The loss jumped from {level} to {value} at {place}, {ratio:times} times its usual noise."
+_SPIKE = "The loss jumped from {level} to {value} at {place}{noise}."
 
 
 class LossSpike(Rule):
@@ -112,7 +113,9 @@ class LossSpike(Rule):
         level, width = curve.level or 0.0, curve.width or 0.0
         size = abs(level) if curve.lowest > 0 else curve.highest - curve.lowest
         is_lasting = lasting >= self.thresholds.lasting
-        words, jump = {"place": curve.at(position)}, context.rate.jump
+        ratio = (value - level) / width if width > 0 else 0.0
+        noise = f", {times(ratio)} times its usual noise" if width > 0 else ""
+        words, jump = {"place": curve.at(position), "noise": noise}, context.rate.jump
         message = (
             "lasting" if is_lasting and value - level > self.thresholds.large * size else "batch"
         )
@@ -122,15 +125,9 @@ class LossSpike(Rule):
             message, words["turns"] = "epoch", str(len(self._turns))
         elif curve.start is not None and 0 <= level < 0.05 * curve.start < curve.start < value:
             message = "unlearned"
-        return self.found(
-            message,
-            curve.name,
-            words=words,
-            value=value,
-            level=level,
-            ratio=(value - level) / width if width > 0 else math.inf,
-            lasting=lasting,
-        )
+        evidence: dict[str, Any] = {"value": value, "level": level, "lasting": lasting}
+        evidence |= {"ratio": ratio} if width > 0 else {}
+        return self.found(message, curve.name, words=words, **evidence)
 
 
 class Plateau(Rule):
