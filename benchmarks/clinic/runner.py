@@ -27,6 +27,7 @@ _FORK = multiprocessing.get_context("fork")
 
 def run_all(wanted: Sequence[Training], folder: Path, *, workers: int) -> list[str]:
     """Run what has no journal yet; returns the ids of trainings that failed."""
+    folder = folder.resolve()  # trainings run in folders of their own
     folder.mkdir(parents=True, exist_ok=True)
     known = set(journal.names(folder))
     waiting = [one for one in wanted if one.id not in known]
