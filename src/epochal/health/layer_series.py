@@ -62,11 +62,6 @@ DEAD_UNITS = LayerSeries("grads/", "/dead")
 FAMILIES = (GRADIENT_NORMS, WEIGHT_NORMS, UPDATE_RATIOS, RUNNING_STATS)
 
 
-def bias_of(weight: str) -> str:
-    """What the bias beside a weight is called: ``a.bias``, ``cell.bias_ih_l0``."""
-    return _renamed(weight, "weight", "bias")
-
-
 # A bias before a normalisation, and that of the keys of an attention, change nothing: of their
 # gradient only rounding is left, far below that of the weights beside it.
 _ROUNDING = 1e-4

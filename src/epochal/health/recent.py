@@ -44,10 +44,6 @@ class Recent:
         """The largest value."""
         return self._by_value[-1]
 
-    def lowest(self) -> float:
-        """The smallest value."""
-        return self._by_value[0]
-
     def newest(self, count: int) -> list[float]:
         """The newest ``count`` values, oldest first."""
         return list(self._by_age)[-count:]
