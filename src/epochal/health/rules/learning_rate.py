@@ -18,6 +18,8 @@ from epochal.health.rule import Message, Rule, Verdict
 from epochal.health.text import CURVE_KINDS, steps_of
 from epochal.health.thresholds import RuleThresholds
 
+_MOST_EVALS = 40  # later evaluations no longer show that the first steps were small
+_MOST_UPDATES = 500  # watched steps whose updates are kept
 _EVERY = 50  # points between two comparisons of the whole course
 _LOWER = "Lower the learning rate 3 to 10 times, or warm it up over the first steps."
 _RAISE = (
@@ -59,12 +61,12 @@ class _Updates:
         self._least_norm = least_norm
         self._least_layers = least_layers
         self.num_layers = 0
-        self.ratios: dict[int, float] = {}  # by step
-        self._norms: dict[str, float] = {}  # at the first watched step
-        self.growth = 1.0  # of the norm of the median weight since then
+        self.ratios: dict[int, float] = {}  # by step, of the first watched steps
 
     def note(self, observation: Observation) -> bool:
-        """Process a record; True if it has updates of enough layers."""
+        """Process a record; True if it is an early one with updates of enough layers."""
+        if len(self.ratios) >= _MOST_UPDATES:
+            return False
         if observation.step is None or not holds_layers(observation):
             return False
         ratios, norms = UPDATE_RATIOS.of(observation.values), WEIGHT_NORMS.of(observation.values)
@@ -80,14 +82,10 @@ class _Updates:
         if len(moved) < self._least_layers:
             return False
         self.ratios[observation.step] = median(moved.values())
-        self._norms = self._norms or {name: norms[name] for name in moved}
-        grown = [norms[name] / norm for name, norm in self._norms.items() if name in norms]
-        self.growth = median(grown) if grown else 1.0
         return True
 
     def forget(self) -> None:
         self.ratios.clear()
-        self._norms.clear()
 
 
 class LearningRateTooHigh(Rule):
@@ -387,7 +385,8 @@ class LearningRateTooLow(Rule):
         self._updates.note(observation)
         curve, evaluation = (context.updated_curves.get(role) for role in ("loss", "eval_loss"))
         course = context.course
-        if evaluation is not None and evaluation.axis == "step":
+        is_early = len(self._evals) <= _MOST_EVALS
+        if evaluation is not None and evaluation.axis == "step" and is_early:
             position, loss = evaluation.points[-1]
             self._evals.append((position, self._way, loss))
         if curve is None or course is None:
@@ -473,7 +472,7 @@ class LearningRateTooLow(Rule):
     def _judge_evaluations(self, train: Curve, context: Context) -> Verdict | None:
         """Find evaluations each of which is below the one before by what the rates account for."""
         limits, evals = self.thresholds, self._evals
-        if not limits.evals <= len(evals) <= 40 or evals[-1][0] - evals[0][0] < 200:
+        if not limits.evals <= len(evals) <= _MOST_EVALS or evals[-1][0] - evals[0][0] < 200:
             return None
         (begin, _, first), (position, _, now) = evals[0], evals[-1]
         if not train.start or min(train.lowest, first, now) <= 0:
