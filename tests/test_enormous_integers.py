@@ -64,7 +64,7 @@ def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     if request.param == "sealed":
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("epochal.cli.pack.WORTH_SEALING_BYTES", 0)
-            assert main(["pack", "--all", "--dir", str(root)]) == 0
+            assert main(["manage", "pack", "--all", "--dir", str(root)]) == 0
     return root
 
 

@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
 import pytest
 
-from epochal.cli.checkpoints import configure, run
 from epochal.cli.main import main
 from tests.store.journals import Journal
 from tests.torch.checkpoint.test_manifest import make
@@ -15,10 +13,7 @@ Capture = pytest.CaptureFixture[str]
 
 
 def checkpoints(folder: Path, *args: str) -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--dir")
-    configure(parser)
-    return run(parser.parse_args(["--dir", str(folder), "x", *args]))
+    return main(["manage", "checkpoints", "x", "--dir", str(folder), *args])
 
 
 @pytest.fixture
@@ -88,7 +83,7 @@ def test_those_that_lie_elsewhere_are_listed_with_their_place(
     make(place, 5, run_id="id-x")
     said = {"name": "checkpoint", "step": 4, "path": str(place / "step-4")}
     journal.add({"log": "event", **said})
-    assert main(["checkpoints", "y", "--dir", str(tmp_path)]) == 0
+    assert main(["manage", "checkpoints", "y", "--dir", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[:-1]] == ["CHECKPOINT", "step-4"]
     assert lines[-1] == f"7 B in 1 checkpoint in {place}."

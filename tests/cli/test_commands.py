@@ -44,7 +44,7 @@ def test_ls_json_is_for_programs(tmp_path: Path, capsys: Capture) -> None:
     Journal(tmp_path).metrics(3, loss=0.5)
     main(["ls", "--json", "--dir", str(tmp_path)])
     (row,) = json.loads(capsys.readouterr().out)
-    assert (row["info"]["step"], row["loss"], row["info"]["status"]["state"]) == (3, 0.5, "running")
+    assert (row["step"], row["loss"], row["status"]) == (3, 0.5, "running")
 
 
 def test_ls_hides_what_is_hidden(tmp_path: Path, capsys: Capture) -> None:
@@ -163,7 +163,10 @@ def test_export_of_a_folder_writes_every_run_in_it(
         "folder of runs": tmp_path / "runs",
         "project": "p",
     }
-    assert main(["export", str(folders[what]), "--dir", str(tmp_path / "runs")]) == 0
+    assert (
+        main(["export", str(folders[what]), "--format", "csv", "--dir", str(tmp_path / "runs")])
+        == 0
+    )
     lines = capsys.readouterr().out.splitlines()
     assert sorted(line.partition(",")[0] for line in lines[1:]) == ["p/a", "p/b"]
 
@@ -182,7 +185,7 @@ def test_export_into_a_folder_writes_a_file_for_each_run(tmp_path: Path, capsys:
 
 def test_export_of_a_folder_without_runs_is_a_sentence(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "empty").mkdir()
-    assert main(["export", str(tmp_path / "empty"), "--dir", str(tmp_path)]) == 1
+    assert main(["export", str(tmp_path / "empty"), "--dir", str(tmp_path)]) == 2
     assert "is not a run folder" in capsys.readouterr().err
 
 
@@ -197,7 +200,7 @@ def test_export_to_where_no_file_can_be_is_a_sentence(tmp_path: Path, capsys: Ca
     Journal(tmp_path)
     (tmp_path / "file").write_text("in the way")
     target = str(tmp_path / "file" / "out.csv")
-    assert main(["export", "x", "-o", target, "--dir", str(tmp_path)]) == 1
+    assert main(["export", "x", "-o", target, "--dir", str(tmp_path)]) == 2
     assert capsys.readouterr().err.startswith("epochal: ")
 
 
@@ -205,23 +208,23 @@ def test_repair_reports_without_touching_a_living_run(tmp_path: Path, capsys: Ca
     journal = Journal(tmp_path).metrics(1, a=1)
     with journal.path().open("ab") as file:
         file.write(b'{"log":')
-    assert main(["repair", "x", "--dir", str(tmp_path)]) == 1
+    assert main(["manage", "repair", "x", "--dir", str(tmp_path)]) == 1
     assert "nothing was changed" in capsys.readouterr().out
 
 
 def test_repair_mends_and_then_finds_nothing(tmp_path: Path, capsys: Capture) -> None:
     journal = Journal(tmp_path).finish()
     journal.folder.identity.unlink()
-    assert main(["repair", "x", "--dry-run", "--dir", str(tmp_path)]) == 1
+    assert main(["manage", "repair", "x", "--dry-run", "--dir", str(tmp_path)]) == 1
     assert not journal.folder.identity.exists()
-    assert main(["repair", "x", "--dir", str(tmp_path)]) == 0
-    assert main(["repair", "x", "--json", "--dir", str(tmp_path)]) == 0
+    assert main(["manage", "repair", "x", "--dir", str(tmp_path)]) == 0
+    assert main(["manage", "repair", "x", "--json", "--dir", str(tmp_path)]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["whole"] is True
 
 
 def test_rm_refuses_a_running_run(tmp_path: Path, capsys: Capture) -> None:
     journal = Journal(tmp_path).metrics(1, a=1)
-    assert main(["rm", "x", "--yes", "--dir", str(tmp_path)]) == 1
+    assert main(["rm", "x", "--yes", "--dir", str(tmp_path)]) == 2
     assert "p/x is running, and a live run cannot be deleted" in capsys.readouterr().err
     assert journal.folder.path.exists()
 
@@ -238,7 +241,7 @@ def test_labels_are_changed_beside_the_run(tmp_path: Path, capsys: Capture) -> N
     journal = Journal(tmp_path, tags=["old"])
     before = journal.folder.identity.read_bytes()
     common = ["--dir", str(tmp_path)]
-    assert main(["rename", "x", "better", *common]) == 0
+    assert main(["manage", "rename", "x", "better", *common]) == 0
     assert main(["tag", "better", "new", "--remove", "old", *common]) == 0
     assert main(["note", "better", "a note", *common]) == 0
     capsys.readouterr()
@@ -251,16 +254,16 @@ def test_labels_are_changed_beside_the_run(tmp_path: Path, capsys: Capture) -> N
 
 def test_removing_a_tag_that_is_not_there_says_so(tmp_path: Path, capsys: Capture) -> None:
     Journal(tmp_path)
-    assert main(["tag", "x", "--remove", "t", "--dir", str(tmp_path)]) == 1
+    assert main(["tag", "x", "--remove", "t", "--dir", str(tmp_path)]) == 2
     assert "no tag 't'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["rename", "x", "a\nb"], "a name must not hold a newline"),
-        (["rename", "x", "n" * 201], "a name has at most 200 characters"),
-        (["rename", "x", " a"], "name must not begin or end with a space"),
+        (["manage", "rename", "x", "a\nb"], "a name must not hold a newline"),
+        (["manage", "rename", "x", "n" * 201], "a name has at most 200 characters"),
+        (["manage", "rename", "x", " a"], "name must not begin or end with a space"),
         (["tag", "x", "a\tb"], "a tag must not hold a tab"),
         (["note", "x", "a\x07"], "a note must not hold the control character U+0007"),
     ],

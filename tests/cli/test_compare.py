@@ -58,7 +58,7 @@ def test_compare_has_numbers_that_a_program_set(root: Path, capsys: Capture) -> 
 
 
 def test_compare_takes_two_runs(root: Path, capsys: Capture) -> None:
-    assert main(["compare", "base", "base", "--dir", str(root)]) == 1
+    assert main(["compare", "base", "base", "--dir", str(root)]) == 2
     assert "two runs or more" in capsys.readouterr().err
 
 
@@ -88,5 +88,5 @@ def test_a_loss_asked_for_is_that_of_evaluations_too(tmp_path: Path, capsys: Cap
 
 
 def test_a_metric_that_no_run_has_is_said(root: Path, capsys: Capture) -> None:
-    assert main(["compare", "base", "other", "-m", "los", "--dir", str(root)]) == 1
+    assert main(["compare", "base", "other", "-m", "los", "--dir", str(root)]) == 2
     assert "no metric 'los'" in capsys.readouterr().err

@@ -102,11 +102,11 @@ def test_what_does_not_count_is_said(root: Path, capsys: Capture) -> None:
 
 
 def test_mistakes_are_sentences(root: Path, capsys: Capture) -> None:
-    assert main(["compare", "--group-by", "wd", "--dir", str(root)]) == 1
+    assert main(["compare", "--group-by", "wd", "--dir", str(root)]) == 2
     assert "none of the 6 runs has 'wd'" in capsys.readouterr().err
-    assert main(["compare", "--group-by", "lr", "--steps", "--dir", str(root)]) == 1
+    assert main(["compare", "--group-by", "lr", "--steps", "--dir", str(root)]) == 2
     assert "add --csv or --json" in capsys.readouterr().err
-    assert main(["compare", "--where", "step > 1", "--dir", str(root)]) == 1
+    assert main(["compare", "--where", "step > 1", "--dir", str(root)]) == 2
     assert "--group-by" in capsys.readouterr().err
 
 

@@ -108,11 +108,11 @@ def test_path_names_the_files(project: Path, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("command", [["config", "show"], ["ls"], ["serve"], ["doctor", "x"]])
-def test_a_mistake_is_one_sentence_and_exit_code_one(
+def test_a_mistake_is_one_sentence_and_exit_code_two(
     project: Path, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
     (project / "epochal.toml").write_text("[rules.overfiting]\nevals = 4")
-    assert main(command) == 1
+    assert main(command) == 2
     said = capsys.readouterr().err
     assert said == "epochal: epochal.toml: rules.overfiting is not a rule; did you mean" + (
         " overfitting?\n"

@@ -30,8 +30,7 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_folder_is_listed(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ls", str(logs), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert {(row["info"]["name"], row["loss"]) for row in rows} == {("a", 0.25), ("b", 0.5)}
-    assert {row["info"]["tracker"] for row in rows} == {"TensorBoard"}
+    assert {(row["name"], row["loss"]) for row in rows} == {("a", 0.25), ("b", 0.5)}
 
 
 def test_a_word_alone_is_a_project_before_it_is_a_folder(
@@ -42,7 +41,7 @@ def test_a_word_alone_is_a_project_before_it_is_a_folder(
     assert len(json.loads(capsys.readouterr().out)) == 2
     Journal(logs.parent / "runs", "own", project="logs").metrics(1, loss=1.0)
     assert main(["ls", "logs", "--json"]) == 0
-    assert [row["info"]["name"] for row in json.loads(capsys.readouterr().out)] == ["own"]
+    assert [row["name"] for row in json.loads(capsys.readouterr().out)] == ["own"]
 
 
 def test_runs_are_shown_compared_and_exported(
@@ -62,7 +61,7 @@ def test_a_run_has_one_name_however_it_is_come_by(
     logs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["ls", str(logs), "--json"])
-    listed = {(row["info"]["project"], row["info"]["name"]) for row in json.loads(_out(capsys))}
+    listed = {(row["project"], row["name"]) for row in json.loads(_out(capsys))}
     main(["doctor", str(logs / "a")])
     assert _out(capsys).startswith("logs/a  (")
     assert ("logs", "a") in listed
@@ -71,7 +70,7 @@ def test_a_run_has_one_name_however_it_is_come_by(
 def test_a_run_is_renamed_and_its_files_stay(
     logs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["rename", str(logs / "a"), "best"]) == 0
+    assert main(["manage", "rename", str(logs / "a"), "best"]) == 0
     assert main(["ls", str(logs)]) == 0
     assert "best" in capsys.readouterr().out
     assert {path.name for path in logs.iterdir()} == {"a", "b"}

@@ -1,22 +1,14 @@
 from __future__ import annotations
 
-import contextlib
-import io
 import json
-import math
 import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import epochal
-from epochal.cli import ls
 from epochal.cli.main import main
-from epochal.cli.table import GrowingTable, table
 from tests.store.journals import Journal, settle
 
 Capture = pytest.CaptureFixture[str]
@@ -47,7 +39,7 @@ def test_a_word_alone_is_a_project(root: Path, capsys: Capture) -> None:
 
 
 def test_a_mistake_in_a_query_is_shown(root: Path, capsys: Capture) -> None:
-    assert main(["ls", "config.lr <", "--dir", str(root)]) == 1
+    assert main(["ls", "config.lr <", "--dir", str(root)]) == 2
     assert capsys.readouterr().err.splitlines()[-1] == "               ^"
 
 
@@ -75,16 +67,6 @@ def test_a_run_with_errors_is_marked(root: Path, capsys: Capture) -> None:
     assert " — " in by_name["a"]
 
 
-@pytest.mark.parametrize("few_s", [math.inf, -1.0])
-def test_a_few_small_runs_are_read_whole_on_a_slow_machine_within_a_limit(
-    root: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, few_s: float
-) -> None:
-    monkeypatch.setattr("epochal.cli.ls._WHOLE_S", -1.0)  # the time is up before the first run
-    monkeypatch.setattr("epochal.cli.ls._FEW_WHOLE_S", few_s)
-    assert main(["ls", "--dir", str(root)]) == 0
-    assert ("in part" in capsys.readouterr().out) == (few_s < 0)
-
-
 def test_the_last_step_done_is_all_of_them(tmp_path: Path, capsys: Capture) -> None:
     Journal(tmp_path, "a", totals={"steps": 600}).metrics(599, loss=1.0).finish()
     Journal(tmp_path, "b", totals={"steps": 600}).metrics(850, loss=1.0).finish()
@@ -92,44 +74,6 @@ def test_the_last_step_done_is_all_of_them(tmp_path: Path, capsys: Capture) -> N
     _, first, second = capsys.readouterr().out.splitlines()
     assert " 600/600 " in first
     assert " 850 (of 600) " in second
-
-
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    encoding = "utf-8"
-
-    def isatty(self) -> bool:
-        return True
-
-
-def test_a_terminal_shows_many_runs_some_at_a_time(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("epochal.cli.ls._WHOLE_S", math.inf)  # none is read in part
-    monkeypatch.setattr("epochal.cli.ls._PATIENCE_S", math.inf)  # a busy machine prints the same
-    for number in range(230):
-        facts: dict[str, Any] = {"group": "late"} if number == 0 else {}
-        journal = Journal(tmp_path, f"run-{number:03}", created=1e9 + number, **facts)
-        journal.metrics(1, loss=float(number)).finish("failed" if number == 1 else "finished")
-    names = listed(capsys, tmp_path)
-    terminal = Terminal()
-    with contextlib.redirect_stdout(terminal):
-        assert main(["ls", "--dir", str(tmp_path)]) == 0
-    title, *lines = re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue()).splitlines()
-    assert title.split()[:3] == ["NAME", "PROJECT", "STATUS"]
-    assert [line.split()[0] for line in lines] == names
-    (again,) = (line for line in lines if line.startswith("NAME"))
-    assert again.split()[:3] == ["NAME", "PROJECT", "GROUP"]
-    assert lines[-1].split()[:4] == ["run-000", "p", "late", "finished"]
-    assert lines[-2].split()[3] == "failed"
-
-
-def test_later_rows_of_a_growing_table_keep_its_columns() -> None:
-    grown = GrowingTable(("NAME", "N"), width=12, shrink=(0,), right=(1,))
-    assert grown.lines([("a long name", "1")]) == ["NAME       N", "a long n…  1"]
-    assert grown.lines([("b", "12"), ("quite long name", "3")]) == ["b          12", "quite lo…  3"]
-    assert table(("A",), []) == "A"
 
 
 def test_projects_are_the_same_in_python_and_on_the_command_line(
@@ -151,7 +95,7 @@ def test_projects_are_the_same_in_python_and_on_the_command_line(
     header, *lines = capsys.readouterr().out.splitlines()
     assert header.split()[:4] == ["PROJECT", "RUNS", "LIVE", "FAILED"]
     assert sorted(line.split()[0] for line in lines) == ["p", "q"]
-    assert main(["ls", "config.lr > 1", "--projects", "--dir", str(root)]) == 1
+    assert main(["ls", "config.lr > 1", "--projects", "--dir", str(root)]) == 2
     assert "takes no query" in capsys.readouterr().err
 
 
@@ -163,46 +107,6 @@ def many_runs(root: Path, count: int) -> None:
         os.utime(journal.folder.identity, (created, created))
 
 
-# Waits for a line on stdin before the oldest run is read.
-BLOCKED = """
-import os, sys
-opened = os.open
-def waits(path, *args, **options):
-    if "r000" in os.fspath(path):
-        sys.stdin.readline()
-    return opened(path, *args, **options)
-os.open = waits
-from epochal.cli import ls
-from epochal.cli.main import main
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-def started_ls(root: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", BLOCKED, "ls", *arguments, "--dir", str(root)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
-@pytest.mark.parametrize("query", [(), ("summary.loss.last < 2",)])
-def test_rows_appear_before_the_last_run_is_read(tmp_path: Path, query: tuple[str, ...]) -> None:
-    many_runs(tmp_path, 130)
-    with started_ls(tmp_path, *query) as process:
-        assert process.stdout is not None
-        first = [process.stdout.readline().split()[0] for _ in range(101)]
-        assert first == ["NAME", *(f"r{number:03d}" for number in range(129, 29, -1))]
-        rest, _ = process.communicate("go on\n")
-    assert [line.split()[0] for line in rest.splitlines()][-1] == "r000"
-    assert process.returncode == 0
-
-
-def test_so_many_runs_as_are_asked_for_are_read(tmp_path: Path) -> None:
-    many_runs(tmp_path, 5)
-    with started_ls(tmp_path, "-n", "4") as process:
-        assert process.stdout is not None
-        lines = process.stdout.read().splitlines()
-    assert [line.split()[0] for line in lines] == ["NAME", "r004", "r003", "r002", "r001"]
-
-
 def test_a_run_whose_file_is_newer_than_itself_keeps_its_place(
     tmp_path: Path, capsys: Capture
 ) -> None:
@@ -212,20 +116,94 @@ def test_a_run_whose_file_is_newer_than_itself_keeps_its_place(
     assert listed(capsys, tmp_path) == ["r005", "r004", "r003", "r002", "r001", "r000"]
 
 
-def test_a_column_that_only_later_rows_need_comes_with_them(
+def test_a_list_says_when_runs_are_not_read_yet(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ls, "_AT_ONCE", 2)
     many_runs(tmp_path, 3)
-    Journal(tmp_path, "grouped", created=1.0, group="ablation").metrics(1, loss=1.0)
+    monkeypatch.setattr("epochal.cli.ls._PATIENCE_S", -1.0)
+    monkeypatch.setattr("epochal.store.local.store._QUICK_BYTES", 0)
     assert main(["ls", "--dir", str(tmp_path)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == [
-        "NAME",
-        "r002",
-        "r001",
-        "NAME",
-        "r000",
-        "grouped",
+    said = capsys.readouterr()
+    assert "…" in said.out
+    assert "not read yet" in said.err
+
+
+@pytest.fixture
+def tried(tmp_path: Path) -> Path:
+    for number, (lr, score, note) in enumerate(
+        ((0.1, 0.5, "the first try"), (0.3, 0.75, "a larger rate\nhelps"), (0.2, None, None))
+    ):
+        facts: dict[str, Any] = {"notes": note, "tags": ["best"] if number == 1 else []}
+        journal = Journal(
+            tmp_path, f"try-{number}", config={"lr": lr}, created=1e9 + number, **facts
+        )
+        journal.metrics(1, **{"train/loss": lr}).metrics(2, **{"train/loss": 2 * lr})
+        journal.metrics(2, **{"val/acc": lr / 2})
+        if score is not None:
+            journal.add({"log": "summary", "name": "score", "value": score})
+        journal.finish()
+    return tmp_path
+
+
+def test_what_was_tried_before_is_one_call(tried: Path, capsys: Capture) -> None:
+    assert main(["ls", "--columns", "score,notes", "--sort=-score", "--dir", str(tried)]) == 0
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header.split() == ["NAME", "score", "NOTES", "AGE"]
+    assert lines[0].startswith("try-1  0.7500  a larger rate helps  ")
+    assert lines[1].startswith("try-0  0.5000  the first try        ")
+    assert lines[2].startswith("try-2       —  —  ")
+
+
+def test_fields_that_are_sorted_or_filtered_by_are_columns(tried: Path, capsys: Capture) -> None:
+    query = ["config.lr > 0.15", "--sort=-val/acc", "--dir", str(tried)]
+    assert main(["ls", *query]) == 0
+    header, first, second = capsys.readouterr().out.splitlines()
+    assert header.split() == (
+        "NAME PROJECT STATUS STEP LOSS config.lr val/acc FINDINGS AGE".split()
+    )
+    assert first.split()[:8] == "try-1 p finished 2 0.6000 0.3 * 0.1500".split()
+    assert second.split()[:8] == "try-2 p finished 2 * 0.4000 0.2 0.1000 —".split()
+    assert main(["ls", *query, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["name"], row["config.lr"], row["val/acc"]) for row in rows] == [
+        ("try-1", 0.3, 0.15),
+        ("try-2", 0.2, 0.1),
     ]
-    assert ["GROUP" in lines[0], "GROUP" in lines[3], "ablation" in lines[5]] == [False, True, True]
+    assert rows[0].keys() >= {"id", "project", "status", "step", "loss", "tags", "notes"}
+
+
+def test_columns_are_metrics_their_best_values_and_the_configuration(
+    tried: Path, capsys: Capture
+) -> None:
+    columns = "loss,best.loss,summary.loss.mean,lr,tags,step"
+    assert main(["ls", "-c", columns, "--sort", "name", "--csv", "--dir", str(tried)]) == 0
+    header, first, second, _ = capsys.readouterr().out.splitlines()
+    assert header == "id,name,project,loss,best.loss,summary.loss.mean,lr,tags,step"
+    assert first.startswith("id-try-0,try-0,p,0.2,0.1,0.15")
+    assert second.split(",")[-3:] == ["0.3", "best", "2"]
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("loss < 0.3", ["try-0"]),
+        ("loss.min < 0.15", ["try-0"]),
+        ("lr == 0.2", ["try-2"]),
+        ("val/acc >= 0.1 and score > 0.5", ["try-1"]),
+        ('tags == "best"', ["try-1"]),
+        ('tags != "best"', ["try-0", "try-2"]),
+    ],
+)
+def test_short_names_are_understood_in_queries(
+    tried: Path, capsys: Capture, query: str, names: list[str]
+) -> None:
+    assert sorted(listed(capsys, tried, query)) == names
+
+
+def test_a_name_that_no_run_has_gets_a_suggestion(tried: Path, capsys: Capture) -> None:
+    assert main(["ls", "val/ac > 0.1", "--dir", str(tried)]) == 2
+    assert "no run has 'val/ac'. Did you mean 'val/acc'?" in capsys.readouterr().err
+    assert main(["ls", "--sort", "acc/val", "--dir", str(tried)]) == 2
+    assert "Did you mean 'val/acc'?" in capsys.readouterr().err
+    assert main(["ls", "--columns", "scor", "--dir", str(tried)]) == 0
+    assert "No run here has 'scor'. Did you mean 'score'?" in capsys.readouterr().err

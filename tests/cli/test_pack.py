@@ -22,7 +22,7 @@ def test_pack_seals_what_is_finished_and_leaves_what_is_written(
 ) -> None:
     done = Journal(tmp_path, "done").metrics(1, a=1).finish()
     live = Journal(tmp_path, "live").metrics(1, a=1)
-    assert main(["pack", "--all", "--dir", str(tmp_path)]) == 0
+    assert main(["manage", "pack", "--all", "--dir", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "p/done: 1 part sealed" in said
     assert "p/live: 1 part may still be written" in said
@@ -33,16 +33,16 @@ def test_pack_seals_what_is_finished_and_leaves_what_is_written(
 
 def test_packing_again_does_nothing(tmp_path: Path, capsys: Capture) -> None:
     Journal(tmp_path).metrics(1, a=1).finish()
-    main(["pack", "x", "--dir", str(tmp_path)])
+    main(["manage", "pack", "x", "--dir", str(tmp_path)])
     capsys.readouterr()
-    assert main(["pack", "x", "--dir", str(tmp_path)]) == 0
+    assert main(["manage", "pack", "x", "--dir", str(tmp_path)]) == 0
     assert capsys.readouterr().out == "p/x: nothing to seal.\n"
 
 
 def test_pack_says_what_could_not_be_sealed(tmp_path: Path, capsys: Capture) -> None:
     journal = Journal(tmp_path).metrics(1, a=1).finish()
     journal.folder.segments.write_text("a file where the folder should be")
-    assert main(["pack", "x", "--dir", str(tmp_path), "--json"]) == 1
+    assert main(["manage", "pack", "x", "--dir", str(tmp_path), "--json"]) == 1
     (packed,) = json.loads(capsys.readouterr().out)
     assert (packed["parts"], packed["left"], len(packed["problems"])) == (0, 1, 1)
     assert journal.path().exists()
@@ -53,12 +53,12 @@ def test_pack_leaves_small_parts_and_says_so(
 ) -> None:
     monkeypatch.undo()
     journal = Journal(tmp_path).metrics(1, a=1).finish()
-    assert main(["pack", "x", "--dir", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == "p/x: 1 part is smaller than 64 KiB and not sealed.\n"
+    assert main(["manage", "pack", "x", "--dir", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "p/x: 1 part is smaller than 64.0 KiB and not sealed.\n"
     assert journal.path().exists()
 
 
 @pytest.mark.parametrize("arguments", [[], ["x", "--all"]])
 def test_pack_takes_runs_or_all(tmp_path: Path, arguments: list[str], capsys: Capture) -> None:
-    assert main(["pack", *arguments, "--dir", str(tmp_path)]) == 1
+    assert main(["manage", "pack", *arguments, "--dir", str(tmp_path)]) == 2
     assert "pack takes runs, or --all" in capsys.readouterr().err

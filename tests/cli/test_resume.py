@@ -169,24 +169,25 @@ def test_what_changed_since_the_checkpoint_is_drift_too(tmp_path: Path, capsys: 
 
 
 @pytest.mark.parametrize(
-    ("config", "external", "told"),
+    ("words", "external", "told"),
     [
-        ({}, {}, []),
-        ({"resume": None}, {}, ["--resume", "PATH"]),
-        ({"resume": False}, {}, ["--resume"]),
-        ({}, {"resume_with": "--from {checkpoint} -x"}, ["--from", "PATH", "-x"]),
+        ([], {}, []),
+        (["--resume", "old", "-v"], {}, ["-v", "--resume", "PATH"]),
+        (["--resume"], {}, ["--resume"]),
+        ([], {"resume_with": "--from {checkpoint} -x"}, ["--from", "PATH", "-x"]),
     ],
 )
-def test_a_program_with_an_argument_of_its_own_is_told(
-    config: dict[str, Any],
-    external: dict[str, str],
-    told: list[str],
-    tmp_path: Path,
-    capsys: Capture,
+def test_only_a_program_that_takes_a_checkpoint_is_told(
+    words: list[str], external: dict[str, str], told: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
-    path = checkpoint(ended(tmp_path, command=["python", "t.py"], config=config), external=external)
-    command = plan(tmp_path, capsys)["command"]
-    assert command == ["python", "t.py", *(str(path) if w == "PATH" else w for w in told)]
+    """A setting of the name ``resume`` is no proof of an argument."""
+    journal = ended(tmp_path, command=["python", "t.py", *words], config={"resume": None})
+    path = checkpoint(journal, external=external)
+    found = plan(tmp_path, capsys)
+    command = ["python", "t.py", *(str(path) if word == "PATH" else word for word in told)]
+    assert found["command"] == command
+    explains = any("EPOCHAL_RESUME=must makes" in remark for remark in found["remarks"])
+    assert explains == ("PATH" not in told)
 
 
 def test_torchrun_is_put_before_a_run_of_several_processes(tmp_path: Path, capsys: Capture) -> None:
@@ -228,17 +229,17 @@ def test_what_cannot_be_started_again_is_refused(
     command: object, words: str, tmp_path: Path, capsys: Capture
 ) -> None:
     ended(tmp_path, command=command)
-    assert main(["resume", "x", "--dir", str(tmp_path)]) == 1
+    assert main(["resume", "x", "--dir", str(tmp_path)]) == 2
     assert words in capsys.readouterr().err
 
 
 def test_a_run_that_still_goes_on_is_not_resumed(tmp_path: Path, capsys: Capture) -> None:
     Journal(tmp_path, command=["python", "t.py"]).metrics(1, loss=1.0)
-    assert main(["resume", "x", "--dir", str(tmp_path)]) == 1
+    assert main(["resume", "x", "--dir", str(tmp_path)]) == 2
     assert "epochal stop p/x" in capsys.readouterr().err
 
 
 def test_arguments_that_cannot_be_read_are_refused(tmp_path: Path, capsys: Capture) -> None:
     ended(tmp_path)
-    assert main(["resume", "x", "--args='", "--dir", str(tmp_path)]) == 1
+    assert main(["resume", "x", "--args='", "--dir", str(tmp_path)]) == 2
     assert "cannot be read as arguments" in capsys.readouterr().err

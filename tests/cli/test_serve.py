@@ -14,19 +14,6 @@ import pytest
 
 from tests.store.journals import Journal
 
-_START = """
-import argparse, sys
-from epochal.cli import serve
-from epochal.errors import EpochalError
-parser = argparse.ArgumentParser()
-parser.add_argument("--dir")
-serve.configure(parser)
-try:
-    sys.exit(serve.run(parser.parse_args()))
-except EpochalError as error:
-    sys.exit(f"epochal: {error}")
-"""
-
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,7 +22,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 @contextmanager
 def served(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-c", _START, *arguments]
+    command = [sys.executable, "-m", "epochal", "serve", *arguments]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -107,7 +94,7 @@ def test_the_default_folder_may_not_exist_yet(tmp_path: Path) -> None:
 def test_a_folder_that_was_named_must_exist(tmp_path: Path) -> None:
     with served(str(tmp_path / "nowhere")) as process:
         _, errors = process.communicate(timeout=120)
-    assert process.returncode == 1
+    assert process.returncode == 2
     assert "there is no folder" in errors
 
 
@@ -116,7 +103,7 @@ def test_a_port_that_was_named_and_is_taken_is_an_error(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         with served(str(tmp_path), "--port", str(port)) as process:
             _, errors = process.communicate(timeout=120)
-    assert process.returncode == 1
+    assert process.returncode == 2
     assert f"port {port} is in use" in errors
 
 

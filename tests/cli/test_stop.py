@@ -67,7 +67,7 @@ def test_one_with_checkpoints_saves_first(tmp_path: Path, capsys: Capture) -> No
         assert main(["stop", "run", "--json", "--dir", str(tmp_path)]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert (answer["signal"], answer["ended"]) == ("SIGTERM", True)
-    assert main(["checkpoints", "run", "--json", "--dir", str(tmp_path)]) == 0
+    assert main(["manage", "checkpoints", "run", "--json", "--dir", str(tmp_path)]) == 0
     (saved,) = json.loads(capsys.readouterr().out)
     assert saved["classes"] == ["latest", "emergency"]
 
@@ -114,7 +114,7 @@ def test_all_ranks_of_this_machine_are_asked(tmp_path: Path, capsys: Capture) ->
         journal.metrics(1, loss=1.0)
         header = {"log": "run", "writer": "rank-0001", **process_identity(second.pid)}
         journal.path("rank-0001").write_text(json.dumps(header) + "\n")
-        main(["stop", "x", "--wait", "0", "--dir", str(tmp_path)])
+        main(["stop", "x", "--wait", "0s", "--dir", str(tmp_path)])
         assert (first.wait(timeout=120), second.wait(timeout=120)) == (-15, -15)
     assert "2 processes" in capsys.readouterr().out
 
@@ -122,7 +122,7 @@ def test_all_ranks_of_this_machine_are_asked(tmp_path: Path, capsys: Capture) ->
 def test_a_run_of_another_machine_is_refused_with_its_name(tmp_path: Path, capsys: Capture) -> None:
     journal = Journal(tmp_path, **{**process_identity(), "host": "node-7"})
     journal.metrics(1, loss=1.0)
-    assert main(["stop", "x", "--dir", str(tmp_path)]) == 1
+    assert main(["stop", "x", "--dir", str(tmp_path)]) == 2
     assert "on the machine 'node-7'" in capsys.readouterr().err
 
 
@@ -131,12 +131,12 @@ def test_part_of_a_run_is_not_suspended_alone(tmp_path: Path, capsys: Capture) -
         journal = Journal(tmp_path, **process_identity(process.pid)).metrics(1, loss=1.0)
         header = {"log": "run", "writer": "rank-0001", **process_identity(), "host": "node-7"}
         journal.path("rank-0001").write_text(json.dumps(header) + "\n")
-        assert main(["stop", "x", "--suspend", "--dir", str(tmp_path)]) == 1
+        assert main(["stop", "x", "--suspend", "--dir", str(tmp_path)]) == 2
         assert "1 of 2 processes elsewhere" in capsys.readouterr().err
         process.kill()
 
 
 def test_a_run_that_has_ended_is_not_signalled(tmp_path: Path, capsys: Capture) -> None:
     Journal(tmp_path, **process_identity()).metrics(1, loss=1.0).finish()
-    assert main(["stop", "x", "--dir", str(tmp_path)]) == 1
+    assert main(["stop", "x", "--dir", str(tmp_path)]) == 2
     assert "does not run: it is finished" in capsys.readouterr().err

@@ -42,10 +42,10 @@ def test_rm_moves_to_the_trash_and_restore_takes_back(tmp_path: Path, capsys: Ca
     assert epochal(tmp_path, "rm", "x", "y", "--yes") == 0
     assert listed(tmp_path) == set()
     capsys.readouterr()
-    assert epochal(tmp_path, "trash") == 0
+    assert epochal(tmp_path, "manage", "trash") == 0
     out = capsys.readouterr().out
     assert [line.split()[0] for line in out.splitlines()] == ["NAME", "x", "y"]
-    assert epochal(tmp_path, "trash", "restore", "x") == 0
+    assert epochal(tmp_path, "manage", "trash", "restore", "x") == 0
     assert listed(tmp_path) == {"x"}
 
 
@@ -60,23 +60,23 @@ def test_rm_by_query_keeps_live_runs(tmp_path: Path, capsys: Capture) -> None:
 def test_empty_erases_only_what_is_old_enough(tmp_path: Path, capsys: Capture) -> None:
     Journal(tmp_path).finish()
     epochal(tmp_path, "rm", "x", "--yes")
-    assert epochal(tmp_path, "trash", "empty", "--older", "30d", "--yes") == 0
+    assert epochal(tmp_path, "manage", "trash", "empty", "--older", "30d", "--yes") == 0
     assert "nothing to erase" in capsys.readouterr().out
-    assert epochal(tmp_path, "trash", "empty", "--yes") == 0
+    assert epochal(tmp_path, "manage", "trash", "empty", "--yes") == 0
     assert LocalStore(tmp_path).trash.runs() == []
 
 
 @pytest.mark.parametrize("age", ["30", "d", "-1d", "30 days"])
 def test_an_age_that_is_none_is_refused(tmp_path: Path, capsys: Capture, age: str) -> None:
-    assert epochal(tmp_path, "trash", "list", f"--older={age}") == 2
-    assert "an age such as 30d" in capsys.readouterr().err
+    assert epochal(tmp_path, "manage", "trash", "list", f"--older={age}") == 2
+    assert "a time such as 90s, 30m, 12h or 30d" in capsys.readouterr().err
 
 
 def test_prune_lists_first_and_moves_with_yes(tmp_path: Path, capsys: Capture) -> None:
     ended(tmp_path, "old", days=40)
     ended(tmp_path, "tagged", days=40, tags=["paper"])
     ended(tmp_path, "new", days=1)
-    prune = ("prune", "--older", "30d", "--keep-tagged")
+    prune = ("manage", "prune", "--older", "30d", "--keep-tagged")
     assert epochal(tmp_path, *prune) == 0
     out = capsys.readouterr().out
     assert "old" in out
@@ -92,13 +92,13 @@ def test_prune_to_a_size_moves_the_oldest(tmp_path: Path, capsys: Capture) -> No
         blobs = ended(tmp_path, f"r{days}", days=days).folder.blobs
         blobs.mkdir()
         (blobs / "b").write_bytes(b"0" * 1_000_000)
-    assert epochal(tmp_path, "prune", "--max-size", "2.1MB", "--json") == 0
+    assert epochal(tmp_path, "manage", "prune", "--max-size", "2.1MB", "--json") == 0
     answer = json.loads(capsys.readouterr().out)
     assert [row["run"]["name"] for row in answer["runs"]] == ["r3"]
 
 
 def test_prune_without_a_limit_is_refused(tmp_path: Path, capsys: Capture) -> None:
-    assert epochal(tmp_path, "prune") == 1
+    assert epochal(tmp_path, "manage", "prune") == 2
     assert "--older AGE, --max-size SIZE" in capsys.readouterr().err
 
 
@@ -134,23 +134,25 @@ def test_notes_and_hiding_of_many_runs(tmp_path: Path, capsys: Capture) -> None:
     for name in ("a", "b", "c"):
         Journal(tmp_path, name).metrics(1, a=1).finish()
     assert epochal(tmp_path, "note", "a", "b", "--text", "seen") == 0
-    assert epochal(tmp_path, "hide", "--where", 'notes == "seen"') == 0
+    assert epochal(tmp_path, "manage", "hide", "--where", 'notes == "seen"') == 0
     infos = {run.info.name: run.info for run in LocalStore(tmp_path).runs()}
     assert [name for name, info in sorted(infos.items()) if info.hidden] == ["a", "b"]
-    assert epochal(tmp_path, "hide", "a", "--undo") == 0
+    assert epochal(tmp_path, "manage", "hide", "a", "--undo") == 0
     assert not LocalStore(tmp_path).run("a").info.hidden
 
 
-@pytest.mark.parametrize("words", [["rm", "x", "--where", "step > 0"], ["rm"], ["hide"], ["tag"]])
+@pytest.mark.parametrize(
+    "words", [["rm", "x", "--where", "step > 0"], ["rm"], ["manage", "hide"], ["tag"]]
+)
 def test_runs_are_named_or_queried(tmp_path: Path, capsys: Capture, words: list[str]) -> None:
     Journal(tmp_path)
-    assert epochal(tmp_path, *words) == 1
+    assert epochal(tmp_path, *words) == 2
     assert "--where" in capsys.readouterr().err
 
 
 def test_a_query_that_fits_nothing_says_so(tmp_path: Path, capsys: Capture) -> None:
     Journal(tmp_path).finish()
-    assert epochal(tmp_path, "tag", "--where", 'name == "zzz"', "t") == 1
+    assert epochal(tmp_path, "tag", "--where", 'name == "zzz"', "t") == 2
     assert "no run matches" in capsys.readouterr().err
 
 

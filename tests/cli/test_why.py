@@ -54,5 +54,5 @@ def test_why_is_json_for_programs_and_takes_groups(root: Path, capsys: Capture) 
 
 def test_why_takes_one_thing_to_compare_with(root: Path, capsys: Capture) -> None:
     for more in ([], ["good", "--group"]):
-        assert main(["why", "bad", *more, "--dir", str(root)]) == 1
+        assert main(["why", "bad", *more, "--dir", str(root)]) == 2
         assert "a second run, --group or --against QUERY" in capsys.readouterr().err

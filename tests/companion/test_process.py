@@ -207,7 +207,7 @@ def test_without_time_what_is_left_is_named(tmp_path: Path) -> None:
     wait_for(lambda: events(folder, "unfinished"))
     wait_for_the_end(folder)
     (left,) = events(folder, "unfinished")[0]["left"]
-    assert left["command"] == f"epochal pack {folder}"
+    assert left["command"] == f"epochal manage pack {folder}"
 
 
 def test_a_run_that_is_deleted_is_let_go(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_what_is_left_is_named_with_its_command(tmp_path: Path) -> None:
     folder = unsealable(tmp_path)
     job = Sealing(folder, attempt=1)
     (left,) = do_what_is_left({"sealing": job}, deadline_s=float("inf"))
-    assert left["command"] == f"epochal pack {tmp_path}"
+    assert left["command"] == f"epochal manage pack {tmp_path}"
     assert left["what"].startswith("not sealed: loop.0001.0000; ")
 
 

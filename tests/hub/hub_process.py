@@ -65,7 +65,7 @@ class HubProcess:
         self._began = len(self.output)
         self._process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "epochal", "hub", str(self.root)),
+                *(sys.executable, "-m", "epochal", "hub", "serve", str(self.root)),
                 *("--port", str(self.port), *self._options),
             ],
             stdout=subprocess.PIPE,

@@ -120,15 +120,15 @@ def test_a_training_is_suspended_continued_and_stopped_from_elsewhere(
     runs = tmp_path / "runs"
     stop = ["--dir", str(tmp_path / "elsewhere"), "stop", "run", "--hub", controlling.url]
     with shipped_training(controlling, runs, monkeypatch) as process:
-        assert main([*stop, "--pause", "--wait", "60"]) == 0
+        assert main([*stop, "--pause", "--wait", "60s"]) == 0
         wait_until(lambda: LocalStore(runs).run("run").status.text == "suspended")
-        assert main([*stop, "--continue", "--wait", "60"]) == 0
+        assert main([*stop, "--continue", "--wait", "60s"]) == 0
         wait_until(lambda: LocalStore(runs).run("run").status.text == "running")
         # Without Checkpoints the signal would end the training: it is not sent.
-        assert main([*stop, "--checkpoint", "--wait", "60"]) == 1
+        assert main([*stop, "--checkpoint", "--wait", "60s"]) == 1
         assert "has no Checkpoints" in capsys.readouterr().out
         assert process.poll() is None
-        assert main([*stop, "--wait", "60"]) == 0
+        assert main([*stop, "--wait", "60s"]) == 0
         assert process.wait(timeout=120) != 0
     assert f"SIGTERM to process {process.pid}" in capsys.readouterr().out
     asked = events(runs, "control-request")
@@ -151,7 +151,7 @@ def test_a_training_with_checkpoints_saves_and_goes_on(
     monkeypatch.setenv("EPOCHAL_CONTROL", "1")
     runs = tmp_path / "runs"
     with shipped_training(controlling, runs, monkeypatch, SAVES) as process:
-        asked = ["stop", "run", "--checkpoint", "--wait", "60", "--hub"]  # of EPOCHAL_HUB
+        asked = ["stop", "run", "--checkpoint", "--wait", "60s", "--hub"]  # of EPOCHAL_HUB
         assert main(asked) == 0
         wait_until(lambda: bool(events(runs, "checkpoint")))
         assert process.poll() is None
@@ -161,7 +161,7 @@ def test_a_training_that_does_not_allow_it_is_left_alone(
     controlling: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with shipped_training(controlling, tmp_path / "runs", monkeypatch) as process:
-        assert main(["stop", "run", "--hub", controlling.url, "--wait", "4"]) == 1
+        assert main(["stop", "run", "--hub", controlling.url, "--wait", "4s"]) == 1
         assert process.poll() is None
     run_id = id_of(controlling, "run")
     found = controlling.client().get_json(f"/api/runs/{run_id}/control")
@@ -405,5 +405,5 @@ def test_a_local_training_saves_on_request(
 
 
 def test_kill_works_on_the_machine_only(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["stop", "run", "--kill", "-y", "--hub", "http://127.0.0.1:1"]) == 1
+    assert main(["stop", "run", "--kill", "-y", "--hub", "http://127.0.0.1:1"]) == 2
     assert "only on the run's machine" in capsys.readouterr().err

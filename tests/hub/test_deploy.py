@@ -1,8 +1,7 @@
-"""The files of ``deploy/`` fit together, and use options that ``epochal hub`` has."""
+"""The files of ``deploy/`` fit together, and use options that ``epochal hub serve`` has."""
 
 from __future__ import annotations
 
-import argparse
 import configparser
 import ipaddress
 import json
@@ -13,7 +12,8 @@ from typing import Any
 
 import yaml
 
-from epochal.cli import hub as command
+from epochal.cli.command import Shared
+from epochal.cli.hub_serve import serve
 from epochal.shipping.protocol import MAX_LINES_BYTES
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -24,12 +24,10 @@ def compose(name: str = "docker-compose.yml") -> dict[str, Any]:
     return loaded
 
 
-def parsed(arguments: list[str]) -> argparse.Namespace:
+def parsed(arguments: list[str]) -> dict[str, Any]:
     """Read arguments as the program does; a wrong one ends the test."""
-    assert arguments[0] == "hub"
-    parser = argparse.ArgumentParser()
-    command.configure(parser)
-    return parser.parse_args(arguments[1:])
+    assert arguments[:2] == ["hub", "serve"]
+    return serve.make_context("serve", arguments[2:], obj=Shared()).params
 
 
 def filled_in(text: str, **values: str) -> str:
@@ -49,9 +47,13 @@ def test_the_hub_of_compose_has_options_that_exist() -> None:
         for one in compose()["services"]["hub"]["command"]
     ]
     args = parsed(given)
-    assert (args.host, args.port, args.allow_host) == ("0.0.0.0", 6060, ["hub.example.org"])
-    assert args.max_size == 500e9
-    assert not args.allow_control
+    assert (args["host"], args["port"], args["allow_host"]) == (
+        "0.0.0.0",
+        6060,
+        ("hub.example.org",),
+    )
+    assert args["max_size"] == 500e9
+    assert not args["allow_control"]
 
 
 def test_the_hub_of_compose_trusts_the_network_of_its_proxy() -> None:
@@ -91,7 +93,7 @@ def test_the_image_copies_files_that_exist_and_starts_a_hub() -> None:
                 assert (root / name).exists(), name
     assert json.loads(found["ENTRYPOINT"]) == ["epochal"]
     args = parsed(json.loads(found["CMD"]))
-    assert (args.folder, args.port) == ("/data", int(found["EXPOSE"]))
+    assert (str(args["folder"]), args["port"]) == ("/data", int(found["EXPOSE"]))
     assert found["USER"] == "epochal"
 
 
@@ -102,5 +104,5 @@ def test_the_unit_starts_a_hub() -> None:
     program, *arguments = shlex.split(unit["Service"]["ExecStart"])
     assert program.endswith("/epochal")
     args = parsed(arguments)
-    assert args.host == "127.0.0.1"  # a proxy stands in front
-    assert args.folder.startswith(f"/var/lib/{unit['Service']['StateDirectory']}/")
+    assert args["host"] == "127.0.0.1"  # a proxy stands in front
+    assert str(args["folder"]).startswith(f"/var/lib/{unit['Service']['StateDirectory']}/")

@@ -155,7 +155,7 @@ def test_changes_are_in_the_audit_log(
     ledger.close()
     assert ("machine", f"PATCH /api/runs/{run}/labels", run) in noted
     assert ("machine", "register", run) in noted
-    assert main(["audit", "--hub", str(hub.root)]) == 0
+    assert main(["hub", "audit", "--hub", str(hub.root)]) == 0
     assert "PATCH" in capsys.readouterr().out
 
 
@@ -190,7 +190,7 @@ def test_refused_requests_are_in_the_audit_log_without_their_tokens(
     named = [row for row in rows if row["who"] == "reader"]
     assert [row["what"][:12] for row in named] == ["PUT /%1B%5B2", "PUT /api/tra", "PUT /api/hub"]
     assert "203.0.113.10, after 50 refused requests that are not listed" in named[-1]["details"]
-    assert main(["audit", "--hub", str(hub.root)]) == 0
+    assert main(["hub", "audit", "--hub", str(hub.root)]) == 0
     assert "answered 403 to 203.0.113.10" in capsys.readouterr().out
 
 
@@ -221,14 +221,14 @@ def test_a_link_shows_a_group_in_a_view(
         ship_now(RunFolder(run.dir), hub.client())
     view = "https://hub.example.org/#q=loss+%3C+1"
     root = ("--hub", str(hub.root))
-    assert main(["share", "--query", 'group == "sweep"', *root, "--view", view]) == 0
+    assert main(["hub", "share", "--query", 'group == "sweep"', *root, "--view", view]) == 0
     link = capsys.readouterr().out.split()[-1]
     assert link.startswith("https://hub.example.org/?token=share_")
     token, _, shown = link.partition("=")[2].partition("#")
     assert shown == "q=loss+%3C+1"
     rows = hub.client(token).get_json("/api/runs")["rows"]
     assert sorted(row["name"] for row in rows) == ["a", "b"]
-    assert main(["share", "--query", 'group == "none"', *root]) == 1
+    assert main(["hub", "share", "--query", 'group == "none"', *root]) == 2
     assert "no run of the hub fits" in capsys.readouterr().err
 
 
@@ -327,8 +327,8 @@ def test_a_bucket_refills() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--tls-cert", "x"], "--tls-cert and --tls-key belong together"),
-        (["--tls-cert", "x", "--tls-key", "y"], "--tls-cert: there is no file x"),
+        (["--tls-cert", __file__], "--tls-cert and --tls-key belong together"),
+        (["--tls-cert", "x", "--tls-key", "y"], "'--tls-cert': File 'x' does not exist"),
         (["--tls-cert", __file__, "--tls-key", __file__], "is not a PEM file of its kind"),
         (["--user-header", "X-User"], "--user-header needs --trust"),
         (["--user-header", "X-User", "--trust", "nonsense"], "--trust: 'nonsense'"),
@@ -337,7 +337,7 @@ def test_a_bucket_refills() -> None:
 def test_mistakes_are_a_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], sentence: str
 ) -> None:
-    assert main(["hub", str(tmp_path / "hub"), *options]) == 1
+    assert main(["hub", "serve", str(tmp_path / "hub"), *options]) == 2
     assert sentence in capsys.readouterr().err
 
 

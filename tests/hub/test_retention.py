@@ -96,8 +96,8 @@ def test_without_rules_nothing_goes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('[retention]\ntrash_after = "soon"', "trash_after.*not an age such as 30d"),
-        ("[retention]\ntrash_after = 90", "trash_after.*not an age"),
+        ('[retention]\ntrash_after = "soon"', "trash_after.*not a time such as"),
+        ("[retention]\ntrash_after = 90", "trash_after.*not a time"),
         ('[retention]\ntrash_afer = "90d"', "did you mean trash_after"),
         ("[retention]\nkeep_tags = 3", "list of tags"),
         ('[retention]\nevery = "0s"', "at least 1s"),
@@ -112,10 +112,10 @@ def test_a_mistake_in_a_rule_is_named(tmp_path: Path, text: str, said: str) -> N
 
 def test_a_hub_with_a_mistake_in_its_rules_does_not_start(tmp_path: Path) -> None:
     (tmp_path / "epochal.toml").write_text('[retention]\ntrash_after = "soon"\n')
-    command = [sys.executable, "-m", "epochal", "hub", str(tmp_path), "--port", "0"]
+    command = [sys.executable, "-m", "epochal", "hub", "serve", str(tmp_path), "--port", "0"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert ended.returncode == 1
-    assert "not an age such as 30d" in ended.stderr
+    assert ended.returncode == 2
+    assert "not a time such as 90s" in ended.stderr
 
 
 # -- a hub ----------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ def test_a_run_that_goes_on_after_it_was_deleted_comes_back_whole(
 def test_push_that_watches_brings_no_deleted_run_back(hub: HubProcess, tmp_path: Path) -> None:
     record(tmp_path / "runs")
     command = [
-        *(sys.executable, "-m", "epochal", "push", "--to", hub.url, "--watch"),
+        *(sys.executable, "-m", "epochal", "hub", "push", "--to", hub.url, "--watch"),
         *("--dir", str(tmp_path / "runs"), "a"),
     ]
     environ = {**os.environ, "EPOCHAL_HUB_TOKEN": hub.token, "PYTHONUNBUFFERED": "1"}

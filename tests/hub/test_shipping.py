@@ -106,7 +106,7 @@ def _pack_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_segment_replaces_its_part(hub: HubProcess, tmp_path: Path) -> None:
     folder = record(tmp_path / "runs")
     ship_now(folder, hub.client())
-    assert main(["--dir", str(tmp_path / "runs"), "pack", "a"]) == 0
+    assert main(["--dir", str(tmp_path / "runs"), "manage", "pack", "a"]) == 0
     assert folder.sealed_parts()
     ship_now(folder, hub.client())
     there = RunFolder(hub.root / "p" / "a")
@@ -126,7 +126,7 @@ def test_a_hub_that_has_sealed_a_part_gets_all_of_it(
     run = epochal.init("p", "a", dir=runs, companion=False, console=False)
     for step in range(500):
         run.log({"loss": step}, step=step)
-    push = ["--dir", runs, "push", "a", "--to", hub.url]
+    push = ["--dir", runs, "hub", "push", "a", "--to", hub.url]
     assert main(push) == 0
     out = capsys.readouterr().out
     assert out.startswith("a: 501 records")
@@ -143,7 +143,7 @@ def test_a_hub_that_has_sealed_a_part_gets_all_of_it(
     assert "with 501 records, and this folder has 1,001" in said.err
     assert "has everything" not in said.out
     run.finish()
-    assert main(["--dir", runs, "pack", "a"]) == 0
+    assert main(["--dir", runs, "manage", "pack", "a"]) == 0
     capsys.readouterr()
     assert main(push) == 0
     assert "1 file sent; the hub has everything." in capsys.readouterr().out
@@ -155,7 +155,7 @@ def test_a_hub_does_not_seal_what_it_receives(
 ) -> None:
     folder = record(tmp_path / "runs")
     ship_now(folder, hub.client())
-    assert main(["--dir", str(hub.root), "pack", "--all"]) == 1
+    assert main(["--dir", str(hub.root), "manage", "pack", "--all"]) == 1
     assert "Pack the run where it was recorded" in capsys.readouterr().err
     assert journal(RunFolder(hub.root / "p" / "a")) == journal(folder)
 
@@ -179,7 +179,7 @@ def test_repair_lists_and_completes_interrupted_uploads(
     digest = hashlib.sha256(blob.read_bytes()).hexdigest()
     blob.rename(blob.with_name(f".{blob.name}.{digest[:16]}.partial"))
     (folder.blobs / f".other.bin.{digest[:16]}.partial").write_bytes(b"half of it")
-    repair = ["--dir", str(tmp_path / "hub"), "repair", "--all"]
+    repair = ["--dir", str(tmp_path / "hub"), "manage", "repair", "--all"]
     assert main([*repair, "-n"]) == 1
     said = capsys.readouterr().out
     assert f"p/a: blobs/{blob.name}: an upload of it is complete, but not under its name." in said
@@ -205,7 +205,7 @@ def test_repair_keeps_a_complete_upload_of_a_run_that_it_cannot_identify(
     folder.identity.unlink()
     shutil.rmtree(folder.journal)
     folder.journal.mkdir()
-    assert main(["--dir", str(tmp_path / "hub"), "repair", "--all"]) == 1
+    assert main(["--dir", str(tmp_path / "hub"), "manage", "repair", "--all"]) == 1
     assert "p/a: the run cannot be repaired" in capsys.readouterr().out
     assert partial.exists()
 
@@ -219,7 +219,7 @@ def test_repair_names_parts_that_are_missing_and_runs_that_never_began(
     empty = tmp_path / "runs" / "p" / "b"
     empty.mkdir()
     os.utime(empty, (0, 0))
-    assert main(["--dir", str(tmp_path / "runs"), "repair", "--all"]) == 1
+    assert main(["--dir", str(tmp_path / "runs"), "manage", "repair", "--all"]) == 1
     said = capsys.readouterr().out
     assert "p/a: loop.0001.0000: this part is missing, and a later one is there." in said
     assert "p/b: the folder is empty: a run was about to begin, and never did." in said
@@ -292,9 +292,9 @@ def test_pull_gives_the_run_back(
 ) -> None:
     folder = record(tmp_path / "runs")
     monkeypatch.setenv("EPOCHAL_HUB_TOKEN", hub.token)
-    assert main(["--dir", str(tmp_path / "runs"), "push", "a", "--to", hub.url]) == 0
+    assert main(["--dir", str(tmp_path / "runs"), "hub", "push", "a", "--to", hub.url]) == 0
     for _ in range(2):
-        assert main(["--dir", str(tmp_path / "back"), "pull", "p/a", "--from", hub.url]) == 0
+        assert main(["--dir", str(tmp_path / "back"), "hub", "pull", "p/a", "--from", hub.url]) == 0
     assert journal(RunFolder(tmp_path / "back" / "p" / "a")) == journal(folder)
 
 

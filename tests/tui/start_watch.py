@@ -2,25 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 
-from epochal.cli import watch
-from epochal.errors import EpochalError
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--dir")
-    watch.configure(parser)
-    try:
-        return watch.run(parser.parse_args())
-    except KeyboardInterrupt:
-        return 130
-    except EpochalError as error:
-        sys.stderr.write(f"epochal: {error}\n")
-        return 1
-
+from epochal.cli.main import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(["watch", *sys.argv[1:]]))

@@ -43,9 +43,9 @@ def test_a_missing_package_is_one_sentence_with_the_way_to_add_it() -> None:
     import sys
     sys.modules["textual"] = None
     from epochal.cli import main, watch
-    watch.run = lambda args: __import__("epochal.tui.app")
+    watch.command.callback = lambda **_: __import__("epochal.tui.app")
     sys.exit(main.main(["watch"]))
     """
     done = python("\n".join(line.strip() for line in source.splitlines()))
     said = "epochal: this command needs the package 'textual': pip install textual.\n"
-    assert (done.returncode, done.stderr) == (1, said)
+    assert (done.returncode, done.stderr) == (2, said)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from epochal.cli.command import options_of
 from epochal.store.local.run import LocalRun
 from epochal.torch.checkpoint.manifest import FOLDER, Manifest, list_manifests, pointed
+from epochal.values import flat_items
 
 # Settings by which programs are told where to save.
 _SETTING = re.compile(r"((checkpoint|ckpt)s?|save|output|out)_?(dir|directory|folder|path|root)$")
@@ -69,22 +68,27 @@ def _configured(view: LocalRun) -> Iterator[Path]:
     """What settings and arguments say that sound like it."""
     command = view.facts.get("command")
     words = [str(word) for word in command] if isinstance(command, list) else []
-    given = [*_flat(view.config), *_first_words(words)]
-    for name, value in given:
+    options = [(name, values[0]) for name, values in options_of(words) if values]
+    for name, value in (*flat_items(view.config), *options):
         if isinstance(value, str) and value and _SETTING.search(name.lower()):
             yield _absolute(view, value)
 
 
-def _first_words(words: Sequence[str]) -> list[tuple[str, Any]]:
-    return [(name, values[0]) for name, values in options_of(words) if values]
+def flag_name(word: str) -> str:
+    """The name of an option, as a variable would be written."""
+    return word.lstrip("-").partition("=")[0].replace("-", "_")
 
 
-def _flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value)
-        else:
-            yield key, value
+def options_of(words: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Options with the words that follow them, in order; none for a switch."""
+    found: list[tuple[str, list[str]]] = []
+    for word in words:
+        if word.startswith("--"):
+            _, has_value, value = word.partition("=")
+            found.append((flag_name(word), [value] if has_value else []))
+        elif found:
+            found[-1][1].append(word)
+    return found
 
 
 def _absolute(view: LocalRun, path: str) -> Path:

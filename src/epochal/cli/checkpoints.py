@@ -1,19 +1,27 @@
-"""``epochal checkpoints``: what a run can go on from."""
+"""``epochal manage checkpoints``: what a run can go on from."""
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import click
+
 from epochal.cli.checkpoint_places import folders_of, places_of
-from epochal.cli.command import add_json, add_run, check_own, run_of
+from epochal.cli.command import (
+    check_own,
+    chosen_run,
+    cli_command,
+    json_option,
+    local_store,
+    run_argument,
+)
 from epochal.cli.output import remark, say, say_json
 from epochal.cli.table import table, terminal_columns
 from epochal.errors import FormatError
-from epochal.format import UNKNOWN, format_bytes, format_number
+from epochal.format import UNKNOWN, format_bytes, format_number, plural
 from epochal.store.local.run import LocalRun
 from epochal.store.status import format_age
 from epochal.torch.checkpoint.manifest import FOLDER, Manifest, Pointer, pointed, problem_of, scan
@@ -42,33 +50,28 @@ class Row:
         return self.problem is None
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``checkpoints``."""
-    add_run(parser)
-    parser.add_argument(
-        "--verify", action="store_true", help="read every byte and compare the checksums"
-    )
-    add_json(parser)
-
-
-def run(args: argparse.Namespace) -> int:
-    """List a run's checkpoints; 1 when one of them is damaged."""
-    view = run_of(args)
-    check_own(view)
-    tables = [
-        [_row(folder, *one, thorough=args.verify) for one in _scanned(view, folder)]
-        for folder in dict.fromkeys([view.path / FOLDER, *folders_of(view)])
-    ]
-    rows = [row for rows_there in tables for row in rows_there]
-    if args.json:
-        say_json([{"valid": row.is_valid, **_fields(row)} for row in rows])
-    elif rows:
-        for rows_there in filter(None, tables):
+@cli_command
+@run_argument
+@click.option("--verify", is_flag=True, help="Read every byte and compare the checksums.")
+@json_option
+def command(run: str | None, verify: bool, as_json: bool) -> int:
+    """List the checkpoints of a run; the exit code is 1 if one of them is damaged."""
+    with local_store() as store:
+        view = chosen_run(store, run)
+        check_own(view)
+        tables = [
+            [_row(folder, *entry, thorough=verify) for entry in _scanned(view, folder)]
+            for folder in dict.fromkeys([view.path / FOLDER, *folders_of(view)])
+        ]
+        rows = [row for rows_there in tables for row in rows_there]
+        if as_json:
+            say_json([{"valid": row.is_valid, **asdict(row)} for row in rows])
+        elif not rows:
+            places = " or ".join(map(str, places_of(view)))
+            remark(f"No checkpoints in {places}. epochal.Checkpoints(run, state) saves them.")
+        for rows_there in filter(None, tables) if not as_json else ():
             _print(rows_there, own=view.path / FOLDER)
-    else:
-        places = " or ".join(str(place) for place in places_of(view))
-        remark(f"No checkpoints in {places}. epochal.Checkpoints(run, state) saves them.")
-    return 0 if all(row.is_valid for row in rows) else 1
+    return int(not all(row.is_valid for row in rows))
 
 
 def _scanned(view: LocalRun, folder: Path) -> Iterator[tuple[str, Manifest | FormatError]]:
@@ -100,10 +103,6 @@ def _row(folder: Path, name: str, found: Manifest | FormatError, *, thorough: bo
     )
 
 
-def _fields(row: Row) -> dict[str, object]:
-    return {name: getattr(row, name) for name in Row.__dataclass_fields__}
-
-
 def _print(rows: list[Row], *, own: Path) -> None:
     now = time.time()
     cells = [
@@ -122,5 +121,4 @@ def _print(rows: list[Row], *, own: Path) -> None:
     total = sum(row.bytes or 0 for row in rows)
     folder = Path(rows[0].path).parent
     where = "" if folder == own else f" in {folder}"
-    number = "1 checkpoint" if len(rows) == 1 else f"{len(rows)} checkpoints"
-    remark(f"{format_bytes(total)} in {number}{where}.")
+    remark(f"{format_bytes(total)} in {plural(len(rows), 'checkpoint')}{where}.")

@@ -1,26 +1,39 @@
-"""What a command is, and what all of them share.
+"""What every command shares: its options, its arguments, and the stores it reads.
 
-A command is a module of this folder with two functions, and a line in ``main.COMMANDS``::
+A command is a module of this folder with a ``command``, and a line in ``main.COMMANDS``::
 
-    def configure(parser: argparse.ArgumentParser) -> None:   its own arguments
-    def run(args: argparse.Namespace) -> int:                 0 done, 1 a problem was found
+    @cli_command
+    @run_argument
+    @json_option
+    def command(run: str | None, as_json: bool) -> int | None:
+        \"\"\"Show one run in short.\"\"\"
+        with reading_store() as store:
+            view = chosen_run(store, run)
 
-``--dir``, ``--follow-links``, ``-v`` and ``--quiet`` are every command's already. Everything is
-printed through ``output``. Whatever a person can put right is raised as an ``EpochalError``:
-``main`` prints its sentence.
+``--dir``, ``--follow-links``, ``-v`` and ``--quiet`` belong to every command already. A command
+returns its exit code, None for 0. It prints through ``output``, and raises an ``EpochalError`` for
+whatever a person can put right: ``main`` prints its sentence.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import importlib
+import keyword
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from epochal.errors import EpochalError, UsageError
+import click
+from click.shell_completion import CompletionItem
+
+from epochal.cli.output import hint
+from epochal.console.messages import Verbosity, set_verbosity
+from epochal.errors import EpochalError, MissingPackageError, UsageError
 from epochal.journal.layout import RunFolder
-from epochal.settings import cache_folder, read_settings
+from epochal.settings import cache_folder, export_verbosity, nearest, read_settings
 from epochal.settings.kinds import read_age, read_size
 
 if TYPE_CHECKING:
@@ -30,82 +43,250 @@ if TYPE_CHECKING:
     from epochal.store.store import RunView, Store
     from epochal.store.unfinished import Unfinished
 
-# What more RUN may be, for commands that read many runs.
-WHOLE_PROJECTS = "; a project or a folder of runs selects all runs in it"
+# Exit codes; 0 is fine or ended.
+FINDINGS, ERROR, TIMEOUT, UNTIL_MET = 1, 2, 3, 4
+
+_COMPLETED_RUNS = 200
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-class Command(Protocol):
-    """A module that is a command."""
-
-    def configure(self, parser: argparse.ArgumentParser) -> None:
-        """Add the command's own arguments."""
-
-    def run(self, args: argparse.Namespace) -> int:
-        """Do it; the exit code."""
+# -- commands and groups --------------------------------------------------------------------------
 
 
-def add_run(
-    parser: argparse.ArgumentParser, several: bool = False, optional: bool = False, more: str = ""
-) -> None:
-    """Add the argument RUN, or RUN… where a command takes several; ``more`` ends the help."""
-    what = f"id, start of an id, name, project/name, or folder of a run{more}"
-    if several:
-        parser.add_argument("runs", metavar="RUN", nargs="*" if optional else "+", help=what)
-    else:
-        parser.add_argument("run", metavar="RUN", help=what)
+@dataclass(slots=True)
+class Shared:
+    """The options that every command has; they may come before the command or after it."""
+
+    dir: str | None = None
+    follow_links: bool = False
 
 
-def add_where(parser: argparse.ArgumentParser) -> None:
-    """Add ``--where``, which selects runs by a query in place of naming them."""
-    parser.add_argument(
-        "--where",
-        metavar="QUERY",
-        help="every run that a query selects, such as 'status == \"failed\"'; not with RUN",
-    )
+def shared() -> Shared:
+    """The shared options of the command that is running."""
+    found = click.get_current_context().find_object(Shared)
+    assert found is not None
+    return found
 
 
-def chosen_runs(
-    store: LocalStore, keys: Sequence[str], where: str | None, *, usage: str
-) -> list[LocalRun]:
-    """The runs that RUN… or ``--where`` mean, each once; ``usage`` says what is accepted."""
-    if where is None and not keys:
-        raise UsageError(f"no run is named: {usage}.")
-    if where is not None:
-        if keys:
-            raise UsageError(f"RUN and --where exclude each other: {usage}.")
-        runs = list(store.runs(where))
-        if not runs:
-            raise UsageError(f"no run matches {where!r}.")
-        return runs
-    return list({view.place: view for view in map(store.run, keys)}.values())
+def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    options = context.find_object(Shared)
+    if value and options is not None and parameter.name is not None:
+        setattr(options, parameter.name, value)
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add ``--json``."""
-    parser.add_argument("--json", action="store_true", help="print JSON for programs")
+def _set_verbosity(context: click.Context, parameter: click.Parameter, value: int | bool) -> None:
+    if not value or context.resilient_parsing:
+        return
+    level = Verbosity.QUIET
+    if parameter.name == "verbose":
+        level = Verbosity(min(Verbosity.NORMAL + value, Verbosity.TRACE))
+    set_verbosity(level)
+    export_verbosity(level)
 
 
-def runs_dir(args: argparse.Namespace) -> Path:
-    """The folder of runs that is meant: ``--dir``, else as the settings say."""
-    return Path(getattr(args, "dir", None) or read_settings().dir)
+def _shared_options() -> list[click.Parameter]:
+    option = partial(click.Option, expose_value=False)
+    return [
+        option(
+            ["--dir"],
+            metavar="DIR",
+            callback=_keep,
+            help="Folder of runs (default: the setting dir, else runs).",
+        ),
+        option(
+            ["--follow-links"],
+            is_flag=True,
+            callback=_keep,
+            help="Follow links that lead out of the folder of runs.",
+        ),
+        option(
+            ["-v", "--verbose"],
+            count=True,
+            callback=_set_verbosity,
+            help="Print more; -vv for debugging, -vvv for everything.",
+        ),
+        option(["-q", "--quiet"], is_flag=True, callback=_set_verbosity, help="Print errors only."),
+    ]
 
 
-def follows_links(args: argparse.Namespace) -> bool:
-    """Whether links that lead out of the folder of runs are followed."""
-    return bool(getattr(args, "follow_links", False))
+class Command(click.Command):
+    """A command with the shared options."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.context_settings.setdefault("help_option_names", ["-h", "--help"])
+        self.params += _shared_options()
 
 
-def store_of(args: argparse.Namespace) -> LocalStore:
-    """The store over the folder of runs that is meant."""
-    return store_at(runs_dir(args), args)
+cli_command: Callable[[Callable[..., Any]], Command] = click.command(cls=Command)
 
 
-def store_at(folder: Path, args: argparse.Namespace) -> LocalStore:
-    """The store over a folder of runs."""
+class Group(click.Group, Command):
+    """Commands in sections; the module of a command is imported when the command is used.
+
+    ``sections`` has the summary of each command by section and name. The module of a command has
+    its name, and calls it ``command``. ``modules`` names the modules that have several commands,
+    each as a function of its own name.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        sections: Mapping[str, Mapping[str, str]],
+        modules: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name, no_args_is_help=False, invoke_without_command=True, **kwargs)
+        self.callback = self._show_help
+        self.sections = sections
+        self.summaries = {
+            command: summary for part in sections.values() for command, summary in part.items()
+        }
+        self._modules = modules or {}
+
+    def _show_help(self) -> int | None:
+        context = click.get_current_context()
+        if context.invoked_subcommand is not None:
+            return None
+        click.echo(context.get_help())
+        context.exit(ERROR)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of the commands, in the order of the sections."""
+        return list(self.summaries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        if cmd_name not in self.summaries:
+            return None
+        module = self._modules.get(cmd_name, cmd_name)
+        module += "_" * keyword.iskeyword(module)  # `import` cannot be the name of a module
+        function = cmd_name if cmd_name in self._modules else "command"
+        try:
+            found: Command = getattr(importlib.import_module(f"epochal.cli.{module}"), function)
+        except ModuleNotFoundError as error:
+            raise MissingPackageError(f"{ctx.command_path} {cmd_name}", error) from error
+        found.name = cmd_name
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the arguments name; suggest one for a misspelt name."""
+        if args[0] not in self.summaries and not args[0].startswith("-"):
+            ctx.fail(f"there is no command {args[0]!r}; {nearest(args[0], self.summaries)}")
+        return super().resolve_command(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands under the headings of their sections, then the options."""
+        width = max(map(len, self.summaries))
+        for title, part in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), words) for name, words in part.items()])
+        click.Command.format_options(self, ctx, formatter)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the name of a command, or an option, without an import of the commands."""
+        found = [
+            CompletionItem(name, help=summary)
+            for name, summary in self.summaries.items()
+            if name.startswith(incomplete)
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+# -- arguments and options ------------------------------------------------------------------------
+
+
+class RunType(click.ParamType):
+    """A run, by name, path or id; shells complete the names."""
+
+    name = "run"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """The names of runs that begin with what was typed; the newest first."""
+        try:
+            with _store(ctx.find_object(Shared) or Shared()) as store:
+                rows = [run.outline() for run in store.known_runs().runs[:_COMPLETED_RUNS]]
+        except (EpochalError, OSError):
+            return []
+        keys = (f"{row.project}/{row.name}" if "/" in incomplete else row.name for row in rows)
+        names = dict.fromkeys(("latest", *keys))
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+class Amount(click.ParamType):
+    """A number with a unit, such as ``30m`` or ``50GB``."""
+
+    def __init__(self, name: str, read: Callable[[str], float]) -> None:
+        self.name = name
+        self._read = read
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Read a text; what is a number already stays."""
+        if not isinstance(value, str):
+            return float(value)
+        try:
+            return self._read(value)
+        except ValueError as error:
+            self.fail(f"{value!r} {error}.", param, ctx)
+
+
+DURATION = Amount("duration", read_age)
+SIZE = Amount("size", read_size)
+RUN = RunType()
+
+run_argument = click.argument("run", metavar="[RUN]", required=False, type=RUN)
+runs_argument = click.argument("runs", metavar="[RUN]...", nargs=-1, type=RUN)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+where_option = click.option(
+    "--where",
+    metavar="QUERY",
+    help="Every run that a query selects, such as 'status == \"failed\"', in place of RUN.",
+)
+unfinished_option = click.option(
+    "--unfinished", is_flag=True, help="Include runs that have not finished."
+)
+yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+hub_option = click.option(
+    "--hub",
+    is_flag=False,
+    flag_value="",
+    metavar="[URL]",
+    help="Read the runs of a hub or a server (without URL: the setting hub.url).",
+)
+
+
+def comma_list(text: str | None) -> list[str] | None:
+    """The words of an option that commas separate; None where it is not given."""
+    return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
+
+
+# -- stores and runs ------------------------------------------------------------------------------
+
+
+def runs_dir() -> Path:
+    """The folder of runs: ``--dir``, else the setting."""
+    return Path(shared().dir or read_settings().dir)
+
+
+def local_store(folder: Path | None = None) -> LocalStore:
+    """The store over the folder of runs, or over another folder."""
+    return _store(shared(), folder)
+
+
+def _store(options: Shared, folder: Path | None = None) -> LocalStore:
     from epochal.store.local.store import LocalStore
 
+    where = folder or Path(options.dir or read_settings().dir)
     return LocalStore(
-        folder, cache=cache_folder(), follow_links=follows_links(args), rules=rules_now()
+        where, cache=cache_folder(), follow_links=options.follow_links, rules=rules_now()
     )
 
 
@@ -116,11 +297,74 @@ def rules_now() -> RuleSettings:
     return rule_settings(read_settings())
 
 
-def add_unfinished(parser: argparse._ActionsContainer) -> None:
-    """Add ``--unfinished``."""
-    parser.add_argument(
-        "--unfinished", action="store_true", help="include runs that have not finished"
-    )
+@contextlib.contextmanager
+def reading_store(hub: str | None = None) -> Iterator[Store]:
+    """The store that a command reads: that of ``--hub``, else the folder of runs."""
+    if hub is None:
+        with local_store() as store:
+            yield store
+        return
+    from epochal.store.remote.store import hub_address, open_remote
+
+    with open_remote(hub_address(hub), rules=rules_now()) as remote:
+        yield remote
+
+
+@overload
+def chosen_run(store: LocalStore, key: str | None) -> LocalRun: ...
+@overload
+def chosen_run(store: Store, key: str | None) -> RunView: ...
+def chosen_run(store: Store, key: str | None) -> RunView:
+    """The run that RUN names. Without it: the newest one, which is named on stderr."""
+    view = store.run("latest" if key is None else key)
+    if key is None:
+        row = view.outline()
+        hint(f"The newest run is {row.project}/{row.name}.")
+    return view
+
+
+@overload
+def named_runs(store: LocalStore, keys: Sequence[str]) -> list[LocalRun]: ...
+@overload
+def named_runs(store: Store, keys: Sequence[str]) -> list[RunView]: ...
+def named_runs(store: Store, keys: Sequence[str]) -> Sequence[RunView]:
+    """The runs that RUN… names; a project or a folder of runs selects all but its hidden ones."""
+    found: list[RunView] = []
+    for key in keys:
+        try:
+            found.append(store.run(key))
+        except EpochalError:
+            inside = [run for run in store.known_runs().runs if run.outline().project == key]
+            folder = Path(key).expanduser()
+            if not inside and folder.is_dir():
+                inside = list(local_store(folder).runs())
+            shown = [run for run in inside if not run.outline().hidden]
+            if not shown:
+                raise
+            found += shown
+    return found
+
+
+def selected_runs(store: LocalStore, keys: Sequence[str], where: str | None) -> list[LocalRun]:
+    """The runs that RUN… or ``--where`` select, each once."""
+    if (where is None) == (not keys):
+        raise UsageError("name runs, or select them with --where QUERY.")
+    if where is None:
+        return list({view.place: view for view in map(store.run, keys)}.values())
+    runs = list(store.runs(where))
+    if not runs:
+        raise UsageError(f"no run matches {where!r}.")
+    return runs
+
+
+def check_own(view: LocalRun) -> RunFolder:
+    """The folder of a run; raises ``UsageError`` for a run in another tracker's files."""
+    if view.tracker is not None:
+        raise UsageError(
+            f"{view.outline().name!r} is in files of {view.tracker}, which are only read."
+            f" 'epochal import {view.path}' makes a copy that you can change."
+        )
+    return RunFolder(view.path)
 
 
 def unfinished_text(found: Unfinished) -> str:
@@ -129,137 +373,3 @@ def unfinished_text(found: Unfinished) -> str:
         return found.sentence
     them = "it" if len(found.runs) == 1 else "them"
     return f"{found.sentence} Use --unfinished to include {them}."
-
-
-def add_hub_reading(parser: argparse.ArgumentParser) -> None:
-    """Add ``--hub``, by which a command reads runs of a hub in place of a folder."""
-    parser.add_argument(
-        "--hub",
-        nargs="?",
-        const="",
-        metavar="URL",
-        help="read the runs of a hub or a server (without URL: the setting hub.url)",
-    )
-
-
-def hub_folder(given: str) -> Path:
-    """The folder of the hub that ``--hub DIR`` names; there its tokens and its log are."""
-    if "://" in given:
-        raise UsageError(
-            f"--hub: {given!r} is an address: run this where the hub runs, with its folder."
-        )
-    root = Path(given).expanduser()
-    if not root.is_dir():
-        raise UsageError(f"--hub: there is no folder {root}.")
-    return root
-
-
-def command_user() -> str:
-    """Who changes a hub with a command, as its audit log names them."""
-    from epochal.run.provenance import user_name
-
-    return f"{user_name() or 'someone'} (command line)"
-
-
-@contextlib.contextmanager
-def reading_store(args: argparse.Namespace) -> Iterator[Store]:
-    """The store that a command reads: ``--hub``, else the folder of runs."""
-    if getattr(args, "hub", None) is None:
-        with store_of(args) as store:
-            yield store
-        return
-    from epochal.store.remote.store import hub_address, open_remote
-
-    with open_remote(hub_address(args.hub), rules=rules_now()) as remote:
-        yield remote
-
-
-def named_runs(store: Store, args: argparse.Namespace) -> list[RunView]:
-    """The runs that RUN… means in the store of ``reading_store``; a project means all in it."""
-    if getattr(args, "hub", None) is None:
-        return list(runs_of(args))
-    found: list[RunView] = []
-    for key in args.runs:
-        try:
-            found.append(store.run(key))
-        except EpochalError:
-            inside = [run for run in store.known_runs().runs if run.outline().project == key]
-            shown = [run for run in inside if not run.outline().hidden]
-            if not shown:
-                raise
-            found += shown
-    return found
-
-
-def run_of(args: argparse.Namespace) -> LocalRun:
-    """The run that the argument RUN means."""
-    return store_of(args).run(args.run)
-
-
-def runs_of(args: argparse.Namespace) -> list[LocalRun]:
-    """The runs that RUN… means; a project or a folder of runs means all in it but hidden ones."""
-    store = store_of(args)
-    found: list[LocalRun] = []
-    for key in args.runs:
-        folder = Path(key).expanduser()
-        try:
-            found.append(store.run(key))
-        except EpochalError:
-            inside = [run for run in store.runs() if run.outline().project == key]
-            if not inside and folder.is_dir():
-                inside = list(store_at(folder, args).runs())
-            shown = [run for run in inside if not run.outline().hidden]
-            if not shown:
-                raise
-            found += shown
-    return found
-
-
-def own_folder_of(args: argparse.Namespace) -> RunFolder:
-    """The folder of the run that RUN means; refused for runs in other trackers' files."""
-    view = run_of(args)
-    check_own(view)
-    return RunFolder(view.path)
-
-
-def check_own(view: LocalRun) -> None:
-    """Raise ``UsageError`` for a run in another tracker's files."""
-    if view.tracker is not None:
-        raise UsageError(
-            f"{view.outline().name!r} lies in files of {view.tracker}, which are only read:"
-            f" 'epochal import {view.path}' makes a run of ours of it."
-        )
-
-
-def age(text: str) -> float:
-    """Seconds of an age such as ``30d``, ``12h`` or ``2w``."""
-    return _argument(text, read_age)
-
-
-def size(text: str) -> float:
-    """Bytes of a size such as ``50GB`` or ``800MiB``."""
-    return _argument(text, read_size)
-
-
-def _argument(text: str, read: Callable[[str], float]) -> float:
-    try:
-        return read(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} {error}") from error
-
-
-def flag_name(word: str) -> str:
-    """The name of an option, as a variable would be written."""
-    return word.lstrip("-").partition("=")[0].replace("-", "_")
-
-
-def options_of(words: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Options with the words that follow them, in order; none for a switch."""
-    found: list[tuple[str, list[str]]] = []
-    for word in words:
-        if word.startswith("--"):
-            _, has_value, value = word.partition("=")
-            found.append((flag_name(word), [value] if has_value else []))
-        elif found:
-            found[-1][1].append(word)
-    return found

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from epochal.cli import group_tables
-from epochal.cli.command import add_hub_reading, add_json, add_run, reading_store
+import click
+
+from epochal.cli.command import (
+    cli_command,
+    comma_list,
+    csv_option,
+    hub_option,
+    json_option,
+    named_runs,
+    reading_store,
+    runs_argument,
+    unfinished_option,
+)
+from epochal.cli.group_tables import Form, print_groups, print_importance
 from epochal.cli.output import say, say_json
 from epochal.cli.table import table, terminal_columns
 from epochal.cli.words import most_severe_text, progress_text
 from epochal.errors import UsageError
 from epochal.format import UNKNOWN, format_number
 from epochal.store.comparison import ComparedMetric, Comparison, compare, deltas
+from epochal.store.groups import CHOICES, Choice
 from epochal.store.row import RunRow
 from epochal.store.store import RunView
 
@@ -23,46 +35,119 @@ _MARK = "!"
 _LEGEND = f"{_MARK} ended as no number, or far above its best."
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``compare``."""
-    add_run(parser, several=True, optional=True)
-    parser.add_argument(
-        "-m",
-        "--metric",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="only metrics of this name or ending: loss also selects eval/loss",
-    )
-    parser.add_argument(
-        "-a", "--all", action="store_true", help="also show configuration that is equal in all runs"
-    )
-    group_tables.configure(parser)
-    add_hub_reading(parser)
-    add_json(parser)
+@cli_command
+@runs_argument
+@click.option(
+    "-m",
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="NAME",
+    help="Only metrics of this name or ending: loss also selects eval/loss.",
+)
+@click.option(
+    "-a", "--all", "with_all", is_flag=True, help="Also show configuration that is equal."
+)
+@click.option(
+    "--group-by",
+    metavar="KEYS",
+    help="Group runs by keys of the configuration, with commas between: lr,model.",
+)
+@click.option("--all-but", metavar="KEYS", help="Group by every key that differs but these: seed.")
+@click.option(
+    "--importance",
+    metavar="METRIC",
+    help="Rank the keys of the configuration by how much a metric depends on them.",
+)
+@click.option("--where", metavar="QUERY", help="Only runs that match: 'config.lr < 3e-4'.")
+@click.option(
+    "--value",
+    type=click.Choice(CHOICES),
+    default="last",
+    help="The value of a run that counts in groups (default: last).",
+)
+@click.option("--at", type=float, metavar="STEP", help="The value at this step instead.")
+@click.option("--steps", is_flag=True, help="Numbers at each step, with --csv or --json.")
+@unfinished_option
+@hub_option
+@csv_option
+@json_option
+def command(
+    runs: tuple[str, ...],
+    metrics: tuple[str, ...],
+    with_all: bool,
+    group_by: str | None,
+    all_but: str | None,
+    importance: str | None,
+    where: str | None,
+    value: Choice,
+    at: float | None,
+    steps: bool,
+    unfinished: bool,
+    hub: str | None,
+    as_csv: bool,
+    as_json: bool,
+) -> None:
+    """Compare runs with the first one, or groups of runs with each other.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Compare runs with the first, or in groups."""
-    if group_tables.is_asked_for(args):
-        return group_tables.run(args)
-    if args.where is not None or args.unfinished:
-        option = "--unfinished" if args.unfinished else "--where"
-        raise UsageError(f"{option} goes with --group-by, --all-but or --importance.")
-    with reading_store(args) as store:
-        named = map(store.run, args.runs)
-        runs = list({(view.id, view.outline().folder): view for view in named}.values())
-        if len(runs) < 2:
+    \b
+    epochal compare baseline wide deep      these three runs
+    epochal compare --group-by lr           all runs, in groups of one learning rate
+    epochal compare my-sweep --all-but seed the runs of a project
+    epochal compare --importance val/acc    which settings matter
+    """
+    is_grouped = group_by is not None or all_but is not None
+    if not is_grouped and importance is None:
+        if where is not None or unfinished or as_csv or steps:
             raise UsageError(
-                "compare takes two runs or more; the first is what others differ from."
+                "--where, --unfinished, --csv and --steps go with --group-by, --all-but or"
+                " --importance."
             )
-        found = compare(runs, names=args.metric)
-        config = found.config if args.all else found.differences()
-        if args.json:
-            say_json(_as_data(runs, found, config))
-        else:
-            say("\n\n".join(_tables(runs, found, config)))
-    return 0
+        with reading_store(hub) as store:
+            _compare(list(map(store.run, runs)), metrics, with_all=with_all, as_json=as_json)
+        return
+    if is_grouped and importance is not None:
+        raise UsageError("--importance takes no groups: it looks at every key of the config.")
+    if steps and not (as_csv or as_json):
+        raise UsageError("--steps prints numbers for programs: add --csv or --json.")
+    if as_csv and as_json:
+        raise UsageError("--csv and --json exclude each other.")
+    form: Form = "csv" if as_csv else "json" if as_json else "table"
+    with reading_store(hub) as store:
+        views: Sequence[RunView] = named_runs(store, runs) if runs else store.runs(where)
+        if runs and where is not None:
+            wanted = {view.id for view in store.runs(where)}
+            views = [view for view in views if view.id in wanted]
+        if importance is not None:
+            print_importance(
+                views, importance, value=value, at=at, unfinished=unfinished, form=form
+            )
+            return
+        print_groups(
+            views,
+            metrics=metrics,
+            by=comma_list(group_by),
+            by_all_but=comma_list(all_but),
+            value=value,
+            at=at,
+            steps=steps,
+            unfinished=unfinished,
+            form=form,
+        )
+
+
+def _compare(
+    named: Sequence[RunView], metrics: Sequence[str], *, with_all: bool, as_json: bool
+) -> None:
+    runs = list({(view.id, view.outline().folder): view for view in named}.values())
+    if len(runs) < 2:
+        raise UsageError("compare takes two runs or more; the first is what others differ from.")
+    found = compare(runs, names=metrics)
+    config = found.config if with_all else found.differences()
+    if as_json:
+        say_json(_as_data(runs, found, config))
+    else:
+        say("\n\n".join(_tables(runs, found, config)))
 
 
 def _as_data(runs: Sequence[RunView], found: Comparison, config: Any) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epochal.cli.command import add_json
+import click
+
+from epochal.cli.command import cli_command, json_option
 from epochal.cli.output import remark, say, say_json
 from epochal.cli.table import table
 from epochal.redact import REDACTED, Redactor
@@ -25,36 +26,33 @@ class _Line:
     located: Located | None = None
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``config``."""
-    parser.add_argument(
-        "action",
-        choices=("show", "path"),
-        help="show: every setting, its value and its source; path: the files that are read",
-    )
-    parser.add_argument(
-        "--all",
-        action="store_true",
-        help="also show every option of sinks and every threshold of rules",
-    )
-    add_json(parser)
+@cli_command
+@click.argument("action", type=click.Choice(("show", "path")), default="show")
+@click.option(
+    "--all", "with_all", is_flag=True, help="Also show options of sinks and thresholds of rules."
+)
+@json_option
+def command(action: str, with_all: bool, as_json: bool) -> None:
+    """Show every setting, its value and where the value comes from.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Show settings or files; 1, with a sentence, when a file has a mistake."""
-    if args.action == "path":
-        _say_paths(args)
-        return 0
+    'epochal config path' names the files that are read.
+    """
+    if action == "path":
+        _say_paths(as_json=as_json)
+        return
     settings = read_settings()
-    lines = [*_declared(settings), *_sinks(settings, args), *_rules(settings, args)]
-    if args.json:
+    lines = [
+        *_declared(settings),
+        *_sinks(settings, with_all=with_all),
+        *_rules(settings, with_all=with_all),
+    ]
+    if as_json:
         say_json({"files": _files(), "settings": [_as_data(line) for line in lines]})
-        return 0
-    _say_paths(args)
+        return
+    _say_paths(as_json=False)
     remark("")
     rows = [(line.name, _text(line.value), _source(line)) for line in lines]
     say(table(("setting", "value", "from"), rows))
-    return 0
 
 
 def _declared(settings: Settings) -> Iterator[_Line]:
@@ -66,33 +64,33 @@ def _declared(settings: Settings) -> Iterator[_Line]:
         yield _Line(name, shown, Located(value, source) if is_set else None)
 
 
-def _sinks(settings: Settings, args: argparse.Namespace) -> Iterator[_Line]:
+def _sinks(settings: Settings, *, with_all: bool) -> Iterator[_Line]:
     values = located_options(settings.sinks)
     for name in KnownSinks.load().option_names:
-        if name in values or args.all:
+        if name in values or with_all:
             yield _Line(f"sinks.{name}", values.get(name), settings.sinks.get(name))
 
 
-def _rules(settings: Settings, args: argparse.Namespace) -> Iterator[_Line]:
+def _rules(settings: Settings, *, with_all: bool) -> Iterator[_Line]:
     from epochal.health.rule_settings import SILENCE, known_rules, rule_settings
     from epochal.health.thresholds import declared
 
     rule_settings(settings)
     given = settings.rules
     silence = given.get(SILENCE)
-    if silence is not None or args.all:
+    if silence is not None or with_all:
         yield _Line(f"rules.{SILENCE}", [] if silence is None else silence.value, silence)
     for rule, kind in sorted(known_rules().items()):
         for name, default in {"enabled": True, **declared(kind.Thresholds())}.items():
             located = given.get(f"{rule}.{name}")
             if located is not None:
                 yield _Line(f"rules.{rule}.{name}", located.value, located)
-            elif args.all:
+            elif with_all:
                 yield _Line(f"rules.{rule}.{name}", default)
 
 
-def _say_paths(args: argparse.Namespace) -> None:
-    if args.json:
+def _say_paths(*, as_json: bool) -> None:
+    if as_json:
         say_json(_files())
         return
     for origin, path in _files().items():

@@ -1,19 +1,26 @@
-"""``epochal doctor``: the findings of a run and what to try; of all runs, what fills the disk."""
+"""``epochal doctor``: the findings of a run and what to try."""
 
 from __future__ import annotations
 
-import argparse
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from epochal.cli.command import add_json, runs_dir, store_of
-from epochal.cli.disk_usage import KINDS, TRASH, DiskUsage, disk_usage
-from epochal.cli.output import one_line, remark, say, say_json
-from epochal.cli.table import table, terminal_columns
-from epochal.format import format_bytes, format_reached
-from epochal.health.finding import Finding, evidence_text
+import click
+
+from epochal.cli.command import (
+    FINDINGS,
+    chosen_run,
+    cli_command,
+    json_option,
+    local_store,
+    runs_argument,
+)
+from epochal.cli.output import one_line, say, say_json
+from epochal.errors import UsageError
+from epochal.format import format_reached
+from epochal.health.finding import Finding, Severity, evidence_text
 from epochal.store.finding_counts import latest_findings
 from epochal.store.store import RunView
 
@@ -24,62 +31,42 @@ _GOODPUT_FROM_S = 60.0
 _MARKS = {"error": "✗", "warning": "!", "info": "·"}
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``doctor``."""
-    parser.add_argument(
-        "run",
-        metavar="RUN",
-        nargs="?",
-        help="id, start of an id, name, project/name, or folder of a run;"
-        " without it: what fills the disk",
-    )
-    add_json(parser)
-    parser.add_argument(
-        "--severity",
-        choices=("info", "warning", "error"),
-        default="info",
-        help="lowest severity to show (default: info)",
-    )
-    parser.add_argument("--open", action="store_true", help="open findings only")
+@cli_command
+@runs_argument
+@click.option(
+    "--severity",
+    type=click.Choice(("info", "warning", "error")),
+    default="info",
+    help="Lowest severity to show (default: info).",
+)
+@click.option("--open", "only_open", is_flag=True, help="Open findings only.")
+@json_option
+def command(runs: tuple[str, ...], severity: Severity, only_open: bool, as_json: bool) -> int:
+    """Diagnose a run: what is wrong, the evidence and what to try.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Diagnose a run; 1 when there is an error among the findings, as when it crashed."""
-    with store_of(args) as store:  # closing it keeps the count for lists
-        if args.run is None:
-            _print_disk(disk_usage(store.runs(), store.trash.runs()), args)
-            return 0
-        view = store.run(args.run)
-        found = [finding for finding in newest_of_each(view) if _is_wanted(finding, args)]
-        if args.json:
+    The exit code is 1 when an error or an open warning is among the findings, else 0.
+    """
+    if len(runs) > 1:
+        raise UsageError("doctor takes one run; 'epochal compare' and 'epochal why' take several.")
+    with local_store() as store:  # closing it keeps the count for lists
+        view = chosen_run(store, runs[0] if runs else None)
+        found = [
+            finding
+            for finding in newest_of_each(view)
+            if _GRAVITY[finding.severity] <= _GRAVITY[severity]
+            and not (only_open and finding.state == "closed")
+        ]
+        if as_json:
             say_json(_as_data(view, found))
         else:
             beside = (*_goodput(view), *_evaluated(view), *_own_faults(view))
             say("\n".join([*_report(view, found), *beside]))
-    return 1 if any(finding.severity == "error" for finding in found) else 0
+    return FINDINGS if any(map(_is_grave, found)) else 0
 
 
-def _print_disk(usage: DiskUsage, args: argparse.Namespace) -> None:
-    """What fills the disk, the largest project first."""
-    kinds = [kind for kind in KINDS if usage.by_kind[kind]]
-    projects = sorted(usage.by_project.items(), key=lambda one: one[1].total(), reverse=True)
-    if args.json:
-        say_json({"disk": {name: dict(found) for name, found in projects}})
-        return
-    if not projects:
-        remark(f"No runs in {runs_dir(args)} yet.")
-        return
-    rows = [("all projects", usage.by_kind), *projects] if len(projects) > 1 else projects
-    header = ("PROJECT", *(kind.upper() for kind in kinds), "TOTAL")
-    cells = [
-        (name, *(format_bytes(found[kind]) for kind in kinds), format_bytes(found.total()))
-        for name, found in rows
-    ]
-    right = range(1, len(header))
-    say(table(header, cells, width=terminal_columns(), shrink=(0,), right=right))
-    remark("Checkpoints and files outside of run folders are not counted.")
-    if usage.by_kind[TRASH]:
-        remark("'epochal trash empty --older 30d' erases what was deleted long ago.")
+def _is_grave(finding: Finding) -> bool:
+    is_open_warning = finding.severity == "warning" and finding.state == "open"
+    return finding.severity == "error" or is_open_warning
 
 
 def newest_of_each(view: RunView) -> list[Finding]:
@@ -91,11 +78,6 @@ def newest_of_each(view: RunView) -> list[Finding]:
 def _order(finding: Finding) -> tuple[int, bool, float]:
     step = finding.steps[0] if finding.steps is not None else 0
     return _GRAVITY[finding.severity], finding.state == "closed", step
-
-
-def _is_wanted(finding: Finding, args: argparse.Namespace) -> bool:
-    is_grave = _GRAVITY[finding.severity] <= _GRAVITY[args.severity]
-    return is_grave and not (args.open and finding.state == "closed")
 
 
 def _report(view: RunView, found: Sequence[Finding]) -> Iterator[str]:

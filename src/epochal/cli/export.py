@@ -2,115 +2,111 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TextIO, cast
+from typing import Any, TextIO, cast
+
+import click
 
 from epochal.atomic_file import new_text_file
 from epochal.cli.command import (
-    WHOLE_PROJECTS,
-    add_hub_reading,
-    add_json,
-    add_run,
+    chosen_run,
+    cli_command,
+    hub_option,
+    json_option,
     named_runs,
     reading_store,
+    runs_argument,
 )
 from epochal.cli.output import VisibleStream, remark, say_json
 from epochal.errors import UsageError
-from epochal.exports.export import BINARY, FORMATS, export_named
+from epochal.exports.export import BINARY, FORMATS, Rows, export_named
+from epochal.format import plural
 from epochal.guard import Guard
 from epochal.journal.layout import slugify
 from epochal.store.store import RunView
 
-_TABLE = "csv"
+
+@cli_command
+@runs_argument
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice([*FORMATS, *BINARY]),
+    help="Format (default: by the suffix of FILE, else html): html is the page in one file, csv and"
+    " parquet are tables, jsonl has every record.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Output file, - for stdout; in a folder, one file for each run.",
+)
+@click.option(
+    "--rows",
+    type=click.Choice(("epoch", "step")),
+    help="Rows of csv and parquet (default: epochs if a run has any, else steps).",
+)
+@hub_option
+@json_option
+def command(
+    runs: tuple[str, ...],
+    form: str | None,
+    output: str | None,
+    rows: Rows | None,
+    hub: str | None,
+    as_json: bool,
+) -> None:
+    """Write runs as a file: 'epochal export RUN' makes RUN.html, one file that you can share.
+
+    RUN may be a project or a folder of runs. Without -o, csv and jsonl go to stdout.
+    """
+    suffix = Path(output or "").suffix.lower().lstrip(".")
+    form = form or (suffix if suffix in (*FORMATS, *BINARY) else "html")
+    with reading_store(hub) as store:
+        views = named_runs(store, runs) if runs else [chosen_run(store, None)]
+        if output is None and form in ("csv", "jsonl"):
+            output = "-"
+        if output == "-":
+            if form in BINARY and sys.stdout.isatty():
+                raise UsageError(f"{form} cannot be printed on a terminal: name a file with -o.")
+            # Exact data for a pipe or a file; a terminal shows control characters escaped.
+            out = VisibleStream(sys.stdout) if sys.stdout.isatty() else sys.stdout
+            _write(form, views, cast(TextIO, out), rows)
+            return
+        files = _files(views, form, output)
+        for file, inside in files.items():
+            with new_text_file(file) as out:
+                _write(form, inside, out, rows)
+        if as_json:
+            ids = [{"file": f, "runs": [v.outline().id for v in v_]} for f, v_ in files.items()]
+            say_json(ids[0] if len(ids) == 1 else ids)
+        elif len(files) == 1:
+            remark(f"{plural(len(views), 'run')} written to {next(iter(files))}.")
+        else:
+            remark(f"{plural(len(files), 'file')} written to {output}.")
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``export``."""
-    add_run(parser, several=True, more=WHOLE_PROJECTS)
-    parser.add_argument(
-        "--format",
-        choices=[*FORMATS, *BINARY],
-        help="format (default: by the suffix of FILE, else csv): csv and parquet are tables, jsonl"
-        " has every record, html is the page in one file",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="output file (default: stdout); in a folder, one file for each run",
-    )
-    parser.add_argument(
-        "--rows",
-        choices=["epoch", "step"],
-        help="rows of csv and parquet (default: epochs if a run has any, else steps)",
-    )
-    add_hub_reading(parser)
-    add_json(parser)
+def _files(runs: Sequence[RunView], form: str, output: str | None) -> dict[str, list[RunView]]:
+    """The runs of each file."""
+    if output is None:
+        names = {run.outline().name if len(runs) == 1 else run.outline().project for run in runs}
+        stem = slugify(names.pop()) if len(names) == 1 else "runs"
+        return {f"{stem}.{form}": list(runs)}
+    if not Path(output).is_dir():
+        return {output: list(runs)}
+    files: dict[str, list[RunView]] = {}
+    for run in runs:
+        stem = slugify(f"{run.outline().project}-{run.outline().name}")
+        names_ = (f"{stem}-{number}" if number > 1 else stem for number in itertools.count(1))
+        paths = (str(Path(output) / f"{name}.{form}") for name in names_)
+        files[next(path for path in paths if path not in files)] = [run]
+    return files
 
 
-def run(args: argparse.Namespace) -> int:
-    """Write the runs to the output; a file appears when it is complete."""
-    with reading_store(args) as store:
-        return _export(named_runs(store, args), args)
-
-
-def _export(runs: Sequence[RunView], args: argparse.Namespace) -> int:
-    name = args.format or _format_of(args.output)
-    if args.output is not None and Path(args.output).is_dir():
-        return _write_each(name, runs, Path(args.output), args)
-    if args.output in (None, "-"):
-        if name in BINARY and sys.stdout.isatty():
-            raise UsageError(f"{name} cannot be printed on a terminal: name a file with -o.")
-        _write(name, runs, _stdout(), args)
-        return 0
-    with new_text_file(args.output) as out:
-        _write(name, runs, out, args)
-    if args.json:
-        say_json({"file": args.output, "runs": [view.outline().id for view in runs]})
-    else:
-        remark(f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} written to {args.output}.")
-    return 0
-
-
-def _write_each(name: str, runs: Sequence[RunView], folder: Path, args: argparse.Namespace) -> int:
-    """Write a file for each run into a folder."""
-    files: dict[str, str] = {}
-    for view in runs:
-        info = view.outline()
-        stem = slugify(f"{info.project}-{info.name}")
-        number = next(n for n in itertools.count(1) if _numbered(stem, n, name) not in files)
-        file = _numbered(stem, number, name)
-        with new_text_file(folder / file) as out:
-            _write(name, [view], out, args)
-        files[file] = info.id
-    if args.json:
-        say_json([{"file": str(folder / file), "run": run_id} for file, run_id in files.items()])
-    else:
-        remark(f"{len(files)} {'file' if len(files) == 1 else 'files'} written to {folder}.")
-    return 0
-
-
-def _numbered(stem: str, number: int, ending: str) -> str:
-    return f"{stem}.{ending}" if number == 1 else f"{stem}-{number}.{ending}"
-
-
-def _stdout() -> TextIO:
-    """Exact data for a pipe or a file; a terminal is shown control characters escaped."""
-    return cast(TextIO, VisibleStream(sys.stdout)) if sys.stdout.isatty() else sys.stdout
-
-
-def _write(name: str, runs: Sequence[RunView], out: TextIO, args: argparse.Namespace) -> None:
-    file = out.buffer if name in BINARY else out
-    write = partial(export_named(name).write, runs, file, rows=args.rows)
-    Guard().explained(f"exporter {name}", write)
-
-
-def _format_of(output: str | None) -> str:
-    """The format that a file's name ends in."""
-    ending = Path(output or "").suffix.lower().lstrip(".")
-    return ending if ending in FORMATS or ending in BINARY else _TABLE
+def _write(form: str, runs: Sequence[RunView], out: TextIO, rows: Rows | None) -> None:
+    file: Any = out.buffer if form in BINARY else out
+    Guard().explained(f"exporter {form}", partial(export_named(form).write, runs, file, rows=rows))

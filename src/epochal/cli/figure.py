@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
+
+import click
 
 from epochal.atomic_file import new_text_file
 from epochal.cli.command import (
-    WHOLE_PROJECTS,
-    add_hub_reading,
-    add_run,
-    add_unfinished,
+    chosen_run,
+    cli_command,
+    comma_list,
+    hub_option,
     named_runs,
     reading_store,
+    runs_argument,
+    unfinished_option,
 )
 from epochal.cli.output import hint, remark
 from epochal.errors import UsageError
@@ -20,65 +23,79 @@ from epochal.exports.figure import FORMATS, read_panel, write_figure
 from epochal.journal.layout import slugify
 from epochal.series.smooth import parse_smoothing
 
-_SMOOTHNESS = "0.9"
 
+@cli_command
+@runs_argument
+@click.option(
+    "-m",
+    "--metric",
+    "metrics",
+    multiple=True,
+    required=True,
+    metavar="NAME",
+    help="Metric to draw; several -m make several panels.",
+)
+@click.option(
+    "--group-by",
+    metavar="KEYS",
+    help="Draw the mean of each group with its 95 % confidence interval, by keys of the"
+    " configuration with commas between: lr,model.",
+)
+@click.option("--log", "is_log", is_flag=True, help="Use a logarithmic y axis.")
+@click.option(
+    "--smooth",
+    is_flag=False,
+    flag_value="0.9",
+    metavar="[AMOUNT]",
+    help="Smooth the lines as the page does: a weight such as 0.9 (the default), or"
+    " gaussian:12, mean:20, time-ema:0.9.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Output file; its suffix selects pdf, svg or png (default: METRIC.pdf).",
+)
+@unfinished_option
+@hub_option
+def command(
+    runs: tuple[str, ...],
+    metrics: tuple[str, ...],
+    group_by: str | None,
+    is_log: bool,
+    smooth: str | None,
+    output: Path | None,
+    unfinished: bool,
+    hub: str | None,
+) -> None:
+    """Draw metrics of runs as a figure for a paper: pdf, svg or png.
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``figure``."""
-    add_run(parser, several=True, more=WHOLE_PROJECTS)
-    parser.add_argument(
-        "-m",
-        "--metric",
-        action="append",
-        required=True,
-        metavar="NAME",
-        help="metric to draw; several -m make several panels",
-    )
-    parser.add_argument(
-        "--group-by",
-        metavar="KEYS",
-        help="draw the mean of each group with its 95 %% confidence interval; keys of the config,"
-        " with commas between: lr,model",
-    )
-    parser.add_argument("--log", action="store_true", help="use a logarithmic y axis")
-    parser.add_argument(
-        "--smooth",
-        nargs="?",
-        const=_SMOOTHNESS,
-        metavar="AMOUNT",
-        help="smooth the lines as the page does: a weight such as 0.9 (the default), or"
-        " gaussian:12, mean:20, time-ema:0.9",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="output file; its suffix selects pdf, svg or png (default: METRIC.pdf)",
-    )
-    add_unfinished(parser)
-    add_hub_reading(parser)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Draw the runs and write the file."""
-    output = Path(args.output or f"{slugify('-'.join(args.metric))}.pdf")
+    A project or a folder means all of its runs; without RUN, the newest run is drawn.
+    Example: epochal figure my-sweep -m val/acc --group-by lr -o acc.pdf
+    """
+    output = output or Path(f"{slugify('-'.join(metrics))}.pdf")
     file_type = output.suffix.lower().lstrip(".")
     if file_type not in FORMATS:
         raise UsageError(f"-o {output} must end in .pdf, .svg or .png.")
     smoothing = None
-    if args.smooth is not None:
-        kind = args.smooth if ":" in args.smooth else f"ema:{args.smooth}"
-        smoothing = parse_smoothing(kind)
-    keys = None if args.group_by is None else [key.strip() for key in args.group_by.split(",")]
-    with reading_store(args) as store:
-        runs = list({view.id: view for view in named_runs(store, args)}.values())
+    if smooth is not None:
+        smoothing = parse_smoothing(smooth if ":" in smooth else f"ema:{smooth}")
+    with reading_store(hub) as store:
+        views = named_runs(store, runs) if runs else [chosen_run(store, None)]
+        views = list({view.id: view for view in views}.values())
         panels = [
-            read_panel(runs, metric, group_by=keys, smoothing=smoothing, unfinished=args.unfinished)
-            for metric in dict.fromkeys(args.metric)
+            read_panel(
+                views,
+                metric,
+                group_by=comma_list(group_by),
+                smoothing=smoothing,
+                unfinished=unfinished,
+            )
+            for metric in dict.fromkeys(metrics)
         ]
     with new_text_file(output) as out:
-        write_figure(panels, out.buffer, file_type=file_type, is_log=args.log)
+        write_figure(panels, out.buffer, file_type=file_type, is_log=is_log)
     for sentence in dict.fromkeys(text for panel in panels for text in panel.remarks):
         hint(sentence)
-    remark(f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} drawn in {output}.")
-    return 0
+    remark(f"{len(views)} {'run' if len(views) == 1 else 'runs'} drawn in {output}.")

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from epochal.cli.command import add_unfinished, named_runs, reading_store, unfinished_text
-from epochal.cli.output import hint, say, say_json
+from epochal.cli.command import unfinished_text
+from epochal.cli.output import hint, say, say_csv, say_json
 from epochal.cli.table import table, terminal_columns
 from epochal.errors import UsageError
 from epochal.format import UNKNOWN, format_number
 from epochal.series.aggregate import Numbers
 from epochal.store.groups import (
-    CHOICES,
     UNCOUNTED,
+    Choice,
     GroupRow,
     GroupTable,
     GroupTables,
@@ -34,102 +31,57 @@ from epochal.store.importance import Importance, Interaction, importance
 from epochal.store.store import RunView
 from epochal.store.unfinished import Unfinished
 
+Form = Literal["table", "csv", "json"]
 _MOST_METRICS = 8
 # Terminals of so many columns have room for the standard error and the quartiles too.
 _WIDE = 110
 _LEGEND = "* has the best mean."
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments about groups to ``compare``."""
-    group = parser.add_argument_group("groups", "without RUN, all runs; a project means its runs")
-    group.add_argument(
-        "--group-by",
-        metavar="KEYS",
-        help="group runs by keys of the config, with commas between: lr,model",
-    )
-    group.add_argument(
-        "--all-but", metavar="KEYS", help="group by every key that differs but these: seed"
-    )
-    group.add_argument(
-        "--importance",
-        metavar="METRIC",
-        help="rank the keys of the config by how much a metric depends on them",
-    )
-    group.add_argument(
-        "--where", metavar="QUERY", help="only runs that match a query: 'config.lr < 3e-4'"
-    )
-    group.add_argument(
-        "--value",
-        choices=CHOICES,
-        default="last",
-        help="the value of a run that counts (default: last)",
-    )
-    group.add_argument("--at", type=float, metavar="STEP", help="the value at this step instead")
-    group.add_argument(
-        "--steps", action="store_true", help="numbers at each step, with --csv or --json"
-    )
-    group.add_argument("--csv", action="store_true", help="print CSV")
-    add_unfinished(group)
-
-
-def is_asked_for(args: argparse.Namespace) -> bool:
-    """Whether the arguments ask for groups."""
-    return any(one is not None for one in (args.group_by, args.all_but, args.importance))
-
-
-def run(args: argparse.Namespace) -> int:
-    """Print groups of runs, or which keys of their configs matter."""
-    if args.steps and not (args.csv or args.json):
-        raise UsageError("--steps prints numbers for programs: add --csv or --json.")
-    if args.csv and args.json:
-        raise UsageError("--csv and --json exclude each other.")
-    with reading_store(args) as store:
-        runs: Sequence[RunView] = named_runs(store, args) if args.runs else store.runs(args.where)
-        if args.runs and args.where is not None:
-            wanted = {run.id for run in store.runs(args.where)}
-            runs = [run for run in runs if run.id in wanted]
-        if args.importance is not None:
-            _print_importance(args, runs)
-            return 0
-        groups = groups_of(
-            runs,
-            by=_keys(args.group_by),
-            by_all_but=_keys(args.all_but),
-            unfinished=args.unfinished,
-        )
-        members = groups.grouping.members
-        if not members:
-            raise UsageError("there is no run to group.")
-        metrics = args.metric or default_metrics(members)[:_MOST_METRICS]
-        if args.steps:
-            _print_steps(groups, metrics, as_json=args.json)
-        else:
-            _print_values(args, groups, metrics)
-    return 0
-
-
-def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as CSV with a header; every column that any row has, numbers with all their digits."""
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: _csv_cell(value) for name, value in row.items()} for row in rows)
-    return text.getvalue().rstrip("\n")
+def print_groups(
+    runs: Sequence[RunView],
+    *,
+    metrics: Sequence[str],
+    by: Sequence[str] | None,
+    by_all_but: Sequence[str] | None,
+    value: Choice,
+    at: float | None,
+    steps: bool,
+    unfinished: bool,
+    form: Form,
+) -> None:
+    """Print the runs in groups: a table for each metric, or the numbers at each step."""
+    groups = groups_of(runs, by=by, by_all_but=by_all_but, unfinished=unfinished)
+    members = groups.grouping.members
+    if not members:
+        raise UsageError("there is no run to group.")
+    metrics = metrics or default_metrics(members)[:_MOST_METRICS]
+    if steps:
+        _print_steps(groups, metrics, form)
+        return
+    tables = [groups.table(metric, value=value, at=at) for metric in metrics]
+    if form == "csv":
+        rows = [_csv_row(groups, one, row) for one in tables for row in one.rows]
+        _print_csv(rows, [one.unfinished for one in tables])
+    elif form == "json":
+        grouping = groups.grouping
+        keys = (grouping.keys, grouping.varying, grouping.repeats)
+        say_json(GroupTables(*keys, len(grouping.members), tables, []))
+    else:
+        say("\n\n".join(_block(groups, one) for one in tables))
 
 
 def _print_csv(rows: Sequence[Mapping[str, Any]], unfinished: Sequence[Unfinished]) -> None:
-    say(csv_text(rows))
+    say_csv(rows)
     for sentence in dict.fromkeys(map(unfinished_text, unfinished)):
         if sentence:
             hint(sentence)
 
 
-def _print_steps(groups: RunGroups, metrics: Sequence[str], *, as_json: bool) -> None:
+def _print_steps(groups: RunGroups, metrics: Sequence[str], form: Form) -> None:
     found = [one for metric in metrics for one in groups.series(metric)]
     rows = [row for one in found for row in series_rows(one)]
-    if not as_json:
+    if form == "csv":
         _print_csv(rows, [one.unfinished for one in found])
         return
     marks = [
@@ -137,19 +89,6 @@ def _print_steps(groups: RunGroups, metrics: Sequence[str], *, as_json: bool) ->
     ]
     unfinished = {one.metric: one.unfinished for one in found}
     say_json({"keys": groups.keys, "steps": rows, "dropouts": marks, "unfinished": unfinished})
-
-
-def _print_values(args: argparse.Namespace, groups: RunGroups, metrics: Sequence[str]) -> None:
-    tables = [groups.table(metric, value=args.value, at=args.at) for metric in metrics]
-    if args.csv:
-        rows = [_csv_row(groups, one, row) for one in tables for row in one.rows]
-        _print_csv(rows, [one.unfinished for one in tables])
-    elif args.json:
-        grouping = groups.grouping
-        keys = (grouping.keys, grouping.varying, grouping.repeats)
-        say_json(GroupTables(*keys, len(grouping.members), tables, []))
-    else:
-        say("\n\n".join(_block(groups, one) for one in tables))
 
 
 def _csv_row(groups: RunGroups, found: GroupTable, row: GroupRow) -> dict[str, Any]:
@@ -204,13 +143,18 @@ def _uncounted(found: GroupTable) -> list[str]:
     return [*([f"Not counted: {', '.join(said)}."] if said else []), *filter(None, [unfinished])]
 
 
-def _print_importance(args: argparse.Namespace, runs: Sequence[RunView]) -> None:
-    if args.group_by is not None or args.all_but is not None:
-        raise UsageError("--importance takes no groups: it looks at every key of the config.")
-    found = importance(
-        runs, args.importance, value=args.value, at=args.at, unfinished=args.unfinished
-    )
-    if args.csv:
+def print_importance(
+    runs: Sequence[RunView],
+    metric: str,
+    *,
+    value: Choice,
+    at: float | None,
+    unfinished: bool,
+    form: Form,
+) -> None:
+    """Print which keys of the configuration a metric depends on."""
+    found = importance(runs, metric, value=value, at=at, unfinished=unfinished)
+    if form == "csv":
         rows = [
             {
                 "metric": found.metric,
@@ -225,7 +169,7 @@ def _print_importance(args: argparse.Namespace, runs: Sequence[RunView]) -> None
             for each in one.levels
         ]
         _print_csv(rows, [found.unfinished])
-    elif args.json:
+    elif form == "json":
         say_json(found)
     else:
         say("\n\n".join(_importance_blocks(found)))
@@ -280,13 +224,3 @@ def _cell(mean: float, n: int, usual: int) -> str:
 
 def _number(value: float) -> str:
     return UNKNOWN if math.isnan(value) else format_number(value)
-
-
-def _csv_cell(value: Any) -> Any:
-    return "" if value is None or (isinstance(value, float) and math.isnan(value)) else value
-
-
-def _keys(text: str | None) -> list[str] | None:
-    if text is None:
-        return None
-    return [key.strip() for key in text.split(",") if key.strip()]

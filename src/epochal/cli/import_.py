@@ -1,12 +1,13 @@
-"""``epochal import``: runs of other trackers, copied into run folders."""
+"""``epochal import``: copy runs of other trackers into run folders."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 
-from epochal.cli.command import add_json, follows_links, runs_dir
+import click
+
+from epochal.cli.command import cli_command, json_option, runs_dir, shared
 from epochal.cli.output import complain, remark, say, say_json
 from epochal.errors import FormatError, InternalError, UsageError
 from epochal.guard import Guard
@@ -16,86 +17,65 @@ from epochal.imports.http_api import ServerError
 from epochal.imports.registry import open_source
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``import``."""
-    parser.add_argument(
-        "sources",
-        metavar="SOURCE",
-        nargs="+",
-        help="TensorBoard or W&B folder, mlflow.db or http://… of an MLflow server, Aim repository,"
-        " Trackio .db, training.json, .csv or .jsonl",
-    )
-    parser.add_argument("--project", help="project of the runs (default: from the source)")
-    parser.add_argument("--name", help="name of the run, if the source has only one")
-    parser.add_argument("-n", "--dry-run", action="store_true", help="list the runs, copy nothing")
-    add_json(parser)
+@cli_command
+@click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
+@click.option("--project", help="Project of the runs (default: from the source).")
+@click.option("--name", help="Name of the run, if the source has only one.")
+@click.option("-n", "--dry-run", is_flag=True, help="List the runs, copy nothing.")
+@json_option
+def command(
+    sources: tuple[str, ...], project: str | None, name: str | None, dry_run: bool, as_json: bool
+) -> int:
+    """Copy runs of other trackers into the folder of runs.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Copy every run of every source; 1 when a file is damaged."""
-    found = [(source, run) for path in args.sources for source, run in _runs_in(path, args)]
-    if args.name is not None and len(found) != 1:
+    SOURCE is a TensorBoard or W&B folder, an mlflow.db or the http://… of an MLflow server, an Aim
+    repository, a Trackio .db, a training.json, .csv or .jsonl. The exit code is 1 if a file is
+    damaged.
+    """
+    found = [(source, run) for path in sources for source, run in _runs_in(path)]
+    if name is not None and len(found) != 1:
         raise UsageError(f"--name names one run, and there are {len(found)}: leave it out.")
-    if args.dry_run:
-        return _list(found, as_json=args.json)
-    root, guard, damaged, copies = runs_dir(args), Guard(), False, list[Copied]()
+    if dry_run:
+        _list(found, as_json=as_json)
+        return 0
+    root, guard, num_damaged, copies = runs_dir(), Guard(), 0, list[Copied]()
     for source, run in found:
-        copy = partial(copy_run, source, run, root=root, project=args.project, name=args.name)
+        copy = partial(copy_run, source, run, root=root, project=project, name=name)
         try:
             copied = guard.explained(f"importer {source.label}", copy)
-        except (
-            FormatError,
-            InternalError,
-            ServerError,
-        ) as error:  # the other runs are not affected
+        except (FormatError, InternalError, ServerError) as error:  # other runs are not affected
             complain(f"epochal: {run.path}: {error}")
-            damaged = True
+            num_damaged += 1
             continue
         copies.append(copied)
-        damaged |= bool(copied.problems)
+        num_damaged += len(copied.problems)
         for problem in copied.problems:
             complain(f"epochal: {problem}")
-        if not args.json:
+        if not as_json:
             remark(_line(copied))
-    if args.json:
-        say_json([{**_row(copied), "folder": str(copied.folder)} for copied in copies])
-    return int(damaged)
+    if as_json:
+        say_json([{**asdict(copied), "folder": str(copied.folder)} for copied in copies])
+    return int(num_damaged > 0)
 
 
-def _runs_in(path: str, args: argparse.Namespace) -> Sequence[tuple[Source, SourceRun]]:
-    source = open_source(path, follow_links=follows_links(args))
+def _runs_in(path: str) -> list[tuple[Source, SourceRun]]:
+    source = open_source(path, follow_links=shared().follow_links)
     if source is None:
         raise UsageError(f"{path} has no runs of another tracker to import.")
     return [(source, run) for run in source.runs()]
 
 
-def _list(found: Sequence[tuple[Source, SourceRun]], *, as_json: bool) -> int:
+def _list(found: list[tuple[Source, SourceRun]], *, as_json: bool) -> None:
     rows = [
-        {
-            "id": run.identity.id,
-            "project": run.identity.project,
-            "name": run.identity.name,
-            "format": source.label,
-        }
+        {name: getattr(run.identity, name) for name in ("id", "project", "name")}
+        | {"format": source.label}
         for source, run in found
     ]
     if as_json:
         say_json(rows)
-    else:
-        for row in rows:
-            say(f"{row['project']}/{row['name']}  {row['format']}")
-    return 0
-
-
-def _row(copied: Copied) -> dict[str, object]:
-    return {
-        "id": copied.id,
-        "project": copied.project,
-        "name": copied.name,
-        "outcome": copied.outcome,
-        "records": copied.records,
-        "problems": copied.problems,
-    }
+        return
+    for row in rows:
+        say(f"{row['project']}/{row['name']}  {row['format']}")
 
 
 def _line(copied: Copied) -> str:

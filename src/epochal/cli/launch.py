@@ -1,4 +1,4 @@
-"""One start of a command: its output passed on and kept, its run found, its first step awaited."""
+"""One start of a command: its output passed on and kept, its run found, watched and stopped."""
 
 from __future__ import annotations
 
@@ -12,33 +12,45 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any, TextIO
 
+import psutil
+
+from epochal.cli.command import FINDINGS, TIMEOUT
 from epochal.errors import EpochalError
 from epochal.format import format_duration
+from epochal.health.finding import Finding, Severity
+from epochal.journal import layout
 from epochal.journal.header import part_header, read_identity
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode, now
 from epochal.journal.writer import JournalWriter
 from epochal.run.capture import MAX_CAPTURED_BYTES, Tee
-from epochal.settings.launch import Announcement, launch_variable, read_announcements
+from epochal.settings.launch import launch_variable, read_announcements
+from epochal.store.finding_counts import latest_findings
 from epochal.store.local.run import LocalRun
 from epochal.store.local.store import LocalStore
-
-# What a command printed, kept in the run that it started: in a file of the journal of its own.
 
 WRITER = "launcher"
 # What is printed before the run begins: imports that fail, warnings.
 _MOST_WAITING = 2000
 _FULL = "[epochal] kept output is full; the rest is not kept"
+_REFRESH_S = 0.2
+_CHUNK_BYTES = 65536
+# Output may go on when the command itself has ended: processes it left behind hold the pipe.
+_DRAIN_S = 5.0
 
 
 class KeptOutput:
-    """Lines of a command; they wait until its run is known. Safe to call from several threads."""
+    """Lines of a command, kept in the journal of its run; they wait until the run is known.
+
+    Safe to call from several threads.
+    """
 
     def __init__(self, limit_bytes: int = MAX_CAPTURED_BYTES) -> None:
         self._lock = threading.Lock()
@@ -49,23 +61,17 @@ class KeptOutput:
 
     def line(self, stream: str, text: str) -> None:
         """Keep a line that was printed on ``stdout`` or ``stderr``."""
-        with self._lock:
-            if not self._keeps or self._left <= 0:
-                return
-            self._left -= len(text) + 1
-            if self._left <= 0:
-                stream, text = "stderr", _FULL
-            self._add({"log": "message", "t": now(), "level": stream, "text": text})
+        if not self._keeps or self._left <= 0:
+            return
+        self._left -= len(text) + 1
+        if self._left <= 0:
+            stream, text = "stderr", _FULL
+        self.add("message", level=stream, text=text)
 
-    def say(self, level: str, text: str) -> None:
-        """Keep a sentence about the command."""
+    def add(self, kind: str, **facts: Any) -> None:
+        """Keep a record about the command."""
         with self._lock:
-            self._add({"log": "message", "t": now(), "level": level, "text": text})
-
-    def event(self, name: str, **facts: Any) -> None:
-        """Keep an event of the command."""
-        with self._lock:
-            self._add({"log": "event", "t": now(), "name": name, **facts})
+            self._add({"log": kind, "t": now(), **facts})
 
     def belongs_to(self, folder: RunFolder, attempt: int, *, keeps: bool) -> None:
         """From now on write to this run; ``keeps=False`` when it keeps its output itself."""
@@ -81,10 +87,10 @@ class KeptOutput:
             )
             with contextlib.suppress(OSError):  # the first append tries again, and counts
                 self._writer.open()
-            while self._waiting:
-                record = self._waiting.popleft()
+            for record in self._waiting:
                 if keeps or record["log"] != "message":
-                    self._append(record)
+                    self._add(record)
+            self._waiting.clear()
 
     def close(self) -> None:
         """End the file."""
@@ -94,38 +100,48 @@ class KeptOutput:
     def _add(self, record: dict[str, Any]) -> None:
         if self._writer is None:
             self._waiting.append(record)
-        else:
-            self._append(record)
-
-    def _append(self, record: dict[str, Any]) -> None:
-        assert self._writer is not None
-        if self._writer.folder.journal.is_dir():  # a run that was deleted is not brought back
+        elif self._writer.folder.journal.is_dir():  # a run that was deleted is not brought back
             self._writer.append(encode(record), now())
 
     def _close(self) -> None:
         if self._writer is None:
             return
         reason = "the command's output ends with it"
-        self._append({"log": "finish", "t": now(), "status": "finished", "reason": reason})
+        self._add({"log": "finish", "t": now(), "status": "finished", "reason": reason})
         if self._writer.folder.journal.is_dir():
             self._writer.close()
         self._writer = None
 
 
-_LOOK_EVERY_S = 0.2
-_CHUNK_BYTES = 65536
-# Output may go on when the command itself has ended: processes it left behind hold the pipe.
-_DRAIN_S = 5.0
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When a command is reported or stopped.
+
+    ``first_step_s`` is how long its run may take to begin, and that run's first step, before a
+    warning; 0 is for ever. ``deadline`` is when it is stopped, as ``time.monotonic`` counts.
+    ``stop_on`` is the severity of findings that stop it, ``grace_s`` its time to save then.
+    """
+
+    first_step_s: float
+    deadline: float
+    stop_on: Severity | None
+    grace_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a start ended; ``code`` is negative for a signal, ``run`` None when there was none."""
+    """How a start ended; ``code`` is negative for a signal, ``run`` None when there was none.
+
+    ``stopped`` is the exit code of what stopped it, and ``why`` a sentence about that.
+    """
 
     code: int
     seconds: float
     run: LocalRun | None
-    was_stopped: bool
+    was_signalled: bool
+    stopped: int | None
+    why: str
+    ends_in_line: bool
 
     @property
     def has_stepped(self) -> bool:
@@ -142,122 +158,158 @@ class Ended:
 
 
 class Launch:
-    """Runs a command to its end.
-
-    ``first_step_s`` is how long its run may take to begin, and that run's first step, before
-    somebody is told; 0 is for ever. ``tell`` takes a sentence for people.
-    """
+    """Runs a command to its end; ``tell`` takes a sentence for people."""
 
     def __init__(
         self,
         command: Sequence[str],
         *,
         environment: Mapping[str, str],
-        first_step_s: float,
+        limits: Limits,
         tell: Callable[[str], None],
     ) -> None:
-        self._command = list(command)
-        self._environment = dict(environment)
-        self._first_step_s = first_step_s
+        self._limits = limits
         self._tell = tell
         self._kept = KeptOutput()
         self._run: LocalRun | None = None
-        self._store: LocalStore | None = None
         self._num_seen = 0
-        self._was_stopped = False
-        self._late_at: float | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def run(self) -> Ended:
-        """Start the command and stay until it has ended; raises ``EpochalError`` if it cannot."""
-        begun = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="epochal-") as folder:
-            announcements = Path(folder) / "runs.jsonl"
-            process = self._process = self._started(announcements)
-            with self._signals():
-                readers = [
-                    _reader(
-                        process.stdout, sys.stdout, lambda line: self._kept.line("stdout", line)
-                    ),
-                    _reader(
-                        process.stderr, sys.stderr, lambda line: self._kept.line("stderr", line)
-                    ),
-                ]
-                self._watch(process, announcements)
-                for reader in readers:
-                    reader.join(_DRAIN_S)
-            self._look(announcements)
-        return self._ended(process.returncode, time.monotonic() - begun)
-
-    def _started(self, announcements: Path) -> subprocess.Popen[bytes]:
+        self._findings_bytes = 0
+        self._was_signalled = False
+        self._stopped: int | None = None
+        self._why = ""
+        self._kill_at = float("inf")
+        self._late_at = float("inf")
+        self._ends_in_line = False
+        self._begun = time.monotonic()
+        self._folder = tempfile.TemporaryDirectory(prefix="epochal-")
+        self._announcements = Path(self._folder.name) / "runs.jsonl"
         # Python holds back what it prints into a pipe; the last lines would be lost with a crash.
-        variables = {**self._environment, "PYTHONUNBUFFERED": "1", **launch_variable(announcements)}
+        variables = {"PYTHONUNBUFFERED": "1", **launch_variable(self._announcements)}
         try:
-            return subprocess.Popen(
-                self._command,
-                env={**os.environ, **variables},
+            self._process = subprocess.Popen(
+                command,
+                env={**os.environ, **environment, **variables},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
             )
         except OSError as error:
-            raise EpochalError(f"{self._command[0]!r} cannot be started: {error}") from error
+            self._folder.cleanup()
+            raise EpochalError(f"{command[0]!r} cannot be started: {error}") from error
 
-    def _watch(self, process: subprocess.Popen[bytes], announcements: Path) -> None:
-        self._await_step()
-        while process.poll() is None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_LOOK_EVERY_S)
-            self._look(announcements)
-            if self._late_at is not None and time.monotonic() >= self._late_at:
-                self._late_at = None
-                self._say_late(process.pid)
+    def run(self) -> Ended:
+        """Stay until the command has ended."""
+        process = self._process
+        with self._folder, self._signals():
+            readers = [
+                threading.Thread(target=self._pass_through, args=arguments, daemon=True)
+                for arguments in (
+                    (process.stdout, sys.stdout, "stdout"),
+                    (process.stderr, sys.stderr, "stderr"),
+                )
+            ]
+            for reader in readers:
+                reader.start()
+            self._await_step()
+            while process.poll() is None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_REFRESH_S)
+                self._find_runs()
+                self._check_limits()
+            for reader in readers:
+                reader.join(_DRAIN_S)
+            self._find_runs()
+        if self._run is not None:
+            self._run.refresh()
+        ended = Ended(
+            process.returncode,
+            time.monotonic() - self._begun,
+            self._run,
+            self._was_signalled,
+            self._stopped,
+            self._why,
+            self._ends_in_line,
+        )
+        seconds = round(ended.seconds, 3)
+        self._kept.add("event", name="exit", code=ended.code, text=str(ended), seconds=seconds)
+        self._kept.close()
+        return ended
+
+    def _find_runs(self) -> None:
+        """Find the runs that the command has started since; the newest is its run."""
+        found = read_announcements(self._announcements)
+        for announced in found[self._num_seen :]:
+            folder = RunFolder(Path(announced.folder))
+            self._kept.belongs_to(folder, announced.attempt, keeps=not announced.captures)
+            self._run = LocalStore(folder.path).run(str(folder.path))
+            self._findings_bytes = 0
+            self._await_step()
+        self._num_seen = len(found)
 
     def _await_step(self) -> None:
-        is_awaited = self._first_step_s > 0
-        self._late_at = time.monotonic() + self._first_step_s if is_awaited else None
+        self._late_at = time.monotonic() + (self._limits.first_step_s or float("inf"))
 
-    def _say_late(self, pid: int) -> None:
-        within = format_duration(self._first_step_s)
+    def _check_limits(self) -> None:
+        moment, limits = time.monotonic(), self._limits
+        if moment >= self._late_at:
+            self._late_at = float("inf")
+            self._report_late()
+        if self._stopped is not None:
+            if moment >= self._kill_at:
+                self._kill_at = float("inf")
+                self._kill()
+        elif moment >= limits.deadline:
+            took = format_duration(moment - self._begun)
+            self._stop(TIMEOUT, f"It reached the timeout after {took}.")
+        elif limits.stop_on is not None and self._run is not None:
+            grave = ("error",) if limits.stop_on == "error" else ("error", "warning")
+            finding = next((one for one in self._new_findings() if one.severity in grave), None)
+            if finding is not None:
+                self._stop(FINDINGS, f"{finding.severity} {finding.rule}: {finding.sentence}")
+
+    def _new_findings(self) -> list[Finding]:
+        """The open findings, if the companion has written something since the last call."""
+        assert self._run is not None
+        paths = RunFolder(self._run.path).journal.glob(f"{layout.FINDINGS}.*")
+        size = sum(path.stat().st_size for path in paths)
+        if size == self._findings_bytes:
+            return []
+        self._findings_bytes = size
+        self._run.refresh()
+        return open_findings(self._run)
+
+    def _stop(self, code: int, why: str) -> None:
+        self._stopped, self._why = code, why
+        self._kill_at = time.monotonic() + self._limits.grace_s
+        self._kept.add("message", level="warning", text=f"epochal run stops the training. {why}")
+        self._tell(f"stopping the training. {why}")
+        self._process.terminate()
+
+    def _kill(self) -> None:
+        grace = format_duration(self._limits.grace_s)
+        self._tell(f"killing the training: it did not end within {grace}.")
+        with contextlib.suppress(psutil.Error):
+            for child in psutil.Process(self._process.pid).children(recursive=True):
+                child.kill()
+        self._process.kill()
+
+    def _report_late(self) -> None:
+        within, pid = format_duration(self._limits.first_step_s), self._process.pid
         if self._run is None:
             self._tell(f"no run was started within {within}; process {pid} is still running.")
         elif not _has_stepped(self._run):
             info = self._run.info
             sentence = f"{info.project}/{info.name} logged no step within {within} of its start."
-            self._kept.say("warning", sentence)
+            self._kept.add("message", level="warning", text=sentence)
             self._tell(f"{sentence} Process {pid} is still running.")
 
-    def _look(self, announcements: Path) -> None:
-        """Find the runs that the command has started since; the newest is its run."""
-        found = read_announcements(announcements)
-        for announced in found[self._num_seen :]:
-            self._take(announced)
-        self._num_seen = len(found)
-
-    def _take(self, announced: Announcement) -> None:
-        folder = RunFolder(Path(announced.folder))
-        self._kept.belongs_to(folder, announced.attempt, keeps=not announced.captures)
-        if self._store is not None:
-            self._store.close()
-        self._store = LocalStore(folder.path)
-        self._run = self._store.run(str(folder.path))
-        self._await_step()
-
-    def _ended(self, code: int, seconds: float) -> Ended:
-        if self._run is not None:
-            self._run.refresh()
-        ended = Ended(code, seconds, self._run, self._was_stopped)
-        self._kept.event("exit", code=code, text=str(ended), seconds=round(seconds, 3))
-        self._kept.close()
-        return ended
-
     @contextlib.contextmanager
-    def _signals(self) -> Any:
+    def _signals(self) -> Iterator[None]:
         """Forward signals that end the process, and wait for the end of the command."""
-        before: dict[int, Any] = {}
-        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-            number = getattr(signal, name, None)
-            if number is not None and threading.current_thread() is threading.main_thread():
-                before[number] = signal.signal(number, self._pass_on)
+        names = ("SIGINT", "SIGTERM", "SIGHUP")
+        numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+        if threading.current_thread() is not threading.main_thread():
+            numbers = []
+        before = {number: signal.signal(number, self._pass_on) for number in numbers}
         try:
             yield
         finally:
@@ -265,34 +317,33 @@ class Launch:
                 signal.signal(number, previous)
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
-        self._was_stopped = True
+        self._was_signalled = True
         # A terminal sends Ctrl-C to the command as well; twice would cut its cleaning up short.
         if number == signal.SIGINT and sys.stdin is not None and sys.stdin.isatty():
             return
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(number)
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+    def _pass_through(self, pipe: IO[bytes], stream: TextIO, name: str) -> None:
+        """Print what comes through a pipe, and keep its lines."""
+        tee = Tee(stream, partial(self._kept.line, name))
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        with pipe:
+            while chunk := os.read(pipe.fileno(), _CHUNK_BYTES):
+                tee.write(decoder.decode(chunk))
+                tee.flush()
+                if name == "stdout":
+                    self._ends_in_line = not chunk.endswith(b"\n")
+        tee.end()
+
+
+def open_findings(run: LocalRun) -> list[Finding]:
+    """The findings that the companion of a run has written and that are still open."""
+    told = ((entry.position.attempt, entry.record) for entry in run.entries("finding", rank=None))
+    found = latest_findings(told, attempts=run.info.attempts)
+    return [finding for finding in found if finding.state == "open"]
 
 
 def _has_stepped(run: LocalRun) -> bool:
     run.refresh()
     return run.info.step is not None or run.info.epoch is not None
-
-
-def _reader(
-    pipe: IO[bytes] | None, stream: TextIO, keep: Callable[[str], None]
-) -> threading.Thread:
-    """A thread that passes on what comes through a pipe, and keeps its lines."""
-    assert pipe is not None
-    thread = threading.Thread(target=_pass_through, args=(pipe, Tee(stream, keep)), daemon=True)
-    thread.start()
-    return thread
-
-
-def _pass_through(pipe: IO[bytes], tee: Tee) -> None:
-    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-    with pipe:
-        while chunk := os.read(pipe.fileno(), _CHUNK_BYTES):
-            tee.write(decoder.decode(chunk))
-            tee.flush()
-    tee.end()

@@ -7,6 +7,7 @@ they are shown escaped, ``\\x1b``. Our own colours are spans of a line, painted 
     say(text)        data, on stdout
     say_lines(lines) the same in pieces with styles, where stdout is a terminal
     say_json(value)  one JSON text on stdout
+    say_csv(rows)    rows with a header on stdout
     remark(text)     what is said about the data, on stdout; ``--quiet`` silences it
     hint(text)       the same on stderr, beside one value that scripts take from stdout
     complain(text)   a problem, on stderr
@@ -17,11 +18,14 @@ A lint rule keeps ``print`` out of the other files of this folder.
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import math
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -70,6 +74,22 @@ def say_json(value: Any) -> None:
     # An escape sequence of JSON means the same character, and a terminal shows it as text.
     text = encode_json(value).decode()
     print(_UNUSUAL.sub(lambda found: _json_shown(found[0]), text))
+
+
+def say_csv(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows as CSV: every column that any row has, numbers with all their digits."""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _csv_cell(value) for name, value in row.items()} for row in rows)
+    say(text.getvalue().rstrip("\n"))
+
+
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value))
+    return "" if value is None or (isinstance(value, float) and math.isnan(value)) else value
 
 
 def remark(text: str) -> None:

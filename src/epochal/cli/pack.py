@@ -1,18 +1,18 @@
-"""``epochal pack``: seals finished parts of journals, which makes them small and quick to read.
+"""``epochal manage pack``: seal finished parts of journals: small, and fast to read.
 
 Parts below 64 KiB stay as they are.
 """
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass, field
 
-from epochal.cli.command import add_json, check_own, store_of
+import click
+
+from epochal.cli.command import check_own, cli_command, json_option, local_store, runs_argument
 from epochal.cli.output import complain, remark, say_json
 from epochal.errors import EpochalError, UsageError
-from epochal.format import format_bytes
-from epochal.journal.layout import RunFolder
+from epochal.format import format_bytes, plural
 from epochal.segments.finished import WORTH_SEALING_BYTES, sealable_parts
 from epochal.segments.seal import seal_part
 from epochal.store.local.run import LocalRun
@@ -20,7 +20,7 @@ from epochal.store.local.run import LocalRun
 
 @dataclass(slots=True)
 class Packed:
-    """What packing one run came to."""
+    """What was sealed of one run, and what was not."""
 
     run: str
     parts: int = 0
@@ -31,39 +31,33 @@ class Packed:
     problems: list[str] = field(default_factory=list)
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``pack``."""
-    parser.add_argument("runs", metavar="RUN", nargs="*", help="runs to pack")
-    parser.add_argument("--all", action="store_true", help="pack every run")
-    add_json(parser)
+@cli_command
+@runs_argument
+@click.option("--all", "every", is_flag=True, help="Pack every run.")
+@json_option
+def command(runs: tuple[str, ...], every: bool, as_json: bool) -> int:
+    """Seal the finished parts of runs, so that they are small and fast to read.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Seal parts that are complete; 1 when one could not be sealed."""
-    if bool(args.runs) == args.all:
+    The exit code is 1 if a part could not be sealed.
+    """
+    if bool(runs) == every:
         raise UsageError("pack takes runs, or --all.")
-    with store_of(args) as store:
-        if args.all:
-            chosen = [view for view in store.runs() if view.tracker is None]
-        else:
-            chosen = [store.run(key) for key in args.runs]
-        for view in chosen:
-            check_own(view)
+    with local_store() as store:
+        chosen = map(store.run, runs) if runs else (v for v in store.runs() if v.tracker is None)
         found = [_pack(view) for view in {view.place: view for view in chosen}.values()]
-    if args.json:
+    if as_json:
         say_json(found)
     else:
         for packed in found:
             _report(packed)
-    return 1 if any(packed.problems for packed in found) else 0
+    return int(any(packed.problems for packed in found))
 
 
 def _pack(view: LocalRun) -> Packed:
     from epochal.hub.ledger import is_received
 
-    brief = view.outline()
-    packed = Packed(f"{brief.project}/{brief.name}")
-    folder = RunFolder(view.path)
+    row, folder = view.outline(), check_own(view)
+    packed = Packed(f"{row.project}/{row.name}")
     if is_received(folder.path, view.id):
         packed.left = len(folder.parts())
         if packed.left:
@@ -89,20 +83,18 @@ def _pack(view: LocalRun) -> Packed:
 
 
 def _report(packed: Packed) -> None:
+    lines = []
     if packed.parts:
         sizes = f"{format_bytes(packed.bytes_before)} are now {format_bytes(packed.bytes_after)}"
-        remark(f"{packed.run}: {_count(packed.parts)} sealed, {sizes}.")
+        lines.append(f"{plural(packed.parts, 'part')} sealed, {sizes}.")
     if packed.left and not packed.problems:
-        remark(f"{packed.run}: {_count(packed.left)} may still be written and stay as they are.")
+        lines.append(f"{plural(packed.left, 'part')} may still be written and stay as they are.")
     if packed.small:
-        are = "is" if packed.small == 1 else "are"
-        size = f"{WORTH_SEALING_BYTES // 1024} KiB"
-        remark(f"{packed.run}: {_count(packed.small)} {are} smaller than {size} and not sealed.")
-    elif not packed.parts and not packed.left and not packed.problems:
-        remark(f"{packed.run}: nothing to seal.")
+        are, size = "is" if packed.small == 1 else "are", format_bytes(WORTH_SEALING_BYTES)
+        lines.append(f"{plural(packed.small, 'part')} {are} smaller than {size} and not sealed.")
+    if not lines and not packed.problems:
+        lines.append("nothing to seal.")
+    for line in lines:
+        remark(f"{packed.run}: {line}")
     for problem in packed.problems:
         complain(f"{packed.run}: {problem}")
-
-
-def _count(parts: int) -> str:
-    return "1 part" if parts == 1 else f"{parts} parts"

@@ -1,17 +1,19 @@
-"""``epochal repair``: reports and repairs damage in the folder of a run, or of every run."""
+"""``epochal manage repair``: report and repair damage in the folders of runs."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from epochal.cli.command import add_json, own_folder_of, runs_dir
+import click
+
+from epochal.cli.command import RUN, check_own, cli_command, json_option, local_store, runs_dir
 from epochal.cli.output import one_line, remark, say, say_json
 from epochal.errors import EpochalError, FormatError, UsageError
+from epochal.format import plural
 from epochal.journal.layout import PartName, RunFolder, run_folders
 from epochal.journal.repair import PartDamage, diagnose, repair
 
@@ -31,38 +33,43 @@ class Repaired:
     alive: bool = False
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``repair``."""
-    parser.add_argument("run", metavar="RUN", nargs="?", help="the run to repair")
-    parser.add_argument(
-        "--all", action="store_true", help="every run of the folder, which may be that of a hub"
-    )
-    parser.add_argument("-n", "--dry-run", action="store_true", help="report, change nothing")
-    add_json(parser)
+@cli_command
+@click.argument("run", metavar="[RUN]", required=False, type=RUN)
+@click.option("--all", "every", is_flag=True, help="Every run of the folder, or of a hub's folder.")
+@click.option("-n", "--dry-run", is_flag=True, help="Report, change nothing.")
+@json_option
+def command(run: str | None, every: bool, dry_run: bool, as_json: bool) -> int:
+    """Report damage in the folder of a run and repair it.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Report damage and repair it; 1 when damage is left."""
-    if (args.run is None) != args.all:
+    The exit code is 1 if damage is left.
+    """
+    if (run is None) != every:
         raise UsageError("repair takes a run, or --all.")
-    root = runs_dir(args)
-    folders = list(run_folders(root)) if args.all else [own_folder_of(args)]
-    root = root if args.all else folders[0].path.parent.parent
-    with _alone(root) as is_alone:
-        may_change = is_alone and not args.dry_run
-        results = [_repair(folder, root, may_change=may_change) for folder in folders]
-        if args.all:
-            results += [_remove_empty(folder, may_change=may_change) for folder in _empty(root)]
-    if args.json:
-        say_json(results if args.all else results[0])
+    if run is None:
+        root = runs_dir()
+        folders = list(run_folders(root))
     else:
-        for result in results:
-            _report(result, is_one=not args.all)
-        if args.all:
-            _report_all(results)
-        if not (is_alone or args.dry_run or all(result.whole for result in results)):
-            remark("A hub is running over this folder. Stop it to repair what was found.")
-    return 0 if all(result.whole for result in results) else 1
+        with local_store() as store:
+            folders = [check_own(store.run(run))]
+        root = folders[0].path.parent.parent
+    with _alone(root) as is_alone:
+        may_change = is_alone and not dry_run
+        results = [_repair(folder, root, may_change=may_change) for folder in folders]
+        if every:
+            results += [_remove_empty(folder, may_change=may_change) for folder in _empty(root)]
+    num_damaged = sum(not result.whole for result in results)
+    if as_json:
+        say_json(results if every else results[0])
+        return int(num_damaged > 0)
+    for result in results:
+        _report(result, is_one=not every)
+    if every and num_damaged:
+        say(f"{num_damaged} of {plural(len(results), 'run')} are incomplete or damaged.")
+    elif every:
+        say(f"No damage was found in {plural(len(results), 'run')}.")
+    if num_damaged and not is_alone and not dry_run:
+        remark("A hub is running over this folder. Stop it to repair what was found.")
+    return int(num_damaged > 0)
 
 
 @contextlib.contextmanager
@@ -170,11 +177,3 @@ def _report(result: Repaired, *, is_one: bool) -> None:
         say(f"{prefix}{line}")
     if result.alive and not result.whole:
         say(f"{prefix}The run is still being written to: nothing was changed.")
-
-
-def _report_all(results: list[Repaired]) -> None:
-    num_damaged = sum(1 for result in results if not result.whole)
-    if num_damaged:
-        say(f"{num_damaged} of {len(results)} runs are incomplete or damaged.")
-    else:
-        say(f"No damage was found in {len(results)} {'run' if len(results) == 1 else 'runs'}.")

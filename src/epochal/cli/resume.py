@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 
-from epochal.cli.command import add_json, add_run, check_own, run_of
+import click
+
+from epochal.cli.command import (
+    check_own,
+    chosen_run,
+    cli_command,
+    json_option,
+    local_store,
+    run_argument,
+)
 from epochal.cli.continuation import Continuation, continuation_of, is_redacted
 from epochal.cli.output import one_line, remark, say, say_json
 from epochal.errors import EpochalError, UsageError
@@ -16,39 +25,36 @@ from epochal.redact import REDACTED
 from epochal.store.row import RunRow
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``resume``."""
-    add_run(parser)
-    parser.add_argument("--run", dest="start", action="store_true", help="run the command")
-    parser.add_argument(
-        "--args",
-        metavar="TEXT",
-        default="",
-        help="arguments that replace those of the program: --args='--max_lr 1e-4'",
-    )
-    add_json(parser)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Print the command, or replace this process by it. ``--quiet`` prints the command alone."""
-    view = run_of(args)
-    check_own(view)
+@cli_command
+@run_argument
+@click.option("--run", "start", is_flag=True, help="Run the command.")
+@click.option(
+    "--args",
+    "more",
+    metavar="TEXT",
+    default="",
+    help="Arguments that replace those of the program: --args='--max_lr 1e-4'.",
+)
+@json_option
+def command(run: str | None, start: bool, more: str, as_json: bool) -> None:
+    """Print the command that continues a run, or run it. --quiet prints the command alone."""
     try:
-        more = shlex.split(args.args)
+        arguments = shlex.split(more)
     except ValueError as error:
-        raise UsageError(f"--args {args.args!r} cannot be read as arguments: {error}.") from error
-    plan = continuation_of(view, more)
-    if args.json:
-        say_json(_as_data(view.info, plan))
-        if not args.start:
-            return 0
+        raise UsageError(f"--args {more!r} cannot be read as arguments: {error}.") from error
+    with local_store() as store:
+        view = chosen_run(store, run)
+        check_own(view)
+        info, plan = view.info, continuation_of(view, arguments)
+    if as_json:
+        facts = {"run": info.id, "state": info.status.state, "step": info.step}
+        say_json({**facts, "shell": plan.shell, **asdict(plan)})
     else:
-        for line in _description(view.info, plan):
+        for line in _description(info, plan):
             remark(one_line(line))
         say(plan.shell)
-    if args.start:
+    if start:
         _become(plan)
-    return 0
 
 
 def _description(info: RunRow, plan: Continuation) -> Iterator[str]:
@@ -63,22 +69,6 @@ def _description(info: RunRow, plan: Continuation) -> Iterator[str]:
     for sentence in plan.remarks:
         yield f"  note          {sentence}"
     yield ""
-
-
-def _as_data(info: RunRow, plan: Continuation) -> dict[str, object]:
-    return {
-        "run": info.id,
-        "state": info.status.state,
-        "step": info.step,
-        "shell": plan.shell,
-        "command": list(plan.command),
-        "environment": dict(plan.environment),
-        "cwd": plan.cwd,
-        "checkpoint": None if plan.checkpoint is None else str(plan.checkpoint),
-        "next_step": plan.next_step,
-        "drift": [{"name": d.name, "saved": d.saved, "now": d.now} for d in plan.drift],
-        "remarks": list(plan.remarks),
-    }
 
 
 def _become(plan: Continuation) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import getpass
 import importlib
 import io
 import socket
 import sys
 import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from epochal.cli.command import follows_links, rules_now, runs_dir
+import click
+
+from epochal.cli.command import cli_command, rules_now, runs_dir, shared
 from epochal.cli.output import remark, say
 from epochal.console.messages import msg
 from epochal.errors import UsageError
@@ -22,97 +24,102 @@ from epochal.shipping.client import first_line
 from epochal.store.lookup import is_address
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``serve``."""
-    parser.add_argument(
-        "folders",
-        metavar="DIR",
-        nargs="*",
-        help="folders of runs, of Epochal or other trackers (default: --dir)",
-    )
-    parser.add_argument(
-        "--port",
-        type=int,
-        help="port to listen on (default: the setting server.port, or the next free one)",
-    )
-    parser.add_argument(
-        "--host",
-        default="127.0.0.1",
-        help="address to listen on (default: 127.0.0.1, this machine only; others need a token)",
-    )
-    parser.add_argument("--open", action="store_true", help="open the page in a browser")
-    token = parser.add_mutually_exclusive_group()
-    token.add_argument(
-        "--token-file",
-        metavar="FILE",
-        help="file whose first line is the token that clients must send"
-        " (default: as the settings say, else made up)",
-    )
-    token.add_argument(
-        "--token", help="the token itself; other users of this machine see it in the process list"
-    )
-    parser.add_argument(
-        "--allow-host",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="another host name of the server, for example behind a proxy",
-    )
+@cli_command
+@click.argument("folders", metavar="[DIR]...", nargs=-1)
+@click.option(
+    "--port",
+    type=int,
+    help="Port to listen on (default: the setting server.port, or the next free one).",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    help="Address to listen on (default: 127.0.0.1, this machine only; others need a token).",
+)
+@click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    help="File whose first line is the token that clients must send"
+    " (default: as the settings say, else a new one).",
+)
+@click.option(
+    "--token", help="The token itself; other users of this machine see it in the process list."
+)
+@click.option(
+    "--allow-host",
+    "allow_hosts",
+    metavar="NAME",
+    multiple=True,
+    help="Another host name of the server, for example behind a proxy.",
+)
+def command(
+    folders: tuple[str, ...],
+    port: int | None,
+    host: str,
+    opens: bool,
+    token_file: str | None,
+    token: str | None,
+    allow_hosts: tuple[str, ...],
+) -> None:
+    """Follow runs live in the browser, until Ctrl-C.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Serve until Ctrl-C; 0 at once when a server of ours serves these folders already."""
-    if any(map(is_address, args.folders)):
+    DIR is a folder of runs, of Epochal or of another tracker. If a server for the same folders is
+    running already, its address is printed.
+    """
+    if any(map(is_address, folders)):
         raise UsageError("serve shows folders of this machine, not addresses.")
     settings = read_settings()
     rules_now()  # says what is wrong with a file before a page is up
-    folders = _folders(args)
+    places = _places(folders)
+    follow_links = shared().follow_links
     server = find_address(
-        folders,
-        port=settings.server_port if args.port is None else args.port,
-        host=args.host,
-        token=_token(args, settings),
-        allow_hosts=args.allow_host,
-        may_move=args.port is None,
-        follow_links=follows_links(args),
+        places,
+        port=settings.server_port if port is None else port,
+        host=host,
+        token=_token(token, token_file, settings),
+        allow_hosts=list(allow_hosts),
+        may_move=port is None,
+        follow_links=follow_links,
     )
     if server.listening is None:
         remark("A server for these runs is already running:")
         say(server.url, flush=True)
-        _open(args, server)
-        return 0
+        _open(server, opens=opens)
+        return
 
     def print_address() -> None:
-        _say(server, folders)
-        _open(args, server)
+        _say(server, places)
+        _open(server, opens=opens)
 
     try:
-        serve(folders, server, on_ready=print_address, follow_links=follows_links(args))
+        serve(places, server, on_ready=print_address, follow_links=follow_links)
     except KeyboardInterrupt:
         remark("Stopped.")
-    return 0
 
 
-def _token(args: argparse.Namespace, settings: Settings) -> str | None:
-    if args.token_file is not None:
-        return first_line(args.token_file, "--token-file")
-    given = args.token or settings.server_token
+def _token(token: str | None, token_file: str | None, settings: Settings) -> str | None:
+    if token is not None and token_file is not None:
+        raise UsageError("give --token or --token-file, not both.")
+    if token_file is not None:
+        return first_line(token_file, "--token-file")
+    given = token or settings.server_token
     if given is not None or settings.server_token_file is None:
         return given
     return first_line(settings.server_token_file, str(settings.sources["server_token_file"]))
 
 
-def _folders(args: argparse.Namespace) -> list[Path]:
-    if not args.folders:
-        folder = runs_dir(args)
+def _places(folders: Sequence[str]) -> list[Path]:
+    if not folders:
+        folder = runs_dir()
         if not folder.is_dir():
             remark(f"There is no folder {str(folder)!r} yet; its runs will appear when it exists.")
         return [folder]
     from epochal.store.local.load import check_place
 
-    for folder in args.folders:
-        check_place(folder)
-    return [Path(folder).expanduser() for folder in args.folders]
+    for path in folders:
+        check_place(path)
+    return [Path(path).expanduser() for path in folders]
 
 
 def _say(server: ServerAddress, folders: list[Path]) -> None:
@@ -150,6 +157,6 @@ def _show_qr_code(url: str) -> None:
     msg("%s", drawing.getvalue())  # our own control codes
 
 
-def _open(args: argparse.Namespace, server: ServerAddress) -> None:
-    if args.open and not webbrowser.open(server.url):
+def _open(server: ServerAddress, *, opens: bool) -> None:
+    if opens and not webbrowser.open(server.url):
         remark("Cannot open a browser.")

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from epochal.cli.command import add_hub_reading, add_json, add_run, reading_store
+from epochal.cli.command import (
+    ERROR,
+    chosen_run,
+    cli_command,
+    hub_option,
+    json_option,
+    reading_store,
+    run_argument,
+)
 from epochal.cli.figures import format_figures
 from epochal.cli.output import one_line, say, say_json
 from epochal.cli.table import table
@@ -27,21 +34,14 @@ _MANY_SERIES = 200
 _OWN_COST = "system/epochal_cpu_pct"
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``show``."""
-    add_run(parser)
-    add_hub_reading(parser)
-    add_json(parser)
-    parser.epilog = (
-        "In training lines, \\ marks a falling loss, / a rising one, ! a gradient norm far"
-        " above its usual value."
-    )
-
-
-def run(args: argparse.Namespace) -> int:
-    """Show a run; 1 when something about it could not be read."""
-    with reading_store(args) as store:
-        return _show(store.run(args.run), as_json=args.json)
+@cli_command
+@run_argument
+@hub_option
+@json_option
+def command(run: str | None, hub: str | None, as_json: bool) -> int:
+    """Show one run: status, progress, configuration and metrics."""
+    with reading_store(hub) as store:
+        return _show(chosen_run(store, run), as_json=as_json)
 
 
 def _show(view: RunView, *, as_json: bool) -> int:
@@ -57,7 +57,7 @@ def _show(view: RunView, *, as_json: bool) -> int:
         ):
             if lines:
                 say(f"\n{title}\n{lines}")
-    return 1 if info.problem else 0
+    return ERROR if info.problem else 0
 
 
 def _series(view: RunView) -> Iterator[Series]:

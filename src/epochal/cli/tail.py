@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
-from epochal.cli.command import add_hub_reading, add_json, add_run, reading_store
+import click
+
+from epochal.cli.command import (
+    chosen_run,
+    cli_command,
+    hub_option,
+    json_option,
+    reading_store,
+    run_argument,
+)
 from epochal.cli.figures import format_figure
 from epochal.cli.output import one_line, say_json, say_lines
 from epochal.cli.severity import severity_of
-from epochal.errors import UsageError
 from epochal.journal.layout import FINDINGS, LOOP
 from epochal.records import Position, Record, moment_of, scalars_of
 from epochal.store.store import RunView
@@ -130,49 +137,42 @@ _FURTHER = 8
 _Item = tuple[Position, Record]
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``tail``."""
-    add_run(parser)
-    add_hub_reading(parser)
-    parser.add_argument(
-        "-n", "--lines", type=int, default=10, metavar="N", help="number of records (10)"
-    )
-    parser.add_argument(
-        "-f",
-        "--follow",
-        action="store_true",
-        help="print new records until the run ends, or Ctrl-C",
-    )
-    parser.add_argument(
-        "-a", "--all", action="store_true", help="also print telemetry and internal records"
-    )
-    add_json(parser)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Print the latest records of all writers by time; with ``-f`` go on."""
-    if args.lines < 0:
-        raise UsageError(f"-n {args.lines} must be 0 or more.")
-    with reading_store(args) as store:
-        _follow(store.run(args.run), args)
-    return 0
-
-
-def _follow(view: RunView, args: argparse.Namespace) -> None:
+@cli_command
+@run_argument
+@click.option(
+    "-n",
+    "--lines",
+    type=click.IntRange(min=0),
+    default=10,
+    metavar="N",
+    help="Number of records (default: 10).",
+)
+@click.option(
+    "-f", "--follow", is_flag=True, help="Print new records until the run ends, or Ctrl-C."
+)
+@click.option("-a", "--all", "all_kinds", is_flag=True, help="Also print internal records.")
+@hub_option
+@json_option
+def command(
+    run: str | None, lines: int, follow: bool, all_kinds: bool, hub: str | None, as_json: bool
+) -> None:
+    """Print the latest records of a run, and follow it with -f."""
     # Another machine is asked less often than a disk.
-    pause_s = _LOOK_EVERY_S if args.hub is None else _ASK_EVERY_S
-    _print(_latest(view, args.lines, all_kinds=args.all), as_json=args.json)
-    while args.follow:
-        # Asked before reading: what a run writes before it ends is never missed.
-        may_go_on = view.info.status.state in ("running", "waiting")
-        end = view.end()
-        if view.refresh():
-            news = _by_time(view.records(end))
-            _print(_wanted(news, all_kinds=args.all), as_json=args.json)
-        elif not may_go_on:
-            break
-        else:
-            time.sleep(pause_s)
+    pause_s = _LOOK_EVERY_S if hub is None else _ASK_EVERY_S
+    with reading_store(hub) as store:
+        view = chosen_run(store, run)
+        _print(_latest(view, lines, all_kinds=all_kinds), as_json=as_json)
+        while follow:
+            # Asked before reading: what a run writes before it ends is never missed.
+            may_go_on = view.info.status.state in ("running", "waiting")
+            end = view.end()
+            if view.refresh():
+                news = _by_time(view.records(end))
+                _print(_wanted(news, all_kinds=all_kinds), as_json=as_json)
+            elif not may_go_on:
+                break
+            else:
+                time.sleep(pause_s)
 
 
 def _latest(view: RunView, count: int, *, all_kinds: bool) -> list[_Item]:

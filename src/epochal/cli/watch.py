@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import sys
@@ -10,7 +9,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epochal.cli.command import add_hub_reading, follows_links, rules_now, store_of
+import click
+
+from epochal.cli.command import ERROR, RUN, cli_command, hub_option, local_store, rules_now, shared
 from epochal.cli.output import say_lines
 from epochal.store.lookup import is_address
 
@@ -22,60 +23,49 @@ if TYPE_CHECKING:
 _PLAIN_COLUMNS = 100
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``watch``."""
-    parser.add_argument(
-        "what",
-        metavar="RUN|DIR",
-        nargs="?",
-        help="a run (id, name, project/name, folder), a folder of runs or a file of another"
-        " tracker (default: the folder of --dir)",
-    )
-    parser.add_argument(
-        "-c",
-        "--compare",
-        metavar="RUN",
-        action="append",
-        default=[],
-        help="compare with this run; may be repeated",
-    )
-    parser.add_argument(
-        "--once", action="store_true", help="print the state once and exit (as in a pipe)"
-    )
-    add_hub_reading(parser)
+@cli_command
+@click.argument("what", metavar="[RUN|DIR]", required=False, type=RUN)
+@click.option(
+    "-c",
+    "--compare",
+    metavar="RUN",
+    multiple=True,
+    type=RUN,
+    help="Compare with this run; may be repeated.",
+)
+@click.option("--once", is_flag=True, help="Print the state once and exit, as in a pipe.")
+@hub_option
+def command(what: str | None, compare: tuple[str, ...], once: bool, hub: str | None) -> int:
+    """Follow runs live in the terminal; q quits.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Watch until ``q``; without a terminal, print once."""
+    Name a run, a folder of runs or a file of another tracker.
+    """
     from epochal.tui.state import AppState
 
-    store, key = _opened(args)
+    store, key = _opened(what, hub)
     with store:
         chosen = None if key is None else store.run(key)
-        state = AppState(store, chosen=chosen, compared=[store.run(one) for one in args.compare])
+        state = AppState(store, chosen=chosen, compared=[store.run(name) for name in compare])
         # Keys come from stdin, what is shown on the screen goes through stderr.
         streams = (sys.stdin, sys.stdout, sys.stderr)
-        if args.once or not all(stream.isatty() for stream in streams):
+        if once or not all(stream.isatty() for stream in streams):
             return _print_once(state)
         return _watch(state)
 
 
-def _opened(args: argparse.Namespace) -> tuple[LocalStore | RemoteStore, str | None]:
+def _opened(what: str | None, hub: str | None) -> tuple[LocalStore | RemoteStore, str | None]:
     """The runs that are meant, and the one among them that was named."""
     from epochal.store.local.store import open_store
 
-    if is_address(args.what):
-        args.hub, args.what = args.what, None
-    if args.hub is not None:
+    if is_address(what):
+        what, hub = None, what
+    if hub is not None:
         from epochal.store.remote.store import hub_address, open_remote
 
-        return open_remote(hub_address(args.hub), rules=rules_now()), args.what
-    if args.what is None:
-        return store_of(args), None
-    path = Path(args.what).expanduser()
-    if not path.exists():
-        return store_of(args), args.what
-    return open_store(path, follow_links=follows_links(args), rules=rules_now()), None
+        return open_remote(hub_address(hub), rules=rules_now()), what
+    if what is None or not Path(what).expanduser().exists():
+        return local_store(), what
+    return open_store(what, follow_links=shared().follow_links, rules=rules_now()), None
 
 
 def _print_once(state: AppState) -> int:
@@ -84,7 +74,7 @@ def _print_once(state: AppState) -> int:
     columns, now = shutil.get_terminal_size((_PLAIN_COLUMNS, 0)).columns, time.time()
     is_ascii = not _has_unicode(sys.stdout.encoding)
     say_lines(print_once(state, columns=columns, now=now, is_ascii=is_ascii))
-    return 0 if state.run is not None else 1
+    return 0 if state.run is not None else ERROR
 
 
 def _has_unicode(encoding: str | None) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import textwrap
 from collections.abc import Iterator
 
-from epochal.cli.command import add_json, add_run, add_unfinished, store_of
+import click
+
+from epochal.cli.command import RUN, cli_command, json_option, local_store, unfinished_option
 from epochal.cli.output import one_line, say, say_json
 from epochal.cli.table import terminal_columns
 from epochal.errors import UsageError
@@ -20,49 +21,47 @@ _LEAST_SCORE = 0.1
 _TITLES = {"cause": "WHAT CAN EXPLAIN IT", "symptom": "WHAT SHOWS IT"}
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``why``."""
-    add_run(parser)
-    parser.add_argument("other", metavar="OTHER", nargs="?", help="the run to compare it with")
-    parser.add_argument(
-        "--group",
-        action="store_true",
-        help="compare with the other runs of its group, or of its project if it has no group",
-    )
-    parser.add_argument(
-        "--against", metavar="QUERY", help="compare with the runs that a query selects"
-    )
-    parser.add_argument(
-        "-m",
-        "--metric",
-        metavar="NAME",
-        help="the metric to explain (default: the evaluation loss, else the loss)",
-    )
-    parser.add_argument(
-        "-a", "--all", action="store_true", help="also show differences that explain nothing"
-    )
-    add_unfinished(parser)
-    add_json(parser)
+@cli_command
+@click.argument("run", type=RUN)
+@click.argument("other", metavar="[OTHER]", required=False, type=RUN)
+@click.option(
+    "--group",
+    is_flag=True,
+    help="Compare with the other runs of its group, or of its project if it has no group.",
+)
+@click.option("--against", metavar="QUERY", help="Compare with the runs that a query selects.")
+@click.option(
+    "-m",
+    "--metric",
+    metavar="NAME",
+    help="The metric to explain (default: the evaluation loss, else the loss).",
+)
+@click.option("-a", "--all", "with_all", is_flag=True, help="Also show what explains nothing.")
+@unfinished_option
+@json_option
+def command(
+    run: str,
+    other: str | None,
+    group: bool,
+    against: str | None,
+    metric: str | None,
+    with_all: bool,
+    unfinished: bool,
+    as_json: bool,
+) -> None:
+    """Rank the differences between two runs by how well they explain that one is worse.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Explain the gap between a run and another one, or its group."""
-    if sum((args.other is not None, args.group, args.against is not None)) != 1:
+    Compare RUN with OTHER, with its group (--group) or with runs that a query selects
+    (--against 'tags == "baseline"').
+    """
+    if sum((other is not None, group, against is not None)) != 1:
         raise UsageError("why takes a second run, --group or --against QUERY; one of them.")
-    with store_of(args) as store:
-        found = why_in(
-            store,
-            args.run,
-            args.other,
-            against=args.against,
-            metric=args.metric,
-            unfinished=args.unfinished,
-        )
-    if args.json:
+    with local_store() as store:
+        found = why_in(store, run, other, against=against, metric=metric, unfinished=unfinished)
+    if as_json:
         say_json(found)
     else:
-        say("\n".join(_lines(found, with_all=args.all)))
-    return 0
+        say("\n".join(_lines(found, with_all=with_all)))
 
 
 def _lines(found: Why, *, with_all: bool) -> Iterator[str]:

@@ -190,7 +190,7 @@ class HubShipping(ShippingWorker):
     @property
     def command(self) -> str:
         """The command that sends the rest."""
-        return f"epochal push {self.folder.path} --to {self.url}"
+        return f"epochal hub push {self.folder.path} --to {self.url}"
 
     def go_on(self) -> bool:
         """No more will be written: whether something is still to be sent."""

@@ -39,13 +39,13 @@ class Sealing:
     @property
     def command(self) -> str:
         """The command that seals a run."""
-        return f"epochal pack {self._folder.path}"
+        return f"epochal manage pack {self._folder.path}"
 
     @property
     def is_possible(self) -> bool:
         """Whether parts can be sealed here.
 
-        A small install has no ``pyarrow``: its parts wait for ``epochal pack`` on another machine.
+        A small install has no ``pyarrow``: its parts wait for ``epochal manage pack`` on another machine.
         """
         return find_spec("pyarrow") is not None
 

@@ -357,7 +357,7 @@ class Receiving:
             date = time.strftime("%Y-%m-%d", time.localtime(removed))
             raise RemovedError(
                 f"the run {run_id} was deleted on this hub on {date}:"
-                " 'epochal push' without --watch sends it again."
+                " 'epochal hub push' without --watch sends it again."
             )
         self._ledger.forget_removed(run_id)
         return known

@@ -1,7 +1,7 @@
 """Links that show some runs, read-only, to whoever has them, until a date.
 
 A link is a signed statement: which runs, until when. Nothing is stored but the key of the hub; a
-new key, ``epochal share --revoke-all``, ends every link there is.
+new key, ``epochal hub share --revoke-all``, ends every link there is.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class CompanionProcess:
         self._recorder.console.notice(
             f"the companion process of run {self._recorder.name!r} died twice (exit code {code}):"
             f" there is no more telemetry. Training and its record go on; afterwards, 'epochal sync"
-            f" {self._dir}' and 'epochal pack {self._dir}' do what it would have done."
+            f" {self._dir}' and 'epochal manage pack {self._dir}' do what it would have done."
         )
 
     def wake(self, status: str) -> None:

@@ -42,7 +42,7 @@ _ASK_FOR_TOKEN = (
     " 'Authorization: Bearer <token>'."
 )
 _ASK_FOR_HUB_TOKEN = (
-    "this hub needs a token: ask who runs it. They make one with 'epochal token add'; programs"
+    "this hub needs a token: ask who runs it. They make one with 'epochal hub token add'; programs"
     " send it as 'Authorization: Bearer <token>'."
 )
 _UNKNOWN_TOKEN = "this token is not known here, or was revoked."

@@ -19,7 +19,7 @@ TRUE = frozenset({"1", "true", "yes", "on"})
 _NOT_A_TIME = "is not a time: use seconds, 0 or more."
 VERBOSITIES = ("quiet", "normal", "verbose", "debug", "trace")
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)")
-_AGES = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+_AGES = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _SIZES = {"": 1.0, "b": 1.0} | {
     name: float(base**power)
     for power, letter in enumerate("kmgt", 1)
@@ -91,8 +91,8 @@ def whole_number(least: int, most: int) -> Kind:
 
 
 def read_age(text: str) -> float:
-    """Seconds of an age such as ``30d``, ``12h`` or ``2w``."""
-    return _amount(text, _AGES, "an age such as 30d, 12h or 2w")
+    """Seconds of a time such as ``90s``, ``30m``, ``12h`` or ``30d``."""
+    return _amount(text, _AGES, "a time such as 90s, 30m, 12h or 30d")
 
 
 def read_size(text: str) -> float:

@@ -374,7 +374,7 @@ def check_token(token: str) -> str:
         return bare
     raise UsageError(
         "the token of the hub has a space, a line end or a letter that no token has: set"
-        " EPOCHAL_HUB_TOKEN to the line that 'epochal token add' printed."
+        " EPOCHAL_HUB_TOKEN to the line that 'epochal hub token add' printed."
     )
 
 

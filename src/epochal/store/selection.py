@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from operator import attrgetter, itemgetter
@@ -16,13 +15,15 @@ from epochal.series.reduce import Summary
 from epochal.store import query as q
 from epochal.store.answers import Metric, State, Status
 from epochal.store.finding_counts import FindingCounts
-from epochal.store.metrics import NOT_THERE, dig, level
+from epochal.store.metrics import NOT_THERE, dig, level, near_names
 from epochal.store.pattern import PatternError, compile_pattern
 from epochal.store.row import RunRow
 
 STATISTICS = ("last", "min", "max", "mean", "first", "count")
 _TIMES = ("created", "updated")
 _NUMBERS = (float, int)
+# Similar names are searched in so many runs.
+_NEAR_IN = 200
 
 
 class Subject(Protocol):
@@ -57,6 +58,9 @@ class Subject(Protocol):
     def tail_summary(self, metric: Metric, num_points: int) -> Summary:
         """The same of the last points of the lowest rank."""
 
+    def names(self) -> Iterable[str]:
+        """The names of its metrics, its summary and its configuration."""
+
 
 S = TypeVar("S", bound=Subject)
 Reading = Callable[[Any], Any]
@@ -87,7 +91,7 @@ _PLAIN: dict[str, Reading] = {
     **{name: partial(_found, which=name) for name in FindingCounts._fields},
 }
 _NESTED = ("config", "summary", "best")
-FIELDS = (*_PLAIN, *(f"{name}.…" for name in _NESTED))
+FIELDS = (*_PLAIN, "age", "findings")
 
 
 # What run.json and labels.json say; every other field is known when the journal was read.
@@ -96,11 +100,8 @@ _IDENTITY = frozenset(
 )
 
 
-def needs_points(condition: q.Condition | None, order: str | None) -> bool:
-    """Whether a query or an order asks for more than the identity and config of runs."""
-    fields = [] if condition is None else list(q.fields_of(condition))
-    for name in () if order is None else order.split(","):
-        fields.append(q.parse_field(name.strip().removeprefix("-")))
+def needs_points(fields: Iterable[q.Field]) -> bool:
+    """Whether fields ask for more than the identity and config of runs."""
     return not all(field.path[0] in _IDENTITY for field in fields)
 
 
@@ -148,7 +149,42 @@ def parse_groups(text: str) -> Callable[[Sequence[S]], list[tuple[tuple[Any, ...
 
 
 def _reading(name: str) -> Reading:
-    return _Compiler(name).field(q.parse_field(name))
+    return field_reading(q.parse_field(name), name)
+
+
+def field_reading(field: q.Field, text: str) -> Reading:
+    """What reads a field of a run, ``NOT_THERE`` where a run does not have it; ``UsageError``."""
+    return _Compiler(text).field(field)
+
+
+def fields_in(query: str | None, order: str | None) -> list[q.Field]:
+    """The fields that a query and an order name, each once; raises ``UsageError``."""
+    found = [] if query is None else list(q.fields_of(q.parse(query)))
+    for name in () if order is None else order.split(","):
+        found.append(q.parse_field(name.strip().removeprefix("-")))
+    return list({field.path: field for field in found}.values())
+
+
+def metric_name(field: q.Field) -> str | None:
+    """The metric that a field is about, if a run has it; None for other fields."""
+    root, *names = field.path
+    if root in _PLAIN or root == "config":
+        return None
+    if root == "best":
+        return ".".join(names)
+    return _statistic_of(names if root == "summary" else field.path)[0]
+
+
+def check_fields(text: str, fields: Iterable[q.Field], runs: Sequence[Subject]) -> None:
+    """Raise ``UsageError`` for a short name that no run has; it suggests similar ones."""
+    for field in fields:
+        if field.path[0] in (*_PLAIN, *_NESTED):
+            continue
+        reading = _bare(field.path)
+        if all(reading(run) is NOT_THERE for run in runs):
+            known = [*_PLAIN, *(name for run in runs[:_NEAR_IN] for name in run.names())]
+            near = near_names(str(field), list(dict.fromkeys(known)))
+            q.fail(f"no run has {str(field)!r}.{near}".rstrip("."), text, field.column)
 
 
 def _group_value(value: Any) -> Any:
@@ -215,11 +251,13 @@ class _Compiler:
             q.fail(f"expected a name after {root}, such as {example}", self._text, node.column)
         if root in _PLAIN:
             q.fail(f"{root} has nothing inside it", self._text, node.column)
-        near = difflib.get_close_matches(root, (*_PLAIN, *_NESTED), n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}" if near else f"there are {', '.join(FIELDS)}"
-        return q.fail(f"runs have no field {root!r}; {hint}", self._text, node.column)
+        return _bare(node.path)
 
     def _comparison(self, node: q.Comparison) -> Callable[[Subject], bool]:
+        if node.operator in ("==", "!=") and str(node.left) == "tags" and _is_text(node.right):
+            # A run has several tags: one of them is meant.
+            word: q.Operator = "in" if node.operator == "==" else "not in"
+            return self._membership(q.Comparison(word, node.right, node.left, node.column))
         if node.operator in ("~", "!~"):
             return self._pattern(node)
         if node.operator in ("in", "not in"):
@@ -290,6 +328,10 @@ class _Compiler:
         return selects
 
 
+def _is_text(node: q.Value) -> bool:
+    return isinstance(node, q.Constant) and isinstance(node.value, str)
+
+
 def _contains(word: str, wanted: bool) -> Callable[[Subject], bool]:
     """Whether the texts that a search box looks through contain a word in lower case."""
     if any(word in state for state in get_args(State)):
@@ -346,21 +388,38 @@ def _summary(run: Subject, metric: Metric | None, tail: int = 0) -> Summary | No
         return None
 
 
-def _statistic(names: Sequence[str]) -> Reading:
+def _bare(path: Sequence[str]) -> Reading:
+    """A name alone: the value of a metric or of the summary, else of the configuration."""
+    statistic = _statistic(path)
+
+    def reading(run: Subject) -> Any:
+        found = statistic(run)
+        return dig(run.row.config, path) if found is NOT_THERE else found
+
+    return reading
+
+
+def _statistic_of(names: Sequence[str]) -> tuple[str, str, int]:
+    """The metric, the statistic and the number of last points that ``loss.min@100`` means."""
     *metric_names, word = names
     statistic, at, digits = word.partition("@")
     tail = int(digits) if at and digits.isdecimal() and len(digits) < 10 else 0
-    if metric_names and tail and statistic == "best":
-        return _best(".".join(metric_names), tail)
-    if not metric_names or statistic not in STATISTICS or (at and not tail):
-        metric_names, statistic, tail = list(names), "last", 0
-    name = ".".join(metric_names)
+    is_known = statistic in STATISTICS or (statistic == "best" and tail)
+    if not metric_names or not is_known or (at and not tail):
+        return ".".join(names), "last", 0
+    return ".".join(metric_names), statistic, tail
+
+
+def _statistic(names: Sequence[str]) -> Reading:
+    name, statistic, tail = _statistic_of(names)
+    if statistic == "best":
+        return _best(name, tail)
 
     def reading(run: Subject) -> Any:
         # What the program set counts as the last value, whatever it is; the name alone means that.
         found = dig(run.row.summary, names)
         if found is NOT_THERE and statistic == "last" and not tail:
-            found = dig(run.row.summary, metric_names)
+            found = dig(run.row.summary, name.split("."))
         if found is not NOT_THERE:
             return found
         summary = _summary(run, run.metric(name), tail)

@@ -86,7 +86,7 @@ def test_pack_between_two_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with LocalStore(tmp_path) as store:
         run = store.run("x")
         run.series("loss")
-        assert main(["pack", "x", "--dir", str(tmp_path)]) == 0
+        assert main(["manage", "pack", "x", "--dir", str(tmp_path)]) == 0
         assert not list(run.path.glob("journal/loop*.jsonl"))
         assert len(run.texts()) == 20
         assert len(list(run.records())) == run.info.records

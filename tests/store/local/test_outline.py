@@ -114,9 +114,9 @@ def test_an_outlined_run_that_ended_is_not_listed_again(
     long_run(root).finish().add({"log": "finish", "status": "finished"}, writer="telemetry-0000")
     settle(root)
     with LocalStore(root, cache=cache) as store:
-        next(store.newest_first()).outline()
+        store.runs()[0].outline()
     monkeypatch.setattr("epochal.store.local.folder.Listing", None)
-    (run,) = LocalStore(root, cache=cache).newest_first()
+    (run,) = LocalStore(root, cache=cache).runs()
     assert (run.outline().step, run.created) == (499, 1000.0)
 
 
@@ -125,10 +125,10 @@ def test_an_outlined_run_whose_other_writer_goes_on_is_looked_at(tmp_path: Path)
     journal = long_run(root).finish().metrics(3, loss=2.5, writer="rank-0001")
     settle(root)
     with LocalStore(root, cache=cache) as store:
-        next(store.newest_first()).outline()
+        store.runs()[0].outline()
     journal.metrics(9, loss=2.5, writer="rank-0001")
     with LocalStore(root, cache=cache) as store:
-        (run,) = store.newest_first()
+        (run,) = store.runs()
         assert run.summary("loss", rank=1).count == 2
         assert run.info.records == 505
 

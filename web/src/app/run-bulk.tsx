@@ -119,7 +119,7 @@ export function TrashDialog({ page, isOpen, onClose }: FormProps): JSX.Element {
       {problem !== null && <p class="problem" role="alert">{problem}</p>}
       {found === null ? problem === null && <p class="card-note" aria-busy="true">Looking…</p> : found.length === 0 ? <p class="card-note">The trash is empty.</p> : (
         <>
-          <p class="card-note">Nothing is erased by itself; “epochal trash empty” erases.</p>
+          <p class="card-note">Nothing is erased by itself; “epochal manage trash empty” erases.</p>
           <ul class="trash">
             {found.map((run) => (
               <li key={run.key}>

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import heapq
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, overload
 
@@ -22,6 +21,7 @@ from epochal.store.metrics import resolve, set_number
 from epochal.store.projects import ProjectMember
 from epochal.store.row import RowDetails, RunRow, StoredRow
 from epochal.store.selection import search_text_of
+from epochal.values import flat_items
 
 if TYPE_CHECKING:
     from epochal.store.local.run import LocalRun
@@ -183,6 +183,12 @@ class ListedRun:
             raise MetricNotFoundError(f"{metric.name!r} cannot be read.")
         return known[1]
 
+    def names(self) -> Iterable[str]:
+        """The names of its metrics, its summary and its configuration."""
+        details = self.details
+        yield from (metric.name for metric in (*details.metrics, *details.set_metrics))
+        yield from (f"config.{key}" for key, _ in flat_items(self.row.config))
+
     @property
     def member(self) -> ProjectMember:
         """What an overview of projects reads of it."""
@@ -247,20 +253,3 @@ class LazyRuns(Sequence["LocalRun"]):
 
     def __iter__(self) -> Iterator[LocalRun]:
         return map(self._open, self._entries)
-
-
-def by_creation(
-    entries: Sequence[Entry], latest: Callable[[Entry], float], read: Callable[[Entry], float]
-) -> Iterator[Entry]:
-    """The runs, newest first, each as soon as no newer one can come.
-
-    ``latest`` bounds when a run was created without reading it, ``read`` reads it.
-    """
-    bounds = [latest(entry) for entry in entries]
-    unread = sorted(range(len(entries)), key=lambda number: (bounds[number], -number))
-    known: list[tuple[float, int]] = []
-    while unread or known:
-        while unread and (not known or -known[0][0] < bounds[unread[-1]]):
-            number = unread.pop()
-            heapq.heappush(known, (-read(entries[number]), number))
-        yield entries[heapq.heappop(known)[1]]

@@ -23,7 +23,7 @@ from epochal.store.answers import NO_LABELS, Fork, Labels, LabelsEdit, Machine
 from epochal.store.local.listing import LINK_OUT, Listing, Stat
 
 _REMEDIES = {
-    "run.json": "The run is listed by its journal; 'epochal repair' rebuilds that file.",
+    "run.json": "The run is listed by its journal; 'epochal manage repair' rebuilds that file.",
     "labels.json": "The run is listed without labels; fix or delete that file.",
 }
 # A companion writes every second; what is older was left behind by one that was killed.
@@ -104,7 +104,7 @@ class Identity:
                 if listing.labels is not None or listing.may_have_labels:  # most runs have none
                     self.labels = read_labels(RunFolder(Path(self._place)))
         except FileNotFoundError:
-            return f"{name} is missing; 'epochal repair' can rebuild it."
+            return f"{name} is missing; 'epochal manage repair' can rebuild it."
         except JsonFileError as error:
             return f"{name} {error.fault}. {_REMEDIES[name]}"
         except OSError as error:

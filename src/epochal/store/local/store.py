@@ -7,7 +7,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -22,14 +22,21 @@ from epochal.store.answers import TrashedRun
 from epochal.store.local.cache import CachedSegments, MemoryBudget
 from epochal.store.local.folder import FolderSource, has_stamp
 from epochal.store.local.index import Index, IndexedRun
-from epochal.store.local.listed import Budget, Entry, LazyRuns, ListedRun, Tails, by_creation
+from epochal.store.local.listed import Budget, Entry, LazyRuns, ListedRun, Tails
 from epochal.store.local.listing import Aside, asides_of, orphans_below, survey
 from epochal.store.local.load import check_place, load_converted, load_run
 from epochal.store.local.run import LocalRun
 from epochal.store.local.trash import FolderTrash, move_to_trash
 from epochal.store.lookup import choose
 from epochal.store.projects import ProjectList, project_list
-from epochal.store.selection import needs_points, parse_groups, parse_order, parse_query
+from epochal.store.selection import (
+    check_fields,
+    fields_in,
+    needs_points,
+    parse_groups,
+    parse_order,
+    parse_query,
+)
 from epochal.store.store import KnownRuns, RunView
 
 _NEWEST_FIRST = "-created"
@@ -120,18 +127,6 @@ class LocalStore:
         found = select.of(self._listed(select.condition, Budget()), self._held.guard.select)
         end = None if limit is None else offset + limit
         return self._lazy(found[offset:end])
-
-    def newest_first(self, query: str | None = None) -> Iterator[LocalRun]:
-        """The same runs as ``runs``, each as soon as no newer one can come."""
-        select = _Selection(query, None)
-        self._scan_once()
-        for entry in by_creation(list(self._entries.values()), _latest_creation, self._created):
-            if query is not None:
-                is_converted = entry.place in self._converted
-                self._read_rows([entry], whole=select.needs_points or is_converted)
-                if not select.of(self._listed_one(entry, Budget()), self._held.guard.select):
-                    continue
-            yield self._open(entry)
 
     def known_runs(
         self,
@@ -283,11 +278,6 @@ class LocalStore:
         if run.source.signature is not None:  # otherwise the index knew it by what was seen here
             entry.signature, entry.stamp = run.source.signature, run.stamp
         entry.run = run if not (stored.basis.is_ended and run.is_indexed) else None
-
-    def _created(self, entry: Entry) -> float:
-        if entry.created is None or not entry.is_current:
-            self._read_rows([entry], whole=False)
-        return entry.created or 0.0
 
     # -- single runs ------------------------------------------------------------------------------
 
@@ -515,15 +505,25 @@ class _Selection:
     """A query and an order, parsed."""
 
     def __init__(self, query: str | None, order: str | None) -> None:
+        self._query, self._order = query, order
         self.condition = None if query is None else q.parse(query)
         self._selects = None if query is None else parse_query(query)
         self._sort = None if order is None else parse_order(order)
-        self.needs_points = needs_points(self.condition, order)
+        self.needs_points = needs_points(fields_in(query, order))
 
     def of(self, runs: list[ListedRun], select: Callable[..., list[ListedRun]]) -> list[ListedRun]:
-        """The runs that the query selects, in order; a fault in judging one leaves it out."""
+        """The runs that the query selects, in order; a fault in judging one leaves it out.
+
+        Raises ``UsageError`` for a name that no run has, once all of them were read.
+        """
+        every = runs
         if self._selects is not None:
             runs = select(runs, self._selects, lambda run: run.entry.place)
+        if self.needs_points and not any(run.row.is_partial for run in every):
+            if self._query is not None and not runs and every:
+                check_fields(self._query, fields_in(self._query, None), every)
+            if self._order is not None and runs:
+                check_fields(self._order, fields_in(None, self._order), runs)
         return runs if self._sort is None else self._sort(runs)
 
 

@@ -121,7 +121,7 @@ class FolderTrash:
             return runs[choose(key, runs)]
         except RunNotFoundError:
             raise RunNotFoundError(
-                f"there is no run {key!r} in the trash: 'epochal trash list' lists those there are."
+                f"there is no run {key!r} in the trash: 'epochal manage trash list' lists those there are."
             ) from None
 
     def restore(self, run: TrashedRun) -> str:

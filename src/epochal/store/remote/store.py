@@ -70,7 +70,7 @@ class RemoteTrash:
         """Refused: only the server's own machine erases runs."""
         raise UsageError(
             f"{run.name!r} can be erased on the machine of {self._server.url} only:"
-            " 'epochal trash erase' does so there."
+            " 'epochal manage trash empty' does so there."
         )
 
 

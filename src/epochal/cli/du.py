@@ -1,4 +1,4 @@
-"""What fills the disk: the bytes of runs by kind of file, and of the trash."""
+"""``epochal manage du``: what fills the disk."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from epochal.cli.command import cli_command, json_option, local_store, runs_dir
+from epochal.cli.output import remark, say, say_json
+from epochal.cli.table import table, terminal_columns
+from epochal.format import format_bytes
 from epochal.store.answers import TrashedRun
 from epochal.store.local.run import LocalRun
 
@@ -22,6 +26,33 @@ _KINDS = {
     "files": "files",
 }
 KINDS = (*_KINDS.values(), OTHER, TRASH)
+
+
+@cli_command
+@json_option
+def command(as_json: bool) -> None:
+    """Show how many bytes runs and the trash take, by project and kind of file."""
+    with local_store() as store:
+        usage = disk_usage(store.runs(), store.trash.runs())
+    kinds = [kind for kind in KINDS if usage.by_kind[kind]]
+    projects = sorted(usage.by_project.items(), key=lambda one: one[1].total(), reverse=True)
+    if as_json:
+        say_json({"disk": {name: dict(found) for name, found in projects}})
+        return
+    if not projects:
+        remark(f"No runs in {runs_dir()} yet.")
+        return
+    rows = [("all projects", usage.by_kind), *projects] if len(projects) > 1 else projects
+    header = ("PROJECT", *(kind.upper() for kind in kinds), "TOTAL")
+    cells = [
+        (name, *(format_bytes(found[kind]) for kind in kinds), format_bytes(found.total()))
+        for name, found in rows
+    ]
+    right = range(1, len(header))
+    say(table(header, cells, width=terminal_columns(), shrink=(0,), right=right))
+    remark("Checkpoints and files outside of run folders are not counted.")
+    if usage.by_kind[TRASH]:
+        remark("'epochal manage trash empty --older 30d' erases what was deleted long ago.")
 
 
 @dataclass(slots=True)

@@ -1,0 +1,185 @@
+"""Any fields of runs as the columns of a table: what ``epochal ls`` prints and agents read.
+
+A name alone is a metric's last value or what the program set in its summary, else a value of the
+configuration. ``best.loss``, ``config.lr``, ``summary.loss.mean`` and the fields of a run, such as
+``notes``, are as in queries; ``age`` and ``findings`` exist as well.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from epochal.errors import UsageError
+from epochal.records import Axis
+from epochal.series.reduce import Summary
+from epochal.series.trend import Goal
+from epochal.store import query as q
+from epochal.store.answers import Metric, Status
+from epochal.store.finding_counts import FindingCounts
+from epochal.store.metrics import NOT_THERE, near_names
+from epochal.store.row import RunRow
+from epochal.store.selection import FIELDS, field_reading, metric_name, search_text_of
+from epochal.store.store import RunView
+from epochal.values import flat_items
+
+# Similar names are searched in so many runs.
+_NEAR_IN = 200
+
+
+class Column(msgspec.Struct, frozen=True):
+    """One field of several runs; None for a run that does not have it.
+
+    ``goal`` says which values of a metric are better. ``hint`` suggests another name where no run
+    has the field.
+    """
+
+    name: str
+    values: list[Any]
+    is_metric: bool = False
+    goal: Goal | None = None
+    hint: str | None = None
+
+    @property
+    def best(self) -> int | None:
+        """The position of the best of several values; None where the goal is unknown."""
+        known = [(one, at) for at, one in enumerate(self.values) if _is_finite(one)]
+        if self.goal is None or len(known) < 2:
+            return None
+        sign = 1 if self.goal == "min" else -1
+        return min(known, key=lambda pair: (sign * pair[0], pair[1]))[1]
+
+
+class RunTable(msgspec.Struct, frozen=True):
+    """Runs and the chosen fields of each."""
+
+    runs: list[RunRow]
+    columns: list[Column]
+
+    def records(self) -> list[dict[str, Any]]:
+        """One mapping per run: what identifies it, then its fields."""
+        return [
+            {
+                "id": row.id,
+                "name": row.name,
+                "project": row.project,
+                **{column.name: column.values[at] for column in self.columns},
+            }
+            for at, row in enumerate(self.runs)
+        ]
+
+
+def parse_columns(names: Iterable[str]) -> list[q.Field]:
+    """The fields that people name; a name that is none of the query language is a metric's."""
+    found: list[q.Field] = []
+    for name in names:
+        try:
+            field = q.parse_field(name)
+        except UsageError:
+            field = q.Field((name,), 0)
+        found.append(field)
+    return list({field.path: field for field in found}.values())
+
+
+def run_table(
+    views: Iterable[RunView], fields: Sequence[q.Field], *, until: float = math.inf
+) -> RunTable:
+    """Read fields of runs; after a monotonic time, only what is known of runs already."""
+    now = time.time()
+    subjects = [
+        _Subject(view, view.info if time.monotonic() < until else view.outline(), now)
+        for view in views
+    ]
+    columns = [_column(field, subjects) for field in fields]
+    return RunTable([subject.row for subject in subjects], columns)
+
+
+def _column(field: q.Field, subjects: Sequence[_Subject]) -> Column:
+    name = str(field)
+    reading = _OWN.get(name) or field_reading(field, name)
+    values = [_plain(reading(subject)) for subject in subjects]
+    having = [one for one, value in zip(subjects, values, strict=True) if value is not None]
+    if name == "loss":
+        return Column(name, values, True, "min")
+    if not having and field.path[0] not in (*_OWN, *FIELDS):
+        known = [*FIELDS, *(name for one in subjects[:_NEAR_IN] for name in one.names())]
+        hint = f"No run here has {name!r}.{near_names(name, list(dict.fromkeys(known)))}"
+        return Column(name, values, hint=hint if subjects else None)
+    of = metric_name(field) if having and name not in _OWN else None
+    metric = None if of is None else having[0].metric(of)
+    return Column(name, values, metric is not None, None if metric is None else metric.goal)
+
+
+class _Subject:
+    """A run as the evaluator of fields reads it."""
+
+    def __init__(self, view: RunView, row: RunRow, now: float) -> None:
+        self.view, self.row, self.now = view, row, now
+
+    @property
+    def id(self) -> str:
+        return self.row.id
+
+    @property
+    def status(self) -> Status:
+        return self.row.status
+
+    @property
+    def found(self) -> FindingCounts | None:
+        row = self.row
+        if row.errors is None:
+            return None
+        counts = (row.errors, row.warnings, row.open_errors, row.open_warnings)
+        return FindingCounts(*(count or 0 for count in counts))
+
+    @property
+    def search_text(self) -> str:
+        return search_text_of(self.row, self.id)
+
+    def metric(self, name: str) -> Metric | None:
+        return None if self.row.is_partial else self.view.metric(name)
+
+    def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
+        return self.view.summary(name, rank=rank, axis=axis)
+
+    def tail_summary(self, metric: Metric, num_points: int) -> Summary:
+        series = self.view.series(metric.name, rank=metric.ranks[0], axis=metric.axis)
+        return series.select(slice(-num_points, None)).summary
+
+    def names(self) -> Iterable[str]:
+        if not self.row.is_partial:
+            yield from (one.name for one in (*self.view.metrics(), *self.view.set_metrics()))
+        yield from (f"config.{key}" for key, _ in flat_items(self.row.config))
+
+
+def _findings(subject: _Subject) -> Mapping[str, int] | None:
+    found = subject.found
+    return None if found is None else {"errors": found.errors, "warnings": found.warnings}
+
+
+def _age(subject: _Subject) -> float | None:
+    created = subject.row.created
+    return None if created is None else subject.now - created
+
+
+# A list on another machine has the last loss, so that no run is fetched for it.
+_OWN: Mapping[str, Callable[[_Subject], Any]] = {
+    "age": _age,
+    "findings": _findings,
+    "loss": lambda subject: subject.view.latest("loss"),
+}
+
+
+def _plain(value: Any) -> Any:
+    if value is NOT_THERE:
+        return None
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _is_finite(value: Any) -> bool:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and math.isfinite(value)
