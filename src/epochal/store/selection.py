@@ -1,4 +1,4 @@
-"""Applies queries and orders to runs; ``epochal.store.query`` is the language."""
+"""Applies queries and orders to runs; ``epochal.query`` is the language."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar, get_args
 from epochal.errors import FormatError, MetricNotFoundError
 from epochal.records import Axis
 from epochal.series.reduce import Summary
-from epochal.store import query as q
+from epochal import query as q
 from epochal.store.answers import Metric, State, Status
 from epochal.store.finding_counts import FindingCounts
 from epochal.store.metrics import NOT_THERE, dig, level, near_names

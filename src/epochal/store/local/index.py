@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from epochal.store import query as q
+from epochal import query as q
 from epochal.store.packed import pack, packed_decoder
 from epochal.store.row import RowDetails, StoredRow
 

@@ -17,7 +17,7 @@ from epochal.imports.converting import Conversions, ConvertedRun
 from epochal.journal.layout import is_run_folder, read_json
 from epochal.journal.search_bounds import SearchBounds
 from epochal.settings import cache_folder
-from epochal.store import query as q
+from epochal import query as q
 from epochal.store.answers import TrashedRun
 from epochal.store.local.cache import CachedSegments, MemoryBudget
 from epochal.store.local.folder import FolderSource, has_stamp

@@ -11,6 +11,7 @@ r"""The query language for runs: text is parsed into a tree, and nothing in it i
     text       = in single or double quotes; \" is a quote, \\ a backslash, any other \ itself
 
 A mistake raises ``UsageError``; it shows the query with a mark under the mistake.
+``epochal.condition`` parses conditions on metrics with the same parser.
 """
 
 from __future__ import annotations
@@ -26,17 +27,20 @@ from epochal.errors import UsageError
 MAX_CHARACTERS = 2000
 _MAX_DEPTH = 50
 Operator = Literal["==", "!=", "<", "<=", ">", ">=", "~", "!~", "in", "not in"]
-_OPERATORS: dict[str, Operator] = {one: one for one in get_args(Operator)}
+OPERATORS: dict[str, Operator] = {one: one for one in get_args(Operator)}
 _WORDS = frozenset({"and", "or", "not", "in", "exists"})
 _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "none": None}
 # Operators of other languages, and ours.
-_FOREIGN = {"=": "==", "&&": "and", "||": "or", "!": "not", "=~": "~", "&": "and", "|": "or"}
+FOREIGN = {
+    "=": "==", "=>": ">=", "=<": "<=", "=~": "~",
+    "&&": "and", "&": "and", "||": "or", "|": "or", "!": "not",
+}  # fmt: skip
 _QUOTED = r"""(?:"(?:[^"\\]|\\["\\]|\\(?!["\\]))*"|'(?:[^'\\]|\\['\\]|\\(?!['\\]))*')"""
 _TOKEN = re.compile(
     rf"(?P<quoted>{_QUOTED})"
     r"|(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]))"
     rf"|(?P<field>[^\W\d][\w/@:-]*(?:\.(?:[\w/@:-]+|{_QUOTED}))*)"
-    r"|(?P<sign>==|!=|<=|>=|!~|=~|&&|\|\||[<>~=!&|()\[\],])"
+    r"|(?P<sign>==|!=|<=|>=|!~|=~|=>|=<|&&|\|\||[<>~=!&|()\[\],])"
 )
 _PART = re.compile(rf"[\w/@:-]+|{_QUOTED}")
 
@@ -66,12 +70,13 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """Two values and the operator that compares them."""
+    """Two values and the operator that compares them; ``points`` is for conditions only."""
 
     operator: Operator
     left: Value
     right: Value
     column: int
+    points: int = 1
 
 
 class Truth(msgspec.Struct, frozen=True):
@@ -112,9 +117,7 @@ class _Token(NamedTuple):
 
 def parse(text: str) -> Condition:
     """The tree of a query; raises ``UsageError``."""
-    if len(text) > MAX_CHARACTERS:
-        raise UsageError(f"a query has at most {MAX_CHARACTERS} characters, not {len(text)}.")
-    return _Parser(text).whole()
+    return Parser(text).whole()
 
 
 def parse_field(text: str) -> Field:
@@ -144,22 +147,32 @@ def fail(sentence: str, text: str, column: int) -> NoReturn:
     raise UsageError(f"{sentence}:\n    {shown}\n    {' ' * column}^")
 
 
-class _Parser:
+class Parser:
+    """Parses one text; ``epochal.condition`` replaces what a comparison may be."""
+
+    noun = "query"
+    example = "step > 100"
+    rest = "'and', 'or' or the end"
+
     def __init__(self, text: str) -> None:
+        if len(text) > MAX_CHARACTERS:
+            sentence = f"a {self.noun} has at most {MAX_CHARACTERS} characters, not {len(text)}."
+            raise UsageError(sentence)
         self._text = text
         self._tokens = _tokens(text)
         self._next = 0
         self._depth = 0
 
     def whole(self) -> Condition:
+        """The tree of the whole text."""
         if self._peek().kind == "end":
-            fail("the query is empty; expected a condition, such as step > 100", self._text, 0)
+            fail(f"the {self.noun} is empty; write for example {self.example}", self._text, 0)
         condition = self._or()
         left = self._peek()
-        if left.text in _FOREIGN:
-            self._unexpected(f"write {_FOREIGN[left.text]!r} instead", left)
+        if left.text in FOREIGN:
+            self._unexpected(f"write {FOREIGN[left.text]!r} instead", left)
         if left.kind != "end":
-            self._unexpected("expected 'and', 'or' or the end", left)
+            self._unexpected(f"expected {self.rest}", left)
         return condition
 
     def _or(self) -> Condition:
@@ -177,7 +190,7 @@ class _Parser:
     def _not(self) -> Condition:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
-            fail("the query is nested too deeply", self._text, self._peek().column)
+            fail(f"the {self.noun} is nested too deeply", self._text, self._peek().column)
         try:
             if self._takes("word", "not"):
                 return Negation(self._not())
@@ -209,8 +222,8 @@ class _Parser:
 
     def _operator(self) -> Operator | None:
         token = self._peek()
-        if token.kind == "sign" and token.text in _OPERATORS:
-            return _OPERATORS[self._take().text]
+        if token.kind == "sign" and token.text in OPERATORS:
+            return OPERATORS[self._take().text]
         if self._takes("word", "in"):
             return "in"
         if (token.kind, token.text) == ("word", "not"):
@@ -262,7 +275,7 @@ class _Parser:
             self._unexpected(f"expected {sign!r}{also}", token)
 
     def _unexpected(self, sentence: str, token: _Token) -> NoReturn:
-        found = "the query ends" if token.kind == "end" else f"there is {token.text!r}"
+        found = f"the {self.noun} ends" if token.kind == "end" else f"there is {token.text!r}"
         fail(f"{sentence}; {found} here", self._text, token.column)
 
 

@@ -1,0 +1,129 @@
+"""Conditions on metrics, such as ``eval/loss > 3 for 5 points``; parsed as queries are.
+
+    condition  = and { "or" and }                       eval/loss < 2 and step > 1000
+    and        = part { "and" part }
+    part       = "(" condition ")" | comparison
+    comparison = metric operator number [ "for" number "points" ]
+    operator   = "<" | "<=" | ">" | ">=" | "==" | "!="
+
+A metric is the name of a series, its end (``loss`` for ``train/loss``), a role, ``step`` or
+``epoch``. Put a name in quotes if it contains other characters than letters, digits and
+``/ . _ - @ :``. ``for 5 points`` asks for five points of the metric in a row.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+
+from epochal import query as q
+
+_OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+_NONFINITE = ("nan", "inf", "infinity")
+_MOST_POINTS = 1_000_000
+
+
+class Condition:
+    """A parsed condition: its text, and the metrics that it reads. Raises ``UsageError``."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text.strip()
+        self.tree = _Parser(text).whole()
+        self.metrics = tuple(dict.fromkeys(map(str, q.fields_of(self.tree))))
+        self.comparisons = tuple(_comparisons(self.tree))
+
+    @property
+    def most_points(self) -> int:
+        """How many points in a row it asks for; of several comparisons, the largest number."""
+        return max(comparison.points for comparison in self.comparisons)
+
+
+class ConditionTracker:
+    """Follows a condition record by record; ``values`` has the last value of each metric."""
+
+    def __init__(self, condition: Condition) -> None:
+        self.condition = condition
+        self.forget()
+
+    def forget(self) -> None:
+        """Start again without any point."""
+        self.values: dict[str, float] = {}
+        self._counts = dict.fromkeys(self.condition.comparisons, 0)
+
+    def update(self, values: Mapping[str, float]) -> bool | None:
+        """Return whether the condition is met after one record; None if it has no such metric.
+
+        ``values`` are those of the record, by the names of the metrics in the condition.
+        """
+        self.values.update(values)
+        for comparison, count in self._counts.items():
+            value = values.get(str(comparison.left))
+            if value is not None and isinstance(comparison.right, q.Constant):
+                meets = _OPERATORS[comparison.operator](value, comparison.right.value)
+                self._counts[comparison] = count + 1 if meets else 0
+        return self._is_met(self.condition.tree) if values else None
+
+    def _is_met(self, tree: q.Condition) -> bool:
+        if isinstance(tree, q.Junction):
+            return (any if tree.word == "or" else all)(map(self._is_met, tree.operands))
+        return isinstance(tree, q.Comparison) and self._counts[tree] >= tree.points
+
+
+def _comparisons(tree: q.Condition) -> list[q.Comparison]:
+    if isinstance(tree, q.Junction):
+        return [one for operand in tree.operands for one in _comparisons(operand)]
+    return [tree] if isinstance(tree, q.Comparison) else []
+
+
+class _Parser(q.Parser):
+    noun = "condition"
+    example = "eval/loss > 3 for 5 points"
+    rest = "'and', 'or', 'for 5 points' or the end"
+
+    def _not(self) -> q.Condition:
+        token = self._peek()
+        if token.kind == "word":
+            self._unexpected(f"expected a metric, as in {self.example}", token)
+        return super()._not()
+
+    def _comparison(self) -> q.Condition:
+        token = self._take()
+        metric = token.value
+        if isinstance(metric, q.Constant) and isinstance(metric.value, str):
+            metric = q.Field((metric.value,), token.column)
+        if not isinstance(metric, q.Field):
+            self._unexpected(f"expected a metric, as in {self.example}", token)
+        sign = self._take()
+        if sign.text not in _OPERATORS:
+            wanted = q.FOREIGN.get(sign.text)
+            known = f"one of {' '.join(_OPERATORS)} after the metric"
+            self._unexpected(f"write {wanted!r} instead" if wanted else f"expected {known}", sign)
+        number = self._number(f"a number after {sign.text!r}")
+        name = q.OPERATORS[sign.text]
+        return q.Comparison(name, metric, number, sign.column, self._points())
+
+    def _number(self, wanted: str) -> q.Constant:
+        token = self._take()
+        value = token.value.value if isinstance(token.value, q.Constant) else None
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return q.Constant(value, token.column)
+        if token.text.lower() in _NONFINITE:
+            wanted += " (the rule 'nonfinite' reports NaN and infinity)"
+        return self._unexpected(f"expected {wanted}", token)
+
+    def _points(self) -> int:
+        if not self._takes("field", "for"):
+            return 1
+        number = self._number("a number of points after 'for'")
+        if not isinstance(number.value, int) or not 1 <= number.value <= _MOST_POINTS:
+            q.fail("expected a whole number of points, at least 1", self._text, number.column)
+        if not (self._takes("field", "points") or self._takes("field", "point")):
+            self._unexpected(f"write 'for {number.value} points'", self._peek())
+        return number.value
