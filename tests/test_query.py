@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.errors import UsageError
 from epochal import query as q
+from epochal.errors import UsageError
 from epochal.store.local.store import LocalStore
 from epochal.store.selection import parse_order, parse_query
 from tests.store.journals import Journal

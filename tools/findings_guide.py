@@ -63,7 +63,9 @@ def section(rule: type[Rule]) -> str:
         names = ", ".join(f"`{name}`" for name in causes)
         lines.append(f"- **Not reported** while one of these is a warning or an error: {names}.")
     values = {"enabled": True, **declared(rule.Thresholds())}
-    settings = ", ".join(f"`{name} = {_toml(value)}`" for name, value in values.items())
+    settings = ", ".join(
+        f"`{name} = {_toml(value)}`" for name, value in values.items() if value != ()
+    )
     lines.append(f"- **Settings** in `[rules.{rule.name}]`: {settings}.")
     return "\n".join(lines) + "\n"
 

@@ -65,8 +65,8 @@ class ConditionTracker:
         self.values.update(values)
         for comparison, count in self._counts.items():
             value = values.get(str(comparison.left))
-            if value is not None and isinstance(comparison.right, q.Constant):
-                meets = _OPERATORS[comparison.operator](value, comparison.right.value)
+            if value is not None:
+                meets = _OPERATORS[comparison.operator](value, _number(comparison))
                 self._counts[comparison] = count + 1 if meets else 0
         return self._is_met(self.condition.tree) if values else None
 
@@ -80,6 +80,12 @@ def _comparisons(tree: q.Condition) -> list[q.Comparison]:
     if isinstance(tree, q.Junction):
         return [one for operand in tree.operands for one in _comparisons(operand)]
     return [tree] if isinstance(tree, q.Comparison) else []
+
+
+def _number(comparison: q.Comparison) -> float:
+    assert isinstance(comparison.right, q.Constant)
+    assert isinstance(comparison.right.value, (int, float))
+    return comparison.right.value
 
 
 class _Parser(q.Parser):

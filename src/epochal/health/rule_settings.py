@@ -1,4 +1,4 @@
-"""The settings of the rules: which are silenced, and which thresholds are replaced.
+"""The settings of the rules: which are silenced, which thresholds are replaced, your conditions.
 
 ``epochal.toml`` says it in ``[rules]``, and a run keeps it in ``run.json``, so that companion,
 training and readers judge alike::
@@ -11,26 +11,37 @@ training and readers judge alike::
 
     [rules.loss-spike]
     enabled = false
+
+    [[rules.conditions]]
+    when = "eval/loss > 3 for 5 points"
+    severity = "error"
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from epochal.condition import Condition
 from epochal.errors import FormatError, UsageError
 from epochal.guard import Guard
+from epochal.health.finding import SEVERITIES
 from epochal.health.rule import Rule
 from epochal.health.thresholds import declared, with_values
 from epochal.journal.layout import RunFolder, read_json
 from epochal.settings import Located, Settings, mistake, nearest, read_settings
 
-Threshold = int | float | tuple[float, ...]
+Threshold = int | float | tuple[float, ...] | list[dict[str, str]]
 SILENCE = "silence"
 ENABLED = "enabled"
+# The table of conditions, and the rule that judges them.
+CONDITIONS = "conditions"
+CONDITION = "condition"
+_CONDITION_KEYS = ("when", "severity", "message")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +65,8 @@ class RuleSettings:
         if not self.enabled:
             return {ENABLED: False}
         silence = {SILENCE: sorted(self.silenced)} if self.silenced else {}
-        return {**silence, **{rule: dict(values) for rule, values in self.thresholds.items()}}
+        tables = {rule: dict(values) for rule, values in self.thresholds.items()}
+        return {**silence, **tables.pop(CONDITION, {}), **tables}
 
     @property
     def digest(self) -> str:
@@ -81,6 +93,8 @@ def rule_settings(settings: Settings) -> RuleSettings:
         name, _, threshold = key.partition(".")
         if key == SILENCE:
             silence = _names(located, rules)
+        elif key == CONDITIONS:
+            thresholds[CONDITION] = {CONDITIONS: _conditions(located)}
         elif name not in rules:
             hint = nearest(name, rules)
             raise UsageError(f"{located.source}: rules.{name} is not a rule; {hint}")
@@ -120,12 +134,14 @@ def recorded_rules(said: Any) -> RuleSettings:
     rules, silence = known_rules(), said.get(SILENCE)
     silenced = rules.keys() & set(map(str, silence)) if isinstance(silence, list) else set()
     thresholds: dict[str, dict[str, Threshold]] = {}
+    conditions = said.get(CONDITIONS)
+    if isinstance(conditions, list) and (kept := _understood(conditions)):
+        thresholds[CONDITION] = {CONDITIONS: kept}
     for name, values in said.items():
         if name in rules and isinstance(values, Mapping):
             read = {key: _read(rules[name], key, value) for key, value in values.items()}
-            kept = {key: value for key, value in read.items() if value is not None}
-            if kept:
-                thresholds[name] = kept
+            if known := {key: value for key, value in read.items() if value is not None}:
+                thresholds[name] = known
     return RuleSettings(frozenset(silenced), thresholds)
 
 
@@ -146,6 +162,42 @@ def _names(located: Located, rules: Mapping[str, type[Rule]]) -> list[str]:
             hint = nearest(name, rules)
             raise UsageError(f"{located.source}: rules.{SILENCE}: {name} is not a rule; {hint}")
     return names
+
+
+def _conditions(located: Located) -> list[dict[str, str]]:
+    """The conditions of a file or of ``init(rules=[…])``: texts, or tables with ``when``."""
+    is_argument = located.source.file is None
+    where = "init(rules=[…])" if is_argument else f"{located.source}: rules.{CONDITIONS}"
+    items = located.value if isinstance(located.value, (list, tuple)) else [located.value]
+    return [_condition(item, where) for item in items]
+
+
+def _condition(item: Any, where: str) -> dict[str, str]:
+    """One condition as ``run.json`` keeps it; raises ``UsageError``."""
+    table = {"when": item} if isinstance(item, str) else item
+    if not isinstance(table, Mapping) or not isinstance(table.get("when"), str):
+        example = 'when = "eval/loss > 3 for 5 points"'
+        raise UsageError(f"{where}: a condition is a text or a table with {example}, not {item!r}.")
+    for key, value in table.items():
+        if key not in _CONDITION_KEYS:
+            raise UsageError(f"{where}: {key} is not known; {nearest(key, _CONDITION_KEYS)}")
+        if not isinstance(value, str) or (key == "severity" and value not in SEVERITIES):
+            accepted = f"one of {', '.join(SEVERITIES)}" if key == "severity" else "a text"
+            raise UsageError(f"{where}: {key} = {value!r} is not {accepted}.")
+    try:
+        Condition(table["when"])
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from error
+    return dict(table)
+
+
+def _understood(items: list[Any]) -> list[dict[str, str]]:
+    """The recorded conditions that this version understands."""
+    found: list[dict[str, str]] = []
+    for item in items:
+        with contextlib.suppress(UsageError):
+            found.append(_condition(item, ""))
+    return found
 
 
 def _check_table(name: str, located: Located) -> None:
@@ -184,6 +236,8 @@ def _read(rule: type[Rule], name: str, value: Any) -> Threshold | None:
 
 
 def _accepted(default: Threshold) -> str:
+    if default == ():
+        return f"set here: write [[rules.{CONDITIONS}]]"
     if isinstance(default, tuple):
         return f"a list of {len(default)} numbers, 0 or more"
     return f"a {'whole ' if isinstance(default, int) else ''}number, 0 or more"

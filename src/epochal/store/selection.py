@@ -9,10 +9,10 @@ from functools import partial
 from operator import attrgetter, itemgetter
 from typing import Any, Protocol, TypeVar, get_args
 
+from epochal import query as q
 from epochal.errors import FormatError, MetricNotFoundError
 from epochal.records import Axis
 from epochal.series.reduce import Summary
-from epochal import query as q
 from epochal.store.answers import Metric, State, Status
 from epochal.store.finding_counts import FindingCounts
 from epochal.store.metrics import NOT_THERE, dig, level, near_names

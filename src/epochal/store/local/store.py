@@ -11,13 +11,13 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Se
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+from epochal import query as q
 from epochal.errors import FormatError, RunNotFoundError, UsageError
 from epochal.health.rule_settings import RuleSettings
 from epochal.imports.converting import Conversions, ConvertedRun
 from epochal.journal.layout import is_run_folder, read_json
 from epochal.journal.search_bounds import SearchBounds
 from epochal.settings import cache_folder
-from epochal import query as q
 from epochal.store.answers import TrashedRun
 from epochal.store.local.cache import CachedSegments, MemoryBudget
 from epochal.store.local.folder import FolderSource, has_stamp

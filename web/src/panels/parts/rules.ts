@@ -183,6 +183,10 @@ export const RULES: Readonly<Record<string, RuleText>> = {
     "meaning": "An alert of this run did not reach its address.",
     "healthy": "Every alert arrives."
   },
+  "condition": {
+    "meaning": "A condition that you set is met.",
+    "healthy": "None of your conditions is met."
+  },
   "silent-run": {
     "meaning": "The run, or one of its ranks, has not logged anything for longer than ever before.",
     "healthy": "Records of every rank at the usual rate."

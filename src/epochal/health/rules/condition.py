@@ -1,0 +1,108 @@
+"""Conditions that you set yourself, such as ``eval/loss > 3 for 5 points``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from epochal.condition import Condition, ConditionTracker
+from epochal.health.finding import Severity
+from epochal.health.observation import Observation
+from epochal.health.rule import Rule, Verdict
+from epochal.health.thresholds import RuleThresholds
+
+if TYPE_CHECKING:
+    from epochal.health.context import Context
+
+
+class ConditionSetting(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One of ``[[rules.conditions]]``; without a message, a sentence names the condition."""
+
+    when: str
+    severity: Severity = "warning"
+    message: str = ""
+
+
+class ConditionMet(Rule):
+    """Judges your conditions at every record of rank 0 that has one of their metrics."""
+
+    name = "condition"
+    group = "operation"
+    meaning = "A condition that you set is met."
+    healthy = "None of your conditions is met."
+    reports = {
+        "warning": "A condition of `[[rules.conditions]]` or `init(rules=[…])` is met. You may set "
+        "another severity. The finding closes after 3 points that do not meet the condition."
+    }
+    kinds = frozenset()
+    every_rank = False
+    wants_extremes = True
+    release = 3
+
+    class Thresholds(RuleThresholds):
+        conditions: tuple[ConditionSetting, ...] = ()
+
+    thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._trackers = [
+            (setting, ConditionTracker(Condition(setting.when)))
+            for setting in thresholds.conditions
+        ]
+        self._full_names: dict[str, str] = {}
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Judge the conditions that read a value of this record."""
+        if not observation.values:
+            return
+        for setting, tracker in self._trackers:
+            condition = tracker.condition
+            if observation.is_extreme and condition.most_points > 1:
+                continue  # the records around it were skipped: it is not one of a row of points
+            found = ((name, self._value(name, observation, context)) for name in condition.metrics)
+            is_met = tracker.update({name: value for name, value in found if value is not None})
+            if is_met:
+                yield _met(setting, tracker.values, observation.step)
+            elif is_met is not None:
+                yield Verdict(setting.when, False)
+
+    def forget_from(self, step: int, context: Context) -> None:
+        """Count points again."""
+        for _, tracker in self._trackers:
+            tracker.forget()
+
+    def _value(self, name: str, observation: Observation, context: Context) -> float | None:
+        """The value that a name has in a record, by the rules of ``store.metrics.resolve``."""
+        values = observation.values
+        if name in values:
+            self._full_names[name] = name
+        elif name not in self._full_names:
+            if name in context.role_names:
+                return values.get(context.role_names[name])
+            ending = next((full for full in values if full.endswith(f"/{name}")), None)
+            if ending is not None:
+                self._full_names[name] = ending
+        full = self._full_names.get(name)
+        if full is not None:
+            return values.get(full)
+        position = observation.record.get(name) if name in ("step", "epoch") else None
+        return position if isinstance(position, (int, float)) else None
+
+
+def _met(setting: ConditionSetting, values: Mapping[str, float], step: int | None) -> Verdict:
+    at = {} if step is None else {"step": step}
+    named = {"value": next(iter(values.values()))} if len(values) == 1 else values
+    parts = [f"{name} is {value:.5g}" for name, value in values.items() if name != "step"]
+    where = "" if step is None else f"at step {step:,}"
+    known = " ".join([" and ".join(parts), where]).strip()
+    sentence = f"The condition {setting.when!r} is met: {known}."
+    return Verdict(
+        setting.when,
+        True,
+        setting.severity,
+        setting.message or sentence,
+        evidence={"condition": setting.when, **named, **at},
+    )
