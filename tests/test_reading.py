@@ -80,7 +80,7 @@ def test_what_is_written_meanwhile_shows_after_refresh(journal: Journal) -> None
 
 
 def test_an_unknown_name_is_named(journal: Journal) -> None:
-    with pytest.raises(MetricNotFoundError, match="Near: train/loss"):
+    with pytest.raises(MetricNotFoundError, match="Did you mean 'train/loss'"):
         reading.load(journal.folder.path).series("train/los")
 
 

@@ -242,7 +242,7 @@ class Runs:
         )
 
     def run(self, key: str) -> RunData:
-        """The run that an id, its start, a name, project/name or a folder's path stands for."""
+        """The run that an id, its start, a name, project/name, a path or ``latest`` stands for."""
         return RunData(self._store.run(key))
 
     def refresh(self) -> None:

@@ -267,9 +267,11 @@ def test_buckets_keep_a_one_step_spike(open_any: Open, tmp_path: Path) -> None:
 
 
 def test_an_unknown_metric_names_near_ones(open_any: Open, tmp_path: Path) -> None:
-    Journal(tmp_path).metrics(1, val_loss=1)
-    with pytest.raises(MetricNotFoundError, match="val_loss"):
-        open_any(tmp_path).run("x").series("val_los")
+    Journal(tmp_path).metrics(1, val_loss=1, loss=1)
+    run = open_any(tmp_path).run("x")
+    for name in ("val_los", "loss_val"):
+        with pytest.raises(MetricNotFoundError, match=r"Did you mean 'val_loss'( or 'loss')?\?"):
+            run.series(name)
 
 
 def test_new_records_show_after_refresh(open_any_growing: Open, tmp_path: Path) -> None:
@@ -382,6 +384,22 @@ def test_a_key_that_fits_none_suggests_the_nearest(open_at: Open, tmp_path: Path
     Journal(tmp_path, "resnet")
     with pytest.raises(RunNotFoundError, match="Did you mean 'resnet'"):
         open_at(tmp_path).run("resnot")
+
+
+def test_latest_is_the_newest_run(open_at: Open, tmp_path: Path) -> None:
+    for number, name in enumerate(["a", "latest-but-one", "c"]):
+        Journal(tmp_path, name, project=f"p{number % 2}", created=1000.0 + number)
+    store = open_at(tmp_path)
+    named = {key: store.run(key).info.name for key in ("latest", "latest:p1", "latest:p0")}
+    assert named == {"latest": "c", "latest:p1": "latest-but-one", "latest:p0": "c"}
+    with pytest.raises(RunNotFoundError, match="Did you mean 'latest:p1'"):
+        store.run("latest:p11")
+
+
+def test_a_run_that_is_called_latest_is_found(open_at: Open, tmp_path: Path) -> None:
+    for created, name in enumerate(["latest", "b"]):
+        Journal(tmp_path, name, created=1000.0 + created)
+    assert open_at(tmp_path).run("latest").info.name == "latest"
 
 
 def test_a_removed_run_is_in_the_trash_until_it_is_restored(open_at: Open, tmp_path: Path) -> None:

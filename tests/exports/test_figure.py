@@ -76,7 +76,7 @@ def test_a_long_run_keeps_its_spike_and_a_smoothed_one_its_values(start_run: Sta
 
 def test_mistakes_are_one_sentence(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, sentence in (
-        (["lr0.1-0", "-m", "train/los"], "has no metric 'train/los'. Near: train/loss."),
+        (["lr0.1-0", "-m", "train/los"], "has no metric 'train/los'. Did you mean 'train/loss'?"),
         (["nothing", "-m", "loss"], "there is no run 'nothing'"),
         (["lr0.1-0", "-m", "loss", "-o", "a.jpg"], "must end in .pdf, .svg or .png"),
     ):

@@ -19,7 +19,7 @@ from epochal.series.downsample import buckets
 from epochal.series.series import X
 from epochal.series.smooth import Smoothing
 from epochal.store.groups import common_axis, groups_of, read_series
-from epochal.store.metrics import near_names
+from epochal.store.lookup import near_names
 from epochal.store.store import RunView
 
 if TYPE_CHECKING:

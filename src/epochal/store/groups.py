@@ -31,7 +31,8 @@ from epochal.series.smooth import Smoothing, parse_smoothing
 from epochal.series.trend import Goal
 from epochal.store.answers import Metric, State
 from epochal.store.difference import FEWEST, Difference, Units, differences
-from epochal.store.metrics import in_order, level, near_names
+from epochal.store.lookup import near_names
+from epochal.store.metrics import in_order, level
 from epochal.store.row import RunRow
 from epochal.store.store import RunView
 from epochal.store.unfinished import Unfinished, unfinished_of

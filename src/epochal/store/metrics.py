@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import math
 import re
@@ -15,12 +14,14 @@ from epochal.records import ROLE_GUESSES, ROLES, Axis
 from epochal.series.goals import guess_goal
 from epochal.series.trend import Goal
 from epochal.store.answers import Metric
+from epochal.store.lookup import near_names
 from epochal.values import as_float, flat_items
 
 _ROLES = ("loss", "eval_loss", "lr", "norm", "throughput")
 # Hundreds of series, one for each layer: what follows them would not be seen.
 _LAYERS = ("params/", "grads/", "update_ratio/", "running_stats/", "abs_max/")
 _MOST_COMPARED = 2000
+_NAMED = 8
 _SEPARATOR = re.compile(r"[/.]")
 # The section of names that have no parts.
 _PLAIN_SECTION = "metrics"
@@ -62,14 +63,9 @@ def no_metric(
         return f"{name!r} of run {run!r} was set with run.summary: it is one value without points."
     # Comparing with each of a hundred thousand names would take seconds.
     known = list(dict.fromkeys(metric.name for metric in metrics[:_MOST_COMPARED]))
-    where = f" on rank {rank}" + (f" and the {axis} axis" if axis else "")
-    return f"run {run!r} has no metric {name!r}{where}.{near_names(name, known)}"
-
-
-def near_names(name: str, known: Sequence[str]) -> str:
-    """The last sentence of an error about an unknown name: similar names, or an empty text."""
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
-    return f" Near: {', '.join(near)}." if near else ""
+    where = f" on rank {rank}" * (rank != 0) + (f" on the {axis} axis" if axis else "")
+    hint = near_names(name, known) or f" It has {', '.join(known[:_NAMED])}."
+    return f"run {run!r} has no metric {name!r}{where}.{hint if known else ''}"
 
 
 def dig(values: Mapping[str, Any], names: Sequence[str]) -> Any:

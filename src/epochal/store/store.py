@@ -6,7 +6,8 @@ run folders; ``tests/conformance/test_store.py`` states what each of them must r
 Of the store
     runs          the runs that a query selects, in an order, one page of them; ``query.py`` has the
                   language, ``selection.py`` the fields
-    run           the one run with this id, prefix of an id, name, ``project/name`` or path
+    run           the one run with this id, prefix of an id, name, ``project/name`` or path, or
+                  the newest one as ``latest`` or ``latest:PROJECT``
     find          the run with exactly this id, which links and positions contain
     refresh       look at the files again: later queries see what was written since
     close         close every file

@@ -116,7 +116,8 @@ class FolderTrash:
         for run in found:
             if key in (run.folder, run.origin, run.id):
                 return run
-        runs = list({(run.project, run.name): run for run in reversed(found)}.values())
+        newest = {(run.project, run.name): run for run in reversed(found)}
+        runs = [run for run in found if run is newest[run.project, run.name]]
         try:
             return runs[choose(key, runs)]
         except RunNotFoundError:
