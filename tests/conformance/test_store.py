@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from epochal.condition import Condition
 from epochal.errors import MetricNotFoundError, RunNotFoundError, UsageError
 from epochal.hub.ledger import Ledger
 from epochal.journal.layout import run_folders
@@ -17,6 +18,7 @@ from epochal.shipping.worker import ship_now
 from epochal.store.local.store import LocalStore
 from epochal.store.remote.store import RemoteStore
 from epochal.store.store import Store
+from epochal.store.wait import wait_for_run
 from tests.hub.hub_process import serving_hub
 from tests.server.live import serving
 from tests.store.journals import Journal, settle
@@ -400,6 +402,13 @@ def test_a_run_that_is_called_latest_is_found(open_at: Open, tmp_path: Path) -> 
     for created, name in enumerate(["latest", "b"]):
         Journal(tmp_path, name, created=1000.0 + created)
     assert open_at(tmp_path).run("latest").info.name == "latest"
+
+
+def test_a_run_is_waited_for(open_at: Open, tmp_path: Path) -> None:
+    Journal(tmp_path).metrics(1, loss=2.5).finish()
+    store = open_at(tmp_path)
+    assert wait_for_run(store, "latest", until=Condition("loss < 3")).event == "until"
+    assert wait_for_run(store, "p/x", until=Condition("loss < 2")).status == "finished"
 
 
 def test_a_removed_run_is_in_the_trash_until_it_is_restored(open_at: Open, tmp_path: Path) -> None:

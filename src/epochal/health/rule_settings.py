@@ -166,8 +166,8 @@ def _names(located: Located, rules: Mapping[str, type[Rule]]) -> list[str]:
 
 def _conditions(located: Located) -> list[dict[str, str]]:
     """The conditions of a file or of ``init(rules=[…])``: texts, or tables with ``when``."""
-    is_argument = located.source.file is None
-    where = "init(rules=[…])" if is_argument else f"{located.source}: rules.{CONDITIONS}"
+    source = located.source
+    where = str(source) if source.file is None else f"{source}: rules.{CONDITIONS}"
     items = located.value if isinstance(located.value, (list, tuple)) else [located.value]
     return [_condition(item, where) for item in items]
 

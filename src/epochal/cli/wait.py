@@ -1,0 +1,84 @@
+"""``epochal wait``: sleep until something happens to a run."""
+
+from __future__ import annotations
+
+import math
+
+import click
+
+from epochal.cli.command import (
+    DURATION,
+    FINDINGS,
+    TIMEOUT,
+    UNTIL_MET,
+    cli_command,
+    hub_option,
+    json_option,
+    reading_store,
+    run_argument,
+)
+from epochal.cli.output import hint, say, say_json
+from epochal.condition import Condition
+from epochal.store.wait import ON, wait_for_run
+
+_CODES = {"ended": 0, "finding": FINDINGS, "timeout": TIMEOUT, "until": UNTIL_MET}
+_POLL_S, _POLL_HUB_S = 1.0, 5.0
+
+
+@cli_command
+@run_argument
+@click.option(
+    "--until",
+    metavar="CONDITION",
+    help="Also end when a metric meets a condition: 'eval/loss < 2', 'acc > 0.9 for 3 points'.",
+)
+@click.option(
+    "--on",
+    type=click.Choice(list(ON)),
+    default="error",
+    show_default=True,
+    help="Also end when a finding of this severity or a higher one is open; "
+    "'finding' for any severity, 'end' for none.",
+)
+@click.option("--timeout", type=DURATION, help="Wait at most so long: 90s, 30m, 2h.")
+@hub_option
+@json_option
+def command(
+    run: str | None,
+    until: str | None,
+    on: str,
+    timeout: float | None,
+    hub: str | None,
+    as_json: bool,
+) -> int:
+    """Wait until a run ends, and print one line about it.
+
+    Without RUN, wait for the newest run. A run that does not exist yet is waited for. The wait also
+    ends when an error is found: use --on to choose another severity.
+
+    \b
+    Exit codes: 0  the run ended, well or badly: the line names its status
+                1  a finding of the chosen severity is open
+                2  usage or another error
+                3  time is up
+                4  the condition of --until is met
+
+    \b
+    epochal wait latest --until 'eval/loss < 2' --timeout 2h
+    """
+    condition = None if until is None else Condition(until)
+    with reading_store(hub) as store:
+        waited = wait_for_run(
+            store,
+            run or "latest",
+            until=condition,
+            on=on,
+            timeout_s=math.inf if timeout is None else timeout,
+            poll_s=_POLL_S if hub is None else _POLL_HUB_S,
+            notice=hint,
+        )
+    if as_json:
+        say_json(waited)
+    else:
+        say(waited.sentence)
+    return _CODES[waited.event]
