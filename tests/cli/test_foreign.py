@@ -104,5 +104,5 @@ def test_a_damaged_file_is_named(logs: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_a_path_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", "absent/folder"]) == 1
+    assert main(["serve", "absent/folder"]) == 2
     assert "there is no folder 'absent/folder'" in capsys.readouterr().err

@@ -162,7 +162,7 @@ def test_fields_that_are_sorted_or_filtered_by_are_columns(tried: Path, capsys: 
         "NAME PROJECT STATUS STEP LOSS config.lr val/acc FINDINGS AGE".split()
     )
     assert first.split()[:8] == "try-1 p finished 2 0.6000 0.3 * 0.1500".split()
-    assert second.split()[:8] == "try-2 p finished 2 * 0.4000 0.2 0.1000 —".split()
+    assert second.split()[:9] == "try-2 p finished 2 * 0.4000 0.2 0.1000 —".split()
     assert main(["ls", *query, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [(row["name"], row["config.lr"], row["val/acc"]) for row in rows] == [

@@ -80,7 +80,7 @@ def test_mistakes_are_one_sentence(sweep: Path, capsys: pytest.CaptureFixture[st
         (["nothing", "-m", "loss"], "there is no run 'nothing'"),
         (["lr0.1-0", "-m", "loss", "-o", "a.jpg"], "must end in .pdf, .svg or .png"),
     ):
-        assert main(["--dir", str(sweep), "figure", *words]) == 1
+        assert main(["--dir", str(sweep), "figure", *words]) == 2
         assert sentence in capsys.readouterr().err
 
 
@@ -91,5 +91,5 @@ def test_without_matplotlib_it_says_what_to_install(sweep: Path) -> None:
     )
     words = ["--dir", str(sweep), "figure", "lr0.1-0", "-m", "loss"]
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "pip install 'epochal[figures]'" in done.stderr

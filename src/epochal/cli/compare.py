@@ -20,11 +20,11 @@ from epochal.cli.command import (
     unfinished_option,
 )
 from epochal.cli.group_tables import Form, print_groups, print_importance
-from epochal.cli.output import say, say_json
+from epochal.cli.output import remark, say, say_json
 from epochal.cli.table import table, terminal_columns
 from epochal.cli.words import most_severe_text, progress_text
 from epochal.errors import UsageError
-from epochal.format import UNKNOWN, format_number
+from epochal.format import UNKNOWN, format_number, plural
 from epochal.store.comparison import ComparedMetric, Comparison, compare, deltas
 from epochal.store.groups import CHOICES, Choice
 from epochal.store.row import RunRow
@@ -46,7 +46,11 @@ _LEGEND = f"{_MARK} ended as no number, or far above its best."
     help="Only metrics of this name or ending: loss also selects eval/loss.",
 )
 @click.option(
-    "-a", "--all", "with_all", is_flag=True, help="Also show configuration that is equal."
+    "-a",
+    "--all",
+    "with_all",
+    is_flag=True,
+    help="Also show what is equal, and metrics of layers and machines.",
 )
 @click.option(
     "--group-by",
@@ -142,35 +146,39 @@ def _compare(
     runs = list({(view.id, view.outline().folder): view for view in named}.values())
     if len(runs) < 2:
         raise UsageError("compare takes two runs or more; the first is what others differ from.")
-    found = compare(runs, names=metrics)
-    config = found.config if with_all else found.differences()
+    found = compare(runs, names=metrics, with_all=with_all)
     if as_json:
-        say_json(_as_data(runs, found, config))
-    else:
-        say("\n\n".join(_tables(runs, found, config)))
+        say_json(_as_data(runs, found))
+        return
+    say("\n\n".join(_tables(runs, found)))
+    if found.left_out:
+        remark(f"\n{plural(found.left_out, 'more metric')} of layers and machines: --all.")
 
 
-def _as_data(runs: Sequence[RunView], found: Comparison, config: Any) -> dict[str, Any]:
+def _as_data(runs: Sequence[RunView], found: Comparison) -> dict[str, Any]:
+    infos = [view.info for view in runs]
     return {
-        "runs": [view.info for view in runs],
-        "config": config,
+        "runs": [
+            {"id": row.id, "name": row.name, "status": row.status.state, "step": row.step}
+            for row in infos
+        ],
+        "config": found.config,
         "metrics": [
             {
                 "name": metric.name,
-                "axis": metric.axis,
                 "goal": metric.goal,
                 "values": metric.values(),
                 "deltas": deltas(metric.values()),
                 "last": metric.last(),
                 "ended_badly": metric.ended_badly(),
-                "summaries": metric.summaries,
             }
             for metric in found.metrics
         ],
+        "left_out": found.left_out,
     }
 
 
-def _tables(runs: Sequence[RunView], found: Comparison, config: Any) -> list[str]:
+def _tables(runs: Sequence[RunView], found: Comparison) -> list[str]:
     infos = [view.info for view in runs]
     names = [info.name for info in infos]
     if len(set(names)) < len(names):
@@ -179,10 +187,10 @@ def _tables(runs: Sequence[RunView], found: Comparison, config: Any) -> list[str
         names = [info.id for info in infos]
     state = ("status", *(info.status.text for info in infos))
     steps = ("step", *(progress_text(info) or UNKNOWN for info in infos))
-    differing = [(name, *map(_text, values)) for name, values in config.items()]
+    config = [(name, *map(_text, values)) for name, values in found.config.items()]
     metrics = [row for metric in found.metrics for row in _rows(metric)]
     right = tuple(range(1, len(runs) + 1))
-    parts = [("RUN", [state, steps, *_findings(infos)]), ("CONFIG", differing), ("METRIC", metrics)]
+    parts = [("RUN", [state, steps, *_findings(infos)]), ("CONFIG", config), ("METRIC", metrics)]
     tables = [
         table((title, *names), rows, width=terminal_columns(), shrink=(0, *right), right=right)
         for title, rows in parts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -17,18 +17,17 @@ from epochal.cli.command import (
     local_store,
     runs_argument,
 )
-from epochal.cli.output import one_line, say, say_json
+from epochal.cli.output import Line, one_line, say_json, say_lines
+from epochal.cli.severity import MARKS, STYLES
 from epochal.errors import UsageError
-from epochal.format import format_reached
-from epochal.health.finding import Finding, Severity, evidence_text
-from epochal.store.finding_counts import latest_findings
+from epochal.format import format_reached, plural
+from epochal.health.finding import Finding, Severity, evidence_text, is_more_severe
+from epochal.store.brief import findings_of
 from epochal.store.store import RunView
 
 _WIDTH = 96
-_GRAVITY = {"error": 0, "warning": 1, "info": 2}
 # The goodput of a shorter run says nothing, unless work was lost.
 _GOODPUT_FROM_S = 60.0
-_MARKS = {"error": "✗", "warning": "!", "info": "·"}
 
 
 @cli_command
@@ -52,52 +51,59 @@ def command(runs: tuple[str, ...], severity: Severity, only_open: bool, as_json:
         view = chosen_run(store, runs[0] if runs else None)
         found = [
             finding
-            for finding in newest_of_each(view)
-            if _GRAVITY[finding.severity] <= _GRAVITY[severity]
+            for finding in findings_of(view)
+            if not is_more_severe(severity, finding.severity)
             and not (only_open and finding.state == "closed")
         ]
         if as_json:
             say_json(_as_data(view, found))
         else:
-            beside = (*_goodput(view), *_evaluated(view), *_own_faults(view))
-            say("\n".join([*_report(view, found), *beside]))
-    return FINDINGS if any(map(_is_grave, found)) else 0
+            say_lines(_report(view, found))
+            say_lines([(line, "")] for line in (*_goodput(view), *_evaluated(view)))
+            say_lines([(line, "")] for line in _own_faults(view))
+    is_bad = any(one.severity == "error" or _is_open_warning(one) for one in found)
+    return FINDINGS if is_bad else 0
 
 
-def _is_grave(finding: Finding) -> bool:
-    is_open_warning = finding.severity == "warning" and finding.state == "open"
-    return finding.severity == "error" or is_open_warning
+def _is_open_warning(finding: Finding) -> bool:
+    return finding.severity == "warning" and finding.state == "open"
 
 
-def newest_of_each(view: RunView) -> list[Finding]:
-    """The latest version of every finding, the most severe first, then by step."""
-    records = ((entry.position.attempt, entry.record) for entry in view.findings(most=None))
-    return sorted(latest_findings(records, attempts=view.info.attempts), key=_order)
-
-
-def _order(finding: Finding) -> tuple[int, bool, float]:
-    step = finding.steps[0] if finding.steps is not None else 0
-    return _GRAVITY[finding.severity], finding.state == "closed", step
-
-
-def _report(view: RunView, found: Sequence[Finding]) -> Iterator[str]:
+def _report(view: RunView, found: Sequence[Finding]) -> Iterator[Line]:
     info = view.info
     is_reported = any(finding.rule == info.status.state for finding in found)
     status_reason = (info.status.reason or "").rstrip(".")
     reason = f": {status_reason}" if status_reason and not is_reported else ""
     place = format_reached(info.step, info.epoch)
     at = f", {place}" if place else ""
-    yield one_line(f"{info.project}/{info.name}  ({info.status.text}{reason}{at})")
+    yield [(f"{info.project}/{info.name}  ({info.status.text}{reason}{at})", "")]
+    yield [("", "")]
     if not found:
-        yield ""
-        yield "No findings."
+        yield [("No findings.", "good")]
         return
     for finding in found:
-        yield ""
         yield from _lines(finding)
-    counts = [(word, sum(f.severity == word for f in found)) for word in _GRAVITY]
-    yield ""
-    yield ", ".join(f"{n} {_plural(word, n)}" for word, n in counts if n) + "."
+        yield [("", "")]
+    nouns = {"error": "error", "warning": "warning", "info": "note"}
+    counts = {word: sum(one.severity == word for one in found) for word in nouns}
+    yield [(", ".join(plural(n, nouns[word]) for word, n in counts.items() if n) + ".", "")]
+
+
+def _lines(finding: Finding) -> Iterator[Line]:
+    is_open = finding.state == "open"
+    sentence = f"{finding.sentence}{'' if is_open else '  (resolved)'}"
+    style = STYLES[finding.severity] if is_open else ""
+    for line in _wrapped(f"{MARKS[finding.severity]} ", sentence):
+        yield [(line, style)]
+    where = [finding.rule, *([finding.series] if finding.series else [])]
+    if finding.steps is not None:
+        first, last = finding.steps
+        where.append(f"step {first}" if first == last else f"steps {first} to {last}")
+    yield [(f"    {' · '.join(where)}", "dim")]
+    evidence = ", ".join(evidence_text(name, value) for name, value in finding.evidence.items())
+    for title, text in (("evidence", evidence), ("try", finding.advice)):
+        for line in _wrapped(f"    {title}: ", text) if text else ():
+            yield [(line, "")]
 
 
 def _goodput(view: RunView) -> Iterator[str]:
@@ -148,26 +154,6 @@ def _own_faults(view: RunView) -> Iterator[str]:
     yield from _wrapped("  ", f"Please report this{to} with the tracebacks that {command} prints.")
 
 
-def _lines(finding: Finding) -> Iterator[str]:
-    over = "" if finding.state == "open" else "  (resolved)"
-    yield from _wrapped(f"{_MARKS[finding.severity]} ", f"{finding.sentence}{over}")
-    where = [finding.rule]
-    if finding.series:
-        where.append(finding.series)
-    if finding.steps is not None:
-        first, last = finding.steps
-        where.append(f"step {first}" if first == last else f"steps {first} to {last}")
-    yield one_line(f"    {' · '.join(where)}")
-    if finding.evidence:
-        yield from _wrapped("    evidence: ", _evidence(finding.evidence))
-    if finding.advice:
-        yield from _wrapped("    try: ", finding.advice)
-
-
-def _evidence(evidence: Mapping[str, Any]) -> str:
-    return ", ".join(evidence_text(name, value) for name, value in evidence.items())
-
-
 def _wrapped(start: str, text: str) -> list[str]:
     return textwrap.wrap(
         text,
@@ -178,13 +164,9 @@ def _wrapped(start: str, text: str) -> list[str]:
     )
 
 
-def _plural(word: str, count: int) -> str:
-    word = {"info": "note"}.get(word, word)
-    return word if count == 1 else f"{word}s"
-
-
 def _as_data(view: RunView, found: Sequence[Finding]) -> dict[str, Any]:
     info, counts = view.info, view.evaluated()
+    faults = [entry.record for entry in view.internal_errors()]
     return {
         "run": info.id,
         "name": info.name,
@@ -198,10 +180,11 @@ def _as_data(view: RunView, found: Sequence[Finding]) -> dict[str, Any]:
         "evaluated": counts and counts.evaluated,
         "records": counts and counts.records,
         "internal_errors": [
-            {k: v for k, v in entry.record.items() if k not in ("log", "name")}
-            for entry in view.internal_errors()
+            {key: value for key, value in fault.items() if key not in ("log", "name")}
+            for fault in faults
         ],
         "findings": [
-            {k: v for k, v in finding.record().items() if k != "log"} for finding in found
+            {key: value for key, value in one.record().items() if key not in ("log", "t", "id")}
+            for one in found
         ],
     }

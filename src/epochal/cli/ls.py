@@ -28,15 +28,15 @@ from epochal.cli.command import (
 from epochal.cli.figures import format_figure
 from epochal.cli.output import complain, hint, remark, say, say_csv, say_json, say_lines
 from epochal.cli.table import table, terminal_columns
-from epochal.cli.words import counted, most_severe_text, progress_text
+from epochal.cli.words import most_severe_text, progress_text
 from epochal.errors import UsageError
-from epochal.format import UNKNOWN, format_number
+from epochal.format import UNKNOWN, format_number, plural
+from epochal.query import Field
 from epochal.store.answers import LIVE_STATES
 from epochal.store.columns import Column, RunTable, parse_columns, run_table
 from epochal.store.local.store import open_store
 from epochal.store.lookup import is_address
 from epochal.store.projects import ProjectRow
-from epochal.store.query import Field
 from epochal.store.row import RunRow
 from epochal.store.selection import FIELDS, fields_in
 from epochal.store.status import format_age
@@ -274,7 +274,7 @@ def _print_projects(rows: Sequence[ProjectRow]) -> None:
             row.name,
             f"{row.runs:,}",
             *(str(sum(row.states.get(one, 0) for one in some)) for some in (LIVE_STATES, _FAILED)),
-            f"{counted(row.errors, 'error')}, {counted(row.warnings, 'warning')}",
+            f"{plural(row.errors, 'error')}, {plural(row.warnings, 'warning')}",
             UNKNOWN
             if row.best is None
             else f"{format_number(row.best.value)} {row.best.role.replace('_', ' ')}",

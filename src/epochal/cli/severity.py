@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
+# Of findings.
+MARKS = {"error": "✗", "warning": "!", "info": "·"}
+STYLES = {"error": "bad", "warning": "warn", "info": ""}
 _ALARMS = ("error", "critical", "fatal", "exception", "traceback")
-_STYLES = {"warning": "warn", "stderr": "warn", "debug": "dim"}
+_LEVELS = {"warning": "warn", "stderr": "warn", "debug": "dim"}
 _CAPTURED = ("stdout", "stderr")
 # Capitals and full names: "error 0.31" and "0 errors" are figures, not failures.
 _FAILURE = re.compile(
@@ -34,7 +37,7 @@ def severity_of(level: str, text: str) -> str:
             return "bad"
         if _WARNING.search(text):
             return "warn"
-    return _STYLES.get(level, "")
+    return _LEVELS.get(level, "")
 
 
 def _names_an_alarm(text: str) -> bool:

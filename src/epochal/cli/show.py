@@ -1,11 +1,14 @@
-"""``epochal show``: one run on one screen."""
+"""``epochal show``: one run in short, or everything about it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import textwrap
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import click
 import msgspec
 
 from epochal.cli.command import (
@@ -18,93 +21,106 @@ from epochal.cli.command import (
     run_argument,
 )
 from epochal.cli.figures import format_figures
-from epochal.cli.output import one_line, say, say_json
-from epochal.cli.table import table
-from epochal.cli.words import epochs_text, findings_text, progress_text
-from epochal.series.reduce import Summary
-from epochal.series.series import Series
-from epochal.store.answers import Entry, Metric
+from epochal.cli.output import Line, one_line, say, say_json, say_lines
+from epochal.cli.severity import MARKS, STYLES
+from epochal.cli.table import table, terminal_columns
+from epochal.cli.words import epochs_text, progress_text
+from epochal.format import format_duration, plural
+from epochal.store.answers import Metric
+from epochal.store.brief import BriefFinding, BriefMetric, RunBrief, run_brief
 from epochal.store.metrics import in_order
 from epochal.store.row import RunRow
+from epochal.store.status import format_age
 from epochal.store.store import RunView
 from epochal.values import flat_items
 
 _LONGEST_NAME = 48
-_MANY_SERIES = 200
 _OWN_COST = "system/epochal_cpu_pct"
 
 
 @cli_command
 @run_argument
+@click.option(
+    "-a",
+    "--all",
+    "with_all",
+    is_flag=True,
+    help="Show every metric, the whole configuration, hardware and more.",
+)
 @hub_option
 @json_option
-def command(run: str | None, hub: str | None, as_json: bool) -> int:
-    """Show one run: status, progress, configuration and metrics."""
+def command(run: str | None, with_all: bool, hub: str | None, as_json: bool) -> int:
+    """Show one run in short: status, progress, main metrics, configuration and findings.
+
+    The configuration is what differs from the previous run of the project.
+    """
     with reading_store(hub) as store:
-        return _show(chosen_run(store, run), as_json=as_json)
+        view = chosen_run(store, run)
+        brief = run_brief(store, view)
+        if as_json:
+            say_json(_everything(view) if with_all else brief)
+        else:
+            _print(view, brief, with_all=with_all)
+    return ERROR if brief.problem else 0
 
 
-def _show(view: RunView, *, as_json: bool) -> int:
+def _print(view: RunView, brief: RunBrief, *, with_all: bool) -> None:
     info = view.info
-    if as_json:
-        say_json(_as_data(view, info))
-    else:
-        say("\n".join([*_heading(info), *_beside(view)]))
-        for title, lines in (
-            ("config", _config(info.config)),
-            ("summary", _config(info.summary)),
-            ("metrics", _metrics(view)),
-        ):
-            if lines:
-                say(f"\n{title}\n{lines}")
-    return ERROR if info.problem else 0
-
-
-def _series(view: RunView) -> Iterator[Series]:
-    metrics = in_order(view.metrics())
-    tables = {(metric.axis, rank) for metric in metrics for rank in metric.ranks}
-    # Series that were logged together are read together; few long ones are read one by one.
-    together = (
-        {
-            (series.name, axis, rank): series
-            for axis, rank in tables
-            for series in view.all_series(axis, rank=rank)
+    beside = _beside(view) if with_all else ()
+    say("\n".join([*_heading(info, brief, with_all=with_all), *beside]))
+    if with_all:
+        parts = {
+            "METRICS": _every_metric(view),
+            "SUMMARY": _entries(info.summary),
+            "CONFIG": _entries(info.config),
         }
-        if len(metrics) > _MANY_SERIES
-        else {}
-    )
-    for metric in metrics:
-        for rank in metric.ranks:
-            read = together.get((metric.name, metric.axis, rank))
-            if read is None:
-                read = view.series(metric.name, rank=rank, axis=metric.axis)
-            yield read
+    else:
+        since = f" (changed since {brief.previous})" if brief.previous and brief.config else ""
+        parts = {"METRICS": _metrics(brief), f"CONFIG{since}": _config(brief)}
+    for title, lines in parts.items():
+        if lines:
+            say(f"\n{one_line(title)}\n{lines}")
+    if brief.findings:
+        say("\nFINDINGS")
+        say_lines(line for finding in brief.findings for line in _finding(finding))
+        more = f"{brief.more_findings} more. " if brief.more_findings else ""
+        name = one_line(f"{info.project}/{info.name}")
+        say(f"  {more}'epochal doctor {name}' shows the evidence and what to try.")
 
 
-def _heading(info: RunRow) -> Iterator[str]:
+def _heading(info: RunRow, brief: RunBrief, *, with_all: bool) -> Iterator[str]:
     yield one_line(f"{info.project}/{info.name}")
-    reason = f": {info.status.reason}" if info.status.reason else ""
+    is_reported = any(finding.rule == info.status.state for finding in brief.findings)
+    reason = f": {info.status.reason}" if info.status.reason and not is_reported else ""
+    duration = None if brief.duration_s is None else format_duration(brief.duration_s)
+    age = "" if info.created is None else f" ({format_age(time.time() - info.created)} ago)"
     facts: dict[str, Any] = {
         "status": f"{info.status.text}{reason}",
-        "id": info.id,
-        "folder": info.folder,
-        "files of": info.tracker,
-        "created": _moment(info.created),
-        "updated": _moment(info.updated),
-        "forked from": info.fork,
-        "attempts": info.attempts if info.attempts > 1 else None,
-        "steps" if info.total_steps else "step": _steps(info),
+        "steps" if info.total_steps else "step": None
+        if info.step is None
+        else progress_text(info, between=" of "),
         "epoch": epochs_text(info, between=" of "),
-        "findings": _findings(info),
-        "records": info.records,
-        "damaged lines": info.damaged or None,
+        "created": f"{_moment(info.created)}{age}" if info.created is not None else None,
+        "duration": duration,
+        "forked from": info.fork,
         "tags": ", ".join(info.tags) or None,
         "group": info.group,
-        "job type": info.job_type,
-        "owner": info.owner,
         "notes": info.notes,
+        "last loss": "not finite" if info.nonfinite else None,
         "problem": info.problem,
     }
+    if with_all:
+        facts |= {
+            "id": info.id,
+            "folder": info.folder,
+            "files of": info.tracker,
+            "updated": _moment(info.updated),
+            "attempts": info.attempts if info.attempts > 1 else None,
+            "records": info.records,
+            "damaged lines": info.damaged or None,
+            "job type": info.job_type,
+            "owner": info.owner,
+        }
     for name, value in facts.items():
         if value is not None:
             yield f"  {name:<13} {_fact_text(value)}"
@@ -117,88 +133,118 @@ def _fact_text(value: Any) -> str:
 
 def _beside(view: RunView) -> Iterator[str]:
     """The companion's records: the machine, its own cost, and how the run ended."""
-    machines = dict.fromkeys(str(e.record.get("text")) for e in _events(view, "hardware"))
-    for text in machines:
+    events = [entry.record for entry in view.entries("event", rank=None)]
+    for text in dict.fromkeys(str(e.get("text")) for e in events if e.get("name") == "hardware"):
         yield f"  {'hardware':<13} {one_line(text)}"
-    for event in _events(view, "vanished"):
-        if event.record.get("sentence") != view.status.reason:  # of an attempt before
-            yield f"  {'vanished':<13} {_fact_text(event.record.get('sentence'))}"
+    for event in events:
+        is_news = event.get("sentence") != view.status.reason  # of an attempt before
+        if event.get("name") == "vanished" and is_news:
+            yield f"  {'vanished':<13} {_fact_text(event.get('sentence'))}"
     goodput = view.goodput()
     if goodput is not None:
         yield f"  {'goodput':<13} {goodput.text}"
-    cost = _own_cost(view)
-    if cost is not None:
+    if view.metric(_OWN_COST) is not None:
+        cost = view.summary(_OWN_COST).mean or 0.0
         yield f"  {'cost':<13} epochal itself: {cost:.1f} % of one core"
 
 
-def _events(view: RunView, name: str) -> list[Entry]:
-    entries = view.entries("event", rank=None)
-    return [entry for entry in entries if entry.record.get("name") == name]
+def _metrics(brief: RunBrief) -> str:
+    rows = [(f"  {_short(one.name)}", *_values(one)) for one in brief.metrics]
+    more = f"  {plural(brief.more_metrics, 'more metric')}: --all" if brief.more_metrics else ""
+    lines = [table(("  NAME", "LAST", "BEST"), rows, right=(1,))] if rows else []
+    return "\n".join([*lines, *filter(None, [more])])
 
 
-def _own_cost(view: RunView) -> float | None:
-    if view.metric(_OWN_COST) is None:
-        return None
-    return view.summary(_OWN_COST).mean
+def _values(one: BriefMetric) -> tuple[str, str]:
+    last, best = format_figures(one.name, one.last if one.is_finite else float("nan"), one.best)
+    at = "" if one.best_step is None else f" at {one.best_step:g}"
+    return last, "" if one.best is None else f"{best}{at}"
 
 
-def _config(config: Mapping[str, Any]) -> str:
-    rows = [(one_line(name), one_line(str(value))) for name, value in sorted(flat_items(config))]
-    width = max((len(name) for name, _ in rows), default=0)
-    return "\n".join(f"  {name:<{width}}  {value}" for name, value in rows)
+def _config(brief: RunBrief) -> str:
+    if brief.previous is None:
+        lines = _entries(brief.config)
+    else:
+        rows = [
+            (f"  {key}", _value(now), f"was {_value(was)}") for key, (was, now) in _pairs(brief)
+        ]
+        lines = _columns(rows)
+    more = f"  {brief.more_config} more: --all" if brief.more_config else ""
+    return "\n".join(filter(None, [lines, more]))
 
 
-def _metrics(view: RunView) -> str:
+def _pairs(brief: RunBrief) -> list[tuple[str, Sequence[Any]]]:
+    return list(brief.config.items())
+
+
+def _value(value: Any) -> str:
+    return "not set" if value is None else str(value)
+
+
+def _finding(finding: BriefFinding) -> Iterator[Line]:
+    resolved = "  (resolved)" if finding.is_resolved else ""
+    style = "" if finding.is_resolved else STYLES[finding.severity]
+    text = f"{MARKS[finding.severity]} {one_line(finding.sentence)}{resolved}"
+    width = terminal_columns()
+    for line in textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="    "):
+        yield [(line, style)]
+
+
+def _entries(entries: Mapping[str, Any]) -> str:
+    return _columns([(f"  {name}", str(value)) for name, value in sorted(flat_items(entries))])
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows without a header."""
+    return table([""] * len(rows[0]), rows).partition("\n")[2] if rows else ""
+
+
+def _every_metric(view: RunView) -> str:
     """A line for each series; summaries say all of it, so no series is read where they are kept."""
     rows = [
-        _metric_row(metric, rank, view.summary(metric.name, rank=rank, axis=metric.axis))
+        _metric_row(view, metric, rank)
         for metric in in_order(view.metrics())
         for rank in metric.ranks
     ]
-    if not rows:
-        return ""
     header = ("  NAME", "AXIS", "POINTS", "LAST", "MIN", "MAX", "BEST")
-    return table(header, rows, right=(2, 3, 4, 5))
+    return table(header, rows, right=(2, 3, 4, 5)) if rows else ""
 
 
-def _metric_row(metric: Metric, rank: int, summary: Summary) -> tuple[str, ...]:
-    figures = format_figures(metric.name, summary.last, summary.min, summary.max, unit=metric.unit)
+def _metric_row(view: RunView, metric: Metric, rank: int) -> tuple[str, ...]:
+    summary = view.summary(metric.name, rank=rank, axis=metric.axis)
+    values = format_figures(metric.name, summary.last, summary.min, summary.max, unit=metric.unit)
     best = None if metric.goal is None else summary.best(metric.goal)
     return (
         f"  {_short(metric.name)}" + (f" (rank {rank})" if rank else ""),
         metric.axis,
         str(summary.count),
-        *figures,
-        "" if best is None else f"{figures[1 if metric.goal == 'min' else 2]} at {best[0]:.0f}",
+        *values,
+        "" if best is None else f"{values[1 if metric.goal == 'min' else 2]} at {best[0]:.0f}",
     )
 
 
-def _as_data(view: RunView, info: RunRow) -> dict[str, Any]:
+def _everything(view: RunView) -> dict[str, Any]:
     return {
-        "info": info,
+        "info": view.info,
         "facts": view.facts,
         "goodput": view.goodput(),
-        "metrics": [_metric_data(view, info, one) for one in _series(view)],
+        "metrics": [
+            _metric_data(view, metric, rank)
+            for metric in in_order(view.metrics())
+            for rank in metric.ranks
+        ],
         "findings": [entry.record for entry in view.findings(most=None)],
     }
 
 
-def _metric_data(view: RunView, info: RunRow, series: Series) -> dict[str, Any]:
-    # What a program set as its summary stands in place of the last value, but not here. Otherwise
-    # the summaries of thousands of series were made together.
-    summary = (
-        series.summary
-        if info.summary
-        else view.summary(series.name, rank=series.rank, axis=series.axis)
-    )
+def _metric_data(view: RunView, metric: Metric, rank: int) -> dict[str, Any]:
+    summary = view.summary(metric.name, rank=rank, axis=metric.axis)
     return {
-        "name": series.name,
-        "axis": series.axis,
-        "rank": series.rank,
-        "duplicates": series.duplicates,
-        "hidden": series.hidden,
+        "name": metric.name,
+        "axis": metric.axis,
+        "rank": rank,
         "summary": msgspec.structs.asdict(summary),
-        "best": None if series.goal is None else summary.best(series.goal),
+        "best": None if metric.goal is None else summary.best(metric.goal),
     }
 
 
@@ -213,15 +259,3 @@ def _moment(t: float | None) -> str | None:
         return datetime.fromtimestamp(t).isoformat(sep=" ", timespec="seconds")
     except (OverflowError, ValueError, OSError):
         return f"{t} s"
-
-
-def _steps(info: RunRow) -> str | None:
-    return None if info.step is None else progress_text(info, between=" of ")
-
-
-def _findings(info: RunRow) -> str | None:
-    """How much was found, and the command that tells more where there is more to tell."""
-    found = findings_text(info)
-    finite = ["the last loss is not finite"] if info.nonfinite else []
-    words = ", ".join([*([] if found in (None, "none") else [found or ""]), *finite])
-    return f"{words} (epochal doctor {info.project}/{info.name})" if words else found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from epochal.format import plural
 from epochal.store.row import RunRow
 
 
@@ -60,12 +61,7 @@ def _counts(info: RunRow) -> tuple[str, str]:
 def _counted(number: int, num_open: int, word: str) -> str:
     if not number:
         return ""
-    words = counted(number, word)
+    words = plural(number, word)
     if num_open == number:
         return words
     return f"{words} ({num_open} open)" if num_open else f"{words} (resolved)"
-
-
-def counted(number: int, word: str) -> str:
-    """A number with its noun: ``1 run``, ``2,000 runs``."""
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"

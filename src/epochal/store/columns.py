@@ -14,14 +14,15 @@ from typing import Any
 
 import msgspec
 
+from epochal import query as q
 from epochal.errors import UsageError
 from epochal.records import Axis
 from epochal.series.reduce import Summary
 from epochal.series.trend import Goal
-from epochal.store import query as q
 from epochal.store.answers import Metric, Status
 from epochal.store.finding_counts import FindingCounts
-from epochal.store.metrics import NOT_THERE, near_names
+from epochal.store.lookup import near_names
+from epochal.store.metrics import NOT_THERE
 from epochal.store.row import RunRow
 from epochal.store.selection import FIELDS, field_reading, metric_name, search_text_of
 from epochal.store.store import RunView
@@ -107,7 +108,7 @@ def _column(field: q.Field, subjects: Sequence[_Subject]) -> Column:
         return Column(name, values, True, "min")
     if not having and field.path[0] not in (*_OWN, *FIELDS):
         known = [*FIELDS, *(name for one in subjects[:_NEAR_IN] for name in one.names())]
-        hint = f"No run here has {name!r}.{near_names(name, list(dict.fromkeys(known)))}"
+        hint = f"No run here has {name!r}.{near_names(name, known, most=1)}"
         return Column(name, values, hint=hint if subjects else None)
     of = metric_name(field) if having and name not in _OWN else None
     metric = None if of is None else having[0].metric(of)

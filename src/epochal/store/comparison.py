@@ -13,7 +13,7 @@ from epochal.records import Axis
 from epochal.series.reduce import Summary
 from epochal.series.trend import Goal
 from epochal.store.answers import Metric
-from epochal.store.metrics import in_order, no_metric
+from epochal.store.metrics import in_order, is_detail, no_metric
 from epochal.store.store import RunView
 from epochal.values import flat_items
 
@@ -54,34 +54,55 @@ class ComparedMetric(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """Several runs compared; every tuple has one entry per run."""
+    """Several runs compared; every tuple has one entry per run.
+
+    ``left_out`` counts metrics that were not asked for.
+    """
 
     config: Mapping[str, tuple[Any, ...]]
     metrics: tuple[ComparedMetric, ...]
-
-    def differences(self) -> dict[str, tuple[Any, ...]]:
-        """The configuration entries that are not the same in all runs."""
-        return {
-            name: values
-            for name, values in self.config.items()
-            if any(not _same(value, values[0]) for value in values[1:])
-        }
+    left_out: int = 0
 
 
-def compare(runs: Sequence[RunView], *, names: Sequence[str] = ()) -> Comparison:
-    """Compare runs by their configs and by all metrics, or by those that are named."""
-    configs = [dict(flat_items(run.config)) for run in runs]
-    keys = dict.fromkeys(key for config in configs for key in config)
-    config = {key: tuple(own.get(key, MISSING) for own in configs) for key in keys}
-    return Comparison(config, tuple(_metrics(runs, names)))
+def compare(
+    runs: Sequence[RunView], *, names: Sequence[str] = (), with_all: bool = False
+) -> Comparison:
+    """Compare runs by their configs and main metrics, or by the metrics that are named.
 
-
-def _metrics(runs: Sequence[RunView], names: Sequence[str]) -> Iterator[ComparedMetric]:
+    With ``with_all`` also by what is equal in all configs, and by metrics of layers and machines.
+    """
+    configs = [run.config for run in runs]
+    config = side_by_side(configs) if with_all else differences(configs)
     if names:
-        found = [metric for name in names for metric in _named(runs, name)]
+        found, left_out = [metric for name in names for metric in _named(runs, name)], set[str]()
     else:
-        found = [metric for run in runs for metric in _all_metrics(run) if metric.axis != "time"]
-        found = in_order(found)
+        every = [metric for run in runs for metric in _all_metrics(run)]
+        found = in_order(metric for metric in every if _is_compared(metric, with_all=with_all))
+        left_out = {metric.name for metric in every} - {metric.name for metric in found}
+    return Comparison(config, tuple(_metrics(runs, found)), len(left_out))
+
+
+def _is_compared(metric: Metric, *, with_all: bool) -> bool:
+    return with_all or (metric.axis != "time" and not is_detail(metric.name))
+
+
+def side_by_side(configs: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:
+    """Every entry of some configs, with its value in each; ``MISSING`` where one lacks it."""
+    flat = [dict(flat_items(config)) for config in configs]
+    keys = dict.fromkeys(key for config in flat for key in config)
+    return {key: tuple(own.get(key, MISSING) for own in flat) for key in keys}
+
+
+def differences(configs: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:
+    """The configuration entries that are not the same in all runs."""
+    return {
+        name: values
+        for name, values in side_by_side(configs).items()
+        if any(not _same(value, values[0]) for value in values[1:])
+    }
+
+
+def _metrics(runs: Sequence[RunView], found: Sequence[Metric]) -> Iterator[ComparedMetric]:
     chosen = {(metric.name, metric.axis): metric for metric in reversed(found)}
     logged = {metric.name for metric in found if metric.axis != "none"}
     own = [{(m.name, m.axis) for m in _all_metrics(run) if 0 in m.ranks} for run in runs]

@@ -19,7 +19,7 @@ from epochal.values import as_float, flat_items
 
 _ROLES = ("loss", "eval_loss", "lr", "norm", "throughput")
 # Hundreds of series, one for each layer: what follows them would not be seen.
-_LAYERS = ("params/", "grads/", "update_ratio/", "running_stats/", "abs_max/")
+_LAYERS = ("params/", "grads/", "update_ratio/", "running_stats/", "activations/", "abs_max/")
 _MOST_COMPARED = 2000
 _NAMED = 8
 _SEPARATOR = re.compile(r"[/.]")
@@ -123,6 +123,11 @@ def set_number(values: Mapping[str, Any], name: str) -> float | None:
 def in_order(metrics: Iterable[Metric]) -> list[Metric]:
     """Roles first, layers and the machine last, and among equals by first appearance."""
     return sorted(metrics, key=_place)
+
+
+def is_detail(name: str) -> bool:
+    """Whether a metric is one of hundreds: of a layer, of the machine or of Epochal itself."""
+    return name.startswith((*_LAYERS, *_MACHINE))
 
 
 def _place(metric: Metric) -> int:

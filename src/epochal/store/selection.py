@@ -15,7 +15,8 @@ from epochal.records import Axis
 from epochal.series.reduce import Summary
 from epochal.store.answers import Metric, State, Status
 from epochal.store.finding_counts import FindingCounts
-from epochal.store.metrics import NOT_THERE, dig, level, near_names
+from epochal.store.lookup import near_names
+from epochal.store.metrics import NOT_THERE, dig, level
 from epochal.store.pattern import PatternError, compile_pattern
 from epochal.store.row import RunRow
 
@@ -183,7 +184,7 @@ def check_fields(text: str, fields: Iterable[q.Field], runs: Sequence[Subject]) 
         reading = _bare(field.path)
         if all(reading(run) is NOT_THERE for run in runs):
             known = [*_PLAIN, *(name for run in runs[:_NEAR_IN] for name in run.names())]
-            near = near_names(str(field), list(dict.fromkeys(known)))
+            near = near_names(str(field), known, most=1)
             q.fail(f"no run has {str(field)!r}.{near}".rstrip("."), text, field.column)
 
 

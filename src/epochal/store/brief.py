@@ -1,0 +1,185 @@
+"""One run in short: what ``epochal show`` prints, and what agents read.
+
+Status, progress, the main metrics, what was configured differently from the run before, and the
+findings in one line each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from epochal.health.finding import SEVERITIES, Finding
+from epochal.records import finite
+from epochal.store.answers import Metric
+from epochal.store.comparison import MISSING, differences
+from epochal.store.finding_counts import latest_findings
+from epochal.store.metrics import in_order, is_detail
+from epochal.store.row import RunRow
+from epochal.store.store import RunView, Store
+from epochal.values import flat_items
+
+_MOST_METRICS = 10
+_MOST_ENTRIES = 12
+_MOST_FINDINGS = 6
+_LONGEST_TEXT = 200
+
+
+class BriefMetric(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The last and the best value of a metric; a value that the program set has no step.
+
+    ``best`` is null where it is unknown whether more or less is better.
+    """
+
+    name: str
+    last: float | None
+    step: float | None = None
+    best: float | None = None
+    best_step: float | None = None
+    is_finite: bool = True
+
+
+class BriefFinding(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One finding; ``steps`` are the first and the last step it was seen at."""
+
+    severity: str
+    rule: str
+    sentence: str
+    steps: tuple[int, int] | None = None
+    is_resolved: bool = False
+
+
+class RunBrief(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A run in short; times in Unix seconds.
+
+    ``config`` has the entries that differ from the run ``previous``, the newest one of the project
+    before this: each with its value there and here. Without such a run it has all of them. The
+    ``more_…`` count what was left out.
+    """
+
+    name: str
+    project: str
+    id: str
+    status: str
+    reason: str | None = None
+    step: int | None = None
+    total_steps: int | None = None
+    epoch: int | None = None
+    num_epochs: int | None = None
+    created: float | None = None
+    duration_s: float | None = None
+    tags: Sequence[str] = ()
+    notes: str | None = None
+    problem: str | None = None
+    metrics: list[BriefMetric] = []
+    more_metrics: int = 0
+    previous: str | None = None
+    config: Mapping[str, Any] = {}
+    more_config: int = 0
+    findings: list[BriefFinding] = []
+    more_findings: int = 0
+
+
+def run_brief(store: Store, view: RunView) -> RunBrief:
+    """A run in short."""
+    row = view.info
+    metrics = main_metrics(view)
+    every = {metric.name for metric in (*view.metrics(), *view.set_metrics())}
+    before = previous_run(store, row)
+    config = _config(view, before)
+    found = findings_of(view, most=50_000)
+    return RunBrief(
+        name=row.name,
+        project=row.project,
+        id=row.id,
+        status=row.status.state,
+        reason=_short(row.status.reason),
+        step=row.step,
+        total_steps=row.total_steps,
+        epoch=row.epoch,
+        num_epochs=row.num_epochs,
+        created=row.created,
+        duration_s=_duration_s(row),
+        tags=row.tags,
+        notes=_short(row.notes),
+        problem=row.problem,
+        metrics=[_metric(view, metric) for metric in metrics[:_MOST_METRICS]],
+        more_metrics=len(every) - len(metrics[:_MOST_METRICS]),
+        previous=None if before is None else before.outline().name,
+        config=dict(list(config.items())[:_MOST_ENTRIES]),
+        more_config=max(len(config) - _MOST_ENTRIES, 0),
+        findings=[_finding(one) for one in found[:_MOST_FINDINGS]],
+        more_findings=max(len(found) - _MOST_FINDINGS, 0),
+    )
+
+
+def main_metrics(view: RunView) -> list[Metric]:
+    """Each metric of a run but those of layers and machines; those that judge it come first."""
+    found = [*in_order(view.metrics()), *view.set_metrics()]
+    shown = [metric for metric in found if not is_detail(metric.name) and 0 in metric.ranks]
+    shown.sort(key=lambda metric: metric.goal is None and metric.axis != "none")
+    return list({metric.name: metric for metric in reversed(shown)}.values())[::-1]
+
+
+def previous_run(store: Store, row: RunRow) -> RunView | None:
+    """The newest run of the same project that was created before this one."""
+    if row.created is None:
+        return None
+    project = row.project.replace("\\", "\\\\").replace('"', '\\"')
+    before = store.runs(f'project == "{project}" and created < {row.created!r}', limit=1)
+    return before[0] if before else None
+
+
+def findings_of(view: RunView, *, most: int | None = None) -> list[Finding]:
+    """The latest version of every finding, the most severe first, then by step."""
+    records = ((entry.position.attempt, entry.record) for entry in view.findings(most=most))
+    return sorted(latest_findings(records, attempts=view.info.attempts), key=_gravity)
+
+
+def _gravity(finding: Finding) -> tuple[int, bool, float]:
+    step = finding.steps[0] if finding.steps is not None else 0
+    return -SEVERITIES.index(finding.severity), finding.state == "closed", step
+
+
+def _metric(view: RunView, metric: Metric) -> BriefMetric:
+    summary = view.summary(metric.name, axis=metric.axis)
+    best = None if metric.goal is None or metric.axis == "none" else summary.best(metric.goal)
+    return BriefMetric(
+        metric.name,
+        finite(summary.last),
+        summary.last_step,
+        None if best is None else best[1],
+        None if best is None else best[0],
+        summary.last is None or math.isfinite(summary.last),
+    )
+
+
+def _config(view: RunView, before: RunView | None) -> dict[str, Any]:
+    own = dict(flat_items(view.config))
+    if before is None:
+        return own
+    return {
+        key: [None if value == MISSING else value for value in pair]
+        for key, pair in differences([before.config, view.config]).items()
+    }
+
+
+def _finding(finding: Finding) -> BriefFinding:
+    is_resolved = finding.state == "closed"
+    sentence = _short(finding.sentence) or ""
+    return BriefFinding(finding.severity, finding.rule, sentence, finding.steps, is_resolved)
+
+
+def _duration_s(row: RunRow) -> float | None:
+    if row.created is None or row.updated is None:
+        return None
+    return round(max(row.updated - row.created, 0.0), 1)
+
+
+def _short(text: str | None) -> str | None:
+    if text is None or len(text) <= _LONGEST_TEXT:
+        return text
+    return f"{text[: _LONGEST_TEXT - 1]}…"
