@@ -67,7 +67,7 @@ def test_show_prints_status_config_and_metrics(tmp_path: Path, capsys: Capture) 
 
 def test_show_json_has_summaries(tmp_path: Path, capsys: Capture) -> None:
     Journal(tmp_path).metrics(1, loss=float("nan")).metrics(2, loss=1.0)
-    main(["show", "x", "--json", "--dir", str(tmp_path)])
+    main(["show", "x", "--all", "--json", "--dir", str(tmp_path)])
     shown = json.loads(capsys.readouterr().out)
     assert shown["metrics"][0]["summary"]["nonfinite"] == 1
     assert shown["metrics"][0]["best"] == [2, 1.0]

@@ -81,12 +81,25 @@ def test_a_loss_asked_for_is_that_of_evaluations_too(tmp_path: Path, capsys: Cap
     assert main(["compare", "a", "b", "-m", "loss", "--json", "--dir", str(tmp_path)]) == 0
     metrics = json.loads(capsys.readouterr().out)["metrics"]
     assert [metric["name"] for metric in metrics] == ["train/loss", "eval/loss"]
-    assert main(["compare", "a", "b", "--json", "--dir", str(tmp_path)]) == 0
+    assert main(["compare", "a", "b", "--all", "--json", "--dir", str(tmp_path)]) == 0
     metrics = json.loads(capsys.readouterr().out)["metrics"]
     names = [metric["name"] for metric in metrics]
     assert names == ["train/loss", "eval/loss", "reward/x", "grads/w/norm"]
 
 
+def test_metrics_of_layers_do_not_flood_a_comparison(tmp_path: Path, capsys: Capture) -> None:
+    for name in ("a", "b"):
+        layers = {f"params/layer{number}/norm": 1.0 for number in range(50)}
+        run = Journal(tmp_path, name).metrics(1, loss=1.0, **layers)
+        run.add({"log": "system", "cpu_pct": 3.0}, writer="telemetry-0000")
+    assert main(["compare", "a", "b", "--dir", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "params/" not in out
+    assert "51 more metrics of layers and machines: --all." in out
+    assert main(["compare", "a", "b", "-m", "params/layer7/norm", "--dir", str(tmp_path)]) == 0
+    assert "params/layer7/norm" in capsys.readouterr().out
+
+
 def test_a_metric_that_no_run_has_is_said(root: Path, capsys: Capture) -> None:
     assert main(["compare", "base", "other", "-m", "los", "--dir", str(root)]) == 2
-    assert "no metric 'los'" in capsys.readouterr().err
+    assert "no metric 'los'. Did you mean 'loss'?" in capsys.readouterr().err

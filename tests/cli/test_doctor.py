@@ -10,6 +10,7 @@ import epochal
 from epochal.cli.main import main
 from epochal.companion.diagnosis import Diagnosis
 from tests.doubles.companions import companion_config
+from tests.store.journals import Journal
 
 
 def record(folder: Path, losses: list[float]) -> None:
@@ -52,6 +53,45 @@ def test_what_is_less_grave_can_be_left_out(
 ) -> None:
     record(tmp_path, [2.0] * 3)
     assert main(["--dir", str(tmp_path), "doctor", "a", "--severity", "error", "--open"]) == 0
+
+
+def test_without_a_run_the_newest_is_diagnosed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(tmp_path, [2.0, math.nan])
+    assert main(["--dir", str(tmp_path), "doctor"]) == 1
+    said = capsys.readouterr()
+    assert said.out.startswith("p/a  (finished, step 1)")
+    assert said.err == "The newest run is p/a.\n"
+
+
+def test_two_runs_are_a_mistake_with_a_way_on(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "a", "b"]) == 2
+    assert "doctor takes one run; 'epochal compare'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("severity", "state", "code"),
+    [("error", "closed", 1), ("warning", "open", 1), ("warning", "closed", 0), ("info", "open", 0)],
+)
+def test_the_exit_code_says_whether_something_is_wrong(
+    tmp_path: Path, severity: str, state: str, code: int
+) -> None:
+    finding = {"log": "finding", "id": "1", "rule": "r", "sentence": "A sentence."}
+    found = {**finding, "severity": severity, "state": state}
+    Journal(tmp_path).metrics(1, loss=1.0).finish().add(found, writer="findings")
+    assert main(["doctor", "x", "--dir", str(tmp_path)]) == code
+
+
+def test_findings_are_coloured_on_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(tmp_path, [2.0, math.nan])
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    main(["--dir", str(tmp_path), "doctor", "a"])
+    assert "\x1b[31m✗ The loss became NaN" in capsys.readouterr().out
 
 
 def die(folder: Path, code: str, *, companion: bool = False) -> None:
@@ -118,8 +158,10 @@ def test_the_list_and_the_doctor_count_alike(
     assert json.loads(capsys.readouterr().out)["errors"] == 2
     main(["--dir", str(tmp_path), "ls", "errors == 2"])
     assert "2 errors (1 open)" in capsys.readouterr().out
-    main(["--dir", str(tmp_path), "show", "a"])
-    assert "findings      2 errors (1 open) (epochal doctor p/a)" in capsys.readouterr().out
+    main(["--dir", str(tmp_path), "show", "a", "--json"])
+    shown = json.loads(capsys.readouterr().out)["findings"]
+    assert [one["severity"] for one in shown] == ["error", "error"]
+    assert [one.get("is_resolved", False) for one in shown] == [False, True]
 
 
 def test_what_an_attempt_before_had_is_over(

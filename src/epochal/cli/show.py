@@ -75,7 +75,7 @@ def _print(view: RunView, brief: RunBrief, *, with_all: bool) -> None:
             "CONFIG": _entries(info.config),
         }
     else:
-        since = f" (changed since {brief.previous})" if brief.previous and brief.config else ""
+        since = "" if brief.previous is None else f" (changed since {brief.previous})"
         parts = {"METRICS": _metrics(brief), f"CONFIG{since}": _config(brief)}
     for title, lines in parts.items():
         if lines:
@@ -162,19 +162,11 @@ def _values(one: BriefMetric) -> tuple[str, str]:
 
 
 def _config(brief: RunBrief) -> str:
-    if brief.previous is None:
-        lines = _entries(brief.config)
-    else:
-        rows = [
-            (f"  {key}", _value(now), f"was {_value(was)}") for key, (was, now) in _pairs(brief)
-        ]
-        lines = _columns(rows)
+    changed = brief.changed.items()
+    rows = [(f"  {key}", _value(now), f"was {_value(was)}") for key, (was, now) in changed]
+    nothing = "  nothing" if brief.previous is not None and not changed else ""
     more = f"  {brief.more_config} more: --all" if brief.more_config else ""
-    return "\n".join(filter(None, [lines, more]))
-
-
-def _pairs(brief: RunBrief) -> list[tuple[str, Sequence[Any]]]:
-    return list(brief.config.items())
+    return "\n".join(filter(None, [_entries(brief.config), _columns(rows), nothing, more]))
 
 
 def _value(value: Any) -> str:

@@ -6,6 +6,7 @@ findings in one line each.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -55,9 +56,9 @@ class BriefFinding(msgspec.Struct, frozen=True, omit_defaults=True):
 class RunBrief(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A run in short; times in Unix seconds.
 
-    ``config`` has the entries that differ from the run ``previous``, the newest one of the project
-    before this: each with its value there and here. Without such a run it has all of them. The
-    ``more_…`` count what was left out.
+    ``changed`` has the configuration that differs from the run ``previous``, the newest one of the
+    project before this: each entry with its value there and here. Without such a run, ``config``
+    has the whole configuration. The ``more_…`` count what was left out.
     """
 
     name: str
@@ -77,6 +78,7 @@ class RunBrief(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     metrics: list[BriefMetric] = []
     more_metrics: int = 0
     previous: str | None = None
+    changed: Mapping[str, list[Any]] = {}
     config: Mapping[str, Any] = {}
     more_config: int = 0
     findings: list[BriefFinding] = []
@@ -89,7 +91,8 @@ def run_brief(store: Store, view: RunView) -> RunBrief:
     metrics = main_metrics(view)
     every = {metric.name for metric in (*view.metrics(), *view.set_metrics())}
     before = previous_run(store, row)
-    config = _config(view, before)
+    own = dict(flat_items(view.config)) if before is None else {}
+    changed = {} if before is None else _changed(before, view)
     found = findings_of(view, most=50_000)
     return RunBrief(
         name=row.name,
@@ -109,8 +112,9 @@ def run_brief(store: Store, view: RunView) -> RunBrief:
         metrics=[_metric(view, metric) for metric in metrics[:_MOST_METRICS]],
         more_metrics=len(every) - len(metrics[:_MOST_METRICS]),
         previous=None if before is None else before.outline().name,
-        config=dict(list(config.items())[:_MOST_ENTRIES]),
-        more_config=max(len(config) - _MOST_ENTRIES, 0),
+        changed=dict(itertools.islice(changed.items(), _MOST_ENTRIES)),
+        config=dict(itertools.islice(own.items(), _MOST_ENTRIES)),
+        more_config=max(len(own) + len(changed) - _MOST_ENTRIES, 0),
         findings=[_finding(one) for one in found[:_MOST_FINDINGS]],
         more_findings=max(len(found) - _MOST_FINDINGS, 0),
     )
@@ -157,10 +161,7 @@ def _metric(view: RunView, metric: Metric) -> BriefMetric:
     )
 
 
-def _config(view: RunView, before: RunView | None) -> dict[str, Any]:
-    own = dict(flat_items(view.config))
-    if before is None:
-        return own
+def _changed(before: RunView, view: RunView) -> dict[str, list[Any]]:
     return {
         key: [None if value == MISSING else value for value in pair]
         for key, pair in differences([before.config, view.config]).items()

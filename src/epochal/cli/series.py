@@ -1,0 +1,90 @@
+"""``epochal series``: one metric of a run in a few points."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+import click
+
+from epochal.cli.command import (
+    chosen_run,
+    cli_command,
+    csv_option,
+    hub_option,
+    json_option,
+    reading_store,
+)
+from epochal.cli.figures import format_figure
+from epochal.cli.output import say, say_csv, say_json, say_lines
+from epochal.cli.table import terminal_columns
+from epochal.errors import UsageError
+from epochal.format import plural
+from epochal.series.series import Series
+from epochal.store.points import SeriesPoints, read_series, series_points
+
+_SMALLEST = 4
+_WIDEST = 120
+
+
+@cli_command
+@click.argument("words", metavar="[RUN] METRIC...", nargs=-1, required=True)
+@click.option(
+    "-p",
+    "--points",
+    type=click.IntRange(min=_SMALLEST),
+    default=40,
+    metavar="N",
+    help="At most so many points in CSV and JSON (default: 40).",
+)
+@hub_option
+@csv_option
+@json_option
+def command(
+    words: tuple[str, ...], points: int, hub: str | None, as_csv: bool, as_json: bool
+) -> None:
+    """Print one metric of a run: its first, last, smallest and largest value.
+
+    With one argument it is a metric of the newest run. --csv and --json print points, the exact
+    extremes among them.
+
+    \b
+    epochal series loss
+    epochal series my-run loss val/loss --json --points 100
+    """
+    if as_csv and as_json:
+        raise UsageError("--csv and --json exclude each other.")
+    key, metrics = (None, words) if len(words) == 1 else (words[0], words[1:])
+    with reading_store(hub) as store:
+        view = chosen_run(store, key)
+        found = [series_points(view, metric, points) for metric in metrics]
+        if not (as_csv or as_json):
+            for one in found:
+                _print(one, read_series(view, one.metric))
+            return
+    if as_json:
+        say_json(found[0] if len(found) == 1 else found)
+        return
+    say_csv(
+        [
+            {"metric": one.metric, one.x: step, "value": value}
+            for one in found
+            for step, value in zip(one.steps, one.values, strict=True)
+        ]
+    )
+
+
+def _print(found: SeriesPoints, series: Series) -> None:
+    say(f"{found.metric}  ({plural(found.count, 'point')} of {found.run})")
+    if sys.stdout.isatty() and find_spec("rich") is not None:
+        from epochal.tui.text import sparkline
+
+        columns = min(terminal_columns(), _WIDEST)
+        say_lines([[(sparkline(series.buckets(columns).mean, columns), "accent")]])
+    for name in ("first", "last", "min", "max"):
+        point = getattr(found, name)
+        if point is not None:
+            at, value = point
+            say(f"  {name:<5} {format_figure(found.metric, value):>12}  at {found.x} {at:g}")
+    if found.nonfinite:
+        say(f"  {plural(found.nonfinite, 'value')} not finite")
