@@ -17,11 +17,12 @@ from epochal.health.finding import SEVERITIES, Finding, Severity
 from epochal.journal.layout import rank_of_writer
 from epochal.records import finite, scalars_by_name, whole_number
 from epochal.shipping.client import HubError
-from epochal.store.finding_counts import latest_findings
+from epochal.store.brief import findings_of
 from epochal.store.lookup import near_names
 from epochal.store.row import RunRow
 from epochal.store.store import RunView, Store
 
+_RECORDS_A_LOOK = 50_000
 Event = Literal["ended", "finding", "until", "timeout"]
 # What a wait may end for besides the end of the run: findings of this severity or a higher one.
 ON: Mapping[str, Severity | None] = {
@@ -133,17 +134,13 @@ def open_finding(view: RunView, row: RunRow, least: Severity | None) -> Finding 
     """The most severe open finding of at least a severity, apart from how the run ended."""
     if least is None:
         return None
-    entries = view.findings(**({} if row.status.is_live else {"most": None}))
-    told = ((entry.position.attempt, entry.record) for entry in entries)
     wanted = SEVERITIES[SEVERITIES.index(least) :]
-    found = [
-        finding
-        for finding in latest_findings(told, attempts=row.attempts)
-        if finding.state == "open"
-        and finding.severity in wanted
-        and finding.rule not in BAD_ENDINGS
-    ]
-    return max(found, key=lambda finding: SEVERITIES.index(finding.severity), default=None)
+    found = findings_of(view, most=_RECORDS_A_LOOK if row.status.is_live else None)
+    for finding in found:
+        is_grave = finding.state == "open" and finding.severity in wanted
+        if is_grave and finding.rule not in BAD_ENDINGS:
+            return finding
+    return None
 
 
 class _Clock:
