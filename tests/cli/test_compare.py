@@ -102,4 +102,4 @@ def test_metrics_of_layers_do_not_flood_a_comparison(tmp_path: Path, capsys: Cap
 
 def test_a_metric_that_no_run_has_is_said(root: Path, capsys: Capture) -> None:
     assert main(["compare", "base", "other", "-m", "los", "--dir", str(root)]) == 2
-    assert "no metric 'los'. Did you mean 'loss'?" in capsys.readouterr().err
+    assert "has a metric 'los'. Did you mean 'loss'?" in capsys.readouterr().err

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from epochal.errors import MetricNotFoundError, MissingPackageError, UsageError
+from epochal.errors import MissingPackageError, UsageError
 from epochal.series.downsample import buckets
 from epochal.series.series import X
 from epochal.series.smooth import Smoothing
 from epochal.store.groups import common_axis, groups_of, read_series
-from epochal.store.lookup import near_names
+from epochal.store.metrics import no_metric
 from epochal.store.store import RunView
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def read_panel(
     """
     metrics = [found for run in runs if (found := run.metric(metric)) is not None and found.ranks]
     if not metrics:
-        raise MetricNotFoundError(_no_metric(metric, runs))
+        raise no_metric(metric, *((run.info.name, run.metrics()) for run in runs))
     axes = {found.x or "step" for found in metrics}
     x = axes.pop() if len(axes) == 1 else "step"  # the axis that all runs define for the metric
     if group_by is None:
@@ -243,11 +243,3 @@ def _as_text(label: str) -> str:
     shown = label if label.isprintable() else repr(label)[1:-1]
     # matplotlib leaves labels that begin with an underscore out of legends.
     return (" " if shown.startswith("_") else "") + shown.replace("$", r"\$")
-
-
-def _no_metric(name: str, runs: Sequence[RunView]) -> str:
-    known = list(dict.fromkeys(metric.name for run in runs for metric in run.metrics()[:2000]))
-    who = (
-        f"run {runs[0].info.name!r} has no" if len(runs) == 1 else f"none of {len(runs)} runs has a"
-    )
-    return f"{who} metric {name!r}.{near_names(name, known)}"

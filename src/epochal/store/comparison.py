@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from epochal.errors import MetricNotFoundError
 from epochal.records import Axis
 from epochal.series.reduce import Summary
 from epochal.series.trend import Goal
@@ -131,9 +130,7 @@ def _named(runs: Sequence[RunView], name: str) -> list[Metric]:
     if name == "loss":
         ending += [metric for run in runs if (metric := run.role("eval_loss")) is not None]
     if not meant:
-        known = [metric for run in runs for metric in _all_metrics(run)]
-        who = ", ".join(run.info.name for run in runs)
-        raise MetricNotFoundError(no_metric(name, known, run=who, rank=0, axis=None))
+        raise no_metric(name, *((run.info.name, _all_metrics(run)) for run in runs))
     return [*meant, *in_order(ending)]
 
 

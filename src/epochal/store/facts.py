@@ -27,6 +27,7 @@ from epochal.store.answers import Entry, Metric
 from epochal.store.comparison import MISSING
 from epochal.store.finding_counts import latest_findings
 from epochal.store.groups import read_series, repeat_keys
+from epochal.store.lookup import near_names
 from epochal.store.metrics import in_order, resolve
 from epochal.store.row import RunRow
 from epochal.store.store import RunView
@@ -108,7 +109,8 @@ def common_metric(metrics: Sequence[Sequence[Metric]], name: str | None = None) 
     """
     if name is not None:
         if any(resolve(name, own) is None for own in metrics):
-            raise MetricNotFoundError(f"not every one of these runs has logged {name!r}.")
+            hint = near_names(name, (metric.name for own in metrics for metric in own))
+            raise MetricNotFoundError(f"not every one of these runs has logged {name!r}.{hint}")
         return name
     for role in ("eval_loss", "loss"):
         if all(any(one.role == role for one in own) for own in metrics):

@@ -32,7 +32,7 @@ from epochal.series.trend import Goal
 from epochal.store.answers import Metric, State
 from epochal.store.difference import FEWEST, Difference, Units, differences
 from epochal.store.lookup import near_names
-from epochal.store.metrics import in_order, level
+from epochal.store.metrics import in_order, level, no_metric
 from epochal.store.row import RunRow
 from epochal.store.store import RunView
 from epochal.store.unfinished import Unfinished, unfinished_of
@@ -243,7 +243,7 @@ class RunGroups:
         series = {one.info.id: read_series(one.run, metric, x, smoothing) for one in members}
         name = next((one.name for one in series.values() if one is not None), None)
         if name is None:
-            raise MetricNotFoundError(f"no run of these groups has a metric {metric!r}.")
+            raise no_metric(metric, *((one.info.name, one.run.metrics()) for one in members))
         keep, range_ = self._unfinished, {"most": points, "lo": lo, "hi": hi}
         return series_of_groups(
             self.grouping.groups, series, metric=name, x=x, unfinished=keep, **range_
@@ -533,7 +533,7 @@ def run_values(
     """Like ``read_values``, from what was read of the runs."""
     metric = next((one.metric for _, one in read if one.metric is not None), None)
     if metric is None:
-        raise MetricNotFoundError(f"none of the {len(read)} runs has a metric {name!r}.")
+        raise no_metric(name, *((one.info.name, one.run.metrics()) for one, _ in read))
     members = [member for member, _ in read]
     having = [one.metric is not None for _, one in read]
     left = unfinished_of([one.info for one in members], include=unfinished, having=having)

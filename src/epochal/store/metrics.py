@@ -10,6 +10,7 @@ from functools import lru_cache
 from itertools import chain, islice
 from typing import Any, TypeVar
 
+from epochal.errors import MetricNotFoundError
 from epochal.records import ROLE_GUESSES, ROLES, Axis
 from epochal.series.goals import guess_goal
 from epochal.series.trend import Goal
@@ -56,16 +57,20 @@ def resolve(
 
 
 def no_metric(
-    name: str, metrics: Sequence[Metric], *, run: str, rank: int, axis: Axis | None
-) -> str:
-    """The error sentence for a name that no metric of a run has."""
+    name: str, *runs: tuple[str, Iterable[Metric]], rank: int = 0, axis: Axis | None = None
+) -> MetricNotFoundError:
+    """The error about a name that no metric of some runs has; each has a name and its metrics."""
+    who = f"run {runs[0][0]!r} has no" if len(runs) == 1 else f"none of the {len(runs)} runs has a"
     if axis == "none":
-        return f"{name!r} of run {run!r} was set with run.summary: it is one value without points."
+        reason = f"{name!r} was set with run.summary: it is one value without points."
+        return MetricNotFoundError(reason)
     # Comparing with each of a hundred thousand names would take seconds.
-    known = list(dict.fromkeys(metric.name for metric in metrics[:_MOST_COMPARED]))
+    every = chain.from_iterable(metrics for _, metrics in runs)
+    known = list(dict.fromkeys(metric.name for metric in islice(every, _MOST_COMPARED)))
     where = f" on rank {rank}" * (rank != 0) + (f" on the {axis} axis" if axis else "")
-    hint = near_names(name, known) or f" It has {', '.join(known[:_NAMED])}."
-    return f"run {run!r} has no metric {name!r}{where}.{hint if known else ''}"
+    named = f" There are {', '.join(known[:_NAMED])}." if known else ""
+    hint = near_names(name, known) or named
+    return MetricNotFoundError(f"{who} metric {name!r}{where}.{hint}")
 
 
 def dig(values: Mapping[str, Any], names: Sequence[str]) -> Any:

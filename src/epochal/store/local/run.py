@@ -471,8 +471,8 @@ class LocalRun(RunView):
         return self.summary(metric.name, axis=metric.axis).last
 
     def _no_metric(self, name: str, rank: int, axis: Axis | None) -> MetricNotFoundError:
-        run, metrics = self.read_row().row.name, self.details.metrics
-        return MetricNotFoundError(no_metric(name, metrics, run=run, rank=rank, axis=axis))
+        own = (self.read_row().row.name, self.details.metrics)
+        return no_metric(name, own, rank=rank, axis=axis)
 
     # -- records ----------------------------------------------------------------------------------
 
