@@ -13,7 +13,7 @@ import epochal
 from epochal.cli.main import main
 from epochal.errors import UsageError
 from epochal.journal.layout import RunFolder, read_json
-from epochal.redact import REDACTED, Redactor, checked_redactor
+from epochal.redact import REDACTED, Redactor
 from tests.conftest import StartRun
 from tests.doubles.archives import write_archive
 from tests.store.journals import Journal
@@ -170,7 +170,7 @@ def test_the_fields_of_an_event_are_redacted_and_named_once(
 
 
 def test_given_names_are_redacted_and_names_with_a_mark_stay_readable() -> None:
-    redactor = checked_redactor(["cluster", "internal_.*", "!image_key"])
+    redactor = Redactor(["cluster", "internal_.*", "!image_key"])
     config = {"cluster": "a", "internal_host": 7, "image_key": "observation", "b": {"cluster": {}}}
     assert redactor.config(config) == {
         "cluster": REDACTED,
@@ -182,9 +182,9 @@ def test_given_names_are_redacted_and_names_with_a_mark_stay_readable() -> None:
 
 
 @pytest.mark.parametrize("redact", [7, ["ok", 3], "(", {"a": 1}.values()])
-def test_what_cannot_be_a_pattern_is_refused(redact: Any) -> None:
+def test_what_cannot_be_a_pattern_is_refused(start_run: StartRun, redact: Any) -> None:
     with pytest.raises(UsageError, match="redact"):
-        checked_redactor(redact)
+        start_run(redact=redact)
 
 
 SCRIPT = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -88,6 +89,13 @@ def test_the_public_members_of_a_monitor_are_these() -> None:
 def test_every_public_name_says_what_it_is(package: ModuleType, names: list[str]) -> None:
     for name in set(names) - {"__version__"}:
         assert inspect.getdoc(getattr(package, name)), name
+
+
+def test_every_argument_of_init_is_described_in_its_docstring() -> None:
+    documented = re.findall(r"^ {4}\**(\w+): ", inspect.getdoc(epochal.init) or "", re.MULTILINE)
+    arguments = list(inspect.signature(epochal.init).parameters)
+    assert [name for name in documented if name[0].islower()] == arguments
+    assert len(arguments) <= 20
 
 
 @pytest.mark.parametrize("of", [epochal.Run, epochal.Monitor])

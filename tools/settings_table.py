@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from epochal.settings import DECLARED, Setting
+from epochal.settings import DECLARED, RUN_OPTIONS, Setting
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 START = "<!-- settings: printed by tools/settings_table.py (make docs) -->\n"
 END = "<!-- end of settings -->\n"
 HEADER = """\
-| key | variable | `init` | meaning | values | default |
+| key | variable | keyword of `init` | meaning | values | default |
 |---|---|---|---|---|---|
 """
 
@@ -24,7 +24,7 @@ def row(setting: Setting) -> str:
     cells = (
         f"`{setting.key}`" if setting.key else "–",
         f"`{setting.variable}`" if setting.variable else "–",
-        "yes" if setting.argument else "–",
+        f"`{setting.name}`" if setting.name in RUN_OPTIONS else "–",
         setting.meaning,
         setting.kind.accepts,
         default_of(setting.default),

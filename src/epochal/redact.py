@@ -20,8 +20,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from epochal.errors import UsageError
-
 REDACTED = "[redacted]"
 # The words before ``token`` that name a piece of text of a tokenizer, not an access token.
 SPECIAL_TOKENS = frozenset(
@@ -82,8 +80,8 @@ class Redactor:
         self.is_on = is_on
         self.names: dict[str, None] = {}
         self._noticed: set[str] = set()
-        self._more = [_compiled(one) for one in given if not one.startswith("!")]
-        self._fewer = [_compiled(one[1:]) for one in given if one.startswith("!")]
+        self._more = [re.compile(one, re.IGNORECASE) for one in given if not one.startswith("!")]
+        self._fewer = [re.compile(one[1:], re.IGNORECASE) for one in given if one.startswith("!")]
 
     def config(self, config: Mapping[str, Any], *, within: str = "") -> dict[str, Any]:
         """A copy of a configuration of plain JSON values, redacted at any depth."""
@@ -219,30 +217,6 @@ class Redactor:
             self.names.setdefault("a token in a URL")
             return f"{found['start']}{REDACTED}@"
         return found[0]
-
-
-def checked_redactor(redact: Any, default: bool | tuple[str, ...] = True) -> Redactor:
-    """The redactor that ``redact=`` asks for: True, False, or further patterns; None: default."""
-    if isinstance(redact, bool):
-        # ``redact=True`` keeps the patterns that the environment gives.
-        return Redactor(default if isinstance(default, tuple) else (), is_on=redact)
-    if redact is None:
-        return checked_redactor(default) if isinstance(default, bool) else Redactor(default)
-    given = [redact] if isinstance(redact, str) else redact
-    more = list(given) if isinstance(given, Iterable) else [given]
-    if not all(isinstance(one, str) for one in more):
-        raise UsageError(
-            "redact takes False, or names and regular expressions of what else to redact;"
-            f" this is {redact!r}."
-        )
-    return Redactor([*(default if isinstance(default, tuple) else ()), *more])
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern, re.IGNORECASE)
-    except re.error as error:
-        raise UsageError(f"redact={pattern!r} is not a regular expression: {error}.") from error
 
 
 def _words(name: str) -> list[str]:

@@ -28,7 +28,7 @@ def test_a_file_may_say_it_beside_hyperparameters_and_code_wins(
 ) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("report_to: aim\naim_experiment: file\nlr: 0.1\nverbosity: quiet\n")
-    run = start_run(config_file=path, aim_experiment="code")
+    run = start_run(config=path, aim_experiment="code")
     kept = read_json(run.dir / "sinks.json")
     assert (kept["report_to"], kept["options"]) == (["aim"], {"aim_experiment": "code"})
     assert run.config == {"lr": 0.1}
@@ -53,7 +53,7 @@ def test_a_misspelt_option_in_a_file_is_refused(start_run: StartRun, tmp_path: P
     path = tmp_path / "config.yaml"
     path.write_text("report_too: wandb\n")
     with pytest.raises(UsageError, match="report_to"):
-        start_run(config_file=path)
+        start_run(config=path)
 
 
 def test_a_resumed_run_keeps_what_was_sent(start_run: StartRun) -> None:

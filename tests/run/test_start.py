@@ -111,18 +111,22 @@ def test_finishing_twice_writes_one_record(start_run: StartRun) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"name": ""}, "name must not be empty"),
-        ({"name": 3}, "name must be a text, not int"),
-        ({"notes": 3}, "notes must be a text, not int"),
+        ({"name": ""}, "name='' is not a text, or is empty"),
+        ({"name": 3}, "name=3 is not a text, or is empty"),
+        ({"notes": 3}, "notes=3 is not a text, or is empty"),
+        ({"id": 3}, "id=3 is not a text, or is empty"),
         ({"resume": "maybe"}, "resume='maybe' is not known: use one of never, allow, must, latest"),
-        ({"reinit": "yes"}, "reinit='yes' is not known: use one of create_new, finish_previous"),
         ({"resume_step": "x"}, "resume_step"),
         ({"resume_step": 1.5}, "resume_step=1.5 is not a whole number"),
-        ({"config": 3}, "config must be a mapping, a dataclass or a namespace, not int"),
-        ({"config": [1]}, "config must be a mapping, a dataclass or a namespace, not list"),
-        ({"config_file": "/absent.yaml"}, "config_file '/absent.yaml' cannot be read"),
-        ({"tags": 3}, "tags"),
-        ({"git": False}, r"no argument 'git': it is a setting, .*the variable EPOCHAL_GIT"),
+        ({"config": 3}, "config must be a mapping, a dataclass, a namespace or .* not int"),
+        ({"config": [1]}, "config must be a mapping, a dataclass, a namespace or .* not list"),
+        ({"config": "/absent.yaml"}, "config='/absent.yaml' cannot be read"),
+        ({"tags": 3}, "tags=3 is not a list of texts"),
+        ({"rules": 3}, "rules=3 is not a list of conditions"),
+        ({"hub": "host"}, "hub='host' is not an address such as https://host"),
+        ({"grace_s": -1}, "grace_s=-1 is not a time"),
+        ({"server_port": 1}, "no argument 'server_port': it is a setting, but not one of a run"),
+        ({"compaion": False}, "no argument 'compaion': did you mean 'companion'?"),
         ({"total_step": 3}, "no argument 'total_step': did you mean 'total_steps'?"),
         ({"wandb_projct": "x"}, "no argument 'wandb_projct': did you mean 'wandb_project'?"),
         ({"lr": 0.1}, "no argument 'lr' and no sink has an option of this name"),
@@ -199,13 +203,11 @@ def test_numpy_and_enum_values_in_a_configuration_become_plain(start_run: StartR
     assert plain == {"a": 0.5, "b": 3, "c": "x", "d": "red", "e": [0.0, 0.0, 0.0]}
 
 
-def test_a_yaml_file_gives_values_that_code_may_override(
-    start_run: StartRun, tmp_path: Path
-) -> None:
+def test_a_configuration_may_be_a_yaml_file(start_run: StartRun, tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("lr: 0.1\nmodel: {width: 64}\nday: 2020-01-01\n")
-    run = start_run(config_file=file, config={"lr": 0.2})
-    assert identity(run)["config"]["lr"] == 0.2
+    run = start_run(config=file)
+    assert identity(run)["config"]["lr"] == 0.1
     assert run.config["model"] == {"width": 64}
 
 
@@ -215,8 +217,8 @@ def test_a_configuration_file_that_is_no_mapping_is_named(
 ) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(content)
-    with pytest.raises(UsageError, match=r"config_file .*config\.yaml"):
-        start_run(config_file=file)
+    with pytest.raises(UsageError, match=r"config=.*config\.yaml"):
+        start_run(config=str(file))
 
 
 def test_settings_added_later_are_recorded_one_by_one(start_run: StartRun) -> None:
@@ -392,5 +394,5 @@ def test_observers_of_lines_see_those_after_a_resume_too(start_run: StartRun) ->
 
 
 def test_alerts_that_are_no_addresses_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="or a list of them, not int"):
+    with pytest.raises(UsageError, match="alerts=… is not a list of texts"):
         init("p", dir=tmp_path, alerts=3)  # type: ignore[arg-type]

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from epochal.journal.layout import read_json
+from epochal.run.current import OPEN_RUNS
 from epochal.run.run import recorder_of
 from epochal.run.start import init
-from epochal.settings import DECLARED, Settings, read_settings
+from epochal.settings import DECLARED, RUN_OPTIONS, Settings, read_settings, with_arguments
 from tests.settings.places import Places
 
 # One setting of each kind: TOML in the project's file, in the user's, a text of the variable, and
@@ -63,6 +65,24 @@ def test_an_argument_wins_over_environment_and_file(
     assert run.dir == tmp_path / "runs" / "argument" / "a"
 
 
+@pytest.mark.parametrize("name", RUN_OPTIONS)
+def test_every_option_of_a_run_is_an_argument(name: str) -> None:
+    """Its default is a value that the argument accepts as well."""
+    before = read_settings({})
+    assert with_arguments(before, {name: RUN_OPTIONS[name].default}) == before
+
+
+def test_a_setting_of_a_run_is_a_keyword_of_init(places: Places) -> None:
+    places.write("console = false\nfinish_wait_s = 1.5")
+    run = init(name="x", git=False, finish_wait_s=0.5, health=False, dir="runs")
+    assert recorder_of(run).ending.wait_s == 0.5
+    identity = read_json(run.dir / "run.json")
+    assert "git" not in identity
+    assert identity["rules"] == {"enabled": False}
+    assert list(OPEN_RUNS) == [run]
+    assert not recorder_of(init(name="y", enabled=False, dir="runs")).is_recorded
+
+
 def test_what_arguments_leave_open_comes_from_the_file(places: Places) -> None:
     places.write(
         'project = "file"\ndir = "out"\ntags = ["a"]\nconsole = false\nfinish_wait_s = 1.5\n'
@@ -82,7 +102,7 @@ def test_options_of_sinks_argument_over_config_file_over_settings(places: Places
     places.write('console = false\ngit = false\n[sinks]\nwandb_project = "s"\nwandb_name = "s"')
     places.write_user('[sinks]\nwandb_entity = "u"\nwandb_name = "u"\nreport_to = "wandb"')
     config = places.write("wandb_name: c\nwandb_mode: c\n", name="config.yaml")
-    run = init(name="x", config_file=config, wandb_mode="offline", dir="runs")
+    run = init(name="x", config=config, wandb_mode="offline", dir="runs")
     run.finish()
     said = (run.dir / "sinks.json").read_text()
     for text in ('"s"', '"u"', '"c"', '"offline"'):

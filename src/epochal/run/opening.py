@@ -7,7 +7,6 @@ import hashlib
 import multiprocessing
 import os
 import secrets
-import time
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,6 @@ from epochal.journal.line import now
 from epochal.journal.process import liveness, process_identity
 from epochal.journal.writer import JournalWriter
 from epochal.records import FORMAT_VERSION
-from epochal.redact import Redactor
 from epochal.run import provenance, ranks
 from epochal.run.current import OPEN_RUNS
 from epochal.run.forwarded import note_reporting
@@ -41,31 +39,86 @@ from epochal.run.request import Request
 from epochal.run.resume import find_resumable, last_epoch_of, last_step_of, resumed_identity
 from epochal.run.run import Run, recorder_of
 from epochal.run.samples import store_blob
-from epochal.settings import Settings
-from epochal.settings.launch import Launch, read_parent_run
+from epochal.settings.launch import read_parent_run
+from epochal.settings.toml_file import shown_path
+
+
+def open_run(request: Request) -> Run:
+    """Open the requested run as rank 0, as another rank, or switched off."""
+    launch, settings = request.launch, request.settings
+    if not settings.enabled:
+        return _switched_off(request)
+    if launch.rank == 0:
+        return _start_rank_zero(request)
+    if request.folder is not None:
+        meeting = _opened_by_rank_zero(RunFolder(request.folder), launch.launch_id)
+        return _start_rank_zero(request) if meeting is None else _join(request, meeting)
+    meeting = ranks.find(request.root, _launch_id(request))
+    return _wait_aside(request) if meeting is None else _join(request, meeting)
+
+
+def join_parent(request: Request) -> Run | None:
+    """In a process started by ``multiprocessing``: the parent's run, in a file of its own."""
+    current = OPEN_RUNS.current
+    if current is not None and not recorder_of(current).is_of_this_process:
+        return current  # forked: the writer has already turned to a file of its own
+    if multiprocessing.parent_process() is None or not request.settings.enabled:
+        return None
+    parent = read_parent_run()
+    if parent is None or not Path(parent.folder).is_dir():
+        return None
+    folder, silent = RunFolder(Path(parent.folder)), Console(verbosity=Verbosity.QUIET)
+    return _open_file(
+        msgspec.structs.replace(request, console=silent, totals=Totals()),
+        read_json(folder.identity),
+        ranks.RankRendezvous(folder, parent.attempt),
+        writer=f"child-{os.getpid()}",
+        rank=-1,
+    )
+
+
+def _switched_off(request: Request) -> Run:
+    """A run that checks its arguments and writes nothing."""
+    recorder = Recorder(
+        identity={**_labels(request), "id": "off", "name": request.name, **process_identity()},
+        folder=RunFolder(Path(os.devnull)),
+        writer=None,
+        console=request.console,
+        totals=request.totals,
+        redactor=request.redactor,
+    )
+    return Run(recorder)
+
+
+def _labels(request: Request) -> dict[str, Any]:
+    settings = request.settings
+    return {
+        "name": request.name,
+        "project": settings.project,
+        "tags": list(settings.tags),
+        "notes": settings.notes,
+        "group": settings.group,
+        "job_type": settings.job_type,
+        "owner": settings.owner or provenance.user_name(),
+        "config": request.config,
+    }
+
 
 # -- rank 0 ---------------------------------------------------------------------------------------
 
 
-def start_rank_zero(request: Request, launch: Launch, settings: Settings) -> Run:
+def _start_rank_zero(request: Request) -> Run:
     """Make the folder of the run or resume an older run, and publish the folder to other ranks."""
-    found = find_resumable(request)
-    parent = None
-    if found is None:
-        if request.fork_from is not None:
-            from epochal.run.fork import find_parent
-
-            parent = find_parent(request.fork_from, root=request.root, project=request.project)
-            request = msgspec.structs.replace(request, config={**parent.config, **request.config})
-        identity, folder, attempt = _new_run(request)
-        if parent is not None:
-            identity["fork"] = parent.record()
-            parent.copy_history(folder, request.redactor.identity(identity))
+    launch, folder = request.launch, find_resumable(request)
+    if folder is None:
+        identity, folder = _new_run(request)
+        attempt = 1
     else:
-        folder = found
         identity, attempt = resumed_identity(folder, request)
     identity.update(world_size=launch.world_size, launch_id=launch.launch_id, **process_identity())
-    _add_provenance(identity, folder, settings)
+    identity.update(provenance.describe_process(), packages=provenance.describe_packages())
+    if request.settings.git:
+        identity["git"] = _describe_git(folder)
     identity.pop("rules", None)  # those of the attempt before
     if request.rules:
         identity["rules"] = request.rules
@@ -78,61 +131,50 @@ def start_rank_zero(request: Request, launch: Launch, settings: Settings) -> Run
     last_step = last_step_of(folder, before_attempt=attempt) if attempt > 1 else -1
     if last_step < 0 and isinstance(identity.get("fork"), dict):
         last_step = int(identity["fork"]["step"])
-    run = _open_run(
-        identity,
-        folder,
-        writer=LOOP,
-        attempt=attempt,
-        rank=0,
-        console=request.console,
-        totals=request.totals,
-        last_step=last_step,
-        resume_step=request.resume_step,
-        redactor=request.redactor,
-    )
-    if launch.world_size > 1 and request.run_folder is None:
+    meeting = ranks.RankRendezvous(folder, attempt, last_step)
+    run = _open_file(request, identity, meeting, writer=LOOP, resume_step=request.resume_step)
+    if launch.world_size > 1 and request.folder is None:
         meeting = ranks.RankRendezvous(folder, run.attempt, run.step)
-        ranks.publish(request.root, _launch_id(launch, request), meeting)
-    _greet(recorder_of(run), request, last_step)
+        ranks.publish(request.root, _launch_id(request), meeting)
+    _greet(recorder_of(run), request.resume_step, last_step)
     request.redactor.notice(request.console.notice)
     return run
 
 
-def _new_run(request: Request) -> tuple[dict[str, Any], RunFolder, int]:
-    if request.run_folder is not None:
-        folder, name = RunFolder(request.run_folder), request.name
+def _new_run(request: Request) -> tuple[dict[str, Any], RunFolder]:
+    labels, parent = _labels(request), None
+    project = labels["project"]
+    if request.fork_from is not None:
+        from epochal.run.fork import find_parent
+
+        parent = find_parent(request.fork_from, root=request.root, project=project)
+        labels["config"] = {**parent.config, **request.config}
+    if request.folder is not None:
+        folder = RunFolder(request.folder)
         folder.path.mkdir(parents=True, exist_ok=True)
     else:
-        folder, name = create_run_folder(request.root / slugify(request.project), request.name)
-    if name != request.name and request.named:
+        folder, labels["name"] = create_run_folder(request.root / slugify(project), request.name)
+    if labels["name"] != request.name and request.settings.name is not None:
         request.console.notice(
-            f"a run named {request.name!r} exists already, so this one is {name!r}"
-            " (resume='allow' would go on with it)."
+            f"a run named {request.name!r} exists already, so this one is {labels['name']!r}"
+            " (resume='allow' would continue the existing one)."
         )
     identity = {
         "v": FORMAT_VERSION,
         "id": request.id or secrets.token_hex(6),
-        "name": name,
-        "project": request.project,
         "created": now(),
-        "tags": request.tags,
-        "notes": request.notes,
-        "group": request.group,
-        "job_type": request.job_type,
-        "owner": request.owner or provenance.user_name(),
-        "config": request.config,
+        **labels,
         "totals": request.totals.as_record(),
     }
-    return identity, folder, 1
+    if parent is not None:
+        identity["fork"] = parent.record()
+        parent.copy_history(folder, request.redactor.identity(identity))
+    return identity, folder
 
 
-def _add_provenance(identity: dict[str, Any], folder: RunFolder, settings: Settings) -> None:
-    identity.update(provenance.describe_process())
-    identity["packages"] = provenance.describe_packages()
-    if not settings.git:
-        return
+def _describe_git(folder: RunFolder) -> dict[str, Any] | None:
+    """Return the facts of the repository, and store its uncommitted changes as a blob."""
     facts, patch = provenance.describe_git(Path())
-    identity["git"] = facts
     if facts is not None and patch:
         # A resumed run may come from other code than the attempt before it.
         digest = hashlib.sha256(patch).hexdigest()
@@ -140,196 +182,110 @@ def _add_provenance(identity: dict[str, Any], folder: RunFolder, settings: Setti
         facts["patch"] = "uncommitted.patch" if is_first else f"uncommitted-{digest[:8]}.patch"
         facts["patch_sha256"] = digest
         store_blob(folder, facts["patch"], patch)
+    return facts
 
 
-def _greet(recorder: Recorder, request: Request, last_step: int) -> None:
-    where, name = _shown_path(recorder.folder.path), recorder.name
-    if recorder.attempt > 1:
-        recorder.console.line(
-            f"epochal: run {name!r} resumed as attempt {recorder.attempt} in {where}"
-            f" ({_where_from(recorder, request.resume_step, last_step)})"
-        )
+def _greet(recorder: Recorder, resume_step: int | None, last_step: int) -> None:
+    """Print where the run is recorded, and how far it had come if it is resumed or forked."""
+    where, name, attempt = shown_path(recorder.folder.path), recorder.name, recorder.attempt
+    if attempt > 1:
+        epoch = last_epoch_of(recorder.folder, before_attempt=attempt) if last_step < 0 else None
+        reached = format_reached(None if last_step < 0 else last_step, epoch)
+        words = f"it had reached {reached}" if reached else "it had logged no step"
+        words += "" if resume_step is None else f", and continues at step {resume_step:,}"
+        greeting = f"run {name!r} resumed as attempt {attempt} in {where} ({words})"
     else:
         fork = recorder.identity.get("fork")
         since = f", forked from {fork['name']!r} after step {fork['step']:,}" if fork else ""
-        recorder.console.line(f"epochal: run {name!r} is recorded in {where}{since}")
+        greeting = f"run {name!r} is recorded in {where}{since}"
+    recorder.console.line(f"epochal: {greeting}")
 
 
-def _where_from(recorder: Recorder, resume_step: int | None, last_step: int) -> str:
-    """Say how far the run had come, and where it continues if that is known already."""
-    step = None if last_step < 0 else last_step
-    epoch = None
-    if step is None:
-        epoch = last_epoch_of(recorder.folder, before_attempt=recorder.attempt)
-    reached = format_reached(step, epoch)
-    words = f"it had reached {reached}" if reached else "it had logged no step"
-    return words if resume_step is None else f"{words}, and continues at step {resume_step:,}"
+# -- other ranks ----------------------------------------------------------------------------------
 
 
-def _shown_path(path: Path) -> str:
-    """Return a path relative to the working folder, unless it is outside of that."""
-    try:
-        relative = os.path.relpath(path)
-    except (OSError, ValueError):  # the working folder is gone, or on another drive
-        return str(path)
-    return str(path) if relative.startswith(os.pardir) else relative
+def _join(request: Request, meeting: ranks.RankRendezvous) -> Run:
+    """Write into the folder of rank 0."""
+    rank = request.launch.rank
+    identity = read_json(meeting.folder.identity)
+    return _open_file(request, identity, meeting, writer=rank_writer(rank), rank=rank)
 
 
-# -- other ranks, children, nothing ---------------------------------------------------------------
-
-
-def start_other_rank(request: Request, launch: Launch) -> Run:
-    """Join the folder of rank 0; write to a pending folder if there is none in time."""
-    launch_id = _launch_id(launch, request)
-    meeting = ranks.find(request.root, launch_id)
-    if meeting is None:
-        return _wait_aside(request, launch, launch_id)
-    return _open_run(
-        {**_wait_for_identity(meeting.folder), **process_identity()},
-        meeting.folder,
-        writer=rank_writer(launch.rank),
-        attempt=meeting.attempt,
-        rank=launch.rank,
-        console=request.console,
-        totals=request.totals,
-        last_step=meeting.last_step,
-        redactor=request.redactor,
-    )
-
-
-def join_rank_zero(request: Request, launch: Launch) -> Run | None:
-    """Join the requested folder as another rank; None if rank 0 has not opened it."""
-    folder = RunFolder(request.run_folder or request.root)
-    if launch.rank == 0 or not folder.identity.exists():
+def _opened_by_rank_zero(folder: RunFolder, launch_id: str | None) -> ranks.RankRendezvous | None:
+    """The run in a folder, if rank 0 of the same launch has opened it."""
+    known = read_json(folder.identity) if folder.identity.exists() else None
+    if known is None or known.get("launch_id") != launch_id or liveness(known) == "dead":
         return None
-    known = read_json(folder.identity)
-    if known.get("launch_id") != launch.launch_id or liveness(known) == "dead":
-        return None
-    return _open_run(
-        {**known, **process_identity()},
-        folder,
-        writer=rank_writer(launch.rank),
-        attempt=max(1, folder.last_attempt()),
-        rank=launch.rank,
-        console=request.console,
-        totals=request.totals,
-        redactor=request.redactor,
-    )
+    return ranks.RankRendezvous(folder, max(1, folder.last_attempt()))
 
 
-def _wait_aside(request: Request, launch: Launch, launch_id: str) -> Run:
-    aside = ranks.pending_dir(request.root, launch_id)
+def _wait_aside(request: Request) -> Run:
+    """Write to a pending folder, and move to that of rank 0 at the end if there is one then."""
+    rank, launch_id = request.launch.rank, _launch_id(request)
+    pending = ranks.pending_dir(request.root, launch_id)
     request.console.notice(
-        f"rank {launch.rank} found no run of rank 0 within {ranks.WAIT_S:.0f} s; it writes under"
-        f" {aside.path} and moves over at the end if rank 0 has appeared by then. Until then it is"
-        " listed as a run of its own."
+        f"rank {rank} found no run of rank 0 within {ranks.WAIT_S:.0f} s. It writes to"
+        f" {pending.path} and moves its files at the end if rank 0 has started by then. Until then"
+        " it is listed as a run of its own."
     )
-    names = {"id": launch_id, "name": request.name, "project": request.project}
-    run = _open_run(
-        {**names, "config": request.config, **process_identity()},
-        aside,
+    last_step = -1 if request.resume_step is None else request.resume_step - 1
+    run = _open_file(
+        request,
+        {**_labels(request), "id": launch_id},
+        ranks.RankRendezvous(pending, 1, last_step),
+        writer=rank_writer(rank),
+        rank=rank,
         has_config=True,  # nobody else writes it should rank 0 never appear
-        writer=rank_writer(launch.rank),
-        attempt=1,
-        rank=launch.rank,
-        console=request.console,
-        totals=request.totals,
-        last_step=-1 if request.resume_step is None else request.resume_step - 1,
-        redactor=request.redactor,
     )
     recorder = recorder_of(run)
-    recorder.ending.on_end.add(lambda: _move_to_rank_zero(recorder, request.root, launch_id))
+
+    def move() -> None:
+        meeting = ranks.find(request.root, launch_id, wait_s=0.0)
+        if meeting is not None:
+            recorder.move_to(meeting.folder, meeting.attempt)
+
+    recorder.ending.on_end.add(move)
     return run
 
 
-def _move_to_rank_zero(recorder: Recorder, root: Path, launch_id: str) -> None:
-    found = ranks.find(root, launch_id, wait_s=0.0)
-    if found is not None:
-        recorder.move_to(found.folder, found.attempt)
-
-
-def _launch_id(launch: Launch, request: Request) -> str:
-    return launch.launch_id or slugify(f"{request.project}-{request.name}")
-
-
-def _wait_for_identity(folder: RunFolder) -> dict[str, Any]:
-    """Rank 0 publishes the folder just before it writes run.json into it."""
-    deadline = time.monotonic() + ranks.WAIT_S
-    while not folder.identity.exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return read_json(folder.identity)
-
-
-def join_parent(console: bool | Console | None, redactor: Redactor) -> Run | None:
-    """In a process started by ``multiprocessing``: the parent's run, in a file of its own."""
-    current = OPEN_RUNS.current
-    if current is not None and not recorder_of(current).is_of_this_process:
-        return current  # forked: the writer has already turned to a file of its own
-    if multiprocessing.parent_process() is None:
-        return None
-    parent = read_parent_run()
-    if parent is None or not Path(parent.folder).is_dir():
-        return None
-    folder = RunFolder(Path(parent.folder))
-    return _open_run(
-        {**read_json(folder.identity), **process_identity()},
-        folder,
-        writer=f"child-{os.getpid()}",
-        attempt=parent.attempt,
-        rank=-1,
-        console=console if isinstance(console, Console) else Console(verbosity=Verbosity.QUIET),
-        totals=Totals(),
-        redactor=redactor,
-    )
-
-
-def switched_off(request: Request) -> Run:
-    """A run that checks its arguments and writes nothing."""
-    names = {"id": "off", "name": request.name, "project": request.project}
-    labels = {"group": request.group, "job_type": request.job_type, "owner": request.owner}
-    recorder = Recorder(
-        identity={**names, **labels, "config": request.config, **process_identity()},
-        folder=RunFolder(Path(os.devnull)),
-        writer=None,
-        console=request.console,
-        totals=request.totals,
-        redactor=request.redactor,
-    )
-    return Run(recorder)
+def _launch_id(request: Request) -> str:
+    return request.launch.launch_id or slugify(f"{request.settings.project}-{request.name}")
 
 
 # -- opening --------------------------------------------------------------------------------------
 
 
-def _open_run(
+def _open_file(
+    request: Request,
     identity: dict[str, Any],
-    folder: RunFolder,
+    meeting: ranks.RankRendezvous,
     *,
     writer: str,
-    attempt: int,
-    rank: int,
-    console: Console,
-    totals: Totals,
-    last_step: int = -1,
+    rank: int = 0,
     resume_step: int | None = None,
-    redactor: Redactor,
     has_config: bool = False,
 ) -> Run:
-    recorded = redactor.identity(identity)
+    """Open a journal of one writer in a run's folder."""
+    identity, folder = {**identity, **process_identity()}, meeting.folder
+    recorded = request.redactor.identity(identity)
 
     def restore() -> None:
         if writer == LOOP:
             with contextlib.suppress(OSError):
                 write_json(folder.identity, recorded)
 
+    def header(part: PartName) -> bytes:
+        is_child = part.writer.startswith("child-")  # which has no rank of its own
+        has_fields = part.part == 0 and (has_config or part.writer == LOOP)
+        fields: dict[str, Any] = {"config": recorded.get("config") or {}} if has_fields else {}
+        return part_header(part, identity=recorded, rank=-1 if is_child else rank, **fields)
+
     journal = JournalWriter(
         folder,
         writer=writer,
-        attempt=attempt,
-        header=lambda part: _header(
-            part, recorded, rank, has_config=has_config or part.writer == LOOP
-        ),
-        on_fault=console.notice,
+        attempt=meeting.attempt,
+        header=header,
+        on_fault=request.console.notice,
         restore=restore,
     )
     journal.open(new_attempt=writer == LOOP)
@@ -337,20 +293,12 @@ def _open_run(
         identity=identity,
         folder=folder,
         writer=journal,
-        console=console,
-        totals=totals,
+        console=request.console,
+        totals=request.totals,
         rank=rank,
         attempt=journal.name.attempt,
-        last_step=last_step,
+        last_step=meeting.last_step,
         resume_step=resume_step,
-        redactor=redactor,
+        redactor=request.redactor,
     )
     return Run(recorder)
-
-
-def _header(part: PartName, identity: dict[str, Any], rank: int, *, has_config: bool) -> bytes:
-    """The first record of a part; a child process has no rank of its own."""
-    rank = -1 if part.writer.startswith("child-") else rank
-    if has_config and part.part == 0:
-        return part_header(part, identity=identity, rank=rank, config=identity.get("config") or {})
-    return part_header(part, identity=identity, rank=rank)

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import difflib
+import os
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from epochal.console.messages import LogVerbosity, Verbosity
+from epochal.console.messages import Verbosity
 from epochal.console.printer import Console
 from epochal.errors import UsageError, ValueTypeError
 from epochal.redact import Redactor
-from epochal.run.accepted import shown_text
 from epochal.run.progress_estimator import Totals
-from epochal.settings import ALERT_LEVELS, DECLARED, RESUME_MODES, Settings
-from epochal.settings.launch import Launch
+from epochal.settings import (
+    BY_NAME,
+    RUN_OPTIONS,
+    Located,
+    Settings,
+    Source,
+    read_settings,
+    with_arguments,
+)
+from epochal.settings.launch import Launch, read_launch
 from epochal.sinks.reporting import (
     KnownSinks,
     Reporting,
@@ -27,116 +36,125 @@ from epochal.sinks.reporting import (
 )
 from epochal.values import plain_int, plain_json
 
-REINIT_MODES = ("create_new", "finish_previous")
+CONDITIONS = "conditions"
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """The checked arguments of ``init``; ``named`` is False if the name was made up.
+    """The checked arguments of ``init``: the settings with arguments over them, and the rest.
 
-    ``run_folder`` is the folder itself, if that is given instead of project and name. ``id`` is
-    the id of the run, if the caller chose it.
+    ``folder`` is the folder of the run itself, if that is given instead of project and name.
+    ``rules`` is what ``run.json`` keeps of the settings of rules.
     """
 
-    root: Path
-    project: str
+    settings: Settings
+    launch: Launch
     name: str
-    named: bool
     config: dict[str, Any]
     reporting: Reporting
-    tags: list[str]
-    notes: str | None
-    group: str | None = None
-    job_type: str | None = None
-    owner: str | None = None
-    fork_from: str | None = None
-    resume: str
-    resume_step: int | None
-    totals: Totals
     console: Console
     redactor: Redactor
     rules: Mapping[str, Any]
-    run_folder: Path | None = None
+    totals: Totals
     id: str | None = None
+    fork_from: str | None = None
+    resume_step: int | None = None
+    folder: Path | None = None
+
+    @property
+    def root(self) -> Path:
+        """The folder of projects."""
+        return Path(self.settings.dir).expanduser().absolute()
 
 
 def checked_request(
-    settings: Settings,
+    options: Mapping[str, Any],
     *,
-    project: str | None,
-    name: str | None,
-    console: Console,
-    redactor: Redactor,
-    resume: Any,
-    resume_step: int | None = None,
-    folder: str | Path | None = None,
     config: Any = None,
-    entries: Mapping[str, Any] | None = None,
-    reporting: Mapping[str, Any] | None = None,
-    tags: Iterable[str] = (),
-    notes: str | None = None,
-    group: str | None = None,
-    job_type: str | None = None,
-    owner: str | None = None,
-    fork_from: str | None = None,
+    rules: Any = (),
     totals: Totals | None = None,
-    run_id: str | None = None,
+    resume_step: int | None = None,
+    **others: Any,
 ) -> Request:
-    """Return the request; raise for the first argument that is not valid."""
-    _check_texts(project=project, name=name, id=run_id)
-    _check_texts(group=group, job_type=job_type, owner=owner)
-    if notes is not None and not isinstance(notes, str):
-        raise ValueTypeError(f"notes must be a text, not {type(notes).__name__}.")
-    if not isinstance(tags, Iterable):
-        raise ValueTypeError(f"tags must be a list of texts, not {type(tags).__name__}.")
-    file_options, file_config = split_options(entries or {})
-    given = [tags] if isinstance(tags, str) else [shown_text(tag) for tag in tags]
+    """Return the request; raise for the first argument that is not valid.
+
+    ``options`` are the settings of the run and the options of sinks; None is one not given.
+    """
+    own = {name: value for name, value in options.items() if name in RUN_OPTIONS}
+    of_sinks = {name: value for name, value in options.items() if name not in RUN_OPTIONS}
+    _check_names(of_sinks)
+    given_console = own.get("console")
+    if isinstance(given_console, Console):
+        del own["console"]
+    entries = config_entries(config)
+    of_file: dict[str, Any] = {}
+    verbosity = own.pop("verbosity", None)
+    if isinstance(config, (str, os.PathLike)):
+        in_file = entries.pop("verbosity", None)
+        verbosity = in_file if verbosity is None else verbosity
+        of_file, entries = split_options(entries)
+    settings = _with_conditions(with_arguments(read_settings(), own), rules)
+    launch = read_launch()
+    if isinstance(given_console, Console):
+        console = given_console
+    elif settings.console and launch.rank == 0:
+        console = Console(verbosity=verbosity, min_interval_s=settings.line_every_s)
+    else:
+        console = Console(verbosity=Verbosity.QUIET)
+    run_id = others.get("id")
+    if run_id is not None and not (isinstance(run_id, str) and run_id.strip()):
+        raise UsageError(f"id={run_id!r} is not a text, or is empty.")
+    given = {name: value for name, value in of_sinks.items() if value is not None}
     return Request(
-        root=Path(settings.dir if folder is None else folder).expanduser().absolute(),
-        project=project or settings.project,
-        name=name or settings.name or time.strftime("%Y%m%d-%H%M%S"),
-        named=bool(name or settings.name),
-        config=_merged_config(config, file_config),
-        reporting=options_from(
-            {**located_options(settings.sinks), **file_options, **(reporting or {})}
-        ),
-        tags=list(dict.fromkeys([*settings.tags, *given])),
-        notes=notes,
-        group=group,
-        job_type=job_type,
-        owner=owner,
-        fork_from=fork_from,
-        resume=_resume_mode(settings.resume if resume is None else resume),
-        resume_step=None if resume_step is None else plain_int(resume_step, name="resume_step"),
-        totals=totals or Totals(),
+        settings=settings,
+        launch=launch,
+        name=settings.name or time.strftime("%Y%m%d-%H%M%S"),
+        config=entries,
+        reporting=options_from({**located_options(settings.sinks), **of_file, **given}),
         console=console,
-        redactor=redactor,
+        redactor=Redactor(
+            settings.redact if isinstance(settings.redact, tuple) else (),
+            is_on=settings.redact is not False,
+        ),
         rules=_checked_rules(settings),
-        id=run_id,
+        totals=totals or Totals(),
+        resume_step=None if resume_step is None else plain_int(resume_step, name="resume_step"),
+        **others,
     )
 
 
-def check_options(options: Mapping[str, Any], arguments: Iterable[str]) -> None:
-    """Raise for a keyword that is neither one of the arguments of ``init`` nor a sink's option."""
-    if not options:
+def _check_names(names: Iterable[str]) -> None:
+    """Raise for a keyword that is neither a setting of a run nor an option of a sink."""
+    if set(names) <= {"report_to"}:
         return
-    known = KnownSinks.load()
-    for name in options:
-        if name not in known.option_names:
-            raise UsageError(
-                f"init() has no argument {name!r}{_where_else(name, known, arguments)}"
-            )
+    known = KnownSinks.load().option_names
+    for name in names:
+        if name in known:
+            continue
+        from epochal.run.start import init  # which imports this module
+
+        arguments = ("project", "name", *(init.__kwdefaults__ or ()), *RUN_OPTIONS, *known)
+        near = difflib.get_close_matches(name, arguments, n=1)
+        if name in BY_NAME:
+            hint = ": it is a setting, but not one of a run. Set it in epochal.toml instead."
+        elif near:
+            hint = f": did you mean {near[0]!r}?"
+        else:
+            hint = " and no sink has an option of this name. Your own values go into config={…}."
+        raise UsageError(f"init() has no argument {name!r}{hint}")
 
 
-def _where_else(name: str, known: KnownSinks, arguments: Iterable[str]) -> str:
-    for setting in DECLARED:
-        if setting.name == name:
-            places = [f"{setting.key} in epochal.toml"] if setting.key else []
-            places += [f"the variable {setting.variable}"] if setting.variable else []
-            return f": it is a setting, {' or '.join(places)}."
-    near = difflib.get_close_matches(name, (*arguments, *known.option_names), n=1)
-    if near:
-        return f": did you mean {near[0]!r}?"
-    return " and no sink has an option of this name. Values of your own go into config={…}."
+def _with_conditions(settings: Settings, rules: Any) -> Settings:
+    """Return the settings with the ``rules`` of ``init`` behind the conditions of the file."""
+    given = [rules] if isinstance(rules, (str, Mapping)) else rules
+    if not isinstance(given, Iterable):
+        raise UsageError(f"rules={rules!r} is not a list of conditions.")
+    more = list(given)
+    known = settings.rules.get(CONDITIONS)
+    if not more or (known is not None and not isinstance(known.value, list)):
+        return settings
+    place = "init(rules=…)" if known is None else f"{known.source} or init(rules=…)"
+    both = Located([*(() if known is None else known.value), *more], Source(argument=place))
+    return replace(settings, rules={**settings.rules, CONDITIONS: both})
 
 
 def _checked_rules(settings: Settings) -> Mapping[str, Any]:
@@ -147,125 +165,30 @@ def _checked_rules(settings: Settings) -> Mapping[str, Any]:
     return rule_settings(settings).record()
 
 
-def checked_console(
-    console: bool | Console | None,
-    settings: Settings,
-    launch: Launch,
-    *,
-    verbosity: Verbosity | LogVerbosity | int | str | None,
-    line_every_s: float | None,
-) -> Console:
-    """Return where the lines of this process go; only rank 0 prints."""
-    if isinstance(console, Console):
-        return console
-    wanted = settings.console if console is None else console
-    if not wanted or launch.rank != 0:
-        return Console(verbosity=Verbosity.QUIET)
-    every_s = settings.line_every_s if line_every_s is None else line_every_s
-    return Console(verbosity=verbosity, min_interval_s=every_s)
-
-
-def check_wait(finish_wait_s: Any) -> None:
-    """Raise unless the argument is a finite time of at least 0 seconds."""
-    if isinstance(finish_wait_s, bool) or not isinstance(finish_wait_s, (int, float)):
-        raise ValueTypeError(
-            f"finish_wait_s must be a number of seconds, not {type(finish_wait_s).__name__}."
-        )
-    if not 0 <= finish_wait_s < float("inf"):
-        raise UsageError(f"finish_wait_s={finish_wait_s} must be 0 or more seconds.")
-
-
-def check_reinit(reinit: Any) -> None:
-    """Raise unless the argument is a known mode."""
-    if reinit not in REINIT_MODES:
-        raise UsageError(f"reinit={reinit!r} is not known: use one of {', '.join(REINIT_MODES)}.")
-
-
-def checked_alerts(
-    alerts: str | Iterable[str] | None, alert_on: str | None, settings: Settings
-) -> tuple[list[str], str]:
-    """Return the addresses of alerts and the lowest severity that is sent."""
-    if alert_on is not None and alert_on not in ALERT_LEVELS:
-        raise UsageError(
-            f"alert_on={alert_on!r} is not known: use one of {', '.join(ALERT_LEVELS)}."
-        )
-    given: Any = settings.alerts if alerts is None else alerts
-    if not isinstance(given, Iterable):
-        raise UsageError(
-            "alerts takes an address such as 'desktop' or 'json://host/path', or a list of them,"
-            f" not {type(given).__name__}."
-        )
-    addresses: list[Any] = [given] if isinstance(given, str) else list(given)
-    for address in addresses:
-        if not isinstance(address, str) or not (address == "desktop" or "://" in address):
-            raise UsageError(
-                "alerts takes addresses such as 'desktop' or 'json://host/path', a list of them;"
-                " this one is none."
-            )
-    return addresses, alert_on or settings.alert_on
-
-
-def checked_hub(hub: Any) -> str | None:
-    """Return the address of a hub, None without one."""
-    if hub is None or hub == "":
-        return None
-    if not isinstance(hub, str) or not hub.startswith(("http://", "https://")):
-        raise UsageError(f"hub={hub!r} is not an address such as https://host.")
-    return hub
-
-
-def _check_texts(**texts: Any) -> None:
-    for argument, value in texts.items():
-        if value is None:
-            continue
-        if not isinstance(value, str):
-            raise ValueTypeError(f"{argument} must be a text, not {type(value).__name__}.")
-        if not value.strip():
-            raise UsageError(f"{argument} must not be empty.")
-
-
-def file_entries(config_file: str | Path | None) -> dict[str, Any]:
-    """Return the entries of a configuration file: hyperparameters and options of Epochal."""
-    return {} if config_file is None else _read_config_file(Path(config_file))
-
-
-def _merged_config(config: Any, from_file: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge the configuration; values in code win over the file."""
-    if config is None:
-        return dict(from_file)
-    plain = plain_json(_as_mapping(config))
+def config_entries(config: Any) -> dict[str, Any]:
+    """Return the entries of a configuration: of a mapping, an object or a YAML file."""
+    if isinstance(config, (str, os.PathLike)):
+        config = _read_yaml(Path(config))
+    elif hasattr(config, "__dict__") and not hasattr(config, "__dataclass_fields__"):
+        config = config if isinstance(config, Mapping) else vars(config)  # a namespace
+    plain = {} if config is None else plain_json(config)
     if not isinstance(plain, dict):
         raise ValueTypeError(
-            f"config must be a mapping, a dataclass or a namespace, not {type(config).__name__}."
+            "config must be a mapping, a dataclass, a namespace or the path of a YAML file, not"
+            f" {type(config).__name__}."
         )
-    return {**from_file, **plain}
+    return plain
 
 
-def _as_mapping(config: Any) -> Any:
-    """Return the mapping inside a namespace (such as argparse's); anything else unchanged."""
-    is_namespace = hasattr(config, "__dict__") and not hasattr(config, "__dataclass_fields__")
-    return vars(config) if is_namespace and not isinstance(config, Mapping) else config
-
-
-def _read_config_file(path: Path) -> dict[str, Any]:
+def _read_yaml(path: Path) -> Mapping[str, Any] | None:
     import yaml  # only when a file is given
 
     try:
         loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"config_file {str(path)!r} cannot be read: {error.strerror}.") from error
+        raise UsageError(f"config={str(path)!r} cannot be read: {error.strerror}.") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"config_file {str(path)!r} is not valid YAML: {error}") from error
-    if loaded is None:
-        return {}
-    if not isinstance(loaded, dict):
-        raise UsageError(f"config_file {str(path)!r} must hold a mapping of names to values.")
-    return dict(plain_json(loaded))
-
-
-def _resume_mode(resume: Any) -> str:
-    if isinstance(resume, bool):
-        return "allow" if resume else "never"
-    if resume not in RESUME_MODES:
-        raise UsageError(f"resume={resume!r} is not known: use one of {', '.join(RESUME_MODES)}.")
-    return str(resume)
+        raise UsageError(f"config={str(path)!r} is not valid YAML: {error}") from error
+    if loaded is not None and not isinstance(loaded, dict):
+        raise UsageError(f"config={str(path)!r} must contain names and values, not a list or text.")
+    return loaded

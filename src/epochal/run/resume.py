@@ -19,26 +19,21 @@ from epochal.run.run import recorder_of
 
 def find_resumable(request: Request) -> RunFolder | None:
     """The newest run that the request may resume; raises when it must and there is none."""
-    if request.run_folder is not None:
-        folder = RunFolder(request.run_folder)
+    if request.folder is not None:
+        folder = RunFolder(request.folder)
         return folder if folder.identity.exists() else None
-    if request.resume == "never":
+    mode, name = request.settings.resume, request.settings.name
+    key, wanted = ("name", name) if request.id is None else ("id", request.id)
+    if mode == "must" and wanted is None:
+        raise UsageError("resume='must' needs the name or the id of the run to continue.")
+    if mode == "never" or (mode == "allow" and wanted is None):
         return None
-    is_known = request.named or request.id is not None
-    if request.resume == "must" and not is_known:
-        raise UsageError("resume='must' needs the name or the id of the run to go on with.")
-    if request.resume == "allow" and not is_known:
-        return None
-    project = request.root / slugify(request.project)
-    if request.id is not None:
-        found = newest_run(project, lambda said: said["id"] == request.id)
-    else:
-        found = newest_run(project, lambda said: not request.named or said["name"] == request.name)
-    if found is not None or request.resume == "allow":
+    project = request.root / slugify(request.settings.project)
+    found = newest_run(project, lambda known: wanted is None or known[key] == wanted)
+    if found is not None or mode == "allow":
         return found
-    what = f"named {request.name!r} " if request.named else ""
-    what = what if request.id is None else f"with the id {request.id!r} "
-    raise RunNotFoundError(f"resume={request.resume!r}, but there is no run {what}in {project}.")
+    what = "" if wanted is None else f"with the {key} {wanted!r} "
+    raise RunNotFoundError(f"resume={mode!r}, but there is no run {what}in {project}.")
 
 
 def newest_run(place: Path, fits: Callable[[Mapping[str, Any]], bool]) -> RunFolder | None:
@@ -63,9 +58,10 @@ def resumed_identity(folder: RunFolder, request: Request) -> tuple[dict[str, Any
         )
     identity["config"] = {**(identity.get("config") or {}), **request.config}
     identity["totals"] = {**(identity.get("totals") or {}), **request.totals.as_record()}
-    identity["tags"] = list(dict.fromkeys([*(identity.get("tags") or []), *request.tags]))
+    tags = (*(identity.get("tags") or []), *request.settings.tags)
+    identity["tags"] = list(dict.fromkeys(tags))
     for key in ("notes", "group", "job_type", "owner"):
-        if (given := getattr(request, key)) is not None:
+        if (given := getattr(request.settings, key)) is not None:
             identity[key] = given
     return identity, folder.last_attempt() + 1
 

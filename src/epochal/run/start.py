@@ -2,284 +2,187 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
-
-from epochal.console.messages import LogVerbosity, Verbosity
-from epochal.console.printer import Console
-from epochal.redact import checked_redactor
-from epochal.run import opening, request
 from epochal.run.capture import Capture
 from epochal.run.companion import start_companion
 from epochal.run.current import OPEN_RUNS
 from epochal.run.exit_hooks import EXIT_HOOKS
+from epochal.run.opening import join_parent, open_run
 from epochal.run.progress_estimator import Totals
 from epochal.run.recorder import Recorder
+from epochal.run.request import Request, checked_request
 from epochal.run.run import Run, recorder_of
-from epochal.settings import Settings, read_settings
-from epochal.settings.launch import Announcement, Launch, announce_launched, read_launch
+from epochal.settings import read_settings
+from epochal.settings.launch import Announcement, announce_launched
 
 if TYPE_CHECKING:
     from epochal.run.notebook import Cell
 
 Resume = Literal["never", "allow", "must", "latest"]
-Reinit = Literal["create_new", "finish_previous"]
 
 
 def init(
     project: str | None = None,
     name: str | None = None,
     *,
-    dir: str | Path | None = None,  # noqa: A002 (what users of other trackers write)
+    config: Mapping[str, Any] | str | os.PathLike[str] | Any = None,
+    dir: str | os.PathLike[str] | None = None,  # noqa: A002 (what users of other trackers write)
     id: str | None = None,  # noqa: A002
-    config: Mapping[str, Any] | Any = None,
-    config_file: str | Path | None = None,
-    tags: Iterable[str] = (),
+    tags: str | Iterable[str] = (),
     notes: str | None = None,
     group: str | None = None,
     job_type: str | None = None,
-    owner: str | None = None,
-    fork_from: str | None = None,
     resume: Resume | bool | None = None,
     resume_step: int | None = None,
-    reinit: Reinit = "create_new",
-    capture: bool | None = None,
+    fork_from: str | None = None,
     total_steps: int | None = None,
     total_tokens: int | None = None,
     num_epochs: float | None = None,
-    console: bool | Console | None = None,
-    verbosity: Verbosity | LogVerbosity | int | str | None = None,
-    line_every_s: float | None = None,
-    companion: bool | None = None,
-    finish_wait_s: float | None = None,
+    report_to: str | Iterable[str] | None = None,
     alerts: str | Iterable[str] | None = None,
-    alert_on: str | None = None,
-    hub: str | None = None,
-    redact: bool | str | Iterable[str] | None = None,
-    report_to: str | Iterable[str] | None = None,
-    strict: bool | None = None,
-    **reporting: Any,
+    rules: str | Iterable[str | Mapping[str, Any]] = (),
+    **settings: Any,
 ) -> Run:
-    """Start a run and make it the current one, beside those that are open already.
+    """Start a run and return it.
 
-    A run logs through its own handle; ``epochal.log`` uses the run opened last. ``reinit``:
-    "finish_previous" finishes every open run of this process first. Running a notebook cell again
-    finishes the run that the cell opened before.
+    The run is the current one until it finishes: ``epochal.log`` and ``epochal.finish`` use it.
+    Runs that are open already stay open, and each of them logs through its own handle::
 
-    ``resume``: "never" makes a new run; a name that is taken gets a number. "allow" resumes the run
-    of that name if there is one, "must" raises if there is none. "latest" resumes the newest run of
-    the project. With ``id``, which is the id of a new run, they mean the run of the project that
-    has this id. ``resume_step`` is the first step that will be logged again, by default the first
-    step logged. ``total_*`` and ``num_epochs`` give percent and time left.
+        with epochal.init("mnist", config={"lr": 0.1}, total_steps=1000) as run:
+            for step in range(1000):
+                run.log({"loss": train(step)}, step=step)
 
-    ``line_every_s`` is the least time between two step lines; 0 prints all. The newest line is
-    always printed before other output and at the end. ``companion`` switches the companion
-    process. ``finish_wait_s`` is how long ``finish()`` waits at most for records being forwarded.
+    What you do not pass comes from environment variables, from the ``epochal.toml`` of the project,
+    from that of the user, or from the defaults, in this order. ``epochal config show`` prints the
+    values and where they come from.
 
-    ``alerts`` are addresses that get findings (from the severity ``alert_on``: "info", "warning",
-    "error") and the end of the run: "desktop", or addresses of the apprise package. ``redact``
-    names what else is redacted in configuration and command besides passwords, tokens and keys
-    (names or regular expressions); False redacts nothing. ``report_to`` names the sinks to
-    forward to, such as "tensorboard" or "wandb", with options such as ``wandb_project=`` or
-    ``log_file=``; ``config_file`` may hold them as well, and the guide on trackers lists them.
-    ``hub`` is the address of a hub that receives the run as it is written; its token comes from
-    ``EPOCHAL_HUB_TOKEN``. ``strict`` makes calls raise for values that cannot be recorded; it is
-    meant for tests.
+    Args:
+        project: The project that the run belongs to.
+        name: The name of the run, by default the date and time. If it exists, a number is added.
+        config: The hyperparameters: a mapping, a dataclass, a namespace, or the path of a YAML
+            file. Such a file may also contain ``verbosity``, ``report_to`` and options of sinks.
+        dir: The folder that contains the projects, by default ``runs``.
+        id: The id of a new run. With ``resume``, the id of the run to continue.
+        tags: Tags of the run, in addition to those of the settings.
+        notes: A text that describes the run.
+        group: The group of runs that the run belongs to, such as a sweep.
+        job_type: What the run does in its group, such as "train" or "eval".
+        resume: "never" starts a new run. "allow" continues the run of this name if there is one,
+            "must" raises an error if there is none, and "latest" continues the newest run of the
+            project. True means "allow".
+        resume_step: The first step that you will log again, by default the first step you log.
+        fork_from: ``"RUN?step=N"`` starts with a copy of another run's history up to a step, by
+            default its last one. RUN is an id, a name, ``project/name`` or a folder.
+        total_steps: How many steps you plan; gives percent and time left.
+        total_tokens: How many tokens you plan; gives percent and time left.
+        num_epochs: How many epochs you plan; gives percent and time left.
+        report_to: The sinks that receive the run, such as "tensorboard" or ["wandb", "aim"].
+        alerts: Addresses that receive findings and the end of the run: "desktop", or addresses of
+            the apprise package such as "json://host/path".
+        rules: Conditions that give a finding when they are met, such as
+            ``"eval/loss > 3 for 5 points"``, or mappings with ``when``, ``severity`` and
+            ``message``.
+        **settings: Any setting of a run, such as ``companion=False`` or ``capture=True``, and any
+            option of a sink, such as ``wandb_project="mnist"``.
 
-    ``group`` names runs that belong together, ``job_type`` what this one does among them. ``owner``
-    is whose run it is, by default the user of the operating system. Lists show and queries find
-    all three.
-
-    ``fork_from="RUN?step=N"`` makes a new run that begins with a copy of another's history up to
-    that step (by default its last), and goes on with the next. It has the other's configuration,
-    with ``config`` over it. RUN is an id, a name, ``project/name`` or a folder.
-
-    Arguments that are not given come from the environment, the ``epochal.toml`` of the project,
-    that of the user, and the defaults, in this order; ``epochal config show`` prints them.
-
-    Raises for invalid arguments and when the folder cannot be made. Later faults of the outside
-    world, such as a full disk, raise nothing.
+    Raises:
+        UsageError: An argument or a setting is not valid. The message names it.
+        RunNotFoundError: There is no run to continue or to fork.
+        OSError: The folder of the run cannot be created. After that, faults of the outside world,
+            such as a full disk, do not raise an error.
     """
-    settings = read_settings()
-    launch = read_launch()
-    finish_wait_s = settings.finish_wait_s if finish_wait_s is None else finish_wait_s
-    capture = settings.capture if capture is None else capture
-    request.check_wait(finish_wait_s)
-    request.check_reinit(reinit)
-    request.check_options(reporting, ("project", "name", *(init.__kwdefaults__ or ())))
-    told = request.checked_alerts(alerts, alert_on, settings)
-    hub = request.checked_hub(settings.hub if hub is None else hub)
-    redactor = checked_redactor(redact, settings.redact)
-    joined = opening.join_parent(console, redactor)
-    if joined is not None:
-        recorder_of(joined).values.strict = settings.strict if strict is None else strict
-        return joined if joined in OPEN_RUNS else _open(joined)
-    if report_to is not None:
-        reporting["report_to"] = report_to
-    entries = request.file_entries(config_file)
-    said = entries.pop("verbosity", None)
-    asked = request.checked_request(
-        settings,
-        project=project,
-        name=name,
-        folder=dir,
+    options = {
+        "project": project,
+        "name": name,
+        "dir": dir,
+        "tags": tags,
+        "notes": notes,
+        "group": group,
+        "job_type": job_type,
+        "resume": {True: "allow", False: "never"}[resume] if isinstance(resume, bool) else resume,
+        "report_to": report_to,
+        "alerts": alerts,
+    }
+    request = checked_request(
+        {**options, **settings},
         config=config,
-        entries=entries,
-        reporting=reporting,
-        tags=tags,
-        notes=notes,
-        group=group,
-        job_type=job_type,
-        owner=owner,
-        fork_from=fork_from,
-        resume=resume,
-        resume_step=resume_step,
+        rules=rules,
         totals=Totals(steps=total_steps, tokens=total_tokens, epochs=num_epochs),
-        console=request.checked_console(
-            console,
-            settings,
-            launch,
-            verbosity=said if verbosity is None else verbosity,
-            line_every_s=line_every_s,
-        ),
-        redactor=redactor,
-        run_id=id,
+        id=id,
+        fork_from=fork_from,
+        resume_step=resume_step,
     )
+    joined = join_parent(request)
+    if joined is not None:
+        recorder_of(joined).values.strict = request.settings.strict
+        return joined if joined in OPEN_RUNS else _open(joined)
     cell = _calling_cell()
-    _finish_previous(cell, every=reinit == "finish_previous")
-    if not settings.enabled:
-        run = opening.switched_off(asked)
-    elif launch.rank == 0:
-        run = opening.start_rank_zero(asked, launch, settings)
-    else:
-        run = opening.start_other_rank(asked, launch)
-    recorder = recorder_of(run)
-    recorder.values.strict = settings.strict if strict is None else strict
-    addresses, level = told
-    settings = replace(settings, alerts=tuple(addresses), alert_on=level, hub=hub)
-    recorder.cell, recorder.ending.wait_s, recorder.settings = cell, finish_wait_s, settings
-    return _begin(
-        run,
-        launch,
-        settings,
-        capture=capture,
-        companion=settings.companion if companion is None else companion,
-    )
+    _finish_rerun(cell)
+    return _start(request, cell)
 
 
-def init_off(
-    project: str | None = None, name: str | None = None, *, config: Mapping[str, Any] | Any = None
-) -> Run:
-    """Start a run that checks its arguments and writes nothing, whatever the settings say."""
-    settings = read_settings()
-    asked = request.checked_request(
-        settings,
-        project=project,
-        name=name,
-        config=config,
-        resume=False,
-        console=request.checked_console(
-            False, settings, read_launch(), verbosity=None, line_every_s=None
-        ),
-        redactor=checked_redactor(None, settings.redact),
-    )
-    run = opening.switched_off(asked)
-    recorder_of(run).settings = settings
-    return _open(run)
-
-
-def init_in(
-    folder: Path,
-    *,
-    resume_step: int | None = None,
-    companion: bool | None = None,
-    report_to: str | Iterable[str] | None = None,
-) -> Run:
+def init_in(folder: Path, *, resume_step: int | None = None, **options: Any) -> Run:
     """Start a run in exactly this folder, or append an attempt to the run that is there.
 
-    Nothing of older attempts is hidden, but for steps from ``resume_step`` on. Everything else
-    comes from the settings; nothing but notices is printed. The run becomes the current one only
-    while no other is open.
+    Nothing of older attempts is hidden, but for steps from ``resume_step`` on. Only notices are
+    printed. The run becomes the current one only while no other is open.
     """
-    settings, launch = read_settings(), read_launch()
-    asked = request.checked_request(
-        settings,
-        project=_project_of(folder, settings),
-        name=folder.name or None,
-        folder=folder.parent,
-        resume="allow",
+    parent = folder.parent
+    is_root = parent == Path(read_settings().dir).expanduser().absolute()
+    names = {"project": None if is_root else parent.name or None, "name": folder.name or None}
+    request = checked_request(
+        {"dir": parent, "console": False, "resume": "allow", **names, **options},
         resume_step=resume_step,
-        reporting=None if report_to is None else {"report_to": report_to},
-        console=request.checked_console(False, settings, launch, verbosity=None, line_every_s=None),
-        redactor=checked_redactor(None, settings.redact),
+        folder=folder,
     )
-    asked = msgspec.structs.replace(asked, run_folder=folder)
-    if not settings.enabled:
-        run = opening.switched_off(asked)
-    else:
-        joined = opening.join_rank_zero(asked, launch)
-        run = joined or opening.start_rank_zero(asked, launch, settings)
+    run = _start(request)
     recorder = recorder_of(run)
     if resume_step is None:
         recorder.end_resuming()
-    recorder.values.strict, recorder.settings = settings.strict, settings
-    # Whoever closes a writer does not wait for findings: the page and `doctor` have them.
-    recorder.ending.wait_s = settings.finish_wait_s if asked.reporting.report_to else 0.0
-    return _begin(
-        run,
-        launch,
-        settings,
-        capture=settings.capture,
-        companion=settings.companion if companion is None else companion,
-        is_current=False,
-    )
-
-
-def _begin(
-    run: Run,
-    launch: Launch,
-    settings: Settings,
-    *,
-    capture: bool,
-    companion: bool,
-    is_current: bool = True,
-) -> Run:
-    """Add a run to the open runs, and start its hooks, capture and companion."""
-    _open(run, is_current=is_current)
-    recorder = recorder_of(run)
-    ending = recorder.ending
-    EXIT_HOOKS.add(ending)
-    ending.on_close.add(lambda: EXIT_HOOKS.remove(ending))
-    if recorder.is_recorded:
-        _announce(recorder, capture=capture)
-    if capture:
-        keep = recorder.guard.wrap("captured output", recorder.keep_output)
-        ending.on_end.add(Capture(keep).stop)
-    if recorder.is_recorded and companion:
-        start_companion(recorder, launch, settings=settings)
+    if not request.reporting.report_to:
+        # Whoever closes a writer does not wait for findings: the page and `doctor` have them.
+        recorder.ending.wait_s = 0.0
     return run
 
 
-def _project_of(folder: Path, settings: Settings) -> str | None:
-    """Return the name of the parent folder, unless that is the folder of projects."""
-    above = folder.parent
-    is_root = above == Path(settings.dir).expanduser().absolute()
-    return None if is_root else above.name or None
+def _start(request: Request, cell: Cell | None = None) -> Run:
+    """Open the requested run, and start its hooks, capture and companion."""
+    run, settings = open_run(request), request.settings
+    recorder = recorder_of(run)
+    recorder.cell, recorder.settings = cell, settings
+    recorder.values.strict = settings.strict
+    ending = recorder.ending
+    ending.wait_s = settings.finish_wait_s
+    _open(run, is_current=request.folder is None)
+    EXIT_HOOKS.add(ending)
+    ending.on_close.add(lambda: EXIT_HOOKS.remove(ending))
+    if recorder.is_recorded and recorder.rank == 0:
+        _announce(recorder, captures=settings.capture)
+    if settings.capture:
+        keep = recorder.guard.wrap("captured output", recorder.keep_output)
+        ending.on_end.add(Capture(keep).stop)
+    if recorder.is_recorded and settings.companion:
+        start_companion(recorder, request.launch, settings=settings)
+    return run
 
 
-def _announce(recorder: Recorder, *, capture: bool) -> None:
-    if recorder.rank != 0:
-        return
+def _open(run: Run, *, is_current: bool = True) -> Run:
+    OPEN_RUNS.add(run, is_current=is_current)
+    recorder_of(run).ending.on_close.add(lambda: OPEN_RUNS.remove(run))
+    return run
+
+
+def _announce(recorder: Recorder, *, captures: bool) -> None:
     folder = str(recorder.folder.path)
     try:
-        announce_launched(Announcement(folder, recorder.attempt, captures=capture))
+        announce_launched(Announcement(folder, recorder.attempt, captures=captures))
     except OSError as error:
-        recorder.console.notice(f"whoever started this program cannot be told of the run: {error}")
+        recorder.console.notice(f"the command that started this run cannot be notified: {error}")
 
 
 def _calling_cell() -> Cell | None:
@@ -291,21 +194,12 @@ def _calling_cell() -> Cell | None:
     return calling_cell()
 
 
-def _finish_previous(cell: Cell | None, *, every: bool) -> None:
-    for run in OPEN_RUNS:
+def _finish_rerun(cell: Cell | None) -> None:
+    """Finish the run that an earlier execution of the same notebook cell opened."""
+    for run in OPEN_RUNS if cell is not None else ():
         recorder = recorder_of(run)
-        if not recorder.is_of_this_process:
-            continue
-        if cell is not None and cell.is_rerun_of(recorder.cell):
+        if recorder.is_of_this_process and cell is not None and cell.is_rerun_of(recorder.cell):
             recorder.console.notice(
                 f"run {run.name!r} is finished: its notebook cell is run again."
             )
             run.finish(reason="its notebook cell was run again")
-        elif every:
-            run.finish()
-
-
-def _open(run: Run, *, is_current: bool = True) -> Run:
-    OPEN_RUNS.add(run, is_current=is_current)
-    recorder_of(run).ending.on_close.add(lambda: OPEN_RUNS.remove(run))
-    return run

@@ -12,20 +12,23 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from epochal.errors import UsageError
-from epochal.settings.declared import ALERT_LEVELS as ALERT_LEVELS
-from epochal.settings.declared import BY_NAME, OPEN_TABLES
+from epochal.settings.declared import BY_NAME as BY_NAME
 from epochal.settings.declared import DECLARED as DECLARED
-from epochal.settings.declared import RESUME_MODES as RESUME_MODES
+from epochal.settings.declared import LABELS as LABELS
+from epochal.settings.declared import OPEN_TABLES
+from epochal.settings.declared import RUN_OPTIONS as RUN_OPTIONS
 from epochal.settings.declared import Located as Located
 from epochal.settings.declared import Setting as Setting
 from epochal.settings.declared import Settings as Settings
 from epochal.settings.kinds import FALSE
 from epochal.settings.launch import read_launch as read_launch
-from epochal.settings.toml_file import Key, SettingsFile, Source, find_project_file, user_file
+from epochal.settings.toml_file import Key, SettingsFile, find_project_file, user_file
+from epochal.settings.toml_file import Source as Source
 
 CONFIG = "EPOCHAL_CONFIG"
 _KEYS: Mapping[str, Setting] = {one.key: one for one in DECLARED if one.key is not None}
@@ -47,6 +50,20 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         sources={name: located.source for name, located in found.items()},
         files=files,
     )
+
+
+def with_arguments(settings: Settings, arguments: Mapping[str, Any]) -> Settings:
+    """Return the settings with arguments of ``init`` over them; None is an argument not given."""
+    values: dict[str, Any] = {}
+    for name, value in arguments.items():
+        if value is None:
+            continue
+        kind = RUN_OPTIONS[name].kind
+        try:
+            values[name] = kind.merged(getattr(settings, name), kind.checked(value))
+        except ValueError as error:
+            raise UsageError(f"{name}={'…' if kind.is_secret else repr(value)} {error}") from error
+    return replace(settings, **values)
 
 
 def read_setting(name: str, environ: Mapping[str, str] | None = None) -> Any:
@@ -140,10 +157,11 @@ def settings_environment(settings: Settings) -> dict[str, str]:
     """The variables that give a child process these settings, wherever it runs.
 
     It reads no file: it works with what this process was started with, whatever becomes of them.
+    The labels of the run are left out: a variable cannot contain every text.
     """
     variables = {CONFIG: "off"}
     for one in DECLARED:
-        if one.variable is not None:
+        if one.variable is not None and one.name not in LABELS:
             value = getattr(settings, one.name)
             variables[one.variable] = "" if value == one.default else one.kind.to_text(value)
     return variables
@@ -202,7 +220,7 @@ def _from_file(one: Setting, file: SettingsFile) -> Located | None:
         return None
     source = Source(file=file)
     try:
-        read = one.kind.from_toml(value)
+        read = one.kind.checked(value)
     except ValueError as error:
         shown = "…" if one.kind.is_secret else value
         raise mistake(source, ".".join(key), shown, str(error)) from error

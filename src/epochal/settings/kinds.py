@@ -1,4 +1,4 @@
-"""The kinds of values that settings have: how each is read from a variable and from TOML.
+"""The kinds of values that settings have: how each is read from variables, TOML and arguments.
 
 A reader raises ``ValueError`` with the end of a sentence; whoever calls it knows where the value
 stands and says that first.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -30,14 +30,16 @@ _SIZES = {"": 1.0, "b": 1.0} | {
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """How values of one kind are read, written for a child process, and described.
 
-    ``from_text`` reads the text of a variable, never an empty one; ``from_toml`` a value that a
-    TOML parser returned. ``is_secret`` keeps values out of errors and of ``epochal config show``.
+    ``from_text`` reads the text of a variable, never an empty one; ``checked`` reads a value of a
+    TOML file or an argument of ``init``. ``merged`` combines a value of the settings with that of
+    an argument. ``is_secret`` keeps values out of errors and of ``epochal config show``.
     """
 
     accepts: str
     from_text: Callable[[str], Any]
-    from_toml: Callable[[Any], Any]
+    checked: Callable[[Any], Any]
     to_text: Callable[[Any], str] = str
+    merged: Callable[[Any, Any], Any] = lambda _, argument: argument
     is_path: bool = False
     is_secret: bool = False
 
@@ -51,7 +53,7 @@ def choice(*names: str) -> Kind:
             raise ValueError(f"is not known: use one of {', '.join(names)}.")
         return str(word)
 
-    return Kind(accepts=", ".join(f"`{name}`" for name in names), from_text=read, from_toml=read)
+    return Kind(accepts=", ".join(f"`{name}`" for name in names), from_text=read, checked=read)
 
 
 def seconds(least: float = 0.0, most: float = math.inf) -> Kind:
@@ -73,7 +75,7 @@ def seconds(least: float = 0.0, most: float = math.inf) -> Kind:
         return read(value)
 
     bounds = f", {least:g} to {most:g}" if most < math.inf else ""
-    return Kind(accepts=f"seconds{bounds}", from_text=read_text, from_toml=read, to_text=repr)
+    return Kind(accepts=f"seconds{bounds}", from_text=read_text, checked=read, to_text=repr)
 
 
 def whole_number(least: int, most: int) -> Kind:
@@ -87,7 +89,7 @@ def whole_number(least: int, most: int) -> Kind:
     def read_text(text: str) -> int:
         return read(int(text) if re.fullmatch(r"\s*[0-9]{1,18}\s*", text) else text)
 
-    return Kind(accepts=f"{least} to {most}", from_text=read_text, from_toml=read)
+    return Kind(accepts=f"{least} to {most}", from_text=read_text, checked=read)
 
 
 def read_age(text: str) -> float:
@@ -111,12 +113,25 @@ def _amount(text: str, units: dict[str, float], what: str) -> float:
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError("is not a text, or is empty.")
+    return str.__str__(value)  # also of NumPy's texts
+
+
+def _path(value: Any) -> str:
+    return _text(os.fspath(value) if isinstance(value, os.PathLike) else value)
+
+
+def _url(value: Any) -> str | None:
+    if value == "":
+        return None
+    if not isinstance(value, str) or not value.startswith(("http://", "https://")):
+        raise ValueError("is not an address such as https://host.")
     return value
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    items = [value] if isinstance(value, str) else value
-    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+    is_list = isinstance(value, Iterable) and not isinstance(value, (str, Mapping))
+    items = list(value) if is_list else [value]
+    if not all(isinstance(item, str) for item in items):
         raise ValueError("is not a list of texts.")
     return tuple(item.strip() for item in items if item.strip())
 
@@ -159,7 +174,7 @@ def _patterns(value: Any) -> bool | tuple[str, ...]:
 
 def _pattern_text(text: str) -> bool | tuple[str, ...]:
     word = text.strip().lower()
-    return word in TRUE if word in TRUE | FALSE else _split(text)
+    return word in TRUE if word in TRUE | FALSE else _patterns(_split(text))
 
 
 def _verbosity(value: Any) -> str:
@@ -171,36 +186,51 @@ def _verbosity(value: Any) -> str:
     raise ValueError(f"is not a verbosity: use 0 to 4, or one of {', '.join(VERBOSITIES)}.")
 
 
+def _more_patterns(known: Any, given: Any) -> bool | tuple[str, ...]:
+    """The patterns of the settings and of ``init``; True keeps those of the settings."""
+    if given is False or isinstance(known, bool):
+        return given  # type: ignore[no-any-return]
+    return known if given is True else (*known, *given)
+
+
 def _switch_or_texts(value: bool | tuple[str, ...]) -> str:
     return str(int(value)) if isinstance(value, bool) else ",".join(value)
 
 
-TEXT = Kind(accepts="a text", from_text=str, from_toml=_text)
-PATH = Kind(accepts="a path", from_text=str, from_toml=_text, to_text=os.path.abspath, is_path=True)
-SECRET = Kind(accepts="a text", from_text=str, from_toml=_text, is_secret=True)
+TEXT = Kind(accepts="a text", from_text=str, checked=_text)
+PATH = Kind(accepts="a path", from_text=str, checked=_path, to_text=os.path.abspath, is_path=True)
+URL = Kind(accepts="an address", from_text=_url, checked=_url)
+SECRET = Kind(accepts="a text", from_text=str, checked=_text, is_secret=True)
 SWITCH = Kind(
     accepts="`true` or `false`",
     from_text=_switch_text,
-    from_toml=_switch,
+    checked=_switch,
     to_text=lambda value: str(int(value)),
 )
-TEXTS = Kind(accepts="a list of texts", from_text=_split, from_toml=_texts, to_text=",".join)
+TEXTS = Kind(
+    accepts="a list of texts",
+    from_text=_split,
+    checked=_texts,
+    to_text=",".join,
+    merged=lambda known, given: tuple(dict.fromkeys((*known, *given))),
+)
 ADDRESSES = Kind(
     accepts="a list of addresses",
     from_text=lambda text: tuple(text.split()),
-    from_toml=_addresses,
+    checked=_addresses,
     to_text=" ".join,
     is_secret=True,
 )
 PATTERNS = Kind(
     accepts="`false`, or a list of names and patterns",
     from_text=_pattern_text,
-    from_toml=_patterns,
+    checked=_patterns,
     to_text=_switch_or_texts,
+    merged=_more_patterns,
 )
 # A variable with an unknown word has always meant the default; ``console.messages`` sees to it.
 VERBOSITY = Kind(
     accepts=f"0 to 4, or {', '.join(f'`{name}`' for name in VERBOSITIES)}",
     from_text=str,
-    from_toml=_verbosity,
+    checked=_verbosity,
 )

@@ -36,11 +36,7 @@ class SettingsFile:
         self.table = self._parsed(_read(path))
 
     def __str__(self) -> str:
-        try:
-            relative = os.path.relpath(self.path)
-        except (OSError, ValueError):  # the working folder is gone, or on another drive
-            return str(self.path)
-        return str(self.path) if relative.startswith(os.pardir) else relative
+        return shown_path(self.path)
 
     def _parsed(self, text: str) -> Mapping[str, Any]:
         try:
@@ -51,15 +47,27 @@ class SettingsFile:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a value comes from: a variable, a file, or neither for a default."""
+    """Where a value comes from: an argument, a variable, a file, or none of them for a default."""
 
+    argument: str | None = None
     variable: str | None = None
     file: SettingsFile | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         if self.file is not None:
             return str(self.file)
+        if self.argument is not None:
+            return self.argument
         return "default" if self.variable is None else f"environment variable {self.variable}"
+
+
+def shown_path(path: Path) -> str:
+    """Return a path relative to the working folder, unless it is outside of that."""
+    try:
+        relative = os.path.relpath(path)
+    except (OSError, ValueError):  # the working folder is gone, or on another drive
+        return str(path)
+    return str(path) if relative.startswith(os.pardir) else relative
 
 
 def find_project_file(folder: Path) -> Path | None:

@@ -117,12 +117,12 @@ def _entries_of(given: Any) -> dict[str, Any]:
 
 def config_file(path: Path) -> dict[str, Any]:
     """The entries of a YAML file, plain or as W&B writes them (``lr: {value: 0.1}``)."""
-    from epochal.run.request import file_entries
+    from epochal.run.request import config_entries
 
     def value_of(entry: Any) -> Any:
         is_described = isinstance(entry, dict) and "value" in entry
         is_described = is_described and set(entry) <= {"value", "desc"}
         return entry["value"] if is_described else entry
 
-    entries = file_entries(path)
+    entries = config_entries(path)
     return {key: value_of(entry) for key, entry in entries.items() if key != "wandb_version"}

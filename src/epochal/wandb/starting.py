@@ -18,7 +18,6 @@ from epochal.run.notebook import calling_cell
 from epochal.run.run import Run as EpochalRun
 from epochal.run.run import recorder_of
 from epochal.run.start import init as start_run
-from epochal.run.start import init_off
 from epochal.settings import read_settings
 from epochal.wandb.active import ACTIVE
 from epochal.wandb.environment import is_quiet, read_environment
@@ -151,16 +150,18 @@ def _previous(reinit: bool | str | None) -> Run | None:
 
 def _start(asked: Mapping[str, Any], config: dict[str, Any]) -> tuple[EpochalRun, int]:
     """Open the run; give it with the number of its first row."""
-    names = {"project": asked.get("project"), "name": asked.get("name") or asked.get("id")}
+    names: dict[str, Any] = {
+        "project": asked.get("project"),
+        "name": asked.get("name") or asked.get("id"),
+    }
     if asked.get("mode") == "disabled" or asked.get("disabled"):
-        return init_off(**names, config=config), 0
-    if asked.get("disable_git"):
-        os.environ.setdefault("EPOCHAL_GIT", "off")
+        return start_run(**names, config=config, enabled=False, console=False), 0
     options: dict[str, Any] = {
         **names,
         "id": asked.get("id"),
         "dir": None if asked.get("dir") is None else Path(asked["dir"]) / "runs",
         "config": config,
+        "git": False if asked.get("disable_git") else None,
         "tags": asked.get("tags") or (),
         "notes": asked.get("notes"),
         "group": asked.get("group") or asked.get("sweep_id"),
