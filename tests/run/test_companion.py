@@ -12,7 +12,7 @@ import pytest
 
 from epochal.errors import UsageError
 from epochal.journal.layout import RunFolder, write_json
-from epochal.run.forwarded import unsent
+from epochal.run.companion import unsent
 from epochal.settings import child_environment
 from tests.conftest import StartRun
 from tests.doubles.companions import companions, wait_for, wait_for_the_end

@@ -15,17 +15,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from epochal.journal.layout import node_name, rank_writer
+import msgspec
+
+from epochal.errors import FormatError
+from epochal.journal.layout import TELEMETRY, PartName, RunFolder, node_name, rank_writer, read_json
 from epochal.journal.line import encode_json
 from epochal.journal.process import process_identity
 from epochal.run.findings_reporter import FindingsReporter
-from epochal.run.forwarded import Unsent, not_held, unsent
-from epochal.run.hub_reporter import HubReporter
 from epochal.run.recorder import Recorder
 from epochal.settings import Settings, child_environment, settings_environment
 from epochal.settings.launch import Launch
+from epochal.sinks.skipped import sentences
 
+SINKS_FILE = "sinks.json"
 _PAUSE_S = 0.02
+# A hub that comes and goes is not reported all day.
+_MOST_NOTICES = 3
 
 
 def start_companion(recorder: Recorder, launch: Launch, *, settings: Settings) -> None:
@@ -33,27 +38,37 @@ def start_companion(recorder: Recorder, launch: Launch, *, settings: Settings) -
 
     It works in another folder, so it gets the settings in its environment and reads no file.
     """
-    if launch.local_rank != 0:
+    is_pending = not recorder.folder.identity.exists()
+    # A rank that found no rank 0 writes to a pending folder, whose files move: without a hub,
+    # nobody is to hold on to them. With one, they are sent from there into the run of rank 0.
+    if launch.local_rank != 0 or (is_pending and settings.hub is None):
         return
-    is_aside = not recorder.folder.identity.exists()
-    # A rank that found no rank 0 writes aside; its files move, and nobody is to hold on to them.
-    # With a hub, they are sent from there into the run of rank 0.
-    if is_aside and settings.hub is None:
-        return
-    facts = {**_facts(recorder, launch, grace_s=settings.grace_s), "is_aside": is_aside}
-    beside = CompanionProcess(recorder, facts, settings_environment(settings))
-    beside.start()
-    recorder.on_tick.add(beside.look)
-    recorder.ending.on_end.add(beside.look)
-    recorder.ending.after_finish.add(beside.wake)
-    if is_aside:
+    identity = process_identity()
+    host, node_rank = str(identity["host"]), launch.node_rank
+    node = node_name(f"{host}-{node_rank}" if node_rank else host)
+    facts = {
+        "attempt": recorder.attempt,
+        "parent": identity["pid"],
+        "parent_start": identity["pid_start"],
+        "node": node,
+        "rank": launch.rank,
+        "writer": rank_writer(launch.rank),
+        "shares_node": launch.world_size > 1,
+        "grace_s": settings.grace_s,
+        "is_aside": is_pending,
+    }
+    companion = CompanionProcess(recorder, facts, settings_environment(settings))
+    companion.start()
+    recorder.on_tick.add(companion.look)
+    recorder.ending.on_end.add(companion.look)
+    recorder.ending.after_finish.add(companion.wake)
+    if is_pending:
         return
     FindingsReporter(recorder).begin()
     if settings.hub is not None and launch.rank == 0:
-        HubReporter(recorder, settings.hub, node=_node(launch)).begin()
-    recorder.ending.after_finish.add(
-        beside.wait_for_sinks
-    )  # last: it may take all the time that is left
+        HubReporter(recorder, settings.hub, node=node).begin()
+    # Last, because it may take all the time that is left.
+    recorder.ending.after_finish.add(companion.wait_for_sinks)
 
 
 class CompanionProcess:
@@ -72,7 +87,7 @@ class CompanionProcess:
         self._may_restart = True
 
     def start(self) -> None:
-        """Start it. If that fails, say so once; the run goes on without it."""
+        """Start it. If that fails, print it once; the run goes on without it."""
         ours, theirs = _line()
         try:
             self._process = _Companion(
@@ -86,8 +101,8 @@ class CompanionProcess:
             )
         except OSError as error:
             self._recorder.console.notice(
-                f"the companion process could not be started: {error}. The run is recorded all the"
-                " same, without telemetry."
+                f"the companion process could not be started: {error}. The run is recorded without"
+                " telemetry and findings."
             )
         finally:
             if theirs is not None:
@@ -97,7 +112,7 @@ class CompanionProcess:
         self._line = ours
 
     def look(self) -> None:
-        """Restart it once if it has died; the second time say what is missing."""
+        """Restart it once if it has died; the second time print what is missing."""
         process = self._process
         if process is None or os.getpid() != self._pid or (code := process.poll()) is None:
             return
@@ -125,29 +140,26 @@ class CompanionProcess:
         self._line = None
 
     def wait_for_sinks(self, status: str) -> None:
-        """Wait until sinks are done or the deadline has passed; say what is left."""
+        """Wait until sinks are done or the deadline has passed; print what is left."""
+        recorder, process = self._recorder, self._process
         if os.getpid() != self._pid:
             return
-        left = self._unsent_at_deadline()
-        for sentence in not_held(self._recorder.folder):
-            self._recorder.console.notice(sentence)
-        if left:
-            words = "; ".join(f"{one.name}: {one.why}" for one in left)
-            self._recorder.console.notice(
-                f"not everything has been forwarded ({words}). The companion goes on for a while;"
-                f" 'epochal sync {self._dir}' sends what is missing after that."
-            )
-
-    def _unsent_at_deadline(self) -> list[Unsent]:
-        """Return the sinks that are not done when waiting is over."""
-        process, deadline = self._process, self._recorder.ending.deadline
-        sender = None if process is None else process.pid
-        while left := unsent(self._recorder.folder, sender=sender):
+        deadline = recorder.ending.deadline
+        while left := unsent(recorder.folder, sender=None if process is None else process.pid):
             is_over = process is None or process.poll() is not None
             if is_over or all(one.is_hopeless for one in left) or not deadline.left_s():
                 break
             deadline.sleep(_PAUSE_S)
-        return left
+        for name, stored in _sinks(recorder.folder)[1].items():
+            counts, rejection = stored.get("skipped") or {}, stored.get("rejection") or ""
+            for sentence in sentences(name, counts, rejection):
+                recorder.console.notice(sentence)
+        if left:
+            words = "; ".join(f"{one.name}: {one.why}" for one in left)
+            recorder.console.notice(
+                f"not everything has been forwarded ({words}). The companion goes on for a while;"
+                f" 'epochal sync {self._dir}' sends what is missing after that."
+            )
 
 
 class _Companion(subprocess.Popen[bytes]):
@@ -160,28 +172,94 @@ class _Companion(subprocess.Popen[bytes]):
 
 def _line() -> tuple[socket.socket | None, socket.socket | None]:
     """Return both ends of a socket that wakes the companion; None where a write could kill us."""
-    if not hasattr(socket, "MSG_NOSIGNAL") or not hasattr(socket, "AF_UNIX"):
-        return None, None
+    if hasattr(socket, "MSG_NOSIGNAL") and hasattr(socket, "AF_UNIX"):
+        with contextlib.suppress(OSError):
+            return socket.socketpair()
+    return None, None
+
+
+# -- sinks ----------------------------------------------------------------------------------------
+
+
+class Unsent(msgspec.Struct, frozen=True):
+    """A sink that does not have every record; ``is_hopeless`` if waiting will not help."""
+
+    name: str
+    why: str
+    is_hopeless: bool = False
+
+
+def unsent(folder: RunFolder, *, sender: int | None) -> list[Unsent]:
+    """Return the sinks that are not done; ``sender`` is the process that sends."""
+    found: list[Unsent] = []
+    names, sinks = _sinks(folder)
+    for name in names:
+        stored = sinks.get(name) or {}
+        phase, behind = stored.get("phase"), stored.get("behind")
+        # What an earlier attempt's companion has left behind says nothing about this one.
+        if (stored.get("owner") or {}).get("pid") != sender:
+            found.append(Unsent(name, "not begun"))
+        elif phase != "closed":
+            progress = f"{behind} records behind" if behind else "not closed yet"
+            why = str(stored.get("error") or progress)
+            found.append(Unsent(name, why, is_hopeless=phase == "stopped"))
+    return found
+
+
+def _sinks(folder: RunFolder) -> tuple[list[str], Mapping[str, Any]]:
+    """Return the sinks that a run is forwarded to, and what is known of each."""
     try:
-        return socket.socketpair()
-    except OSError:
-        return None, None
+        kept = read_json(folder.path / SINKS_FILE)
+    except (OSError, FormatError):
+        return [], {}  # nothing is forwarded
+    return kept.get("report_to") or [], kept.get("sinks") or {}
 
 
-def _facts(recorder: Recorder, launch: Launch, *, grace_s: float) -> dict[str, Any]:
-    identity = process_identity()
-    return {
-        "attempt": recorder.attempt,
-        "parent": identity["pid"],
-        "parent_start": identity["pid_start"],
-        "node": node_name(_node(launch)),
-        "rank": launch.rank,
-        "writer": rank_writer(launch.rank),
-        "shares_node": launch.world_size > 1,
-        "grace_s": float(grace_s),
-    }
+# -- the hub --------------------------------------------------------------------------------------
 
 
-def _node(launch: Launch) -> str:
-    host = str(process_identity()["host"])
-    return f"{host}-{launch.node_rank}" if launch.node_rank else host
+class HubReporter:
+    """Prints which hub a run is sent to, and when that fails.
+
+    The companion sends the run, and writes a failure into its own journal. That is read at most
+    once a second, between two records of the training.
+    """
+
+    def __init__(self, recorder: Recorder, hub: str, *, node: str) -> None:
+        from epochal.journal.reader import PartReader  # few runs have a hub
+
+        self._recorder = recorder
+        self._hub = hub.partition("?")[0].rstrip("/")  # a link has its token behind that
+        self._pid = os.getpid()
+        name = PartName(f"{TELEMETRY}{node}", recorder.attempt, 0)
+        self._reader = PartReader(recorder.folder.part_path(name), name)
+        self._printed: set[str] = set()
+
+    def begin(self) -> None:
+        """Print the address, and look for failures until the end."""
+        self._recorder.console.line(f"epochal: the run is sent to the hub {self._hub}")
+        self._recorder.on_tick.add(self.look)
+        self._recorder.ending.after_finish.add(lambda _status: self.look())
+
+    def look(self) -> None:
+        """Print each new reason once."""
+        if os.getpid() != self._pid or len(self._printed) >= _MOST_NOTICES:
+            return
+        try:
+            records = [record for _, record in self._reader.read()]
+        except (OSError, FormatError):  # not made yet, or sealed
+            records = []
+        for record in records:
+            reason = str(record.get("reason"))
+            if record.get("name") == "hub-failed" and reason not in self._printed:
+                self._printed.add(reason)
+                self._recorder.console.notice(
+                    f"the run is not sent to its hub at the moment: {reason} It is recorded here."
+                    " What its companion cannot send until the end,"
+                    f" 'epochal push {self._recorder.folder.path}' sends later."
+                )
+        # A companion that was restarted writes the next part.
+        following = self._reader.name._replace(part=self._reader.name.part + 1)
+        path = self._recorder.folder.part_path(following)
+        if path.exists():
+            self._reader = type(self._reader)(path, following)

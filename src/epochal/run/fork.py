@@ -29,9 +29,8 @@ from epochal.journal.layout import (
     read_json,
     slugify,
 )
-from epochal.journal.line import decode, encode
-from epochal.journal.reader import check_version
-from epochal.journal.regular_file import regular_only
+from epochal.journal.line import encode
+from epochal.journal.reader import read_part
 from epochal.records import Record, axis_of, moment_of, whole_number
 from epochal.run.resume import last_step_of, newest_run
 
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 
 # W&B writes ``?_step=``.
 _WANTED = re.compile(r"(?P<run>.+?)(?:\?_?step=(?P<step>\d+))?")
-# Passed over without decoding them where a few kinds of records are asked for.
-_MOST_LINES = (b'{"log":"metrics"', b'{"log":"step"')
 # By axis and attempt: the first step or epoch that the attempt logged again.
 Takeovers = dict[str, dict[int, int]]
 
@@ -108,18 +105,18 @@ class Parent:
             axis: min((at for n, at in firsts.items() if n > part.attempt), default=math.inf)
             for axis, firsts in self.takeovers.items()
         }
-        for line, record in _records(self.folder, part):
+        for record in _records(self.folder, part):
             kind, axis = record["log"], axis_of(record)
             at = whole_number(record.get(axis)) if axis in ends else None
             if kind == "define":
-                yield line or encode(record)
+                yield encode(record)
             elif at is None or at >= ends[axis]:
                 continue  # a newer attempt replaced it, or it is not part of the history
             elif axis == "step" and at > self.step:
                 if part.writer == LOOP and kind in ("metrics", "step"):
                     self.passed_t = min(self.passed_t, moment_of(record))
             elif axis == "step" or moment_of(record) < self.passed_t:
-                yield line or encode(record)
+                yield encode(record)
                 if "file" in record:
                     _copy_blob(str(record["file"]), self.folder, copy)
 
@@ -139,25 +136,18 @@ def _parts(folder: RunFolder) -> list[PartName]:
     return sorted({*folder.parts(), *folder.sealed_parts()})
 
 
-def _records(
-    folder: RunFolder, part: PartName, *kinds: str
-) -> Iterator[tuple[bytes | None, Record]]:
-    """The records of a part, of some kinds or of all, and their lines unless the part is sealed."""
-    path = folder.part_path(part)
+def _records(folder: RunFolder, part: PartName, *kinds: str) -> Iterator[Record]:
+    """The records of a part, of some kinds or of all."""
     try:
-        with open(path, "rb", opener=regular_only) as file:
-            for line in file:
-                if b"\0" in line or not line.endswith(b"\n"):
-                    return
-                record = None if kinds and line.startswith(_MOST_LINES) else decode(line)
-                if record is not None and (not kinds or record["log"] in kinds):
-                    yield line, record
+        for _, record in read_part(folder.part_path(part), part):
+            if not kinds or record["log"] in kinds:
+                yield record
     except FileNotFoundError:
         from epochal.segments.read import Segment  # loads pyarrow, for sealed parents only
 
         with Segment(folder.sealed_path(part)) as segment:
             records = segment.entries(*kinds) if kinds else segment.records()
-            yield from ((None, record) for _, record in records)
+            yield from (record for _, record in records)
 
 
 def start_fork(run: Run, name: str | None, step: int | None, arguments: Mapping[str, Any]) -> Run:
@@ -224,10 +214,8 @@ def _scan(folder: RunFolder) -> tuple[dict[str, Any], Takeovers]:
     options: dict[str, Any] = {}
     takeovers: Takeovers = {"step": {}, "epoch": {}}
     for part in (part for part in _parts(folder) if part.writer == LOOP):
-        for _, record in _records(folder, part, "run", "option", "resume", "epoch"):
-            if record["log"] == "run":
-                check_version(record, folder.part_path(part))
-            elif record["log"] == "option":
+        for record in _records(folder, part, "option", "resume", "epoch"):
+            if record["log"] == "option":
                 options[str(record.get("name"))] = record.get("value")
             for axis, firsts in takeovers.items():
                 at = whole_number(record.get(axis))

@@ -31,8 +31,8 @@ from epochal.journal.process import liveness, process_identity
 from epochal.journal.writer import JournalWriter
 from epochal.records import FORMAT_VERSION
 from epochal.run import provenance, ranks
+from epochal.run.companion import SINKS_FILE
 from epochal.run.current import OPEN_RUNS
-from epochal.run.forwarded import note_reporting
 from epochal.run.progress_estimator import Totals
 from epochal.run.recorder import Recorder
 from epochal.run.request import Request
@@ -126,8 +126,11 @@ def _start_rank_zero(request: Request) -> Run:
         identity["redact"] = False
     write_json(folder.identity, request.redactor.identity(identity))
     folder.journal.mkdir(exist_ok=True)
-    if request.reporting.report_to:
-        note_reporting(folder, request.reporting)
+    if (reporting := request.reporting).report_to:
+        path = folder.path / SINKS_FILE
+        kept = read_json(path) if path.exists() else {}
+        kept.update(report_to=list(reporting.report_to), options=dict(reporting.given))
+        write_json(path, kept)
     last_step = last_step_of(folder, before_attempt=attempt) if attempt > 1 else -1
     if last_step < 0 and isinstance(identity.get("fork"), dict):
         last_step = int(identity["fork"]["step"])

@@ -26,6 +26,7 @@ from epochal.settings import (
     read_settings,
     with_arguments,
 )
+from epochal.settings.kinds import listed
 from epochal.settings.launch import Launch, read_launch
 from epochal.sinks.reporting import (
     KnownSinks,
@@ -35,8 +36,6 @@ from epochal.sinks.reporting import (
     split_options,
 )
 from epochal.values import plain_int, plain_json
-
-CONDITIONS = "conditions"
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,16 +144,12 @@ def _check_names(names: Iterable[str]) -> None:
 
 def _with_conditions(settings: Settings, rules: Any) -> Settings:
     """Return the settings with the ``rules`` of ``init`` behind the conditions of the file."""
-    given = [rules] if isinstance(rules, (str, Mapping)) else rules
-    if not isinstance(given, Iterable):
-        raise UsageError(f"rules={rules!r} is not a list of conditions.")
-    more = list(given)
-    known = settings.rules.get(CONDITIONS)
-    if not more or (known is not None and not isinstance(known.value, list)):
+    known = settings.rules.get("conditions", Located([], Source()))
+    conditions = [*listed(known.value), *listed(rules)]
+    if len(conditions) == len(listed(known.value)):
         return settings
-    place = "init(rules=…)" if known is None else f"{known.source} or init(rules=…)"
-    both = Located([*(() if known is None else known.value), *more], Source(argument=place))
-    return replace(settings, rules={**settings.rules, CONDITIONS: both})
+    both = {**settings.rules, "conditions": Located(conditions, Source())}
+    return replace(settings, rules=both)
 
 
 def _checked_rules(settings: Settings) -> Mapping[str, Any]:

@@ -128,9 +128,14 @@ def _url(value: Any) -> str | None:
     return value
 
 
-def _texts(value: Any) -> tuple[str, ...]:
+def listed(value: Any) -> list[Any]:
+    """Return the items of a list or another iterable; a single text, mapping or number as one."""
     is_list = isinstance(value, Iterable) and not isinstance(value, (str, Mapping))
-    items = list(value) if is_list else [value]
+    return list(value) if is_list else [value]
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    items = listed(value)
     if not all(isinstance(item, str) for item in items):
         raise ValueError("is not a list of texts.")
     return tuple(item.strip() for item in items if item.strip())
