@@ -123,29 +123,22 @@ def finish(status: str = "finished") -> None:
 def current_values() -> ValuePolicy:
     """How values are read outside a run's own calls: as the current run does, if there is one."""
     run = OPEN_RUNS.newest
-    return _OUTSIDE.policy() if run is None or run.finished else recorder_of(run).values
+    if run is not None and not run.finished:
+        return recorder_of(run).values
+    _VALUES.strict = read_variable("strict")
+    return _VALUES
 
 
 def guard_of(run: object = None) -> Guard:
     """The guard of a run; by default of the current one, or of a process without an open run."""
     known = run if isinstance(run, Run) else OPEN_RUNS.current
-    return _OUTSIDE.guard if known is None else recorder_of(known).guard
-
-
-class _Outside:
-    """Values that are recorded while there is no run, such as those of a graph; and faults."""
-
-    def __init__(self) -> None:
-        self._policy = ValuePolicy(lambda sentence, *_: error("epochal: %s", sentence))
-        self.guard = Guard(_print_fault)
-
-    def policy(self) -> ValuePolicy:
-        self._policy.strict = read_variable("strict")
-        return self._policy
+    return _GUARD if known is None else recorder_of(known).guard
 
 
 def _print_fault(fault: Fault) -> None:
     error("epochal: internal error in %s: %s. Training goes on.", fault.member, fault.error)
 
 
-_OUTSIDE = _Outside()
+# What is recorded while there is no run, such as the values of a graph.
+_VALUES = ValuePolicy(lambda sentence, *_: error("epochal: %s", sentence))
+_GUARD = Guard(_print_fault)

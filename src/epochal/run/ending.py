@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from epochal.run.callbacks import Callbacks
-from epochal.run.exit_hooks import describe_error, describe_trace
+from epochal.run.exit_hooks import end_with_error
 
 if TYPE_CHECKING:
     from epochal.run.recorder import Recorder
@@ -96,12 +96,7 @@ class Ending:
             status = "failed" if failed else "finished"
             self.finish(status, f"exit code {error.code}" if failed else None)
         else:
-            status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-            reason, details = describe_error(error), describe_trace(error)
-            with ExitStack() as stack:
-                stack.callback(self.settle)
-                stack.callback(self.on_exit, status, reason=reason, details=details)
-                self.on_exception(error)
+            end_with_error([self], error)
 
     def on_exit(self, status: str, *, reason: str, details: str | None = None) -> None:
         """The process is ending: write what is known of it and the last record, and close."""

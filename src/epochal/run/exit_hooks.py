@@ -14,43 +14,26 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from types import FrameType, TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-_SIGNALS = ("SIGTERM", "SIGHUP")
+if TYPE_CHECKING:
+    from epochal.run.ending import Ending
 
-
-class HookedRun(Protocol):
-    """What the hooks call of a run."""
-
-    @property
-    def is_of_this_process(self) -> bool:
-        """Whether this process opened the run; hooks do nothing in a forked child."""
-
-    def on_exit(self, status: str, *, reason: str, details: str | None = None) -> None:
-        """The process is ending: write the last records and close. Waits for nothing."""
-
-    def settle(self) -> None:
-        """Do what follows the last record, within the run's deadline."""
-
-    def on_exception(self, error: BaseException) -> None:
-        """An error nobody caught ends the process; record what can be known of it."""
-
-    def on_signal(self, reason: str) -> None:
-        """A signal came that somebody else handles; the process may go on."""
+_SIGNALS = [number for number in signal.Signals if number.name in ("SIGTERM", "SIGHUP")]
 
 
 class ExitHooks:
     """The hooks of this process: there from the first open run to the last."""
 
     def __init__(self) -> None:
-        self._runs: list[HookedRun] = []
+        self._runs: list[Ending] = []
         self._links: list[_ExceptionLink | _SignalLink] = []
-        self._is_telling = False
+        self._is_reporting = False
 
-    def add(self, run: HookedRun) -> None:
+    def add(self, run: Ending) -> None:
         """Call the hooks of a run from now on."""
         if not self._runs:
             atexit.register(self._at_exit)
@@ -58,10 +41,15 @@ class ExitHooks:
         # Also for a later run: the program may have replaced a hook since.
         if not isinstance(sys.excepthook, _ExceptionLink):
             self._links.append(_ExceptionLink(self._on_exception))
-        if threading.current_thread() is threading.main_thread():  # the only one Python allows
-            self._links += _signal_links(self._on_signal)
+        if threading.current_thread() is not threading.main_thread():
+            return  # Python allows signal handlers in the main thread only
+        for number in _SIGNALS:
+            previous = signal.getsignal(number)
+            # None: installed by C code, which cannot be chained. SIG_IGN (nohup) does not end us.
+            if previous not in (None, signal.SIG_IGN) and not isinstance(previous, _SignalLink):
+                self._links.append(_SignalLink(number, previous, self._on_signal))
 
-    def remove(self, run: HookedRun) -> None:
+    def remove(self, run: Ending) -> None:
         """Remove a finished run; after the last one, restore what was hooked."""
         if run in self._runs:
             self._runs.remove(run)
@@ -70,45 +58,50 @@ class ExitHooks:
         atexit.unregister(self._at_exit)
         self._links = [link for link in reversed(self._links) if not link.remove()][::-1]
 
-    def end_all(self, status: str, *, reason: str, details: str | None = None) -> None:
-        """Finish every open run: first the last record of each, then what may take a while."""
-        runs = self._own_runs()
-        with ExitStack() as stack:  # last in, first out; whatever one of them raises
-            for run in runs:
-                stack.callback(run.settle)
-            for run in runs:
-                stack.callback(run.on_exit, status, reason=reason, details=details)
-
-    def _own_runs(self) -> list[HookedRun]:
+    def _own_runs(self) -> list[Ending]:
         return [run for run in self._runs if run.is_of_this_process]
 
     def _at_exit(self) -> None:
         error = _unhandled_error()
         if error is None:
-            self.end_all("finished", reason="the process ended")
+            end_runs(self._own_runs(), "finished", "the process ended")
         else:
             self._on_exception(error)
 
     def _on_exception(self, error: BaseException) -> None:
-        with ExitStack() as stack:
-            status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-            stack.callback(
-                self.end_all, status, reason=describe_error(error), details=describe_trace(error)
-            )
-            for run in self._own_runs():
-                stack.callback(run.on_exception, error)
+        end_with_error(self._own_runs(), error)
 
     def _on_signal(self, number: int, *, is_handled: bool) -> None:
         name = signal.Signals(number).name
         if not is_handled:
-            self.end_all("terminated", reason=name)
-        elif not self._is_telling:  # a handler in between may lead to another link of ours
-            self._is_telling = True
+            end_runs(self._own_runs(), "terminated", name)
+        elif not self._is_reporting:  # a handler in between may lead to another link of ours
+            self._is_reporting = True
             try:
                 for run in self._own_runs():
                     run.on_signal(f"{name} received")
             finally:
-                self._is_telling = False
+                self._is_reporting = False
+
+
+def end_runs(
+    runs: Sequence[Ending], status: str, reason: str, error: BaseException | None = None
+) -> None:
+    """Explain the error, write the last record of each run, then do what may take a while."""
+    details = None if error is None else "".join(traceback.format_exception(error))
+    with ExitStack() as stack:  # last in, first out; whatever one of them raises
+        for run in runs:
+            stack.callback(run.settle)
+        for run in runs:
+            stack.callback(run.on_exit, status, reason=reason, details=details)
+        for run in runs if error is not None else ():
+            stack.callback(run.on_exception, error)
+
+
+def end_with_error(runs: Sequence[Ending], error: BaseException) -> None:
+    """End runs as an error that nobody caught ends them."""
+    status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+    end_runs(runs, status, "".join(traceback.format_exception_only(error)).strip(), error)
 
 
 class _ExceptionLink:
@@ -167,19 +160,6 @@ class _SignalLink:
         return True
 
 
-def _signal_links(tell: Callable[..., None]) -> list[_ExceptionLink | _SignalLink]:
-    links: list[_ExceptionLink | _SignalLink] = []
-    for name in _SIGNALS:
-        number = getattr(signal, name, None)
-        previous = None if number is None else signal.getsignal(number)
-        # None: installed by C code, which cannot be chained. SIG_IGN (nohup) does not end us.
-        if previous in (None, signal.SIG_IGN) or isinstance(previous, _SignalLink):
-            continue
-        assert number is not None
-        links.append(_SignalLink(number, previous, tell))
-    return links
-
-
 def _unhandled_error() -> BaseException | None:
     """Return the error that ends this process; None if it ends in another way.
 
@@ -196,13 +176,3 @@ def _unhandled_error() -> BaseException | None:
 
 
 EXIT_HOOKS = ExitHooks()
-
-
-def describe_error(error: BaseException) -> str:
-    """An exception in one line, as Python prints it last."""
-    return "".join(traceback.format_exception_only(type(error), error)).strip()
-
-
-def describe_trace(error: BaseException) -> str:
-    """An exception with its traceback, as Python prints it."""
-    return "".join(traceback.format_exception(type(error), error, error.__traceback__))

@@ -35,14 +35,11 @@ def _platform() -> str:
 
 def user_name() -> str | None:
     """The user of the operating system; None where it has no name."""
-    named = (os.environ.get(name) for name in ("LOGNAME", "USER", "USERNAME"))
-    if found := next(filter(None, named), None):
-        return found
-    try:
-        import pwd
+    import getpass  # only at the start of a run
 
-        return pwd.getpwuid(os.getuid()).pw_name
-    except (ImportError, KeyError):  # Windows, or a container without a line for this user
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):  # a container without a line for this user
         return None
 
 
