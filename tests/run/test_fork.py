@@ -12,7 +12,7 @@ import pytest
 
 import epochal
 from epochal.cli.main import main
-from epochal.errors import FormatError, RunNotFoundError, UsageError, ValueTypeError
+from epochal.errors import FormatError, RunNotFoundError, UsageError
 from epochal.exports import lines, table
 from epochal.journal.layout import PartName, RunFolder, read_json
 from epochal.segments.seal import seal_part
@@ -220,7 +220,7 @@ def test_a_fork_is_resumed_as_itself(child: Path, start_run: StartRun) -> None:
         ("parent?step=99", UsageError),
         ("parent?epoch=3", UsageError),
         ("parent?step=-1", UsageError),
-        (3, ValueTypeError),
+        (3, UsageError),
     ],
 )
 def test_what_cannot_be_forked_is_said(

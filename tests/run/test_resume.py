@@ -16,7 +16,7 @@ STEP_7: Record = {"log": "metrics", "t": 0.0, "step": 7, "m": {}}
 
 
 def last_step_of(folder: RunFolder, before_attempt: int = 100) -> int:
-    return resume.last_step_of(folder, before_attempt=before_attempt)
+    return resume.last_step_of(folder, {}, before_attempt=before_attempt)
 
 
 def folder_with(path: Path, *records: Record, part: str = "loop.0001.0000") -> RunFolder:

@@ -23,28 +23,21 @@ _IMPATIENT = frozenset({"interrupted", "terminated"})
 
 
 class Deadline:
-    """A moment of a clock, ``wait_s`` from now; at once for a run that somebody stopped."""
+    """A moment ``wait_s`` from now; at once for a run that somebody stopped."""
 
-    def __init__(
-        self,
-        wait_s: float = FINISH_WAIT_S,
-        *,
-        status: str = "finished",
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._clock = clock
-        self._moment_s = clock() + (0.0 if status in _IMPATIENT else wait_s)
+    def __init__(self, wait_s: float = FINISH_WAIT_S, *, status: str = "finished") -> None:
+        self._moment_s = time.monotonic() + (0.0 if status in _IMPATIENT else wait_s)
 
     def left_s(self) -> float:
         """Seconds until then, 0 when it has passed."""
-        return max(0.0, self._moment_s - self._clock())
+        return max(0.0, self._moment_s - time.monotonic())
 
     def sleep(self, pause_s: float) -> None:
         """Sleep, not beyond the deadline; an interruption ends all further waits as well."""
         try:
             time.sleep(min(pause_s, self.left_s()))
         except KeyboardInterrupt:
-            self._moment_s = self._clock()
+            self._moment_s = time.monotonic()
             raise
 
 

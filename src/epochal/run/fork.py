@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from epochal.errors import RunNotFoundError, UsageError, ValueTypeError
+from epochal.errors import RunNotFoundError, UsageError
 from epochal.journal.header import part_header
 from epochal.journal.layout import (
     LOOP,
@@ -164,20 +164,18 @@ def start_fork(run: Run, name: str | None, step: int | None, arguments: Mapping[
     return init(name=name or f"{run.name}-fork", fork_from=source, **given)
 
 
-def find_parent(wanted: Any, *, root: Path, project: str) -> Parent:
+def find_parent(wanted: str, *, root: Path, project: str) -> Parent:
     """The run that ``fork_from`` names: ``RUN`` or ``RUN?step=N``.
 
     RUN is a folder, an id, ``project/name`` or a name of the project; without a step the parent's
     last one is meant.
     """
-    if not isinstance(wanted, str):
-        raise ValueTypeError(f"fork_from must be a text, not {type(wanted).__name__}.")
     match = _WANTED.fullmatch(wanted)
     if match is None or "?" in match["run"]:
         raise UsageError(f"fork_from={wanted!r} is not known: write 'RUN' or 'RUN?step=1000'.")
     folder = _find(match["run"], root, project)
     identity = read_json(folder.identity)
-    reached = _reached(folder, identity)
+    reached = last_step_of(folder, identity, before_attempt=folder.last_attempt() + 1)
     step = reached if match["step"] is None else int(match["step"])
     if step > reached:
         has = "has no step yet" if reached < 0 else f"has reached step {reached:,}"
@@ -199,14 +197,6 @@ def _find(name: str, root: Path, project: str) -> RunFolder:
     if found is None:
         raise RunNotFoundError(f"fork_from={name!r}: there is no such run in {root}.")
     return found
-
-
-def _reached(folder: RunFolder, identity: dict[str, Any]) -> int:
-    """The last step of a run; of a fork that has logged none, the step it was forked after."""
-    step = last_step_of(folder, before_attempt=folder.last_attempt() + 1)
-    fork = identity.get("fork")
-    inherited = fork.get("step") if step < 0 and isinstance(fork, dict) else None
-    return inherited if isinstance(inherited, int) else step
 
 
 def _scan(folder: RunFolder) -> tuple[dict[str, Any], Takeovers]:

@@ -45,9 +45,10 @@ from epochal.settings.toml_file import shown_path
 
 def open_run(request: Request) -> Run:
     """Open the requested run as rank 0, as another rank, or switched off."""
-    launch, settings = request.launch, request.settings
-    if not settings.enabled:
-        return _switched_off(request)
+    launch = request.launch
+    if not request.settings.enabled:
+        nowhere = ranks.RankRendezvous(RunFolder(Path(os.devnull)), 1)
+        return _open_file(request, {**_labels(request), "id": "off"}, nowhere, writer="")
     if launch.rank == 0:
         return _start_rank_zero(request)
     if request.folder is not None:
@@ -75,19 +76,6 @@ def join_parent(request: Request) -> Run | None:
         writer=f"child-{os.getpid()}",
         rank=-1,
     )
-
-
-def _switched_off(request: Request) -> Run:
-    """A run that checks its arguments and writes nothing."""
-    recorder = Recorder(
-        identity={**_labels(request), "id": "off", "name": request.name, **process_identity()},
-        folder=RunFolder(Path(os.devnull)),
-        writer=None,
-        console=request.console,
-        totals=request.totals,
-        redactor=request.redactor,
-    )
-    return Run(recorder)
 
 
 def _labels(request: Request) -> dict[str, Any]:
@@ -131,9 +119,7 @@ def _start_rank_zero(request: Request) -> Run:
         kept = read_json(path) if path.exists() else {}
         kept.update(report_to=list(reporting.report_to), options=dict(reporting.given))
         write_json(path, kept)
-    last_step = last_step_of(folder, before_attempt=attempt) if attempt > 1 else -1
-    if last_step < 0 and isinstance(identity.get("fork"), dict):
-        last_step = int(identity["fork"]["step"])
+    last_step = last_step_of(folder, identity, before_attempt=attempt)
     meeting = ranks.RankRendezvous(folder, attempt, last_step)
     run = _open_file(request, identity, meeting, writer=LOOP, resume_step=request.resume_step)
     if launch.world_size > 1 and request.folder is None:
@@ -268,7 +254,7 @@ def _open_file(
     resume_step: int | None = None,
     has_config: bool = False,
 ) -> Run:
-    """Open a journal of one writer in a run's folder."""
+    """Open the journal of one writer in a run's folder; without a writer nothing is written."""
     identity, folder = {**identity, **process_identity()}, meeting.folder
     recorded = request.redactor.identity(identity)
 
@@ -283,15 +269,18 @@ def _open_file(
         fields: dict[str, Any] = {"config": recorded.get("config") or {}} if has_fields else {}
         return part_header(part, identity=recorded, rank=-1 if is_child else rank, **fields)
 
-    journal = JournalWriter(
-        folder,
-        writer=writer,
-        attempt=meeting.attempt,
-        header=header,
-        on_fault=request.console.notice,
-        restore=restore,
-    )
-    journal.open(new_attempt=writer == LOOP)
+    journal, attempt = None, meeting.attempt
+    if writer:
+        journal = JournalWriter(
+            folder,
+            writer=writer,
+            attempt=attempt,
+            header=header,
+            on_fault=request.console.notice,
+            restore=restore,
+        )
+        journal.open(new_attempt=writer == LOOP)
+        attempt = journal.name.attempt
     recorder = Recorder(
         identity=identity,
         folder=folder,
@@ -299,7 +288,7 @@ def _open_file(
         console=request.console,
         totals=request.totals,
         rank=rank,
-        attempt=journal.name.attempt,
+        attempt=attempt,
         last_step=meeting.last_step,
         resume_step=resume_step,
         redactor=request.redactor,

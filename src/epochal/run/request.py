@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -78,37 +78,32 @@ def checked_request(
 
     ``options`` are the settings of the run and the options of sinks; None is one not given.
     """
-    own = {name: value for name, value in options.items() if name in RUN_OPTIONS}
-    of_sinks = {name: value for name, value in options.items() if name not in RUN_OPTIONS}
-    _check_names(of_sinks)
-    given_console = own.get("console")
-    if isinstance(given_console, Console):
-        del own["console"]
+    _check_names(options.keys() - RUN_OPTIONS.keys())
+    given = {name: value for name, value in options.items() if value is not None}
     entries = config_entries(config)
-    of_file: dict[str, Any] = {}
-    verbosity = own.pop("verbosity", None)
     if isinstance(config, (str, os.PathLike)):
-        in_file = entries.pop("verbosity", None)
-        verbosity = in_file if verbosity is None else verbosity
-        of_file, entries = split_options(entries)
-    settings = _with_conditions(with_arguments(read_settings(), own), rules)
-    launch = read_launch()
-    if isinstance(given_console, Console):
-        console = given_console
-    elif settings.console and launch.rank == 0:
-        console = Console(verbosity=verbosity, min_interval_s=settings.line_every_s)
-    else:
-        console = Console(verbosity=Verbosity.QUIET)
-    run_id = others.get("id")
-    if run_id is not None and not (isinstance(run_id, str) and run_id.strip()):
-        raise UsageError(f"id={run_id!r} is not a text, or is empty.")
-    given = {name: value for name, value in of_sinks.items() if value is not None}
+        in_file, entries = split_options(entries)
+        if "verbosity" in entries:
+            in_file["verbosity"] = entries.pop("verbosity")
+        given = {**in_file, **given}
+    verbosity = given.pop("verbosity", None)
+    console = given.pop("console") if isinstance(given.get("console"), Console) else None
+    own = {name: given.pop(name) for name in RUN_OPTIONS if name in given}
+    settings, launch = with_arguments(read_settings(), own), read_launch()
+    if console is None:
+        level = verbosity if settings.console and launch.rank == 0 else Verbosity.QUIET
+        console = Console(verbosity=level, min_interval_s=settings.line_every_s)
+    settings = _with_conditions(settings, rules)
+    for name in ("id", "fork_from"):
+        text = others.get(name)
+        if text is not None and not (isinstance(text, str) and text.strip()):
+            raise UsageError(f"{name}={text!r} is not a text, or is empty.")
     return Request(
         settings=settings,
         launch=launch,
         name=settings.name or time.strftime("%Y%m%d-%H%M%S"),
         config=entries,
-        reporting=options_from({**located_options(settings.sinks), **of_file, **given}),
+        reporting=options_from({**located_options(settings.sinks), **given}),
         console=console,
         redactor=Redactor(
             settings.redact if isinstance(settings.redact, tuple) else (),
@@ -121,14 +116,12 @@ def checked_request(
     )
 
 
-def _check_names(names: Iterable[str]) -> None:
+def _check_names(names: set[str]) -> None:
     """Raise for a keyword that is neither a setting of a run nor an option of a sink."""
-    if set(names) <= {"report_to"}:
+    if names <= {"report_to"}:
         return
     known = KnownSinks.load().option_names
-    for name in names:
-        if name in known:
-            continue
+    for name in sorted(names.difference(known)):
         from epochal.run.start import init  # which imports this module
 
         arguments = ("project", "name", *(init.__kwdefaults__ or ()), *RUN_OPTIONS, *known)
@@ -144,12 +137,12 @@ def _check_names(names: Iterable[str]) -> None:
 
 def _with_conditions(settings: Settings, rules: Any) -> Settings:
     """Return the settings with the ``rules`` of ``init`` behind the conditions of the file."""
-    known = settings.rules.get("conditions", Located([], Source()))
-    conditions = [*listed(known.value), *listed(rules)]
-    if len(conditions) == len(listed(known.value)):
+    more = listed(rules)
+    if not more:
         return settings
-    both = {**settings.rules, "conditions": Located(conditions, Source())}
-    return replace(settings, rules=both)
+    known = settings.rules.get("conditions")
+    both = Located([*(() if known is None else listed(known.value)), *more], Source())
+    return replace(settings, rules={**settings.rules, "conditions": both})
 
 
 def _checked_rules(settings: Settings) -> Mapping[str, Any]:
@@ -184,6 +177,6 @@ def _read_yaml(path: Path) -> Mapping[str, Any] | None:
         raise UsageError(f"config={str(path)!r} cannot be read: {error.strerror}.") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(f"config={str(path)!r} is not valid YAML: {error}") from error
-    if loaded is not None and not isinstance(loaded, dict):
+    if not isinstance(loaded, (dict, type(None))):
         raise UsageError(f"config={str(path)!r} must contain names and values, not a list or text.")
     return loaded

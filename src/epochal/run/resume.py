@@ -77,13 +77,17 @@ def _finish_here(folder: RunFolder) -> None:
             run.finish(reason="it is resumed by the same process")
 
 
-def last_step_of(folder: RunFolder, *, before_attempt: int) -> int:
-    """The last training step rank 0 logged before the given attempt; -1 when there is none."""
+def last_step_of(folder: RunFolder, identity: Mapping[str, Any], *, before_attempt: int) -> int:
+    """The last training step rank 0 logged before the given attempt; -1 when there is none.
+
+    Of a fork that has logged none, it is the step that it was forked after.
+    """
     for name, is_sealed in _parts(folder, before_attempt):
         step = _sealed_step(folder, name) if is_sealed else last_step_in(folder.part_path(name))
         if step is not None:
             return step
-    return -1
+    fork = identity.get("fork")
+    return int(fork["step"]) if isinstance(fork, dict) else -1
 
 
 def last_epoch_of(folder: RunFolder, *, before_attempt: int) -> int | None:
