@@ -141,7 +141,9 @@ def _with_conditions(settings: Settings, rules: Any) -> Settings:
     if not more:
         return settings
     known = settings.rules.get("conditions")
-    both = Located([*(() if known is None else listed(known.value)), *more], Source())
+    conditions = [*(() if known is None else listed(known.value)), *more]
+    place = "init(rules=…)" if known is None else f"{known.source} or init(rules=…)"
+    both = Located(conditions, Source(argument=place))
     return replace(settings, rules={**settings.rules, "conditions": both})
 
 

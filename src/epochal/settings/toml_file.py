@@ -47,14 +47,17 @@ class SettingsFile:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a value comes from: a variable, a file, or neither for a default or an argument."""
+    """Where a value comes from: an argument, a variable, a file, or none of them for a default."""
 
+    argument: str | None = None
     variable: str | None = None
     file: SettingsFile | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         if self.file is not None:
             return str(self.file)
+        if self.argument is not None:
+            return self.argument
         return "default" if self.variable is None else f"environment variable {self.variable}"
 
 
