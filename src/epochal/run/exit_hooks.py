@@ -94,8 +94,9 @@ def end_runs(
             stack.callback(run.settle)
         for run in runs:
             stack.callback(run.on_exit, status, reason=reason, details=details)
-        for run in runs if error is not None else ():
-            stack.callback(run.on_exception, error)
+        if error is not None:
+            for run in runs:
+                stack.callback(run.on_exception, error)
 
 
 def end_with_error(runs: Sequence[Ending], error: BaseException) -> None:

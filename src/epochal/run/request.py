@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import os
 import time
 from collections.abc import Mapping
@@ -35,7 +36,7 @@ from epochal.sinks.reporting import (
     options_from,
     split_options,
 )
-from epochal.values import plain_int, plain_json
+from epochal.values import plain_json
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,8 +71,8 @@ def checked_request(
     *,
     config: Any = None,
     rules: Any = (),
-    totals: Totals | None = None,
-    resume_step: int | None = None,
+    planned: Mapping[str, Any] | None = None,
+    resume_step: Any = None,
     **others: Any,
 ) -> Request:
     """Return the request; raise for the first argument that is not valid.
@@ -110,10 +111,23 @@ def checked_request(
             is_on=settings.redact is not False,
         ),
         rules=_checked_rules(settings),
-        totals=totals or Totals(),
-        resume_step=None if resume_step is None else plain_int(resume_step, name="resume_step"),
+        totals=Totals(*(_number(name, value) for name, value in (planned or {}).items())),
+        resume_step=_number("resume_step", resume_step, whole=True),
         **others,
     )
+
+
+def _number(name: str, value: Any, *, whole: bool = False) -> Any:
+    """Return a given number as a plain one; None if there is none."""
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number) or (whole and not number.is_integer()):
+        raise UsageError(f"{name}={value!r} is not a {'whole ' if whole else ''}number.")
+    return int(number) if number.is_integer() else number
 
 
 def _check_names(names: set[str]) -> None:

@@ -13,7 +13,6 @@ from epochal.run.companion import start_companion
 from epochal.run.current import OPEN_RUNS
 from epochal.run.exit_hooks import EXIT_HOOKS
 from epochal.run.opening import join_parent, open_run
-from epochal.run.progress_estimator import Totals
 from epochal.run.recorder import Recorder
 from epochal.run.request import Request, checked_request
 from epochal.run.run import Run, recorder_of
@@ -108,11 +107,12 @@ def init(
         "report_to": report_to,
         "alerts": alerts,
     }
+    planned = {"total_steps": total_steps, "total_tokens": total_tokens, "num_epochs": num_epochs}
     request = checked_request(
         {**options, **settings},
         config=config,
         rules=rules,
-        totals=Totals(steps=total_steps, tokens=total_tokens, epochs=num_epochs),
+        planned=planned,
         id=id,
         fork_from=fork_from,
         resume_step=resume_step,
