@@ -131,7 +131,7 @@ class CompanionProcess:
 
     def wake(self, status: str) -> None:
         """Wake the companion: the run has finished."""
-        if self._line is None or os.getpid() != self._pid:
+        if self._line is None:
             return
         # Not a pipe: writing to one whose reader has died can kill a process.
         with contextlib.suppress(OSError):
@@ -142,8 +142,6 @@ class CompanionProcess:
     def wait_for_sinks(self, status: str) -> None:
         """Wait until sinks are done or the deadline has passed; print what is left."""
         recorder, process = self._recorder, self._process
-        if os.getpid() != self._pid:
-            return
         deadline = recorder.ending.deadline
         while left := unsent(recorder.folder, sender=None if process is None else process.pid):
             is_over = process is None or process.poll() is not None
@@ -230,7 +228,6 @@ class HubReporter:
 
         self._recorder = recorder
         self._hub = hub.partition("?")[0].rstrip("/")  # a link has its token behind that
-        self._pid = os.getpid()
         name = PartName(f"{TELEMETRY}{node}", recorder.attempt, 0)
         self._reader = PartReader(recorder.folder.part_path(name), name)
         self._printed: set[str] = set()
@@ -243,7 +240,7 @@ class HubReporter:
 
     def look(self) -> None:
         """Print each new reason once."""
-        if os.getpid() != self._pid or len(self._printed) >= _MOST_NOTICES:
+        if len(self._printed) >= _MOST_NOTICES:
             return
         try:
             records = [record for _, record in self._reader.read()]
