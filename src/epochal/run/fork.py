@@ -30,9 +30,8 @@ from epochal.journal.layout import (
     slugify,
 )
 from epochal.journal.line import encode
-from epochal.journal.reader import read_part
-from epochal.records import Record, axis_of, moment_of, whole_number
-from epochal.run.resume import last_step_of, newest_run
+from epochal.records import axis_of, moment_of, whole_number
+from epochal.run.resume import last_step_of, newest_run, part_records
 
 if TYPE_CHECKING:
     from epochal.run.run import Run
@@ -105,7 +104,7 @@ class Parent:
             axis: min((at for n, at in firsts.items() if n > part.attempt), default=math.inf)
             for axis, firsts in self.takeovers.items()
         }
-        for record in _records(self.folder, part):
+        for record in part_records(self.folder, part):
             kind, axis = record["log"], axis_of(record)
             at = whole_number(record.get(axis)) if axis in ends else None
             if kind == "define":
@@ -134,20 +133,6 @@ def _copy_blob(name: str, folder: RunFolder, copy: RunFolder) -> None:
 
 def _parts(folder: RunFolder) -> list[PartName]:
     return sorted({*folder.parts(), *folder.sealed_parts()})
-
-
-def _records(folder: RunFolder, part: PartName, *kinds: str) -> Iterator[Record]:
-    """The records of a part, of some kinds or of all."""
-    try:
-        for _, record in read_part(folder.part_path(part), part):
-            if not kinds or record["log"] in kinds:
-                yield record
-    except FileNotFoundError:
-        from epochal.segments.read import Segment  # loads pyarrow, for sealed parents only
-
-        with Segment(folder.sealed_path(part)) as segment:
-            records = segment.entries(*kinds) if kinds else segment.records()
-            yield from (record for _, record in records)
 
 
 def start_fork(run: Run, name: str | None, step: int | None, arguments: Mapping[str, Any]) -> Run:
@@ -204,7 +189,7 @@ def _scan(folder: RunFolder) -> tuple[dict[str, Any], Takeovers]:
     options: dict[str, Any] = {}
     takeovers: Takeovers = {"step": {}, "epoch": {}}
     for part in (part for part in _parts(folder) if part.writer == LOOP):
-        for record in _records(folder, part, "option", "resume", "epoch"):
+        for record in part_records(folder, part, "option", "resume", "epoch"):
             if record["log"] == "option":
                 options[str(record.get("name"))] = record.get("value")
             for axis, firsts in takeovers.items():

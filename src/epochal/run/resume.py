@@ -11,7 +11,9 @@ from epochal.errors import RunNotFoundError, UsageError
 from epochal.journal.header import read_identity
 from epochal.journal.layout import LOOP, PartName, RunFolder, read_json, run_folders, slugify
 from epochal.journal.process import liveness
-from epochal.journal.tail import last_epoch_in, last_step_in
+from epochal.journal.reader import read_part
+from epochal.journal.tail import last_step_in
+from epochal.records import Record
 from epochal.run.current import OPEN_RUNS
 from epochal.run.request import Request
 from epochal.run.run import recorder_of
@@ -82,8 +84,11 @@ def last_step_of(folder: RunFolder, identity: Mapping[str, Any], *, before_attem
 
     Of a fork that has logged none, it is the step that it was forked after.
     """
-    for name, is_sealed in _parts(folder, before_attempt):
-        step = _sealed_step(folder, name) if is_sealed else last_step_in(folder.part_path(name))
+    for name in _parts(folder, before_attempt):
+        try:
+            step = last_step_in(folder.part_path(name))
+        except FileNotFoundError:
+            step = _sealed_step(folder, name)
         if step is not None:
             return step
     fork = identity.get("fork")
@@ -92,33 +97,37 @@ def last_step_of(folder: RunFolder, identity: Mapping[str, Any], *, before_attem
 
 def last_epoch_of(folder: RunFolder, *, before_attempt: int) -> int | None:
     """How many epochs were complete before the given attempt; None when none was logged."""
-    for name, is_sealed in _parts(folder, before_attempt):
-        epoch = _sealed_epoch(folder, name) if is_sealed else last_epoch_in(folder.part_path(name))
-        if epoch is not None:
-            return epoch
+    for name in _parts(folder, before_attempt):
+        epochs = [record.get("epoch") for record in part_records(folder, name, "epoch")]
+        if epochs and isinstance(epochs[-1], int):
+            return epochs[-1]
     return None
 
 
-def _parts(folder: RunFolder, before_attempt: int) -> Iterator[tuple[PartName, bool]]:
-    """The parts of earlier attempts of rank 0, the newest first, and whether each is sealed."""
-    unsealed = set(folder.parts())
-    for name in sorted({*unsealed, *folder.sealed_parts()}, reverse=True):
-        if name.writer == LOOP and 0 < name.attempt < before_attempt:
-            yield name, name not in unsealed
+def part_records(folder: RunFolder, part: PartName, *kinds: str) -> Iterator[Record]:
+    """The records of a part, of some kinds or of all, whether it is sealed or not."""
+    try:
+        for _, record in read_part(folder.part_path(part), part):
+            if not kinds or record["log"] in kinds:
+                yield record
+    except FileNotFoundError:
+        from epochal.segments.read import Segment  # loads pyarrow, for sealed parts only
+
+        with Segment(folder.sealed_path(part)) as segment:
+            records = segment.entries(*kinds) if kinds else segment.records()
+            yield from (record for _, record in records)
+
+
+def _parts(folder: RunFolder, before_attempt: int) -> list[PartName]:
+    """The parts of earlier attempts of rank 0, the newest first."""
+    names = sorted({*folder.parts(), *folder.sealed_parts()}, reverse=True)
+    return [name for name in names if name.writer == LOOP and 0 < name.attempt < before_attempt]
 
 
 def _sealed_step(folder: RunFolder, name: PartName) -> int | None:
-    from epochal.segments.read import Segment  # loads pyarrow, and only a resumed run needs it
+    from epochal.segments.read import Segment
 
     with Segment(folder.sealed_path(name)) as segment:
         extents = segment.footer.extents
     steps = [extents[kind].step for kind in ("metrics", "step") if kind in extents]
     return max((step for step in steps if step is not None), default=None)
-
-
-def _sealed_epoch(folder: RunFolder, name: PartName) -> int | None:
-    from epochal.segments.read import Segment
-
-    with Segment(folder.sealed_path(name)) as segment:
-        epochs = [record.get("epoch") for _, record in segment.entries("epoch")]
-    return next((epoch for epoch in reversed(epochs) if isinstance(epoch, int)), None)
