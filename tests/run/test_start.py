@@ -123,7 +123,7 @@ def test_finishing_twice_writes_one_record(start_run: StartRun) -> None:
         ({"config": [1]}, "config must be a mapping, a dataclass, a namespace or .* not list"),
         ({"config": "/absent.yaml"}, "config='/absent.yaml' cannot be read"),
         ({"tags": 3}, "tags=3 is not a list of texts"),
-        ({"rules": 3}, "condition"),
+        ({"rules": [3]}, r"init\(rules=\[…\]\): a condition is a text or a table"),
         ({"hub": "host"}, "hub='host' is not an address such as https://host"),
         ({"grace_s": -1}, "grace_s=-1 is not a time"),
         ({"server_port": 1}, "no argument 'server_port': it is a setting, but not one of a run"),

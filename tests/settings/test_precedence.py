@@ -131,6 +131,18 @@ def test_paths_of_a_project_are_from_its_file_and_a_users_from_the_working_folde
     assert settings.server_token_file == str(Path.home() / "token")
 
 
+def test_conditions_of_init_come_after_those_of_the_file(places: Places) -> None:
+    places.write('console = false\ngit = false\n[[rules.conditions]]\nwhen = "loss > 3"')
+    given = ["acc < 0.5", {"when": "lr > 1", "severity": "info"}]
+    run = init(name="x", rules=given, dir="runs")
+    assert read_json(run.dir / "run.json")["rules"]["conditions"] == [
+        {"when": "loss > 3"},
+        {"when": "acc < 0.5"},
+        {"when": "lr > 1", "severity": "info"},
+    ]
+    assert "rules" in read_json(init(name="y", rules="loss > 3", dir="runs").dir / "run.json")
+
+
 def test_rules_of_the_project_are_over_those_of_the_user(places: Places) -> None:
     places.write("[rules.overfitting]\nevals = 4")
     places.write_user('[rules]\nsilence = ["plateau"]\n[rules.overfitting]\nevals = 9\nleast = 7')

@@ -156,7 +156,7 @@ def _with_conditions(settings: Settings, rules: Any) -> Settings:
         return settings
     known = settings.rules.get("conditions")
     conditions = [*(() if known is None else listed(known.value)), *more]
-    place = "init(rules=…)" if known is None else f"{known.source} or init(rules=…)"
+    place = "init(rules=[…])" if known is None else f"{known.source} or init(rules=[…])"
     both = Located(conditions, Source(argument=place))
     return replace(settings, rules={**settings.rules, "conditions": both})
 
