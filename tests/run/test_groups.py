@@ -34,7 +34,7 @@ def test_they_are_in_run_json_and_in_every_list(
     header, *lines = capsys.readouterr().out.splitlines()
     assert header.split()[:5] == ["NAME", "PROJECT", "GROUP", "OWNER", "STATUS"]
     assert {tuple(line.split()[2:4]) for line in lines} == {("sweep-1", "ada"), ("—", "bob")}
-    assert main(["--dir", str(root), "show", "a"]) == 0
+    assert main(["--dir", str(root), "show", "a", "--all"]) == 0
     shown = capsys.readouterr().out
     assert all(word in shown for word in ("sweep-1", "job type", "ada"))
 

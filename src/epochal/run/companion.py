@@ -253,7 +253,7 @@ class HubReporter:
                 self._recorder.console.notice(
                     f"the run is not sent to its hub at the moment: {reason} It is recorded here."
                     " What its companion cannot send until the end,"
-                    f" 'epochal push {self._recorder.folder.path}' sends later."
+                    f" 'epochal hub push {self._recorder.folder.path}' sends later."
                 )
         # A companion that was restarted writes the next part.
         following = self._reader.name._replace(part=self._reader.name.part + 1)
