@@ -48,10 +48,11 @@ class OpenRuns:
         return self.current or self._last
 
     def add(self, run: Run, *, is_current: bool = True) -> None:
-        """Take in a run; one that is not to be current is so while no other run is open."""
+        """Add a run until it closes; one that is not to be current is so while no other is open."""
         with self._lock:
             self._runs.insert(len(self._runs) if is_current else 0, run)
             self._has_changed()
+        recorder_of(run).ending.on_close.add(lambda: self.remove(run))
 
     def remove(self, run: Run) -> None:
         """A run has finished: the one opened before it is current again."""

@@ -34,7 +34,8 @@ class ExitHooks:
         self._is_reporting = False
 
     def add(self, run: Ending) -> None:
-        """Call the hooks of a run from now on."""
+        """Call the hooks of a run until it closes."""
+        run.on_close.add(lambda: self._remove(run))
         if not self._runs:
             atexit.register(self._at_exit)
         self._runs.append(run)
@@ -49,7 +50,7 @@ class ExitHooks:
             if previous not in (None, signal.SIG_IGN) and not isinstance(previous, _SignalLink):
                 self._links.append(_SignalLink(number, previous, self._on_signal))
 
-    def remove(self, run: Ending) -> None:
+    def _remove(self, run: Ending) -> None:
         """Remove a finished run; after the last one, restore what was hooked."""
         if run in self._runs:
             self._runs.remove(run)

@@ -39,6 +39,7 @@ from epochal.run.request import Request
 from epochal.run.resume import find_resumable, last_epoch_of, last_step_of, resumed_identity
 from epochal.run.run import Run, recorder_of
 from epochal.run.samples import store_blob
+from epochal.settings import LABELS
 from epochal.settings.launch import read_parent_run
 from epochal.settings.toml_file import shown_path
 
@@ -80,16 +81,9 @@ def join_parent(request: Request) -> Run | None:
 
 def _labels(request: Request) -> dict[str, Any]:
     settings = request.settings
-    return {
-        "name": request.name,
-        "project": settings.project,
-        "tags": list(settings.tags),
-        "notes": settings.notes,
-        "group": settings.group,
-        "job_type": settings.job_type,
-        "owner": settings.owner or provenance.user_name(),
-        "config": request.config,
-    }
+    owner = settings.owner or provenance.user_name()
+    own = {"name": request.name, "owner": owner, "config": request.config}
+    return {**{label: getattr(settings, label) for label in LABELS}, **own}
 
 
 # -- rank 0 ---------------------------------------------------------------------------------------

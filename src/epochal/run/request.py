@@ -106,10 +106,7 @@ def checked_request(
         config=entries,
         reporting=options_from({**located_options(settings.sinks), **given}),
         console=console,
-        redactor=Redactor(
-            settings.redact if isinstance(settings.redact, tuple) else (),
-            is_on=settings.redact is not False,
-        ),
+        redactor=Redactor(settings.redact or (), is_on=settings.redact is not False),
         rules=_checked_rules(settings),
         totals=Totals(*(_number(name, value) for name, value in (planned or {}).items())),
         resume_step=_number("resume_step", resume_step, whole=True),

@@ -120,7 +120,9 @@ def init(
     joined = join_parent(request)
     if joined is not None:
         recorder_of(joined).values.strict = request.settings.strict
-        return joined if joined in OPEN_RUNS else _open(joined)
+        if joined not in OPEN_RUNS:
+            OPEN_RUNS.add(joined)
+        return joined
     cell = _calling_cell()
     _finish_rerun(cell)
     return _start(request, cell)
@@ -158,9 +160,8 @@ def _start(request: Request, cell: Cell | None = None) -> Run:
     recorder.values.strict = settings.strict
     ending = recorder.ending
     ending.wait_s = settings.finish_wait_s
-    _open(run, is_current=request.folder is None)
+    OPEN_RUNS.add(run, is_current=request.folder is None)
     EXIT_HOOKS.add(ending)
-    ending.on_close.add(lambda: EXIT_HOOKS.remove(ending))
     if recorder.is_recorded and recorder.rank == 0:
         _announce(recorder, captures=settings.capture)
     if settings.capture:
@@ -168,12 +169,6 @@ def _start(request: Request, cell: Cell | None = None) -> Run:
         ending.on_end.add(Capture(keep).stop)
     if recorder.is_recorded and settings.companion:
         start_companion(recorder, request.launch, settings=settings)
-    return run
-
-
-def _open(run: Run, *, is_current: bool = True) -> Run:
-    OPEN_RUNS.add(run, is_current=is_current)
-    recorder_of(run).ending.on_close.add(lambda: OPEN_RUNS.remove(run))
     return run
 
 

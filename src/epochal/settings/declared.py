@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -102,8 +102,8 @@ class RunOptions:
         variable=None,
     )
     git: bool = _setting(True, kinds.SWITCH, "Record the commit and uncommitted changes.")
-    redact: bool | tuple[str, ...] = _setting(
-        True,
+    redact: Literal[False] | tuple[str, ...] = _setting(
+        (),
         kinds.PATTERNS,
         "Names and regular expressions to redact besides secrets; `!name` keeps a name readable,"
         " `false` (`EPOCHAL_REDACT=0`) redacts nothing. Those passed to `init` are added. The"

@@ -10,7 +10,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -165,9 +165,10 @@ def _addresses(value: Any) -> tuple[str, ...]:
     return found
 
 
-def _patterns(value: Any) -> bool | tuple[str, ...]:
+def _patterns(value: Any) -> Literal[False] | tuple[str, ...]:
+    """The patterns to redact besides secrets; False for no redaction at all."""
     if isinstance(value, bool):
-        return value
+        return () if value else False
     found = _texts(value)
     for pattern in found:
         try:
@@ -177,9 +178,9 @@ def _patterns(value: Any) -> bool | tuple[str, ...]:
     return found
 
 
-def _pattern_text(text: str) -> bool | tuple[str, ...]:
+def _pattern_text(text: str) -> Literal[False] | tuple[str, ...]:
     word = text.strip().lower()
-    return word in TRUE if word in TRUE | FALSE else _patterns(_split(text))
+    return _patterns(word in TRUE if word in TRUE | FALSE else _split(text))
 
 
 def _verbosity(value: Any) -> str:
@@ -189,17 +190,6 @@ def _verbosity(value: Any) -> str:
     if isinstance(value, str) and value.strip().lower() in VERBOSITIES:
         return value.strip().lower()
     raise ValueError(f"is not a verbosity: use 0 to 4, or one of {', '.join(VERBOSITIES)}.")
-
-
-def _more_patterns(known: Any, given: Any) -> bool | tuple[str, ...]:
-    """The patterns of the settings and of ``init``; True keeps those of the settings."""
-    if given is False or isinstance(known, bool):
-        return given  # type: ignore[no-any-return]
-    return known if given is True else (*known, *given)
-
-
-def _switch_or_texts(value: bool | tuple[str, ...]) -> str:
-    return str(int(value)) if isinstance(value, bool) else ",".join(value)
 
 
 TEXT = Kind(accepts="a text", from_text=str, checked=_text)
@@ -230,8 +220,8 @@ PATTERNS = Kind(
     accepts="`false`, or a list of names and patterns",
     from_text=_pattern_text,
     checked=_patterns,
-    to_text=_switch_or_texts,
-    merged=_more_patterns,
+    to_text=lambda value: "0" if value is False else ",".join(value),
+    merged=lambda known, given: given if given is False else (*(known or ()), *given),
 )
 # A variable with an unknown word has always meant the default; ``console.messages`` sees to it.
 VERBOSITY = Kind(
