@@ -133,8 +133,7 @@ def test_paths_of_a_project_are_from_its_file_and_a_users_from_the_working_folde
 
 def test_conditions_of_init_come_after_those_of_the_file(places: Places) -> None:
     places.write('console = false\ngit = false\n[[rules.conditions]]\nwhen = "loss > 3"')
-    given = ["acc < 0.5", {"when": "lr > 1", "severity": "info"}]
-    run = init(name="x", rules=given, dir="runs")
+    run = init(name="x", rules=["acc < 0.5", {"when": "lr > 1", "severity": "info"}], dir="runs")
     assert read_json(run.dir / "run.json")["rules"]["conditions"] == [
         {"when": "loss > 3"},
         {"when": "acc < 0.5"},

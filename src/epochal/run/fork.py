@@ -85,17 +85,13 @@ class Parent:
         numbers: Counter[str] = Counter()
         for part in sorted(_parts(self.folder), key=lambda part: part.writer != LOOP):
             rank = rank_of_writer(part.writer)
-            lines = self._kept_lines(part, copy)
-            is_training = rank is not None or part.writer.startswith("child-")
-            first = next(lines, None) if is_training else None
-            if first is None:
-                continue
+            if rank is None and not part.writer.startswith("child-"):
+                continue  # telemetry and findings are not part of the history
             name = PartName(part.writer, 0, numbers[part.writer])
             numbers[part.writer] += 1
             with copy.part_path(name).open("wb") as file:
                 file.write(part_header(name, identity=identity, rank=-1 if rank is None else rank))
-                file.write(first)
-                file.writelines(lines)
+                file.writelines(self._kept_lines(part, copy))
                 os.fsync(file.fileno())
 
     def _kept_lines(self, part: PartName, copy: RunFolder) -> Iterator[bytes]:
