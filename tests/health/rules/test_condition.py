@@ -147,7 +147,9 @@ def test_a_companion_and_readers_judge_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, companion: bool
 ) -> None:
     settings_of(tmp_path, monkeypatch, TOML)
-    run = epochal.init("p", "a", dir=tmp_path / "runs", console=False, companion=companion)
+    given = [{"when": "loss > 0", "severity": "info"}]
+    where: Any = {"dir": tmp_path / "runs", "console": False, "companion": companion}
+    run = epochal.init("p", "a", rules=given, **where)
     for step in range(6):
         run.log({"eval/loss": 3.5, "loss": 1.0}, step=step)
     run.finish()
@@ -156,7 +158,7 @@ def test_a_companion_and_readers_judge_alike(
     view = load_run(Path(run.dir))
     recorded = view.entries("finding") if companion else view.findings()
     found = {e.record["series"]: e.record for e in recorded if e.record["rule"] == "condition"}
-    assert set(found) == {"eval/loss > 3 for 2 points", "step >= 4"}
+    assert set(found) == {"eval/loss > 3 for 2 points", "step >= 4", "loss > 0"}
     first = found["eval/loss > 3 for 2 points"]
     assert (first["severity"], first["sentence"]) == (
         "error",
