@@ -95,7 +95,7 @@ def test_a_fork_does_not_need_its_parent(parent: Path, child: Path) -> None:
     assert run.series("loss").values.tolist() == [10, 9, 8, 7, 6, 100, 101]
     assert run.view.blob(run.view.blobs()[0].record["file"]).endswith(b"parent")
     assert str(run.info.fork) == "tests/parent after step 4"
-    assert main(["--dir", str(child.parent.parent), "pack", "child"]) == 0
+    assert main(["--dir", str(child.parent.parent), "manage", "pack", "child"]) == 0
     assert epochal.load(child).series("loss").values.tolist() == [10, 9, 8, 7, 6, 100, 101]
 
 
