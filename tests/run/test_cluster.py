@@ -205,5 +205,5 @@ def test_goodput_has_the_work_that_a_killed_rank_cost(
     assert (goodput.lost_s > 0) is (lost_steps > 0)
     rest = goodput.startup_s + goodput.paused_s + goodput.down_s + goodput.lost_s
     assert goodput.productive_s + rest == pytest.approx(goodput.wall_s, abs=0.01)
-    assert main(["--dir", str(cluster.folder), "show", "job"]) == 0
+    assert main(["--dir", str(cluster.folder), "show", "job", "--all"]) == 0
     assert f"  goodput       {goodput.text}\n" in capsys.readouterr().out
