@@ -37,7 +37,7 @@ def test_compare_json_is_for_programs(root: Path, capsys: Capture) -> None:
     command = ["compare", "base", "other", "--json", "-m", "loss", "--all", "--dir", str(root)]
     assert main(command) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [row["name"] for row in found["runs"]] == ["base", "other"]
+    assert found["runs"] == ["p/base", "p/other"]
     assert found["config"]["seed"] == [1, 1]
     (metric,) = found["metrics"]
     assert (metric["name"], metric["values"], metric["deltas"]) == ("loss", [1.0, 1.5], [0.0, 0.5])

@@ -41,7 +41,7 @@ def test_why_prints_the_answer_and_both_values_of_each_difference(
 
 
 def test_why_is_json_for_programs_and_takes_groups(root: Path, capsys: Capture) -> None:
-    assert main(["why", "bad", "--group", "--json", "--dir", str(root)]) == 0
+    assert main(["why", "bad", "--json", "--dir", str(root)]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["verdict"], found["worse"], found["metric"]) == ("explained", "left", "loss")
     assert (found["left"]["points"], found["left"]["at"]) == (3, 59)
@@ -53,6 +53,6 @@ def test_why_is_json_for_programs_and_takes_groups(root: Path, capsys: Capture) 
 
 
 def test_why_takes_one_thing_to_compare_with(root: Path, capsys: Capture) -> None:
-    for more in ([], ["good", "--group"]):
-        assert main(["why", "bad", *more, "--dir", str(root)]) == 2
-        assert "a second run, --group or --against QUERY" in capsys.readouterr().err
+    more = ["good", "--against", "name == 'third'"]
+    assert main(["why", "bad", *more, "--dir", str(root)]) == 2
+    assert "a second run or --against QUERY, not both" in capsys.readouterr().err

@@ -244,6 +244,14 @@ RUN = RunType()
 run_argument = click.argument("run", metavar="[RUN]", required=False, type=RUN)
 runs_argument = click.argument("runs", metavar="[RUN]...", nargs=-1, type=RUN)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+metrics_option = click.option(
+    "-m",
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="NAME",
+    help="Metric by its name or its end; may be repeated.",
+)
 csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 where_option = click.option(
     "--where",
@@ -261,6 +269,11 @@ hub_option = click.option(
     metavar="[URL]",
     help="Read the runs of a hub or a server (without URL: the setting hub.url).",
 )
+
+
+def data_options(function: _Function) -> _Function:
+    """Where a command reads runs, and that it prints JSON: ``--hub`` and ``--json``."""
+    return hub_option(json_option(function))
 
 
 def comma_list(text: str | None) -> list[str] | None:

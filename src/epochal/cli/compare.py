@@ -10,25 +10,21 @@ import click
 
 from epochal.cli.command import (
     cli_command,
-    comma_list,
     csv_option,
-    hub_option,
-    json_option,
+    data_options,
+    metrics_option,
     named_runs,
     reading_store,
     runs_argument,
-    unfinished_option,
 )
-from epochal.cli.group_tables import Form, print_groups, print_importance
+from epochal.cli.group_tables import group_options, print_groups
 from epochal.cli.output import remark, say, say_json
 from epochal.cli.table import table, terminal_columns
-from epochal.cli.words import most_severe_text, progress_text
 from epochal.errors import UsageError
 from epochal.format import UNKNOWN, format_number, plural
 from epochal.store.comparison import ComparedMetric, Comparison, compare, deltas
-from epochal.store.groups import CHOICES, Choice
-from epochal.store.row import RunRow
 from epochal.store.store import RunView
+from epochal.store.words import most_severe_text, progress_text
 
 _LONGEST_CELL = 40
 _MARK = "!"
@@ -37,107 +33,48 @@ _LEGEND = f"{_MARK} ended as no number, or far above its best."
 
 @cli_command
 @runs_argument
-@click.option(
-    "-m",
-    "--metric",
-    "metrics",
-    multiple=True,
-    metavar="NAME",
-    help="Only metrics of this name or ending: loss also selects eval/loss.",
-)
-@click.option(
-    "-a",
-    "--all",
-    "with_all",
-    is_flag=True,
-    help="Also show what is equal, and metrics of layers and machines.",
-)
-@click.option(
-    "--group-by",
-    metavar="KEYS",
-    help="Group runs by keys of the configuration, with commas between: lr,model.",
-)
-@click.option("--all-but", metavar="KEYS", help="Group by every key that differs but these: seed.")
-@click.option(
-    "--importance",
-    metavar="METRIC",
-    help="Rank the keys of the configuration by how much a metric depends on them.",
-)
+@metrics_option
+@click.option("-a", "--all", "with_all", is_flag=True, help="Show every metric and setting.")
 @click.option("--where", metavar="QUERY", help="Only runs that match: 'config.lr < 3e-4'.")
-@click.option(
-    "--value",
-    type=click.Choice(CHOICES),
-    default="last",
-    help="The value of a run that counts in groups (default: last).",
-)
-@click.option("--at", type=float, metavar="STEP", help="The value at this step instead.")
-@click.option("--steps", is_flag=True, help="Numbers at each step, with --csv or --json.")
-@unfinished_option
-@hub_option
+@group_options
 @csv_option
-@json_option
+@data_options
 def command(
     runs: tuple[str, ...],
     metrics: tuple[str, ...],
     with_all: bool,
-    group_by: str | None,
-    all_but: str | None,
-    importance: str | None,
     where: str | None,
-    value: Choice,
-    at: float | None,
-    steps: bool,
-    unfinished: bool,
     hub: str | None,
     as_csv: bool,
     as_json: bool,
+    **groups: Any,
 ) -> None:
     """Compare runs with the first one, or groups of runs with each other.
 
     \b
-    epochal compare baseline wide deep      these three runs
-    epochal compare --group-by lr           all runs, in groups of one learning rate
-    epochal compare my-sweep --all-but seed the runs of a project
-    epochal compare --importance val/acc    which settings matter
+    epochal compare baseline wide deep       these three runs
+    epochal compare --group-by lr            all runs, in groups of one learning rate
+    epochal compare my-sweep --all-but seed  the runs of a project
+    epochal compare --importance val/acc     which settings matter
     """
-    is_grouped = group_by is not None or all_but is not None
-    if not is_grouped and importance is None:
-        if where is not None or unfinished or as_csv or steps:
-            raise UsageError(
-                "--where, --unfinished, --csv and --steps go with --group-by, --all-but or"
-                " --importance."
-            )
-        with reading_store(hub) as store:
-            _compare(list(map(store.run, runs)), metrics, with_all=with_all, as_json=as_json)
-        return
-    if is_grouped and importance is not None:
-        raise UsageError("--importance takes no groups: it looks at every key of the config.")
-    if steps and not (as_csv or as_json):
-        raise UsageError("--steps prints numbers for programs: add --csv or --json.")
+    is_grouped = any(groups[name] is not None for name in ("group_by", "all_but", "importance"))
     if as_csv and as_json:
         raise UsageError("--csv and --json exclude each other.")
-    form: Form = "csv" if as_csv else "json" if as_json else "table"
+    if not is_grouped and (as_csv or groups["steps"] or groups["unfinished"]):
+        raise UsageError(
+            "--csv, --steps and --unfinished go with --group-by, --all-but or --importance."
+        )
     with reading_store(hub) as store:
         views: Sequence[RunView] = named_runs(store, runs) if runs else store.runs(where)
         if runs and where is not None:
             wanted = {view.id for view in store.runs(where)}
             views = [view for view in views if view.id in wanted]
-        if importance is not None:
-            print_importance(
-                views, importance, value=value, at=at, unfinished=unfinished, form=form
-            )
-            return
-        print_groups(
-            views,
-            metrics=metrics,
-            by=comma_list(group_by),
-            by_all_but=comma_list(all_but),
-            value=value,
-            at=at,
-            steps=steps,
-            unfinished=unfinished,
-            form=form,
-        )
+        if is_grouped:
+            print_groups(views, metrics, **groups, as_csv=as_csv, as_json=as_json)
+        elif runs or where is not None:
+            _compare(views, metrics, with_all=with_all, as_json=as_json)
+        else:
+            raise UsageError("name the runs to compare, or group all runs with --group-by KEYS.")
 
 
 def _compare(
@@ -148,49 +85,28 @@ def _compare(
         raise UsageError("compare takes two runs or more; the first is what others differ from.")
     found = compare(runs, names=metrics, with_all=with_all)
     if as_json:
-        say_json(_as_data(runs, found))
+        names = [f"{row.project}/{row.name}" for row in (view.outline() for view in runs)]
+        data = {"runs": names, "status": [view.status.state for view in runs]}
+        data |= {"config": found.config, "metrics": found.metric_rows()}
+        say_json({**data, "left_out": found.left_out})
         return
     say("\n\n".join(_tables(runs, found)))
     if found.left_out:
         remark(f"\n{plural(found.left_out, 'more metric')} of layers and machines: --all.")
 
 
-def _as_data(runs: Sequence[RunView], found: Comparison) -> dict[str, Any]:
-    infos = [view.info for view in runs]
-    return {
-        "runs": [
-            {"id": row.id, "name": row.name, "status": row.status.state, "step": row.step}
-            for row in infos
-        ],
-        "config": found.config,
-        "metrics": [
-            {
-                "name": metric.name,
-                "goal": metric.goal,
-                "values": metric.values(),
-                "deltas": deltas(metric.values()),
-                "last": metric.last(),
-                "ended_badly": metric.ended_badly(),
-            }
-            for metric in found.metrics
-        ],
-        "left_out": found.left_out,
-    }
-
-
 def _tables(runs: Sequence[RunView], found: Comparison) -> list[str]:
     infos = [view.info for view in runs]
-    names = [info.name for info in infos]
-    if len(set(names)) < len(names):
-        names = [f"{info.project}/{info.name}" for info in infos]
-    if len(set(names)) < len(names):
-        names = [info.id for info in infos]
+    forms = zip(*((row.name, f"{row.project}/{row.name}", row.id) for row in infos), strict=True)
+    names = next(form for form in forms if len(set(form)) == len(form))
     state = ("status", *(info.status.text for info in infos))
     steps = ("step", *(progress_text(info) or UNKNOWN for info in infos))
+    found_in = [most_severe_text(info) for info in infos]
+    findings = [("findings", *(text or UNKNOWN for text in found_in))] if any(found_in) else []
     config = [(name, *map(_text, values)) for name, values in found.config.items()]
     metrics = [row for metric in found.metrics for row in _rows(metric)]
     right = tuple(range(1, len(runs) + 1))
-    parts = [("RUN", [state, steps, *_findings(infos)]), ("CONFIG", config), ("METRIC", metrics)]
+    parts = [("RUN", [state, steps, *findings]), ("CONFIG", config), ("METRIC", metrics)]
     tables = [
         table((title, *names), rows, width=terminal_columns(), shrink=(0, *right), right=right)
         for title, rows in parts
@@ -198,11 +114,6 @@ def _tables(runs: Sequence[RunView], found: Comparison) -> list[str]:
     ]
     has_marks = any(any(metric.ended_badly()) for metric in found.metrics)
     return [*tables, _LEGEND] if has_marks else tables
-
-
-def _findings(infos: Sequence[RunRow]) -> list[tuple[str, ...]]:
-    found = [most_severe_text(info) for info in infos]
-    return [("findings", *(text or UNKNOWN for text in found))] if any(found) else []
 
 
 def _rows(metric: ComparedMetric) -> Iterator[tuple[str, ...]]:

@@ -12,6 +12,7 @@ from epochal.cli.command import (
     cli_command,
     comma_list,
     hub_option,
+    metrics_option,
     named_runs,
     reading_store,
     runs_argument,
@@ -20,26 +21,16 @@ from epochal.cli.command import (
 from epochal.cli.output import hint, remark
 from epochal.errors import UsageError
 from epochal.exports.figure import FORMATS, read_panel, write_figure
+from epochal.format import plural
 from epochal.journal.layout import slugify
 from epochal.series.smooth import parse_smoothing
 
 
 @cli_command
 @runs_argument
+@metrics_option
 @click.option(
-    "-m",
-    "--metric",
-    "metrics",
-    multiple=True,
-    required=True,
-    metavar="NAME",
-    help="Metric to draw; several -m make several panels.",
-)
-@click.option(
-    "--group-by",
-    metavar="KEYS",
-    help="Draw the mean of each group with its 95 % confidence interval, by keys of the"
-    " configuration with commas between: lr,model.",
+    "--group-by", metavar="KEYS", help="Draw means and 95 % intervals of groups: lr,model."
 )
 @click.option("--log", "is_log", is_flag=True, help="Use a logarithmic y axis.")
 @click.option(
@@ -47,16 +38,9 @@ from epochal.series.smooth import parse_smoothing
     is_flag=False,
     flag_value="0.9",
     metavar="[AMOUNT]",
-    help="Smooth the lines as the page does: a weight such as 0.9 (the default), or"
-    " gaussian:12, mean:20, time-ema:0.9.",
+    help="Smooth as the page does: 0.9 (the default), gaussian:12, mean:20, time-ema:0.9.",
 )
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Output file; its suffix selects pdf, svg or png (default: METRIC.pdf).",
-)
+@click.option("-o", "--output", metavar="FILE", help="A .pdf, .svg or .png (default: METRIC.pdf).")
 @unfinished_option
 @hub_option
 def command(
@@ -65,7 +49,7 @@ def command(
     group_by: str | None,
     is_log: bool,
     smooth: str | None,
-    output: Path | None,
+    output: str | None,
     unfinished: bool,
     hub: str | None,
 ) -> None:
@@ -74,28 +58,25 @@ def command(
     A project or a folder means all of its runs; without RUN, the newest run is drawn.
     Example: epochal figure my-sweep -m val/acc --group-by lr -o acc.pdf
     """
-    output = output or Path(f"{slugify('-'.join(metrics))}.pdf")
-    file_type = output.suffix.lower().lstrip(".")
+    if not metrics:
+        raise UsageError("name the metric to draw, such as -m loss.")
+    path = Path(output or f"{slugify('-'.join(metrics))}.pdf")
+    file_type = path.suffix.lower().lstrip(".")
     if file_type not in FORMATS:
-        raise UsageError(f"-o {output} must end in .pdf, .svg or .png.")
+        raise UsageError(f"-o {path} must end in .pdf, .svg or .png.")
     smoothing = None
     if smooth is not None:
         smoothing = parse_smoothing(smooth if ":" in smooth else f"ema:{smooth}")
     with reading_store(hub) as store:
         views = named_runs(store, runs) if runs else [chosen_run(store, None)]
         views = list({view.id: view for view in views}.values())
+        keys = comma_list(group_by)
         panels = [
-            read_panel(
-                views,
-                metric,
-                group_by=comma_list(group_by),
-                smoothing=smoothing,
-                unfinished=unfinished,
-            )
+            read_panel(views, metric, group_by=keys, smoothing=smoothing, unfinished=unfinished)
             for metric in dict.fromkeys(metrics)
         ]
-    with new_text_file(output) as out:
+    with new_text_file(path) as out:
         write_figure(panels, out.buffer, file_type=file_type, is_log=is_log)
     for sentence in dict.fromkeys(text for panel in panels for text in panel.remarks):
         hint(sentence)
-    remark(f"{len(views)} {'run' if len(views) == 1 else 'runs'} drawn in {output}.")
+    remark(f"{plural(len(views), 'run')} drawn in {path}.")

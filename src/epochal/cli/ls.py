@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import re
@@ -9,7 +10,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,69 +18,54 @@ from epochal.cli.command import (
     cli_command,
     comma_list,
     csv_option,
-    hub_option,
-    json_option,
+    data_options,
     local_store,
     reading_store,
     rules_now,
     runs_dir,
     shared,
 )
-from epochal.cli.figures import format_figure
 from epochal.cli.output import complain, hint, remark, say, say_csv, say_json, say_lines
 from epochal.cli.table import table, terminal_columns
-from epochal.cli.words import most_severe_text, progress_text
 from epochal.errors import UsageError
 from epochal.format import UNKNOWN, format_number, plural
 from epochal.query import Field
 from epochal.store.answers import LIVE_STATES
-from epochal.store.columns import Column, RunTable, parse_columns, run_table
+from epochal.store.columns import RunTable, parse_columns, run_table
 from epochal.store.local.store import open_store
 from epochal.store.lookup import is_address
 from epochal.store.projects import ProjectRow
 from epochal.store.row import RunRow
 from epochal.store.selection import FIELDS, fields_in
 from epochal.store.status import format_age
+from epochal.store.words import most_severe_text
 
 if TYPE_CHECKING:
     from epochal.store.store import Store
 
 # So long a first list of thousands of runs reads them; the next one goes on.
 _PATIENCE_S = 2.0
-# In place of what was not read yet.
-_PENDING = "…"
+# A word alone is a project, unless it can only be a field.
+_PROJECT = re.compile(r"(?!(?:config|summary|best)\.)[\w.+-]+")
 _FAILED = ("failed", "crashed")
-_WORD = re.compile(r"[\w.+-]+")
 _FOR_PROGRAMS = "status step loss errors warnings created tags notes".split()
 # The columns of a table around those that a query or an order names.
 _BEFORE, _AFTER = "project group owner status step loss".split(), ["findings", "age"]
 # Fields that these columns say in other words.
 _SAID = frozenset("name text created errors warnings open_errors open_warnings".split())
 _NEVER_CUT = frozenset("status step loss findings age".split())
+_CAPITALS = frozenset(("loss", *FIELDS))
 
 
 @cli_command
 @click.argument("query", metavar="[QUERY|PROJECT|DIR]", required=False)
-@click.option(
-    "-c",
-    "--columns",
-    metavar="FIELDS",
-    help="Columns, with commas between: loss,best.val/acc,config.lr,tags,notes.",
-)
-@click.option(
-    "-s",
-    "--sort",
-    metavar="FIELDS",
-    help="Sort by fields; - before one reverses it: -val/acc,name.",
-)
-@click.option(
-    "-n", "--limit", type=click.IntRange(min=0), metavar="N", help="At most so many runs."
-)
+@click.option("-c", "--columns", metavar="FIELDS", help="Columns: loss,best.acc,config.lr,notes.")
+@click.option("-s", "--sort", metavar="FIELDS", help="Sort by fields; - descends: -val/acc,name.")
+@click.option("-n", "--limit", type=click.IntRange(0), metavar="N", help="At most so many runs.")
 @click.option("-a", "--all", "with_hidden", is_flag=True, help="Also list hidden runs.")
 @click.option("--projects", is_flag=True, help="List projects instead of runs.")
-@hub_option
 @csv_option
-@json_option
+@data_options
 def command(
     query: str | None,
     columns: str | None,
@@ -87,8 +73,8 @@ def command(
     limit: int | None,
     with_hidden: bool,
     projects: bool,
-    hub: str | None,
     as_csv: bool,
+    hub: str | None,
     as_json: bool,
 ) -> None:
     """List runs, the newest first.
@@ -106,44 +92,38 @@ def command(
     if is_address(query) and hub is None:
         query, hub = None, query
     folder = None if query is None or hub is not None else _folder(query)
-    selection = None if folder is not None else query
-    if _is_project(selection):
-        selection = f'project == "{selection}"'
-    # The token of a link is not printed.
-    where = (hub.partition("?")[0] or "the hub") if hub is not None else str(folder or runs_dir())
+    query = None if folder is not None else query
+    is_project = query is not None and _PROJECT.fullmatch(query) is not None
+    selection = f'project == "{query}"' if is_project else query
+    if projects and (query is not None or sort is not None):
+        raise UsageError("--projects lists all projects: it takes no query and no --sort.")
     with _store(folder, hub) as store:
         if projects:
-            if query != (folder and str(query)) or sort is not None:
-                raise UsageError("--projects lists all projects: it takes no query and no --sort.")
-            rows = _projects(store, limit)
-            if as_json:
-                say_json(rows)
-            elif rows:
-                _print_projects(rows)
-            else:
-                remark(_nothing(where, None, is_here=hub is None))
+            store.read_on(math.inf)
+            rows = store.projects(budget_s=math.inf).projects[:limit]
+            say_json(rows) if as_json else _print_projects(rows)
             return
         is_plain = selection is None and sort is None and not (as_json or as_csv)
         known = store.known_runs(budget_s=_PATIENCE_S) if is_plain else None
         views = store.runs(selection, order=sort) if known is None else known.runs
         shown = (view for view in views if with_hidden or not view.outline().hidden)
-        fields = _fields(comma_list(columns), selection, sort, for_programs=as_json or as_csv)
+        chosen, for_programs = comma_list(columns), as_json or as_csv
+        fields = _fields(chosen, selection, sort, for_programs=for_programs)
         until = time.monotonic() + _PATIENCE_S if is_plain else math.inf
-        found = run_table(list(itertools.islice(shown, limit)), fields, until=until)
+        found = run_table(itertools.islice(shown, limit), fields, until=until)
     is_partial = known is not None and known.pending and limit is None
     if is_partial or any(row.is_partial for row in found.runs):
         hint("Some runs are not read yet. 'epochal ls' reads on; 'epochal serve' reads all.")
-    for column in found.columns:
-        if column.hint is not None:
-            hint(column.hint)
-    if as_json:
-        say_json(found.records())
-    elif as_csv:
-        say_csv(found.records())
+    for text in (column.hint for column in found.columns if column.hint is not None):
+        hint(text)
+    if for_programs:
+        (say_json if as_json else say_csv)(found.records())
     elif found.runs:
-        _print(found, is_chosen=columns is not None)
+        _print(found, chosen)
     else:
-        remark(_nothing(where, query if folder is None else None, is_here=hub is None))
+        # The token of a link is not printed.
+        where = str(folder or runs_dir()) if hub is None else hub.partition("?")[0] or "the hub"
+        remark(_nothing(where, query, is_project=is_project, is_here=hub is None))
 
 
 def _fields(
@@ -152,7 +132,7 @@ def _fields(
     """The columns: those that were chosen, else the usual ones with what a query or order names."""
     if chosen is not None:
         return parse_columns(chosen if for_programs else ["project", "status", *chosen, "age"])
-    usual = parse_columns([*_FOR_PROGRAMS] if for_programs else [*_BEFORE, *_AFTER])
+    usual = parse_columns(_FOR_PROGRAMS if for_programs else [*_BEFORE, *_AFTER])
     said = {*_SAID, *map(str, usual)}
     extra = [field for field in fields_in(query, sort) if str(field) not in said]
     return [*usual, *extra] if for_programs else [*usual[:-2], *extra, *usual[-2:]]
@@ -167,42 +147,35 @@ def _store(folder: Path | None, hub: str | None) -> AbstractContextManager[Store
 def _folder(query: str) -> Path | None:
     """The folder that an argument names, if it names one; a word alone is a project first."""
     place = Path(query).expanduser()
-    try:
-        if not place.exists():
-            return None
-    except OSError:  # a query too long for a name
-        return None
-    if len(place.parts) > 1 or query in (".", ".."):
-        return place
-    with local_store() as store:
-        return None if query in store.known_runs().projects else place
+    with contextlib.suppress(OSError):  # a query too long for a name
+        if place.exists():
+            if len(place.parts) > 1 or query in (".", ".."):
+                return place
+            with local_store() as store:
+                return None if query in store.known_runs().projects else place
+    return None
 
 
-def _is_project(text: str | None) -> bool:
-    """Whether a query is a word alone, and none that can only be a field."""
-    if text is None or not _WORD.fullmatch(text):
-        return False
-    return not text.startswith(("config.", "summary.", "best."))
-
-
-def _print(found: RunTable, *, is_chosen: bool) -> None:
+def _print(found: RunTable, chosen: Sequence[str] | None) -> None:
     """Print a table without the columns that say nothing of these runs."""
     rows = found.runs
     is_one_project = len({row.project for row in rows}) == 1
     left_out = {
-        "project": is_chosen and is_one_project,
+        "project": chosen is not None and is_one_project,
+        "status": chosen is not None and all(row.status.state == "finished" for row in rows),
         "group": not any(row.group for row in rows),
         "owner": len({row.owner for row in rows}) == 1,
-        "status": is_chosen and all(row.status.state == "finished" for row in rows),
     }
-    columns = [one for one in found.columns if not left_out.get(one.name)]
-    titles = ["NAME", *(_title(one.name) for one in columns)]
-    cells = [_cells(one, rows, marks=is_one_project) for one in columns]
-    right = [at for at, one in enumerate(columns, 1) if _is_number(one)]
+    kept = {name for name, is_left_out in left_out.items() if not is_left_out} | {*(chosen or ())}
+    columns = [one for one in found.columns if one.name in kept or one.name not in left_out]
+    right = [at for at, one in enumerate(columns, 1) if one.is_number]
     shrink = [at for at, one in enumerate(columns, 1) if one.name not in _NEVER_CUT]
     text = table(
-        titles,
-        list(zip([row.name for row in rows], *cells, strict=True)),
+        ["NAME", *(one.name.upper() if one.name in _CAPITALS else one.name for one in columns)],
+        [
+            (row.name, *(one.text(at, row, marks=is_one_project) for one in columns))
+            for at, row in enumerate(rows)
+        ],
         width=terminal_columns(),
         shrink=[0, *(at for at in shrink if at not in right)],
         right=right,
@@ -215,55 +188,11 @@ def _print(found: RunTable, *, is_chosen: bool) -> None:
             complain(f"{row.project}/{row.name}: {row.problem}")
 
 
-def _title(name: str) -> str:
-    return name.upper() if name == "loss" or name in FIELDS else name
-
-
-def _is_number(column: Column) -> bool:
-    if column.name in ("step", "age", "loss"):
-        return True
-    known = [value for value in column.values if value is not None]
-    return bool(known) and all(isinstance(value, (int, float)) for value in known)
-
-
-def _cells(column: Column, rows: Sequence[RunRow], *, marks: bool) -> list[str]:
-    best = column.best if marks else None
-    return [
-        f"{'* ' if at == best else ''}{_cell(column, value, row)}"
-        for at, (value, row) in enumerate(zip(column.values, rows, strict=True))
-    ]
-
-
-def _cell(column: Column, value: Any, row: RunRow) -> str:
-    if column.name == "status":
-        return row.status.text
-    if column.name == "step":
-        return progress_text(row) or UNKNOWN
-    if column.name == "findings":
-        return _findings(row)
-    if value is None or value in ("", []):
-        return _PENDING if row.is_partial and value is None else UNKNOWN
-    if column.name == "age":
-        return format_age(value)
-    if column.is_metric and isinstance(value, float):
-        return format_figure(column.name, value)
-    return ", ".join(map(str, value)) if isinstance(value, list) else " ".join(str(value).split())
-
-
-def _findings(row: RunRow) -> str:
-    return _PENDING if row.is_partial else most_severe_text(row) or UNKNOWN
-
-
 def _marked(line: str, row: RunRow) -> list[tuple[str, str]]:
     """A line of the table; open errors are red, open warnings yellow."""
     style = "bad" if row.open_errors else "warn" if row.open_warnings else ""
     before, found, after = line.rpartition(most_severe_text(row) or UNKNOWN)
     return [(before, ""), (found, style), (after, "")]
-
-
-def _projects(store: Store, limit: int | None) -> Sequence[ProjectRow]:
-    store.read_on(math.inf)
-    return store.projects(budget_s=math.inf).projects[:limit]
 
 
 def _print_projects(rows: Sequence[ProjectRow]) -> None:
@@ -286,11 +215,10 @@ def _print_projects(rows: Sequence[ProjectRow]) -> None:
     say(table(header, cells, width=terminal_columns(), shrink=(7, 0), right=(1, 2, 3)))
 
 
-def _nothing(where: str, query: str | None, *, is_here: bool) -> str:
-    if _is_project(query):
-        return f"No run of project {query!r} in {where}."
+def _nothing(where: str, query: str | None, *, is_project: bool, is_here: bool) -> str:
     if query is not None:
-        return f"No run in {where} matches {query!r}."
+        what = f"of project {query!r} in {where}" if is_project else f"in {where} matches {query!r}"
+        return f"No run {what}."
     if not is_here:
         return f"No runs in {where} yet, or none that you may see."
     return (

@@ -7,21 +7,14 @@ from importlib.util import find_spec
 
 import click
 
-from epochal.cli.command import (
-    chosen_run,
-    cli_command,
-    csv_option,
-    hub_option,
-    json_option,
-    reading_store,
-)
-from epochal.cli.figures import format_figure
+from epochal.cli.command import chosen_run, cli_command, csv_option, data_options, reading_store
 from epochal.cli.output import say, say_csv, say_json, say_lines
 from epochal.cli.table import terminal_columns
 from epochal.errors import UsageError
 from epochal.format import plural
 from epochal.series.series import Series
 from epochal.store.points import SeriesPoints, read_series, series_points
+from epochal.store.words import format_value
 
 _SMALLEST = 4
 _WIDEST = 120
@@ -37,9 +30,8 @@ _WIDEST = 120
     metavar="N",
     help="At most so many points in CSV and JSON (default: 40).",
 )
-@hub_option
 @csv_option
-@json_option
+@data_options
 def command(
     words: tuple[str, ...], points: int, hub: str | None, as_csv: bool, as_json: bool
 ) -> None:
@@ -85,6 +77,6 @@ def _print(found: SeriesPoints, series: Series) -> None:
         point = getattr(found, name)
         if point is not None:
             at, value = point
-            say(f"  {name:<5} {format_figure(found.metric, value):>12}  at {found.x} {at:g}")
+            say(f"  {name:<5} {format_value(found.metric, value):>12}  at {found.x} {at:g}")
     if found.nonfinite:
         say(f"  {plural(found.nonfinite, 'value')} not finite")

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import getpass
-import importlib
-import io
 import socket
-import sys
 import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
 from epochal.cli.command import cli_command, rules_now, runs_dir, shared
 from epochal.cli.output import remark, say
-from epochal.console.messages import msg
 from epochal.errors import UsageError
 from epochal.serving import ServerAddress, find_address, serve
 from epochal.settings import Settings, read_settings
@@ -26,32 +21,19 @@ from epochal.store.lookup import is_address
 
 @cli_command
 @click.argument("folders", metavar="[DIR]...", nargs=-1)
+@click.option("--port", type=int, help="Port (default: the setting server.port, or a free one).")
 @click.option(
-    "--port",
-    type=int,
-    help="Port to listen on (default: the setting server.port, or the next free one).",
-)
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    help="Address to listen on (default: 127.0.0.1, this machine only; others need a token).",
+    "--host", default="127.0.0.1", help="Address (default: 127.0.0.1, this machine only)."
 )
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
-@click.option(
-    "--token-file",
-    metavar="FILE",
-    help="File whose first line is the token that clients must send"
-    " (default: as the settings say, else a new one).",
-)
-@click.option(
-    "--token", help="The token itself; other users of this machine see it in the process list."
-)
+@click.option("--token-file", metavar="FILE", help="File with the token that clients must send.")
+@click.option("--token", help="The token itself; other users see it in the process list.")
 @click.option(
     "--allow-host",
     "allow_hosts",
     metavar="NAME",
     multiple=True,
-    help="Another host name of the server, for example behind a proxy.",
+    help="Another name of the server, for example behind a proxy.",
 )
 def command(
     folders: tuple[str, ...],
@@ -64,15 +46,15 @@ def command(
 ) -> None:
     """Follow runs live in the browser, until Ctrl-C.
 
-    DIR is a folder of runs, of Epochal or of another tracker. If a server for the same folders is
-    running already, its address is printed.
+    DIR is a folder of runs, of Epochal or of another tracker. Other machines can reach the page
+    with --host 0.0.0.0; the printed address then has a token, which the settings or --token-file
+    may choose. If a server for the same folders is running already, its address is printed.
     """
     if any(map(is_address, folders)):
         raise UsageError("serve shows folders of this machine, not addresses.")
     settings = read_settings()
     rules_now()  # says what is wrong with a file before a page is up
-    places = _places(folders)
-    follow_links = shared().follow_links
+    places, follow_links = _places(folders), shared().follow_links
     server = find_address(
         places,
         port=settings.server_port if port is None else port,
@@ -82,16 +64,19 @@ def command(
         may_move=port is None,
         follow_links=follow_links,
     )
-    if server.listening is None:
-        remark("A server for these runs is already running:")
-        say(server.url, flush=True)
-        _open(server, opens=opens)
-        return
 
     def print_address() -> None:
-        _say(server, places)
-        _open(server, opens=opens)
+        if server.listening is None:
+            remark("A server for these runs is already running:")
+            say(server.url, flush=True)
+        else:
+            _say(server, places)
+        if opens and not webbrowser.open(server.url):
+            remark("Cannot open a browser.")
 
+    if server.listening is None:
+        print_address()
+        return
     try:
         serve(places, server, on_ready=print_address, follow_links=follow_links)
     except KeyboardInterrupt:
@@ -137,26 +122,6 @@ def _say(server: ServerAddress, folders: list[Path]) -> None:
         return
     is_any = server.host in ("0.0.0.0", "::")
     hosts = own_addresses() or ["127.0.0.1"] if is_any else [server.host]
-    urls = [url_of(host, server.port, token=server.token) for host in hosts]
-    for url in urls:
-        say(url, flush=True)
+    for address in hosts:
+        say(url_of(address, server.port, token=server.token), flush=True)
     remark("This address contains the token: everyone who has it can see every run.")
-    _show_qr_code(urls[0])
-
-
-def _show_qr_code(url: str) -> None:
-    if not sys.stdout.isatty():
-        return
-    try:
-        segno: Any = importlib.import_module("segno")
-    except ModuleNotFoundError:
-        remark("For a QR code: pip install segno.")
-        return
-    drawing = io.StringIO()
-    segno.make(url, error="l").terminal(out=drawing, compact=True)
-    msg("%s", drawing.getvalue())  # our own control codes
-
-
-def _open(server: ServerAddress, *, opens: bool) -> None:
-    if opens and not webbrowser.open(server.url):
-        remark("Cannot open a browser.")

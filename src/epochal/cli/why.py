@@ -7,11 +7,19 @@ from collections.abc import Iterator
 
 import click
 
-from epochal.cli.command import RUN, cli_command, json_option, local_store, unfinished_option
+from epochal.cli.command import (
+    RUN,
+    chosen_run,
+    cli_command,
+    json_option,
+    local_store,
+    run_argument,
+    unfinished_option,
+)
 from epochal.cli.output import one_line, say, say_json
 from epochal.cli.table import terminal_columns
 from epochal.errors import UsageError
-from epochal.format import format_number
+from epochal.format import format_number, plural
 from epochal.store.why import RunDifference, Side, Why, value_text, why_in
 
 _LONGEST_VALUE = 60
@@ -22,27 +30,16 @@ _TITLES = {"cause": "WHAT CAN EXPLAIN IT", "symptom": "WHAT SHOWS IT"}
 
 
 @cli_command
-@click.argument("run", type=RUN)
+@run_argument
 @click.argument("other", metavar="[OTHER]", required=False, type=RUN)
-@click.option(
-    "--group",
-    is_flag=True,
-    help="Compare with the other runs of its group, or of its project if it has no group.",
-)
 @click.option("--against", metavar="QUERY", help="Compare with the runs that a query selects.")
-@click.option(
-    "-m",
-    "--metric",
-    metavar="NAME",
-    help="The metric to explain (default: the evaluation loss, else the loss).",
-)
+@click.option("-m", "--metric", metavar="NAME", help="Metric to explain (default: a loss).")
 @click.option("-a", "--all", "with_all", is_flag=True, help="Also show what explains nothing.")
 @unfinished_option
 @json_option
 def command(
-    run: str,
+    run: str | None,
     other: str | None,
-    group: bool,
     against: str | None,
     metric: str | None,
     with_all: bool,
@@ -51,13 +48,14 @@ def command(
 ) -> None:
     """Rank the differences between two runs by how well they explain that one is worse.
 
-    Compare RUN with OTHER, with its group (--group) or with runs that a query selects
-    (--against 'tags == "baseline"').
+    RUN is compared with OTHER, with the runs that a query selects (--against 'tags == "best"'),
+    or else with the other runs of its group, or of its project.
     """
-    if sum((other is not None, group, against is not None)) != 1:
-        raise UsageError("why takes a second run, --group or --against QUERY; one of them.")
+    if other is not None and against is not None:
+        raise UsageError("name a second run or --against QUERY, not both.")
     with local_store() as store:
-        found = why_in(store, run, other, against=against, metric=metric, unfinished=unfinished)
+        key = chosen_run(store, run).id
+        found = why_in(store, key, other, against=against, metric=metric, unfinished=unfinished)
     if as_json:
         say_json(found)
     else:
@@ -83,13 +81,12 @@ def _lines(found: Why, *, with_all: bool) -> Iterator[str]:
             yield from _difference(one, width)
     left = sum(one.score < _LEAST_SCORE for one in found.differences)
     if left and not with_all:
-        word = "difference" if left == 1 else "differences"
-        yield from ("", f"{left} {word} with a score below {_LEAST_SCORE}: --all shows them.")
+        what = f"{plural(left, 'difference')} with a score below {_LEAST_SCORE}"
+        yield from ("", f"{what}: --all shows them.")
     yield ""
-    if found.equal:
-        yield f"Equal: {', '.join(found.equal)}."
-    if found.unknown:
-        yield f"Not recorded on both sides: {', '.join(found.unknown)}."
+    for title, areas in (("Equal", found.equal), ("Not recorded on both sides", found.unknown)):
+        if areas:
+            yield f"{title}: {', '.join(areas)}."
 
 
 def _end(side: Side, x: str) -> str:
@@ -103,13 +100,10 @@ def _end(side: Side, x: str) -> str:
 
 def _difference(one: RunDifference, width: int) -> Iterator[str]:
     most = _LONGEST_SENTENCE if one.area == "findings" else _LONGEST_VALUE
-    values = " | ".join(_text(value_text(value), most) for value in (one.left, one.right))
+    texts = map(value_text, (one.left, one.right))
+    values = " | ".join(t if len(t) <= most else f"{t[: most - 1]}…" for t in texts)
     others = f" ({one.others})" if one.others else ""
     head = f"{one.score:5.2f}  {one.area} {one.key}: {values}{others}"
     yield from textwrap.wrap(one_line(head), width, subsequent_indent=" " * 9)
     indent = " " * 7
     yield from textwrap.wrap(one.reason, width, initial_indent=indent, subsequent_indent=indent)
-
-
-def _text(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"

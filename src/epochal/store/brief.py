@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from epochal.health.finding import SEVERITIES, Finding
-from epochal.records import finite
+from epochal.records import Record, finite
+from epochal.series.reduce import Summary
 from epochal.store.answers import Metric
 from epochal.store.comparison import MISSING, differences
 from epochal.store.finding_counts import latest_findings
@@ -118,6 +119,58 @@ def run_brief(store: Store, view: RunView) -> RunBrief:
         findings=[_finding(one) for one in found[:_MOST_FINDINGS]],
         more_findings=max(len(found) - _MOST_FINDINGS, 0),
     )
+
+
+def everything(view: RunView) -> dict[str, Any]:
+    """All that is known of a run, for programs."""
+    return {
+        "info": view.info,
+        "facts": view.facts,
+        "goodput": view.goodput(),
+        "metrics": [
+            {
+                "name": metric.name,
+                "axis": metric.axis,
+                "rank": rank,
+                "summary": msgspec.structs.asdict(summary),
+                "best": None if metric.goal is None else summary.best(metric.goal),
+            }
+            for metric, rank, summary in summaries(view)
+        ],
+        "findings": [entry.record for entry in view.findings(most=None)],
+    }
+
+
+def summaries(view: RunView) -> Iterator[tuple[Metric, int, Summary]]:
+    """Every metric of a run on each rank, and its summary."""
+    for metric in in_order(view.metrics()):
+        for rank in metric.ranks:
+            yield metric, rank, view.summary(metric.name, rank=rank, axis=metric.axis)
+
+
+def diagnosis(view: RunView, found: Sequence[Finding]) -> dict[str, Any]:
+    """Findings of a run and what they are based on, for programs."""
+    row, counts = view.info, view.evaluated()
+    faults = [entry.record for entry in view.internal_errors()]
+    return {
+        "run": row.id,
+        "name": row.name,
+        "project": row.project,
+        "status": row.status.state,
+        "step": row.step,
+        "epoch": row.epoch,
+        "errors": sum(finding.severity == "error" for finding in found),
+        "warnings": sum(finding.severity == "warning" for finding in found),
+        "goodput": view.goodput(),
+        "evaluated": counts and counts.evaluated,
+        "records": counts and counts.records,
+        "internal_errors": [_without(fault, "log", "name") for fault in faults],
+        "findings": [_without(finding.record(), "log", "t", "id") for finding in found],
+    }
+
+
+def _without(record: Record, *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in record.items() if key not in keys}
 
 
 def main_metrics(view: RunView) -> list[Metric]:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import msgspec
 
 from epochal import query as q
 from epochal.errors import UsageError
+from epochal.format import UNKNOWN
 from epochal.records import Axis
 from epochal.series.reduce import Summary
 from epochal.series.trend import Goal
@@ -25,14 +27,18 @@ from epochal.store.lookup import near_names
 from epochal.store.metrics import NOT_THERE
 from epochal.store.row import RunRow
 from epochal.store.selection import FIELDS, field_reading, metric_name, search_text_of
+from epochal.store.status import format_age
 from epochal.store.store import RunView
+from epochal.store.words import format_value, most_severe_text, progress_text
 from epochal.values import flat_items
 
+# In place of what was not read yet.
+_PENDING = "…"
 # Similar names are searched in so many runs.
 _NEAR_IN = 200
 
 
-class Column(msgspec.Struct, frozen=True):
+class Column(msgspec.Struct, frozen=True, dict=True):
     """One field of several runs; None for a run that does not have it.
 
     ``goal`` says which values of a metric are better. ``hint`` suggests another name where no run
@@ -45,7 +51,7 @@ class Column(msgspec.Struct, frozen=True):
     goal: Goal | None = None
     hint: str | None = None
 
-    @property
+    @cached_property
     def best(self) -> int | None:
         """The position of the best of several values; None where the goal is unknown."""
         known = [(one, at) for at, one in enumerate(self.values) if _is_finite(one)]
@@ -53,6 +59,34 @@ class Column(msgspec.Struct, frozen=True):
             return None
         sign = 1 if self.goal == "min" else -1
         return min(known, key=lambda pair: (sign * pair[0], pair[1]))[1]
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the values are numbers; then a table aligns them to the right."""
+        known = [value for value in self.values if value is not None]
+        are_numbers = bool(known) and all(isinstance(value, (int, float)) for value in known)
+        return are_numbers or self.name in ("step", "age", "loss")
+
+    def text(self, at: int, row: RunRow, *, marks: bool) -> str:
+        """The value of a run for people; with ``marks`` the best one has an asterisk."""
+        mark = "* " if marks and at == self.best else ""
+        return f"{mark}{self._text(self.values[at], row)}"
+
+    def _text(self, value: Any, row: RunRow) -> str:
+        if self.name == "status":
+            return row.status.text
+        if self.name == "step":
+            return progress_text(row) or UNKNOWN
+        if value is None or value in ("", []):
+            return _PENDING if row.is_partial and value is None else UNKNOWN
+        if self.name == "findings":
+            return most_severe_text(row) or UNKNOWN
+        if self.name == "age":
+            return format_age(value)
+        if self.is_metric and isinstance(value, float):
+            return format_value(self.name, value)
+        many = isinstance(value, list)
+        return ", ".join(map(str, value)) if many else " ".join(str(value).split())
 
 
 class RunTable(msgspec.Struct, frozen=True):

@@ -62,6 +62,20 @@ class Comparison(msgspec.Struct, frozen=True):
     metrics: tuple[ComparedMetric, ...]
     left_out: int = 0
 
+    def metric_rows(self) -> list[dict[str, Any]]:
+        """The metrics for programs: best or last values, and how they differ from the first run."""
+        return [
+            {
+                "name": metric.name,
+                "goal": metric.goal,
+                "values": metric.values(),
+                "deltas": deltas(metric.values()),
+                "last": metric.last(),
+                "ended_badly": metric.ended_badly(),
+            }
+            for metric in self.metrics
+        ]
+
 
 def compare(
     runs: Sequence[RunView], *, names: Sequence[str] = (), with_all: bool = False

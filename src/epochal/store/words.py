@@ -1,9 +1,55 @@
-"""What several commands say of a run in the same words: how far it is, what was found."""
+"""What lists and commands say of a run: how far it is, what was found, a value with its unit."""
 
 from __future__ import annotations
 
-from epochal.format import plural
+import math
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from epochal.format import UNKNOWN, format_bytes, format_number, plural
+from epochal.records import unit_of
 from epochal.store.row import RunRow
+
+# Units of what is counted: their values are whole.
+_COUNTED = frozenset({"tokens", "tokens/s", "experts", "errors", "processes", "threads"})
+_WRITERS: Mapping[str, Callable[[float], str]] = {
+    "bytes": format_bytes,
+    "B": format_bytes,
+    "bytes/s": lambda value: f"{format_bytes(value)}/s",
+    "B/s": lambda value: f"{format_bytes(value)}/s",
+    "%": lambda value: f"{value:.1f} %",
+}
+_DECLARED_WRITERS: Mapping[str, Callable[[float], str]] = {
+    **_WRITERS,
+    "mW": lambda value: f"{value / 1000:.0f} W",
+    **dict.fromkeys(_COUNTED, lambda value: f"{value:.0f}"),
+}
+
+
+def format_value(name: str, value: float | None, *, unit: str | None = None) -> str:
+    """A value of the series ``name``; ``unit`` is what the run has defined for it."""
+    return format_values(name, value, unit=unit)[0]
+
+
+def format_values(name: str, *values: float | None, unit: str | None = None) -> list[str]:
+    """Several values of one series."""
+    write = _WRITERS.get(unit or "") or _DECLARED_WRITERS.get(unit_of(name))
+    return [
+        UNKNOWN
+        if value is None
+        else format_number(value)
+        if write is None or not math.isfinite(value)
+        else write(value)
+        for value in values
+    ]
+
+
+def format_moment(t: float) -> str:
+    """A time in Unix seconds as local date and clock: ``2026-05-01 12:00:00``."""
+    try:
+        return datetime.fromtimestamp(t).isoformat(sep=" ", timespec="seconds")
+    except (OverflowError, ValueError, OSError):
+        return f"{t} s"
 
 
 def progress_text(info: RunRow, *, between: str = "/") -> str | None:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from epochal.cli.figures import format_figure
+from epochal.store.words import format_value
 
 
 @pytest.mark.parametrize(
@@ -23,8 +23,8 @@ from epochal.cli.figures import format_figure
     ],
 )
 def test_a_value_has_its_unit_where_it_is_known(name: str, value: float | None, shown: str) -> None:
-    assert format_figure(name, value) == shown
+    assert format_value(name, value) == shown
 
 
 def test_a_unit_that_was_defined_counts() -> None:
-    assert format_figure("cache", 2048.0, unit="bytes") == "2.0 KiB"
+    assert format_value("cache", 2048.0, unit="bytes") == "2.0 KiB"
