@@ -90,7 +90,8 @@ def test_a_loss_asked_for_is_that_of_evaluations_too(tmp_path: Path, capsys: Cap
 def test_metrics_of_layers_do_not_flood_a_comparison(tmp_path: Path, capsys: Capture) -> None:
     for name in ("a", "b"):
         layers = {f"params/layer{number}/norm": 1.0 for number in range(50)}
-        run = Journal(tmp_path, name).metrics(1, loss=1.0, **layers)
+        run = Journal(tmp_path, name)
+        run.add({"log": "metrics", "step": 1, "m": {"loss": 1.0, **layers}})
         run.add({"log": "system", "cpu_pct": 3.0}, writer="telemetry-0000")
     assert main(["compare", "a", "b", "--dir", str(tmp_path)]) == 0
     out = capsys.readouterr().out

@@ -137,8 +137,8 @@ def tried(tmp_path: Path) -> Path:
         journal = Journal(
             tmp_path, f"try-{number}", config={"lr": lr}, created=1e9 + number, **facts
         )
-        journal.metrics(1, **{"train/loss": lr}).metrics(2, **{"train/loss": 2 * lr})
-        journal.metrics(2, **{"val/acc": lr / 2})
+        journal.add({"log": "metrics", "step": 1, "m": {"train/loss": lr}})
+        journal.add({"log": "metrics", "step": 2, "m": {"train/loss": 2 * lr, "val/acc": lr / 2}})
         if score is not None:
             journal.add({"log": "summary", "name": "score", "value": score})
         journal.finish()

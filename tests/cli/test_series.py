@@ -18,7 +18,7 @@ def root(tmp_path: Path) -> Path:
     run = Journal(tmp_path)
     for step in range(1000):
         loss = {700: 50.0, 801: -3.0, 900: float("nan")}.get(step, 1000.0 / (step + 100))
-        run.metrics(step, **{"train/loss": loss})
+        run.add({"log": "metrics", "step": step, "m": {"train/loss": loss}})
     run.add({"log": "summary", "name": "score", "value": 0.5}).finish()
     return tmp_path
 

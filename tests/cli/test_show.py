@@ -64,7 +64,8 @@ def test_show_is_short_and_all_shows_the_rest(
     packages = {f"package-{number}": "1.0" for number in range(300)}
     run = Journal(tmp_path, "second", created=2000.0, config=config, packages=packages)
     for step in range(3):
-        run.metrics(step, **layers, loss=1.0 / (step + 1)).metrics(step, **{"val/acc": 0.5})
+        metrics = {**layers, "loss": 1.0 / (step + 1), "val/acc": 0.5}
+        run.add({"log": "metrics", "step": step, "m": metrics})
     run.add({"log": "system", "cpu_pct": 3.0}, writer="telemetry-0000")
     run.add({"log": "summary", "name": "score", "value": 0.75}).finish()
     assert main(["show", "--dir", str(tmp_path)]) == 0

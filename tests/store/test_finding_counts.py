@@ -163,5 +163,6 @@ def test_a_long_one_is_marked_until_somebody_has_looked(
     assert found[0] >= 1
     main(["ls", "--json", "--dir", str(root)])
     (row,) = json.loads(capsys.readouterr().out)
-    assert (row["info"]["errors"], row["info"]["warnings"]) == found
-    assert not row["info"]["is_partly_watched"]
+    assert (row["errors"], row["warnings"]) == found
+    main(["ls", "--dir", str(root)])
+    assert "+" not in capsys.readouterr().out

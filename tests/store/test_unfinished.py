@@ -138,10 +138,10 @@ def test_commands_name_them_and_take_unfinished(
     printed = capsys.readouterr()
     assert "left out" not in printed.out
     assert "2 unfinished runs are left out: " in printed.err
-    assert main(["why", "0.003-0", "--group", "--dir", str(root)]) == 0
+    assert main(["why", "0.003-0", "--dir", str(root)]) == 0
     assert "--unfinished to include them." in " ".join(capsys.readouterr().out.split())
-    assert main(["compare", "killed", "crashed", "--unfinished", "--dir", str(root)]) == 1
-    assert "--unfinished goes with --group-by" in capsys.readouterr().err
+    assert main(["compare", "killed", "crashed", "--unfinished", "--dir", str(root)]) == 2
+    assert "go with --group-by" in capsys.readouterr().err
 
 
 def test_endpoints_and_rows_have_the_same_rule(root: Path) -> None:

@@ -20,6 +20,7 @@ from epochal.store.groups import (
     UNCOUNTED,
     Choice,
     GroupRow,
+    GroupSeries,
     GroupTable,
     GroupTables,
     RunGroups,
@@ -85,20 +86,25 @@ def print_groups(
         raise UsageError("there is no run to group.")
     metrics = metrics or default_metrics(groups.grouping.members)[:_MOST_METRICS]
     if steps:
-        rows = [row for name in metrics for one in groups.series(name) for row in series_rows(one)]
-        (say_json if as_json else say_csv)(rows)
+        curves = [curve for metric in metrics for curve in groups.series(metric)]
+        (say_json if as_json else say_csv)([row for one in curves for row in series_rows(one)])
+        _hint_unfinished(curves)
         return
     tables = [groups.table(metric, value=value, at=at) for metric in metrics]
     if as_csv:
         say_csv([_csv_row(groups, one, row) for one in tables for row in one.rows])
-        for sentence in {unfinished_text(one.unfinished) for one in tables} - {""}:
-            hint(sentence)
+        _hint_unfinished(tables)
     elif as_json:
         grouping = groups.grouping
         named = (grouping.keys, grouping.varying, grouping.repeats)
         say_json(GroupTables(*named, len(grouping.members), tables, []))
     else:
         say("\n\n".join(_block(groups, one) for one in tables))
+
+
+def _hint_unfinished(found: Sequence[GroupTable] | Sequence[GroupSeries]) -> None:
+    for sentence in {unfinished_text(one.unfinished) for one in found} - {""}:
+        hint(sentence)
 
 
 def _csv_row(groups: RunGroups, found: GroupTable, row: GroupRow) -> dict[str, Any]:

@@ -159,9 +159,8 @@ def _finding(finding: BriefFinding) -> Iterator[Line]:
     resolved = "  (resolved)" if finding.is_resolved else ""
     style = "" if finding.is_resolved else STYLES[finding.severity]
     text = f"{MARKS[finding.severity]} {one_line(finding.sentence)}{resolved}"
-    indent = {"initial_indent": "  ", "subsequent_indent": "    "}
-    for line in textwrap.wrap(text, terminal_columns(), **indent):
-        yield [(line, style)]
+    for line in textwrap.wrap(text, terminal_columns() - 2, subsequent_indent="  "):
+        yield [(f"  {line}", style)]
 
 
 def _entries(entries: Mapping[str, Any]) -> str:

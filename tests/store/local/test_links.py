@@ -123,7 +123,7 @@ def test_commands_follow_links_when_told_to(served: Path, capsys: Capture) -> No
     assert "other" not in capsys.readouterr().out
     main(["ls", "--dir", str(served), "--follow-links"])
     assert "other" in capsys.readouterr().out
-    assert main(["show", "other", "--dir", str(served)]) == 1
+    assert main(["show", "other", "--dir", str(served)]) == 2
     assert main(["--follow-links", "show", "other", "--dir", str(served)]) == 0
 
 
