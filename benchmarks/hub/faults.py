@@ -47,7 +47,8 @@ class Hub:
 
     def add_token(self, name: str) -> str:
         """Make a token for a machine."""
-        command = [sys.executable, "-m", "epochal", "hub", "token", "add", name, "--hub", str(self._root)]
+        words = ["hub", "token", "add", name, "--hub", str(self._root)]
+        command = [sys.executable, "-m", "epochal", *words]
         made = subprocess.run([*self._within, *command], stdout=subprocess.PIPE, check=True)
         return made.stdout.decode().split()[-1]
 

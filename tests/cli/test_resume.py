@@ -101,22 +101,6 @@ def test_checkpoints_elsewhere_are_found_by_the_journal(tmp_path: Path, capsys: 
     assert not [remark for remark in found["remarks"] if "no checkpoint" in remark]
 
 
-@pytest.mark.parametrize(
-    "facts",
-    [
-        {"command": ["python", "t.py", "--checkpoint-dir", "saved", "-v"]},
-        {"command": ["python", "t.py"], "config": {"trainer": {"ckpt_dir": "saved"}}},
-    ],
-)
-def test_where_the_program_was_told_to_save_is_looked_at(
-    facts: dict[str, Any], tmp_path: Path, capsys: Capture
-) -> None:
-    ended(tmp_path, **facts)
-    checkpoint_in(tmp_path / "saved" / "y", 8, run_id="id-y")
-    path = checkpoint_in(tmp_path / "saved" / "x", 7, run_id="id-x")
-    assert plan(tmp_path, capsys)["checkpoint"] == str(path)
-
-
 def test_of_several_places_the_newest_save_counts(tmp_path: Path, capsys: Capture) -> None:
     journal = ended(tmp_path)
     checkpoint(journal, 5, saved=2.0)
@@ -129,12 +113,11 @@ def test_of_several_places_the_newest_save_counts(tmp_path: Path, capsys: Captur
 
 
 def test_where_no_checkpoint_was_found_is_said(tmp_path: Path, capsys: Capture) -> None:
-    command = ["python", "t.py", "--checkpoint_dir=saved", "--checkpoint_freq", "4"]
-    journal = ended(tmp_path, command=command)
+    journal = ended(tmp_path)
     journal.add({"log": "event", "name": "checkpoint", "step": 3, "path": "/gone/x/step-3"})
     own = journal.folder.path / "checkpoints"
     assert plan(tmp_path, capsys)["remarks"][0] == (
-        f"it has no checkpoint in {own} or /gone/x or {tmp_path / 'saved'}:"
+        f"it has no checkpoint in {own} or /gone/x:"
         " unless the program saves its own, training starts with new weights."
     )
 

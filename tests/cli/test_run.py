@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,6 +102,60 @@ def test_a_command_is_needed_and_options_have_a_range(capsys: Capture) -> None:
     assert "-1 is not in the range x>=0" in capsys.readouterr().err
 
 
+def result(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_the_result_is_one_line(tmp_path: Path) -> None:
+    source = """
+    with start() as run:
+        run.log({"loss": 0.25}, step=7)
+    """
+    done, _ = launched(tmp_path, source)
+    assert "epochal: p/x finished at step 7, loss 0.2500, " in done.stderr
+
+
+def test_a_finding_stops_the_training(tmp_path: Path) -> None:
+    source = """
+    with start(companion=True) as run:
+        for step in range(10**9):
+            run.log({"loss": 1.0 if step < 5 else float("nan")}, step=step)
+            time.sleep(0.02)
+    """
+    done, (view,) = launched(tmp_path, source, "--stop-on", "error", "--json")
+    found = result(done)
+    assert (done.returncode, found["stopped"], found["status"]) == (1, "finding", "terminated")
+    assert found["why"].startswith("error nonfinite: The loss became NaN at step 5")
+    assert "nonfinite" in [finding["rule"] for finding in found["findings"]]
+    assert found["run"] == view.info.id
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are a Unix thing")
+def test_the_timeout_kills_what_does_not_stop() -> None:
+    options = ("--timeout", "3s", "--grace", "1s", "--restarts", "1", "--json")
+    command = [sys.executable, "-m", "epochal", "run", *options, "--"]
+    stubborn = ["sh", "-c", "trap '' TERM; while true; do sleep 1; done"]
+    done = subprocess.run([*command, *stubborn], capture_output=True, text=True, check=False)
+    found = result(done)
+    assert (done.returncode, found["stopped"], found["exit_code"]) == (3, "timeout", -9)
+    assert found["why"] == "It reached the timeout."
+    assert "killing it: it did not end within 1s" in done.stderr
+
+
+def test_the_timeout_needs_no_run_and_the_result_begins_a_line(tmp_path: Path) -> None:
+    source = "print('no end', end='', flush=True)\ntime.sleep(600)"
+    done, runs = launched(tmp_path, source, "--timeout", "2s", "--json")
+    assert (done.returncode, runs, result(done)["run"]) == (3, [], None)
+
+
+def test_the_options_of_the_run_are_passed_on(tmp_path: Path) -> None:
+    source = "epochal.init(console=False, companion=False).finish()"
+    options = ("--project", "digits", "--name", "y", "--tag", "a", "--tag", "b")
+    _, (view,) = launched(tmp_path, source, *options)
+    assert (view.info.project, view.info.name, view.info.tags) == ("digits", "y", ("a", "b"))
+
+
 @pytest.mark.parametrize(
     ("begins", "sentence"),
     [("pass", "no run was started within"), ("run = start()", "p/x logged no step within")],
@@ -180,7 +236,7 @@ def test_a_signal_is_passed_on_and_nothing_is_started_again(tmp_path: Path) -> N
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=120)
     assert process.returncode == 128 + signal.SIGTERM
-    assert "ended with SIGTERM" in errors
+    assert "p/x terminated (SIGTERM) at step" in errors
     (view,) = LocalStore(tmp_path / "runs").runs()
     assert (view.info.attempts, view.info.status.state) == (1, "terminated")
 
@@ -237,5 +293,6 @@ def test_a_run_that_was_deleted_is_not_brought_back(tmp_path: Path) -> None:
         path.unlink()
     journal.folder.journal.rmdir()
     kept.line("stdout", "late")
+    kept.write()
     kept.close()
     assert not journal.folder.journal.exists()

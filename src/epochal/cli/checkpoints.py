@@ -1,53 +1,24 @@
-"""``epochal manage checkpoints``: what a run can go on from."""
+"""``epochal manage checkpoints``, and where the checkpoints of a run are."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
-from epochal.cli.checkpoint_places import folders_of, places_of
-from epochal.cli.command import (
-    check_own,
-    chosen_run,
-    cli_command,
-    json_option,
-    local_store,
-    run_argument,
-)
+from epochal.cli.command import cli_command, json_option, own_run, run_argument
 from epochal.cli.output import remark, say, say_json
 from epochal.cli.table import table, terminal_columns
 from epochal.errors import FormatError
 from epochal.format import UNKNOWN, format_bytes, format_number, plural
 from epochal.store.local.run import LocalRun
 from epochal.store.status import format_age
-from epochal.torch.checkpoint.manifest import FOLDER, Manifest, Pointer, pointed, problem_of, scan
+from epochal.torch.checkpoint.manifest import FOLDER, Manifest, pointed, problem_of, scan
 
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One checkpoint, as it is shown and printed as JSON."""
-
-    name: str
-    path: str
-    classes: list[str]
-    step: int | None = None
-    epoch: float | None = None
-    metric: float | None = None
-    bytes: int | None = None
-    saved: float | None = None
-    run_id: str | None = None
-    attempt: int | None = None
-    world_size: int | None = None
-    problem: str | None = None
-
-    @property
-    def is_valid(self) -> bool:
-        """Whether a training can go on from it."""
-        return self.problem is None
+_FIELDS = ("step", "epoch", "metric", "saved", "run_id", "attempt", "world_size")
 
 
 @cli_command
@@ -56,22 +27,44 @@ class Row:
 @json_option
 def command(run: str | None, verify: bool, as_json: bool) -> int:
     """List the checkpoints of a run; the exit code is 1 if one of them is damaged."""
-    with local_store() as store:
-        view = chosen_run(store, run)
-        check_own(view)
-        tables = [
-            [_row(folder, *entry, thorough=verify) for entry in _scanned(view, folder)]
-            for folder in dict.fromkeys([view.path / FOLDER, *folders_of(view)])
-        ]
-        rows = [row for rows_there in tables for row in rows_there]
-        if as_json:
-            say_json([{"valid": row.is_valid, **asdict(row)} for row in rows])
-        elif not rows:
-            places = " or ".join(map(str, places_of(view)))
-            remark(f"No checkpoints in {places}. epochal.Checkpoints(run, state) saves them.")
-        for rows_there in filter(None, tables) if not as_json else ():
-            _print(rows_there, own=view.path / FOLDER)
-    return int(not all(row.is_valid for row in rows))
+    view = own_run(run)
+    folders = checkpoint_folders(view)
+    tables = [
+        [_row(folder, name, found, verify=verify) for name, found in _scanned(view, folder)]
+        for folder in folders
+    ]
+    rows = [row for rows_there in tables for row in rows_there]
+    if as_json:
+        say_json(rows)
+    elif not rows:
+        places = " or ".join(map(str, folders))
+        remark(f"No checkpoints in {places}. epochal.Checkpoints(run, state) saves them.")
+    for folder, rows_there in zip(folders, tables, strict=True):
+        if rows_there and not as_json:
+            _print(rows_there, "" if folder == folders[0] else f" in {folder}")
+    return int(any(row["problem"] for row in rows))
+
+
+def checkpoint_folders(view: LocalRun) -> list[Path]:
+    """The run's own folder of checkpoints, then those in its journal, the newest first."""
+    own, cwd = view.path / FOLDER, view.facts.get("cwd")
+    folders = {own.absolute(): own}
+    for entry in reversed(view.entries("event", name="checkpoint", rank=None)):
+        if path := entry.record.get("path"):
+            folder = (Path(str(cwd or "")) / str(path)).parent
+            folders.setdefault(folder.absolute(), folder)
+    return list(folders.values())
+
+
+def newest_checkpoint(view: LocalRun) -> tuple[Path, Manifest] | None:
+    """The one to go on from, of all folders; None when there is none that can be read."""
+    newest: list[tuple[Path, Manifest]] = []
+    for folder in checkpoint_folders(view):
+        found = [(folder / name, one) for name, one in _scanned(view, folder)]
+        readable = [(path, one) for path, one in found if isinstance(one, Manifest)]
+        latest = [(path, one) for path, one in readable if path.name == pointed(folder, "latest")]
+        newest += latest or readable
+    return max(newest, key=lambda item: item[1].saved, default=None)
 
 
 def _scanned(view: LocalRun, folder: Path) -> Iterator[tuple[str, Manifest | FormatError]]:
@@ -82,43 +75,33 @@ def _scanned(view: LocalRun, folder: Path) -> Iterator[tuple[str, Manifest | For
             yield name, found
 
 
-def _row(folder: Path, name: str, found: Manifest | FormatError, *, thorough: bool) -> Row:
-    pointers: tuple[Pointer, Pointer] = ("latest", "best")
-    classes = [pointer for pointer in pointers if pointed(folder, pointer) == name]
+def _row(folder: Path, name: str, found: Manifest | FormatError, *, verify: bool) -> dict[str, Any]:
+    """One checkpoint, as JSON has it."""
+    classes = [pointer for pointer in ("latest", "best") if pointed(folder, pointer) == name]
+    row: dict[str, Any] = {"name": name, "path": str(folder / name), "classes": classes}
     if isinstance(found, FormatError):
-        return Row(name, str(folder / name), [*classes], problem=str(found))
-    return Row(
-        name=name,
-        path=str(folder / name),
-        classes=[*classes, found.kind],
-        step=found.step,
-        epoch=found.epoch,
-        metric=found.metric,
-        bytes=found.size_bytes,
-        saved=found.saved,
-        run_id=found.run_id,
-        attempt=found.attempt,
-        world_size=found.world_size,
-        problem=problem_of(folder / name, found, thorough=thorough),
-    )
+        row |= {**dict.fromkeys(_FIELDS), "bytes": None, "problem": str(found)}
+    else:
+        row |= {field: getattr(found, field) for field in _FIELDS}
+        row |= {"classes": [*classes, found.kind], "bytes": found.size_bytes}
+        row["problem"] = problem_of(folder / name, found, thorough=verify)
+    return {**row, "valid": row["problem"] is None}
 
 
-def _print(rows: list[Row], *, own: Path) -> None:
+def _print(rows: list[dict[str, Any]], where: str) -> None:
     now = time.time()
     cells = [
         (
-            row.name,
-            ", ".join(row.classes),
-            UNKNOWN if row.metric is None else format_number(row.metric),
-            UNKNOWN if row.bytes is None else format_bytes(row.bytes),
-            UNKNOWN if row.saved is None else format_age(now - row.saved),
-            row.problem or "yes",
+            row["name"],
+            ", ".join(row["classes"]),
+            UNKNOWN if row["metric"] is None else format_number(row["metric"]),
+            UNKNOWN if row["bytes"] is None else format_bytes(row["bytes"]),
+            UNKNOWN if row["saved"] is None else format_age(now - row["saved"]),
+            row["problem"] or "yes",
         )
         for row in rows
     ]
     header = ("CHECKPOINT", "CLASS", "METRIC", "SIZE", "AGE", "VALID")
     say(table(header, cells, width=terminal_columns(), shrink=(5,), right=(2, 3, 4)))
-    total = sum(row.bytes or 0 for row in rows)
-    folder = Path(rows[0].path).parent
-    where = "" if folder == own else f" in {folder}"
+    total = sum(row["bytes"] or 0 for row in rows)
     remark(f"{format_bytes(total)} in {plural(len(rows), 'checkpoint')}{where}.")

@@ -336,6 +336,13 @@ def chosen_run(store: Store, key: str | None) -> RunView:
     return view
 
 
+def own_run(key: str | None) -> LocalRun:
+    """The run of our own that RUN names, else the newest one; its store stays open."""
+    view = chosen_run(local_store(), key)
+    check_own(view)
+    return view
+
+
 @overload
 def named_runs(store: LocalStore, keys: Sequence[str]) -> list[LocalRun]: ...
 @overload

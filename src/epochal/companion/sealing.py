@@ -45,7 +45,7 @@ class Sealing:
     def is_possible(self) -> bool:
         """Whether parts can be sealed here.
 
-        A small install has no ``pyarrow``: its parts wait for ``epochal manage pack`` on another machine.
+        A small install has no ``pyarrow``: its parts wait for ``manage pack`` on another machine.
         """
         return find_spec("pyarrow") is not None
 

@@ -88,5 +88,5 @@ def test_nothing_outside_of_the_trash_is_erased(tmp_path: Path) -> None:
 
 
 def test_a_key_that_fits_nothing_says_where_to_look(tmp_path: Path) -> None:
-    with pytest.raises(RunNotFoundError, match="'epochal manage trash list'"):
+    with pytest.raises(RunNotFoundError, match="'epochal manage trash'"):
         LocalStore(tmp_path).trash.find("x")

@@ -122,7 +122,7 @@ class FolderTrash:
             return runs[choose(key, runs)]
         except RunNotFoundError:
             raise RunNotFoundError(
-                f"there is no run {key!r} in the trash: 'epochal manage trash list' lists those there are."
+                f"there is no run {key!r} in the trash: 'epochal manage trash' lists them."
             ) from None
 
     def restore(self, run: TrashedRun) -> str:
