@@ -197,7 +197,7 @@ def test_a_non_finite_metric_is_recorded_and_shown(
         ((0, "soon", {"loss": 1.0}), "duration"),
         ((0, -1.0, {"loss": 1.0}), "duration"),
         ((0, 1.0, 0.5), "must have names"),
-        ((0, 1.0, {"loss": "low"}), "'loss'"),
+        ((0, 1.0, {"loss": None}), "'loss'"),
         ((0, 1.0, [("loss", 1.0, 2.0)]), "pairs"),
     ],
 )

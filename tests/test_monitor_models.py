@@ -61,7 +61,7 @@ def test_a_profiled_graph_ends_with_its_heat_map(monitor: Monitor) -> None:
     model(torch.ones(2, 4)).sum().backward()
     monitor.finish_with(model)
     assert "ms" in graphs(monitor)[0]["svg"] or "µs" in graphs(monitor)[0]["svg"]
-    assert monitor.run.finished
+    assert monitor.run.state == "finished"
 
 
 def test_a_heat_map_outlives_the_end_of_profiling(monitor: Monitor) -> None:
@@ -78,14 +78,14 @@ def test_a_model_that_was_never_run_is_drawn_without_times(monitor: Monitor) -> 
     model.enable_profiling()
     monitor.finish_with(model)
     assert "<svg" in graphs(monitor)[0]["svg"]
-    assert monitor.run.finished
+    assert monitor.run.state == "finished"
 
 
 def test_a_picture_that_fails_does_not_keep_the_run_open(monitor: Monitor) -> None:
     not_a_model: Any = "model"
     with pytest.raises(ValueError, match=r"must be a torch\.nn\.Module, got str"):
         monitor.finish_with(not_a_model)
-    assert monitor.run.finished
+    assert monitor.run.state == "finished"
 
 
 def test_a_plain_module_is_not_taken_for_a_profile(monitor: Monitor) -> None:
@@ -124,7 +124,7 @@ def test_a_folder_that_cannot_be_made_is_said_at_once(
     monitor.save_html(tmp_path / "file" / "report.html")
     assert "report.html cannot be written" in capsys.readouterr().err
     monitor.finish()
-    assert monitor.run.finished
+    assert monitor.run.state == "finished"
 
 
 def test_an_archive_that_takes_too_long_says_how_to_get_it(
@@ -153,4 +153,4 @@ def test_an_archive_that_cannot_be_written_is_said_and_nothing_more(
     (tmp_path / "folder.html").mkdir()
     monitor.save_html(tmp_path / "folder.html")
     monitor.finish()
-    assert monitor.run.finished
+    assert monitor.run.state == "finished"

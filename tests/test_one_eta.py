@@ -67,7 +67,7 @@ def test_of_steps_with_an_evaluation_every_ten(tmp_path: Path) -> None:
     training.journal.t -= 8.0
     run, now = load_run(training.journal.folder.path), training.journal.t
     row, watched = run_row(run), progress_of(run, run.info, now=now)
-    said = training.pace.remaining_s()
+    said = training.pace.eta.remaining_s()
     assert said == pytest.approx(50 * 2.8, rel=0.1)
     assert row.ends_at is not None
     assert row.ends_at - now == pytest.approx(said, abs=0.1)

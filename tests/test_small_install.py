@@ -24,8 +24,8 @@ import epochal
 with epochal.init(project="small", name="one", dir=sys.argv[1], total_steps=4000) as run:
     for step in range(4000):
         run.log({"loss": 5.0 / (step + 1), "lr": 1e-3}, step=step)
-    run.log_histogram("weights", [1.0, 2.0, 3.0])
-    run.log_text("sample", "once")
+    run.log({"weights": [1.0, 2.0, 3.0]})
+    run.log({"sample": "once"})
     for _ in range(2400):  # two minutes at most
         if list(run.dir.glob("journal/telemetry*")):
             break

@@ -20,14 +20,15 @@ import epochal.torch
 
 ROOT = """
 Checkpoints EarlyStopping EpochMetrics EpochRecord EpochalError FlowBuilder Graph
-LostTime Monitor RankMetrics Retention Run RunFinishedError RunNotFoundError SummaryWriter
+LogVerbosity LostTime Monitor RankMetrics Retention Run RunFinishedError RunNotFoundError
+SummaryWriter
 TrainingRunLogger TrainingState Trend TrendGroup UsageError __version__ current_run
 explain_phases finish init load
 log open speed_of_light track watch watch_data watch_memory watch_moe
 """.split()
 
 CONSOLE = """
-LogVerbosity Verbosity debug enabled format_duration msg set_verbosity trace verbose verbosity
+Verbosity debug enabled format_duration msg set_verbosity trace verbose verbosity
 """.split()
 
 HEALTH = ["diagnose"]
@@ -39,17 +40,16 @@ SpeedOfLight StepDecay WarmupScheduler clip_grad_norm clip_grad_value cuda_activ
 cuda_allocated_bytes cuda_empty_cache cuda_graph_capture cuda_manual_seed_all
 cuda_peak_active_bytes cuda_peak_reserved_bytes cuda_reset_peak_stats freeze
 is_frozen kaiming_normal kaiming_uniform load_checkpoint load_checkpoint_file manual_seed
-memory_segments moe_stats normal orthogonal picture_of save_checkpoint
+memory_guard memory_segments moe_stats normal orthogonal picture_of save_checkpoint
 seed_everything set_data set_lr snapshot_cpu structural_hash trunc_normal unfreeze uniform
 uniform_bias xavier_normal xavier_uniform
 """.split()
 
 RUN = """
-alert attempt config define dir event finish finished flush fork group id job_type log log_abs_maxes
-log_allocator
-log_dataset log_epoch log_eval log_experts log_gpu_model log_gpu_state log_graph log_histogram
-log_image log_moe_stats log_sol_estimate log_step log_text memory_guard message name on_finish
-owner phase project rank save_html section serve state step summary write
+alert attempt config define dir event finish flush fork id log log_abs_maxes log_allocator
+log_dataset log_epoch log_eval log_gpu_model log_gpu_state log_graph log_image log_moe_stats
+log_sol_estimate log_step message name on_finish phase project rank save_html section serve state
+step summary write
 """.split()
 
 MONITOR = """

@@ -17,7 +17,7 @@ import epochal, json, sys
 with epochal.init(project="smoke", name="one", dir=sys.argv[1], total_steps=3) as run:
     for step in range(3):
         run.log({"loss": 1.0 / (step + 1)}, step=step)
-    run.log_histogram("weights", [1.0, 2.0, 3.0])
+    run.log({"weights": [1.0, 2.0, 3.0]})
 with epochal.Monitor(1, name="two", dir=sys.argv[1]) as monitor:
     monitor.log(0, 0.1, {"loss": 0.5})
 """

@@ -88,7 +88,7 @@ def log_histograms(run: Run) -> None:
     for step in range(HISTOGRAM_STEPS):
         for layer in range(HISTOGRAMS):
             values = source.normal(scale=1 + step / 50, size=4096)
-            run.log_histogram(f"layer.{layer}.weight", values, step=step * 600)
+            run.log({f"layer.{layer}.weight": values}, step=step * 600)
 
 
 def sealed(log: Callable[[Run], None]) -> Sealed:

@@ -69,7 +69,7 @@ class Evaluation:
         run.log_eval(step, epoch, num_tokens, duration_ms, loss, metrics=metrics)
         if self.tokenizer is not None and self.process.rank == 0:
             texts = draw_samples(self.model, self.tokenizer, self.process, prompt=self.prompt)
-            run.log_text("sample", "\n\n".join(texts), step)
+            run.log({"sample": "\n\n".join(texts)}, step)
         return loss
 
     @torch.no_grad()

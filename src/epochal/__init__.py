@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from epochal import console as console
     from epochal import health as health
     from epochal import torch as torch
+    from epochal.console.messages import LogVerbosity
     from epochal.errors import EpochalError, RunFinishedError, RunNotFoundError, UsageError
     from epochal.integrations.summary_writer import SummaryWriter
     from epochal.monitor import EpochMetrics, EpochRecord, Monitor, RankMetrics
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 _HOMES = {
     name: module
     for module, names in {
+        "epochal.console.messages": "LogVerbosity",
         "epochal.errors": "EpochalError RunFinishedError RunNotFoundError UsageError",
         "epochal.integrations.summary_writer": "SummaryWriter",
         "epochal.monitor": "EpochMetrics EpochRecord Monitor RankMetrics",
@@ -83,6 +85,7 @@ __all__ = [
     "EpochalError",
     "FlowBuilder",
     "Graph",
+    "LogVerbosity",
     "LostTime",
     "Monitor",
     "RankMetrics",

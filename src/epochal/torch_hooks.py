@@ -22,7 +22,7 @@ class TorchHooks:
         open_reader: Callable[..., Any],  # (then, lost): reads tensors without waiting for the GPU
         open_clock: Callable[[], Any],  # times phases on the GPU; None while the process uses none
         exclude_from_compile: Callable[..., Any],  # (*functions): keeps them out of compiled graphs
-        explain_out_of_memory: Callable[..., None],  # (run, error, model=, optimizer=)
+        explain_out_of_memory: Callable[..., None],  # (run, error)
         on_same_device: Callable[..., Any],  # (call): sets this thread's GPU where it is called
     ) -> None:
         self.open_reader = open_reader

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from epochal.console.messages import LogVerbosity
 from epochal.console.printer import Console
@@ -43,10 +44,18 @@ class TrainingRunLogger:
 
     The current run is used when there is one; otherwise a run named after the file is started,
     which ``total_steps``, ``total_tokens`` and ``num_epochs`` give percent and time left.
-    ``verbosity`` other than DEFAULT holds for the lines of either until ``close``. The file is
-    appended to when it exists. A file that cannot be opened raises here; one that cannot be written
-    later is counted and said once, and the run goes on. A callback that raises is told of once and
-    not called any more after the third time.
+    ``verbosity`` other than DEFAULT holds for the lines of either until ``close``.
+
+    ``existing`` decides what happens if the file exists and is not empty: ``refuse`` raises,
+    ``rotate`` renames the old file (``training.json`` becomes ``training.1.json``), ``append``
+    continues it. A file that cannot be opened raises here. One that cannot be written later is
+    reported once, and the run goes on. A callback that raises is reported once, and is not called
+    any more after the third time.
+
+    Example:
+        with epochal.TrainingRunLogger("training.json", existing="rotate") as logger:
+            logger.log_step(0, 0.0, tokens=4096, duration_ms=120.0, norm=0.8, loss=2.1, lr=1e-3)
+            logger.log_eval(0, 0.0, 4096, 900.0, 2.3)
     """
 
     def __init__(
@@ -55,6 +64,7 @@ class TrainingRunLogger:
         callback: Callable[[str], object] | None = None,
         verbosity: LogVerbosity | int = LogVerbosity.DEFAULT,
         *,
+        existing: Literal["refuse", "rotate", "append"] = "refuse",
         total_steps: int | None = None,
         total_tokens: int | None = None,
         num_epochs: float | None = None,
@@ -67,6 +77,7 @@ class TrainingRunLogger:
                 f"total_steps, total_tokens and num_epochs belong to run {current.name!r}, which is"
                 " open: give them to epochal.init()."
             )
+        _make_room(Path(path), existing)
         self._file = ArrayFile(path)
         self._callback = callback
         self._is_open = True
@@ -87,20 +98,18 @@ class TrainingRunLogger:
         self.run: Run = current
         recorder_of(self.run).observe(self._on_line)
 
-    # The typed calls are those of the run.
+    # The calls of the run.
+    log = _of_run(Run.log)
     log_step = _of_run(Run.log_step)
     log_eval = _of_run(Run.log_eval)
     log_epoch = _of_run(Run.log_epoch)
     log_moe_stats = _of_run(Run.log_moe_stats)
-    log_experts = _of_run(Run.log_experts)
     log_gpu_state = _of_run(Run.log_gpu_state)
     log_gpu_model = _of_run(Run.log_gpu_model)
     log_sol_estimate = _of_run(Run.log_sol_estimate)
     log_allocator = _of_run(Run.log_allocator)
     log_dataset = _of_run(Run.log_dataset)
     log_abs_maxes = _of_run(Run.log_abs_maxes)
-    log_text = _of_run(Run.log_text)
-    log_histogram = _of_run(Run.log_histogram)
     log_image = _of_run(Run.log_image)
     log_graph = _of_run(Run.log_graph)
     event = _of_run(Run.event)
@@ -117,10 +126,8 @@ class TrainingRunLogger:
 
     def log_cmd(self, arguments: list[str]) -> None:
         """Record the command line, without secrets."""
-        words = [str(one) for one in arguments]
-        self.run.write(
-            {"log": "cmd", "t": now(), "cmd": recorder_of(self.run).redactor.command(words)}
-        )
+        words = recorder_of(self.run).redactor.command([str(word) for word in arguments])
+        self.run.write({"log": "cmd", "t": now(), "cmd": words})
 
     def log_options(self, options: dict[str, Any]) -> None:
         """Record options, one record each, and print them as a table."""
@@ -164,6 +171,23 @@ class TrainingRunLogger:
                 )
         if self._callback is not None and not recorder.guard.is_disabled(_CALLBACK):
             recorder.guard.run(_CALLBACK, self._callback, encode_json(shaped).decode())
+
+
+def _make_room(path: Path, existing: str) -> None:
+    """Do what ``existing`` says if the file exists and is not empty."""
+    if existing not in ("refuse", "rotate", "append"):
+        raise UsageError(f"existing={existing!r} is not known: use refuse, rotate or append.")
+    if existing == "append" or not path.exists() or path.stat().st_size == 0:
+        return
+    if existing == "refuse":
+        raise UsageError(
+            f"{path} exists. Pass existing='append' to continue it, existing='rotate' to rename the"
+            " old file and start a new one, or choose another path (existing='refuse', the default,"
+            " raises)."
+        )
+    numbers = itertools.count(1)
+    free = (path.with_name(f"{path.stem}.{number}{path.suffix}") for number in numbers)
+    path.rename(next(old for old in free if not old.exists()))
 
 
 def _checked_level(verbosity: LogVerbosity | int) -> LogVerbosity:

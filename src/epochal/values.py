@@ -54,10 +54,10 @@ SAMPLE_SIZE = 999_983
 _SINGLE = struct.Struct("<f")  # with a byte order it refuses what does not fit
 
 _ADVICE: dict[type, str] = {
-    str: "log_text(name, text, step) takes texts",
+    str: "run.log({name: text}) records a text",
     bytes: "log_image takes encoded images",
-    list: "log_histogram(name, values, step) takes many values",
-    tuple: "log_histogram(name, values, step) takes many values",
+    list: "run.log({name: values}) records many numbers",
+    tuple: "run.log({name: values}) records many numbers",
     type(None): "leave the metric out when there is no value",
 }
 
@@ -141,7 +141,8 @@ def plain_number(value: Any, *, name: str, wait: bool = True) -> Number:
     size = element_count(value)
     if size is not None and size != 1:
         raise ValueTypeError(
-            f"metric {name!r} holds {size} values: log one number, or use log_histogram for many."
+            f"metric {name!r} holds {size} values, not one number; run.log({{name: values}})"
+            " records many."
         )
     if not wait and is_device_tensor(value) and not value.is_complex():
         return value.reshape(())  # type: ignore[no-any-return]
@@ -207,13 +208,12 @@ def nonfinite_word(value: float) -> Literal["nan", "inf", "-inf"] | None:
 
 def split_nonfinite(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """The same values with null where JSON has no number, and the words for those places."""
-    words: dict[str, str] = {}
-    clean = dict(values)
-    for name, value in values.items():
-        if isinstance(value, float) and (word := nonfinite_word(value)) is not None:
-            words[name] = word
-            clean[name] = None
-    return clean, words
+    words = {
+        name: str(nonfinite_word(value))
+        for name, value in values.items()
+        if isinstance(value, float) and value - value != 0
+    }
+    return {**values, **dict.fromkeys(words)}, words
 
 
 def as_pairs(metrics: Any, *, argument: str) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def test_quiet_shows_nothing(level: Verbosity | LogVerbosity) -> None:
 
 
 def test_minimal_shows_evaluations() -> None:
-    assert printed(LogVerbosity.QUIET) == [">> eval"]
+    assert printed(LogVerbosity.MINIMAL) == [">> eval"]
 
 
 @pytest.mark.parametrize("level", [None, LogVerbosity.DEFAULT])
@@ -132,7 +132,7 @@ def test_a_negative_interval_raises() -> None:
     ("level", "shown"),
     [
         (LogVerbosity.SILENT, []),
-        (LogVerbosity.QUIET, []),
+        (LogVerbosity.MINIMAL, []),
         (Verbosity.QUIET, ["epochal: error: nan"]),
         (LogVerbosity.DEFAULT, ["epochal: error: nan", "epochal: warning: slow"]),
         (Verbosity.NORMAL, ["epochal: error: nan", "epochal: warning: slow"]),

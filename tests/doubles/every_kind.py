@@ -233,22 +233,22 @@ def _write_measurements(writer: RecordWriter, figures: Step, *, seed: int) -> No
 
 
 def _step(at: float, figures: Step) -> Record:
-    return typed.step_record(
-        at,
-        strict_values(),
-        figures.step,
-        figures.epoch,
-        scenario.BATCH_TOKENS // 2,
-        figures.duration_ms,
-        figures.norm,
-        figures.loss,
-        figures.lr,
-        norm_clipped=min(1.0, figures.norm),
-        kd_loss=0.1 * scenario.expected_loss(figures.step),
-        sol=round(41.0 * 1900.0 / figures.duration_ms, 2),
-        phase=scenario.phase(figures.step),
-        moe={"aux_loss": 0.012, "z_loss": 0.0011},
-    )
+    fields = {
+        "epoch": figures.epoch,
+        "step_tokens": scenario.BATCH_TOKENS // 2,
+        "duration_ms": figures.duration_ms,
+        "norm": figures.norm,
+        "loss": figures.loss,
+        "lr": figures.lr,
+        "norm_clipped": min(1.0, figures.norm),
+        "tokens_per_second": None,
+        "kd_loss": 0.1 * scenario.expected_loss(figures.step),
+        "sol": round(41.0 * 1900.0 / figures.duration_ms, 2),
+        "phase": scenario.phase(figures.step),
+        "moe_aux_loss": 0.012,
+        "moe_z_loss": 0.0011,
+    }
+    return typed.record("step", at, strict_values(), fields, step=figures.step)
 
 
 def _free_metrics(step: int, rng: np.random.Generator) -> dict[str, float]:
@@ -269,22 +269,21 @@ def _occasional(
 ) -> Iterator[Record]:
     step = figures.step
     loss = scenario.expected_loss(step) + 0.1
-    yield typed.eval_record(
-        at,
-        strict_values(),
-        step,
-        figures.epoch,
-        40 * 2048,
-        812.5,
-        loss,
-        metrics={"eval/accuracy": 1.0 - loss / 12.0},
-    )
+    fields = {
+        "epoch": figures.epoch,
+        "eval_tokens": 40 * 2048,
+        "duration_ms": 812.5,
+        "loss": loss,
+        "tokens_per_second": None,
+        "m": {"eval/accuracy": 1.0 - loss / 12.0},
+    }
+    yield typed.record("eval", at, strict_values(), fields, step=step)
     for name, width in (("weights/blocks.0", 0.02 + step / 20_000), ("gradients/blocks.0", 1e-3)):
         values = width * rng.standard_normal(2000)
         yield samples.histogram_record(at, name=name, values=values, step=step, bins=64)
     maxes = {"blocks.0.attention": 3.5 + step / 100, "blocks.11.mlp": 12.25 + step / 50}
     yield {"log": "abs-maxes", "t": at, "step": step, "values": maxes}
-    yield typed.text_record(at, name="sample", text=_sample(step), step=step)
+    yield {"log": "text", "t": at, "step": step, "name": "sample", "text": _sample(step)}
     pixels = rng.integers(0, 256, size=(24, 32, 3), dtype=np.uint8)
     yield samples.image_record(
         at, folder=writer.folder, name="noise", image=pixels, step=step, caption='made up, "noise"'
@@ -297,14 +296,13 @@ def _sample(step: int) -> str:
 
 def _epoch(at: float, step: int) -> Record:
     loss = scenario.expected_loss(step)
-    record = typed.epoch_record(
-        at,
-        strict_values(),
-        (step + 1) // scenario.STEPS_PER_EPOCH,
-        scenario.STEPS_PER_EPOCH * scenario.SECONDS_PER_STEP,
-        {"loss": loss, "val_loss": loss + 0.1},
-        total=scenario.NUM_EPOCHS,
-    )
+    fields = {
+        "total": scenario.NUM_EPOCHS,
+        "duration_s": scenario.STEPS_PER_EPOCH * scenario.SECONDS_PER_STEP,
+        "m": {"loss": loss, "val_loss": loss + 0.1},
+    }
+    epoch = (step + 1) // scenario.STEPS_PER_EPOCH
+    record = typed.record("epoch", at, strict_values(), fields, epoch=epoch)
     record["resources"] = {
         "cpu_pct": 31.5,
         "ram_used": 48 * 2**30,
@@ -388,7 +386,7 @@ def _gpu(at: float, gpu: int, *, is_hot: bool, rng: np.random.Generator) -> Reco
         "pcie_tx": int(rng.integers(900_000_000)),
         "throttle": "thermal cap" if is_hot else "",
     }
-    return typed.gpu_record(at, strict_values(), None, gpu, fields)
+    return typed.record("gpu", at, strict_values(), fields, id=gpu)
 
 
 @dataclass(frozen=True, slots=True)

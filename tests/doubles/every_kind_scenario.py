@@ -193,15 +193,16 @@ def _definitions(at: float) -> Iterator[Record]:
         ("data/wait_ms", "ms", "min", None, None),
         ("late/score", "%", "max", "data/tokens_seen", None),
     ):
-        yield typed.define_record(at, name=name, unit=unit, goal=goal, x=x, role=role)
+        given = {"unit": unit, "goal": goal, "x": x, "role": role}
+        yield {"log": "define", "t": at, "name": name, **{k: v for k, v in given.items() if v}}
 
 
 def _data(at: float, *, seed: int) -> Iterator[Record]:
     shards = [f"shards/part-{number:05d}.bin" for number in range(12)]
-    place = {"file_index": 0, "chunk_index": 0, "seed": seed}
-    call = strict_values()
-    yield typed.dataset_record(at, call, "train", shards, tokens=TRAINED_TOKENS, **place)
-    yield typed.dataset_record(at, call, "eval", 1, tokens=40 * BATCH_TOKENS)
+    kind: Record = {"log": "dataset", "t": at}
+    train = {"split": "train", "names": shards, "files": len(shards), "tokens": TRAINED_TOKENS}
+    yield {**kind, **train, "file_index": 0, "chunk_index": 0, "seed": seed}
+    yield {**kind, "split": "eval", "files": 1, "tokens": 40 * BATCH_TOKENS}
 
 
 def _gpu_model(at: float, gpu: int) -> Record:
@@ -220,7 +221,7 @@ def _gpu_model(at: float, gpu: int) -> Record:
         "cuda_driver": 12_040,
         "cuda_runtime": 12_040,
     }
-    return typed.facts_record("gpu-model", at, strict_values(), facts)
+    return {"log": "gpu-model", "t": at, **facts}
 
 
 def _memory(at: float, gpu: int) -> Record:
@@ -231,9 +232,8 @@ def _memory(at: float, gpu: int) -> Record:
         {"name": "activations", "device": 21 * _GIB + gpu},
         {"name": "dataset", "pageable": 3 * _GIB, "managed": 4096},
     ]
-    record = typed.allocator_record(at, strict_values(), 0, stats=segments, gpu=gpu)
-    assert record is not None
-    return record
+    fields = {"id": gpu, "stats": segments}
+    return typed.record("allocator", at, strict_values(), fields, step=0)
 
 
 def _speed_of_light(at: float) -> Record:
@@ -251,7 +251,7 @@ def _speed_of_light(at: float) -> Record:
         "device": GPU_NAME,
         "dtype": "bf16",
     }
-    return typed.facts_record("sol", at, strict_values(), estimate)
+    return {"log": "sol", "t": at, **estimate}
 
 
 _PICTURE = (
@@ -292,7 +292,7 @@ def routing_records(at: float, step: int, *, seed: int) -> tuple[Record, Record]
     shares = [[round(float(share), 5) for share in layer] for layer in load]
     experts = {"log": "experts", "t": at, "step": step, "layers": list(LAYERS)}
     return (
-        typed.moe_record(at, strict_values(), step, figures),
+        {"log": "moe", "t": at, "step": step, **figures},
         {**experts, "load": shares, "top_k": TOP_K},
     )
 

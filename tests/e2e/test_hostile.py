@@ -21,7 +21,7 @@ def runs(tmp_path: Path, start_run: StartRun) -> Path:
         for step in range(3):
             run.log({ATTACK: step, "loss": 1.0}, step=step)
         run.define("loss", unit=ATTACK)
-        run.log_text(ATTACK, ATTACK, step=2)
+        run.log({ATTACK: ATTACK}, step=2)
     write_every_kind(tmp_path / "runs")
     return tmp_path / "runs"
 

@@ -17,7 +17,7 @@ def runs(start_for_all: StartRun) -> Path:
         with start_for_all(name, total_steps=40) as run:
             for step in range(40):
                 run.log({"loss": 1 / (step + 1), "some/quite/long/metric_name": step}, step=step)
-            run.log_text("sample", "once upon a time", step=39)
+            run.log({"sample": "once upon a time"}, step=39)
     return run.dir.parent.parent
 
 

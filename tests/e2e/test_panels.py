@@ -294,7 +294,7 @@ def sweep(start_run: StartRun, tmp_path: Path) -> Path:
         with start_run(f"run-{index}", config={"lr": lr, "seed": seed, "same": 1}) as run:
             for step in range(20):
                 run.log({"train/loss": lr + seed / 100 + 1 / (step + 1)}, step=step)
-            run.log_text("sample", f"wrote with seed {seed} today", 19)
+            run.log({"sample": f"wrote with seed {seed} today"}, step=19)
     return tmp_path / "runs"
 
 
@@ -372,7 +372,7 @@ def test_a_text_that_is_recorded_later_appears_by_itself(
         run.log({"loss": 1.0}, step=0)
         page = open_page(serve(tmp_path / "runs").url + "#panel=text")
         page.get_by_text("This run has no text").wait_for()
-        run.log_text("sample", "hello from step 1", 1)
+        run.log({"sample": "hello from step 1"}, step=1)
         page.get_by_text("hello from step 1").wait_for()
 
 

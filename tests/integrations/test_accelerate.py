@@ -90,7 +90,7 @@ def test_a_tracker_of_ones_own_and_its_run(runs: Path) -> None:
         assert accelerator.get_tracker("epochal", unwrap=True) is run
         train(accelerator, steps=2)
         accelerator.end_training()
-        assert not run.finished
+        assert run.state != "finished"
     (folder,) = run_folders(runs)
     assert folder.parent.name == "mine"
     assert list(points(folder, "loss")) == [0, 1]

@@ -198,7 +198,7 @@ def test_each_training_of_a_process_has_a_run(runs: Path) -> None:
 def test_a_run_that_is_open_is_written_to_and_stays_open(runs: Path) -> None:
     with epochal.init("mine", "given", config={"seed": 3}, console=False) as run:
         trainer(report_to="none", max_steps=2, callbacks=[EpochalCallback()]).train()
-        assert not run.finished
+        assert run.state != "finished"
         run.log({"own": 1.0}, 3)
     (folder,) = run_folders(runs)
     assert folder.parent.name == "mine"

@@ -84,7 +84,7 @@ CASES = {
     "numbers that arrive": Case(_watch, "epochal.torch.measure.Rows.read", "watch"),
     "a silent record": Case(_watch, "epochal.run.recorder.Recorder.write_silent", "watch"),
     "memory": Case(_memory, "epochal.torch.memory.memory_segments", "watch_memory"),
-    "memory record": Case(_memory, "epochal.run.typed.allocator_record", "watch_memory"),
+    "memory record": Case(_memory, "epochal.run.typed.record", "watch_memory"),
     "a router": Case(_moe, "epochal.torch.moe.watch.routing_sums", "watch_moe"),
     "a router's logits": Case(_moe, "epochal.torch.moe.watch.Router.sums", "watch_moe"),
     "sums of routers": Case(_moe, "epochal.torch.moe.watch.copied_to_host", "watch_moe"),
@@ -170,7 +170,7 @@ def test_an_error_for_want_of_memory_stays_the_one_that_is_raised(
 ) -> None:
     run = start_run()
     monkeypatch.setattr("epochal.torch.memory.explain", broken)
-    with pytest.raises(MemoryError, match="too little"), run.memory_guard():
+    with pytest.raises(MemoryError, match="too little"), epochal.torch.memory_guard(run):
         raise MemoryError("too little")
     run.finish()
     assert [one["member"] for one in faults_in(run)] == ["out-of-memory report"]

@@ -71,7 +71,7 @@ def test_a_callback_that_fails_reaches_neither_the_loop_nor_the_next(
         run.log({"loss": 1.0}, step=step)
         time.sleep(0.01)
     run.finish()
-    assert run.finished
+    assert run.state == "finished"
     assert of_kind(run.dir, "finish")[0]["status"] == "finished"
     called = [event["member"] for event in errors_in(run)]
     assert len(called) == len(set(called)) == (1 if calls else 0)

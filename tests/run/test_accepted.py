@@ -100,6 +100,10 @@ NUMBERS: dict[str, Callable[[], Any]] = {
 
 
 BAD = {**REFUSED, **MANY, "text": lambda: "high", "cyclic": cyclic, "deep": deep}
+# In place of a number a list or a mapping is a wrong shape for the first argument of a typed call.
+VALUES = {
+    name: make for name, make in BAD.items() if not isinstance(make(), (list, tuple, set, dict))
+}
 
 
 @pytest.fixture(params=[False, True], ids=["silent", "shown"])
@@ -107,14 +111,10 @@ def run(start_run: StartRun, request: pytest.FixtureRequest) -> Run:
     return start_run(console=request.param)
 
 
-def notes(run: Run) -> list[tuple[str, str]]:
-    """Events about values: their names, and the values' names."""
-    wanted = ("value-dropped", "value-converted")
-    return [
-        (event["name"], event["name_of"])
-        for event in of_kind(run.dir, "event")
-        if event["name"] in wanted
-    ]
+def notes(run: Run) -> list[str]:
+    """The names of the values that were left out, as the events have them."""
+    events = of_kind(run.dir, "event")
+    return [event["name_of"] for event in events if event["name"] == "value-dropped"]
 
 
 # -- log ------------------------------------------------------------------------------------------
@@ -127,9 +127,9 @@ def test_what_cannot_be_recorded_is_left_out_and_noted_once(
     for step in range(3):
         run.log({"before": 1.0, "acc": make(), "after": 2.0}, step=step)
     assert [r["m"] for r in of_kind(run.dir, "metrics")] == [{"before": 1.0, "after": 2.0}] * 3
-    assert notes(run) == [("value-dropped", "acc")]
-    assert capsys.readouterr().err.count("Said once for 'acc'") == 1
-    assert (recorder_of(run).values.dropped, recorder_of(run).values.converted) == (3, 0)
+    assert notes(run) == ["acc"]
+    assert capsys.readouterr().err.count("Reported once for 'acc'") == 1
+    assert recorder_of(run).values.dropped == {"acc": 3}
 
 
 def test_a_text_becomes_a_text_record(run: Run) -> None:
@@ -138,8 +138,7 @@ def test_a_text_becomes_a_text_record(run: Run) -> None:
     assert [r["m"] for r in of_kind(run.dir, "metrics")] == [{"loss": 1.0, "lr": 0.1}] * 2
     texts = [(r["step"], r["name"], r["text"]) for r in of_kind(run.dir, "text")]
     assert texts == [(0, "sample", "once upon"), (1, "sample", "once upon")]
-    assert notes(run) == [("value-converted", "sample")]
-    assert recorder_of(run).values.converted == 2
+    assert notes(run) == []
 
 
 @pytest.mark.parametrize("make", MANY.values(), ids=MANY.keys())
@@ -150,7 +149,7 @@ def test_many_numbers_become_a_histogram(run: Run, make: Callable[[], Any]) -> N
     first, second = of_kind(run.dir, "histogram")
     assert (first["name"], first["step"], second["step"]) == ("w", 0, 1)
     assert first["count"] + first.get("nonfinite_count", 0) == len(np.ravel(_row(make())))
-    assert notes(run) == [("value-converted", "w")]
+    assert notes(run) == []
 
 
 def _row(values: Any) -> list[float]:
@@ -176,7 +175,7 @@ def test_tensors_that_hold_no_numbers_are_left_out(run: Run) -> None:
     run.log({"m": torch.empty(3, device="meta"), "s": torch.eye(2).to_sparse(), "ok": 1.0})
     run.log({"one": torch.empty((), device="meta"), "c": torch.tensor(1j), "ok": 2.0})
     assert [r["m"] for r in of_kind(run.dir, "metrics")] == [{"ok": 1.0}, {"ok": 2.0}]
-    assert {name for _, name in notes(run)} == {"m", "s", "one", "c"}
+    assert set(notes(run)) == {"m", "s", "one", "c"}
 
 
 @pytest.mark.parametrize("shape", [(1_200_000, 1), (64, 32_000), (32_000, 64)])
@@ -192,18 +191,15 @@ def test_of_more_than_a_million_values_some_are_counted_evenly(
     # Every column has its share: the sample is not in step with the rows.
     assert record["mean"] == pytest.approx(values.mean(), abs=1e-3)
     assert record["std"] == pytest.approx(values.std(), abs=1e-3)
-    (event,) = [e for e in of_kind(run.dir, "event") if e["name"] == "value-converted"]
-    assert event["sampled_from"] == values.size
 
 
 @pytest.mark.slow  # loads torch
 def test_a_tensor_of_more_than_a_million_values_is_sampled_too(start_run: StartRun) -> None:
     torch = pytest.importorskip("torch")
     run = start_run()
-    run.log_histogram("w", torch.arange(2_000_000.0).reshape(1000, 2000).T)
+    run.log({"w": torch.arange(2_000_000.0).reshape(1000, 2000).T})
     (record,) = of_kind(run.dir, "histogram")
     assert (record["count"], record["sampled_from"]) == (999_983, 2_000_000)
-    assert [name for _, name in notes(run)] == ["w"]
 
 
 @pytest.mark.parametrize("make", NUMBERS.values(), ids=NUMBERS.keys())
@@ -216,7 +212,7 @@ def test_odd_numbers_are_numbers(run: Run, make: Callable[[], Any]) -> None:
 def test_a_dict_that_holds_itself_keeps_the_values_that_are_its_own(run: Run) -> None:
     run.log({"ok": 1.0, "loop": cyclic()})
     assert of_kind(run.dir, "metrics")[0]["m"] == {"ok": 1.0, "loop.inner": 1.0}
-    assert notes(run) == [("value-dropped", "loop.self"), ("value-dropped", "loop.again")]
+    assert notes(run) == ["loop.self", "loop.again"]
 
 
 def test_a_dict_that_is_very_deep_is_left_out(run: Run) -> None:
@@ -234,8 +230,7 @@ def test_a_cyclic_dict_is_left_out_at_the_root_too(run: Run) -> None:
     ("step", "written"),
     [
         (7.0, 7),
-        ("7", 7),
-        (" 8 ", 8),
+        ("7", 4),
         (np.int64(9), 9),
         (Decimal(7), 7),
         (7.5, 4),
@@ -264,7 +259,7 @@ def test_a_step_that_cannot_be_read_is_said_once(
     for _ in range(3):
         run.log({"a": 1}, step=math.nan)  # type: ignore[arg-type]
     assert steps(run.dir) == [0, 1, 2]
-    assert notes(run) == [("value-dropped", "step=")]
+    assert notes(run) == ["step="]
     assert capsys.readouterr().err.count("'step='") == 1
 
 
@@ -299,16 +294,16 @@ def test_bad_values_of_ever_new_names_are_told_together_after_a_while(
     for step in range(3 * MAX_NAMES):
         run.log({f"name{step}": None, "ok": 1.0})  # type: ignore[dict-item]
     assert len(notes(run)) == MAX_NAMES + 1
-    assert capsys.readouterr().err.count("Said once") == MAX_NAMES + 1
-    assert recorder_of(run).values.dropped == 3 * MAX_NAMES
+    assert capsys.readouterr().err.count("Reported once") == MAX_NAMES + 1
+    assert sum(recorder_of(run).values.dropped.values()) == 3 * MAX_NAMES
 
 
 def test_the_end_of_a_run_says_how_often(run: Run) -> None:
     for _ in range(5):
-        run.log({"a": None, "b": "text", "c": 1.0})  # type: ignore[dict-item]
+        run.log({"a": None, "c": 1.0})  # type: ignore[dict-item]
     run.finish()
     (counts,) = [e for e in of_kind(run.dir, "event") if e["name"] == "value-counts"]
-    assert (counts["dropped"], counts["converted"]) == ({"a": 5}, {"b": 5})
+    assert counts["dropped"] == {"a": 5}
     assert records(run.dir)[-1]["log"] == "finish"
 
 
@@ -396,13 +391,7 @@ FIELDS: dict[str, tuple[str, Call]] = {
     ),
     "log_moe_stats": ("moe", lambda run, v: run.log_moe_stats(1, v, 0.1, router_entropy=0.5)),
     "log_moe_stats step": ("moe", lambda run, v: run.log_moe_stats(v, 0.1)),
-    "log_experts load": ("experts", lambda run, v: run.log_experts(1, ["a", "b"], [[0.5, 0.5], v])),
-    "log_experts name": (
-        "experts",
-        lambda run, v: run.log_experts(1, ["a", v], [[0.5, 0.5], [1.0, 0.0]]),
-    ),
     "log_gpu_state": ("gpu", lambda run, v: run.log_gpu_state(1, 0, power=v, clock=1500)),
-    "log_gpu_state name": ("gpu", lambda run, v: run.log_gpu_state(1, 0, powr=v, clock=1500)),
     "log_gpu_model": ("gpu-model", lambda run, v: run.log_gpu_model(name="H200", memory=v)),
     "log_allocator": ("allocator", lambda run, v: run.log_allocator({"weights": 4, "cache": v})),
     "log_dataset": ("dataset", lambda run, v: run.log_dataset("train", files=3, tokens=v)),
@@ -410,8 +399,6 @@ FIELDS: dict[str, tuple[str, Call]] = {
     "event": ("event", lambda run, v: run.event("saved", path=v, ok=1)),
     "message": ("message", lambda run, v: run.message(v)),
     "config.update": ("option", lambda run, v: run.config.update({"a": v, "b": 1})),
-    "log_text step": ("text", lambda run, v: run.log_text("a", "b", v)),
-    "log_histogram step": ("histogram", lambda run, v: run.log_histogram("a", [1.0], v)),
     "log_image step": ("blob", lambda run, v: run.log_image("a", b"GIF89a", v)),
     "log_image caption": ("blob", lambda run, v: run.log_image("a", b"GIF89a", 1, caption=v)),
     "write": ("custom", lambda run, v: run.write({"log": "custom", "t": 1.0, "x": v})),
@@ -425,19 +412,9 @@ def _timed(run: Run, name: Any) -> None:
 
 
 WHOLES: dict[str, Call] = {
-    "log_text": lambda run, v: run.log_text("said", v),
-    "log_text name": lambda run, v: run.log_text(v, "words"),
-    "log_histogram": lambda run, v: run.log_histogram("w", v),
-    "log_histogram name": lambda run, v: run.log_histogram(v, [1.0]),
-    "log_histogram bins": lambda run, v: run.log_histogram("w", [1.0], bins=v),
     "log_image": lambda run, v: run.log_image("picture", v),
     "log_image name": lambda run, v: run.log_image(v, b"GIF89a"),
     "log_graph": lambda run, v: run.log_graph(v),
-    "log_experts": lambda run, v: run.log_experts(1, ["a"], v),
-    "log_experts layers": lambda run, v: run.log_experts(1, v, [[1.0]]),
-    "log_experts top_k": lambda run, v: run.log_experts(1, ["a"], [[1.0]], top_k=v),
-    "log_allocator": lambda run, v: run.log_allocator(v),
-    "log_allocator segment": lambda run, v: run.log_allocator([v]),
     "log_gpu_state": lambda run, v: run.log_gpu_state(1, v, clock=1500),
     "log_sol_estimate": lambda run, v: run.log_sol_estimate(
         blocks=1.0, lm_head=1.0, attention=1.0, tps=v
@@ -445,7 +422,7 @@ WHOLES: dict[str, Call] = {
     "event": lambda run, v: run.event(v),
     "phase": lambda run, v: run.phase(v).__enter__(),
     "section": _timed,
-    "dataset": lambda run, v: run.log_dataset(v, files=v),
+    "dataset": lambda run, v: run.log_dataset("train", files=v),
     "log": lambda run, v: run.log({"a": v}),
     "epochal.log": lambda run, v: epochal.log({"a": v}, v),
 }
@@ -456,7 +433,7 @@ def test_a_call_keeps_its_good_values_beside_a_bad_one(
     start_run: StartRun, kind: str, call: Call
 ) -> None:
     run = start_run(console=True, verbosity="verbose")
-    for make in BAD.values():
+    for make in VALUES.values():
         before = len(of_kind(run.dir, kind))
         call(run, make())
         assert len(of_kind(run.dir, kind)) > before
@@ -478,13 +455,12 @@ def test_a_call_raises_for_no_value(start_run: StartRun, call: Call) -> None:
     assert of_kind(run.dir, "metrics")[-1]["m"] == {"still": 1.0}
 
 
-def test_a_text_and_an_array_in_a_typed_call_are_recorded_under_the_series_name(run: Run) -> None:
+def test_a_text_and_an_array_in_place_of_a_number_are_left_out(run: Run) -> None:
     run.log_step(1, 0.5, 10, 5.0, "none", [1.0, 3.0], 0.1)  # type: ignore[arg-type]
     (step,) = of_kind(run.dir, "step")
     assert not {"norm", "loss"} & step.keys()
     assert step["lr"] == 0.1
-    assert [(r["name"], r["text"]) for r in of_kind(run.dir, "text")] == [("train/norm", "none")]
-    assert [(r["name"], r["count"]) for r in of_kind(run.dir, "histogram")] == [("train/loss", 2)]
+    assert notes(run) == ["train/norm", "train/loss"]
 
 
 def test_a_step_without_a_readable_step_is_the_next_one(run: Run) -> None:
@@ -495,15 +471,9 @@ def test_a_step_without_a_readable_step_is_the_next_one(run: Run) -> None:
     assert of_kind(run.dir, "eval")[0]["step"] == 5
 
 
-def test_one_bad_row_of_expert_loads_leaves_the_others(run: Run) -> None:
-    run.log_experts(1, ["a", "b", "c"], [[0.5, 0.5], [math.nan, 1.0], [0.2, 0.3]])
-    (record,) = of_kind(run.dir, "experts")
-    assert (record["layers"], record["load"]) == (["a"], [[0.5, 0.5]])
-    assert {name for _, name in notes(run)} == {"experts/b", "experts/c"}
-
-
 def test_one_bad_place_of_a_segment_leaves_the_others(run: Run) -> None:
-    run.log_allocator([{"name": "weights", "device": 4, "pinned": "many"}, {"name": "cache"}])
+    bad = {"name": "cache", "device": None}
+    run.log_allocator([{"name": "weights", "device": 4, "pinned": "many"}, bad])
     assert of_kind(run.dir, "allocator")[0]["stats"] == [{"name": "weights", "device": 4}]
 
 
@@ -525,9 +495,7 @@ STRICT: dict[str, Call] = {
     "log_moe_stats": lambda run, v: run.log_moe_stats(1, 0.1, router_entropy=v),
     "log_gpu_state": lambda run, v: run.log_gpu_state(1, 0, power=v),
     "log_abs_maxes": lambda run, v: run.log_abs_maxes(1, {"w": v}),
-    "log_histogram": lambda run, v: run.log_histogram("w", v),
     "log_image": lambda run, v: run.log_image("w", v),
-    "log_text": lambda run, v: run.log_text("w", v),
     "log_graph": lambda run, v: run.log_graph(v),
     "log_allocator": lambda run, v: run.log_allocator({"w": v}),
 }

@@ -54,8 +54,9 @@ def is_over(run: Run) -> bool:
     except RunFinishedError:
         accepts = False
     state = load_run(run.dir).info.status.state
-    assert run.finished == (not accepts) == (state == "finished"), (run.finished, accepts, state)
-    return run.finished
+    is_finished = run.state == "finished"
+    assert is_finished == (not accepts) == (state == "finished"), (run.state, accepts, state)
+    return is_finished
 
 
 @pytest.mark.parametrize("fault", [divide, recurse, exhaust])
@@ -136,8 +137,8 @@ def test_run_readers_and_log_agree_while_callbacks_run(start_run: StartRun) -> N
     def look(*_: Any) -> None:
         with contextlib.suppress(RunFinishedError):
             run.log({"from": 1})
-        seen["on_finish" if not seen else "after_finish"] = run.finished
-        if run.finished:
+        seen["on_finish" if not seen else "after_finish"] = run.state == "finished"
+        if run.state == "finished":
             assert is_over(run)
 
     run.on_finish(look)

@@ -33,8 +33,8 @@ def parent(start_run: StartRun) -> Path:
             if step % 4 == 3:
                 run.log_epoch(step // 4 + 1, 1.0, {"val": float(step)})
                 time.sleep(0.005)
-        run.log_text("sample", "before", step=2)
-        run.log_text("sample", "after", step=8)
+        run.log({"sample": "before"}, step=2)
+        run.log({"sample": "after"}, step=8)
         run.log_image("picture", b"\x89PNG\r\n\x1a\nparent", step=3)
         run.summary["best"] = 1
         run.message("words of the parent")

@@ -186,7 +186,7 @@ def test_whole_numbers_are_names_whatever_the_values(run: Run) -> None:
     "metrics", [{"": 1.0}, {"": math.nan}, {"a": {"": 1}}, {None: 1}, {(1,): 2}]
 )
 def test_a_name_must_be_a_text_that_is_not_empty(strict_run: Run, metrics: Any) -> None:
-    with pytest.raises(ValueTypeError, match="a metric name must be a non-empty text"):
+    with pytest.raises(ValueTypeError, match="a name must be a non-empty text"):
         strict_run.log(metrics)
     assert steps(strict_run.dir) == []
 
@@ -194,12 +194,9 @@ def test_a_name_must_be_a_text_that_is_not_empty(strict_run: Run, metrics: Any) 
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ("high", "a str, not a number; log_text"),
         (None, "None, not a number; leave the metric out"),
-        ([1, 2], "a list, not a number; log_histogram"),
-        ((), "a tuple, not a number"),
+        ((), "a tuple, not a number; run.log"),
         (b"x", "a bytes, not a number; log_image"),
-        (np.zeros(3), "holds 3 values"),
         (np.zeros(0), "holds 0 values"),
         (1j, "a complex, not a number"),
         (timedelta(1), "a timedelta, not a number"),
@@ -229,7 +226,7 @@ def test_logging_after_the_end_raises_and_says_what_to_do(run: Run) -> None:
     run.finish()
     calls: list[Callable[[], None]] = [
         lambda: run.log({"a": 1}),
-        lambda: run.log_text("a", "b"),
+        lambda: run.log({"a": "b"}),
         lambda: run.message("a"),
         lambda: run.log_image("a", b"GIF89a"),
         lambda: run.event("a"),

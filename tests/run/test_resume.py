@@ -64,7 +64,7 @@ def test_a_sealed_part_says_where_it_ended(tmp_path: Path, start_run: StartRun) 
     with start_run("sealed") as run:
         for step in range(3):
             run.log({"loss": 1.0}, step=step)
-        run.log_text("sample", "late", step=99)
+        run.log({"sample": "late"}, step=99)
     for part in recorder_of(run).folder.parts():
         seal_part(recorder_of(run).folder, part)
     assert last_step_of(recorder_of(run).folder) == 2

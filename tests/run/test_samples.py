@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from epochal.errors import UsageError, ValueTypeError
-from epochal.run.run import Run
+from epochal.run.run import Run, recorder_of
 from epochal.run.samples import encode_png
 from tests.doubles.journals import of_kind
 
 
 def histogram(run: Run, values: Any, **arguments: Any) -> dict[str, Any]:
-    run.log_histogram("w", values, 3, **arguments)
+    recorder_of(run).write_histogram("w", values, 3, **arguments)
     return of_kind(run.dir, "histogram")[-1]
 
 
@@ -63,28 +63,23 @@ def test_tensors_of_any_kind_make_histograms(run: Run) -> None:
     assert histogram(run, torch.ones(3, requires_grad=True))["count"] == 3
 
 
-@pytest.mark.parametrize("values", [["a"], "text", [None], [1j]])
+@pytest.mark.parametrize("values", [["a"], [None], [1j]])
 def test_a_histogram_takes_numbers_only(strict_run: Run, values: Any) -> None:
     with pytest.raises(ValueTypeError, match="histogram 'w' must hold numbers"):
-        strict_run.log_histogram("w", values)
+        strict_run.log({"w": values})
 
 
 @pytest.mark.parametrize("bins", [0, -1, 10_001])
 def test_the_number_of_bins_is_bounded(strict_run: Run, bins: int) -> None:
     with pytest.raises(UsageError, match=f"bins={bins}"):
-        strict_run.log_histogram("w", [1], bins=bins)
+        recorder_of(strict_run).write_histogram("w", [1], 0, bins=bins)
 
 
 def test_a_sample_without_a_step_belongs_to_the_last_one(run: Run) -> None:
     run.log({"a": 1}, step=7)
-    run.log_text("said", "words")
-    run.log_text("said", "more", 3)
-    assert [(r["step"], r["text"]) for r in of_kind(run.dir, "text")] == [(7, "words"), (3, "more")]
-
-
-def test_a_text_must_be_one(strict_run: Run) -> None:
-    with pytest.raises(ValueTypeError, match="text 'said' must be a str, not int"):
-        strict_run.log_text("said", 3)  # type: ignore[arg-type]
+    run.log_image("a", b"GIF89a")
+    run.log_image("a", b"GIF89a", 3)
+    assert [record["step"] for record in of_kind(run.dir, "blob")] == [7, 3]
 
 
 @pytest.mark.parametrize("shape", [(4, 5), (4, 5, 1), (4, 5, 3), (4, 5, 4), (3, 8, 5)])

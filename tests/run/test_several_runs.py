@@ -47,7 +47,7 @@ def test_the_current_run_is_the_one_opened_last_that_is_open(start_run: StartRun
     epochal.log({"a": 1}, step=2)
     assert (steps(inner.dir), steps(outer.dir)) == ([1], [2])
     epochal.finish()
-    assert outer.finished
+    assert outer.state == "finished"
     with pytest.raises(RunFinishedError, match="run 'outer' is finished"):
         epochal.log({"a": 1})
 
@@ -61,6 +61,12 @@ def test_runs_may_finish_in_any_order(start_run: StartRun) -> None:
     assert list(OPEN_RUNS) == [runs[0]]
 
 
+def test_previous_runs_are_finished_when_that_is_asked_for(start_run: StartRun) -> None:
+    first, second = start_run("first"), start_run("second")
+    third = start_run("third", reinit="finish_previous")
+    assert [run.state for run in (first, second, third)] == ["finished", "finished", "open"]
+
+
 def test_a_run_that_this_process_resumes_is_finished_first(
     start_run: StartRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -69,7 +75,7 @@ def test_a_run_that_this_process_resumes_is_finished_first(
     other = start_run("other")
     again = start_run("model", resume="must")
     again.log({"a": 1})
-    assert (first.finished, other.finished, recorder_of(again).attempt) == (True, False, 2)
+    assert (first.state, other.state, recorder_of(again).attempt) == ("finished", "open", 2)
     assert steps(again.dir) == [0, 1]
     assert "'model' is finished before it is resumed" in capsys.readouterr().err
 

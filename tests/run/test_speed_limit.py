@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from epochal.errors import UsageError
 from epochal.run.run import Run
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
@@ -69,17 +68,6 @@ def test_the_step_line_shows_it(start_run: StartRun, capsys: pytest.CaptureFixtu
     shown = capsys.readouterr().err
     assert "[Speed of Light]\n  Device:    NVIDIA H200\n" in shown
     assert "| sol 40.0" in shown
-
-
-@pytest.mark.parametrize(
-    ("positional", "named"),
-    [((), {}), ((), {"blocks": 1.0, "tps": 2.0}), ((Estimate(),), {"tps": 3.0})],
-)
-def test_half_an_estimate_or_two_are_misuse(
-    start_run: StartRun, positional: tuple[Any, ...], named: dict[str, Any]
-) -> None:
-    with pytest.raises(UsageError, match=r"epochal\.speed_of_light, or blocks="):
-        start_run().log_sol_estimate(*positional, **named)
 
 
 def test_phases_learn_the_time_of_a_step_at_the_speed_of_light(start_run: StartRun) -> None:

@@ -91,7 +91,7 @@ def test_the_current_run_is_the_newest_and_ends_with_finish(start_run: StartRun)
     assert current.current_run() is run
     current.finish()
     assert steps(run.dir) == [4]
-    assert run.finished
+    assert run.state == "finished"
     current.finish()
 
 
@@ -155,7 +155,7 @@ def test_a_run_that_is_off_checks_its_arguments_and_writes_nothing(
     monkeypatch.setenv("EPOCHAL_MODE", "off")
     run = start_run(config={"lr": 1})
     run.log({"a": 1}, step=3)
-    run.log_text("a", "b")
+    run.log({"a": "b"})
     run.log_image("a", b"GIF89a")
     run.flush()
     run.log({"a": "x"})
@@ -356,7 +356,7 @@ def test_the_first_step_of_a_resumed_run_says_where_it_takes_over(start_run: Sta
     "log",
     [
         lambda run: run.log_eval(7, 1.0, 10, 5.0, 0.5),
-        lambda run: run.log_text("sample", "words", 7),
+        lambda run: run.log({"sample": "words"}, step=7),
         lambda run: run.log_step(7, 1.0, 10, 5.0, 1.0, 0.5, 0.1),
     ],
 )

@@ -1,56 +1,255 @@
+"""The typed calls: what each of them records, from arguments and from the mapping of a JSON log."""
+
+from __future__ import annotations
+
+import json
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import epochal
+from epochal.console.blocks import Segment
 from epochal.errors import UsageError, ValueTypeError
 from epochal.records import scalars_of
 from epochal.run.run import Run
 from tests.doubles.journals import of_kind
 
+Call = Callable[[Run], object]
+# A call of each kind by its arguments, and the same by the record as the JSON log has it.
+CALLS: dict[str, tuple[Call, str, dict[str, Any]]] = {
+    "step": (
+        lambda run: run.log_step(
+            5,
+            0.5,
+            1000,
+            250.0,
+            1.5,
+            2.5,
+            3e-4,
+            norm_clipped=1.0,
+            kd_loss=0.5,
+            sol=0.4,
+            phase="warm-up",
+            moe={"aux_loss": 0.5, "moe_z_loss": 0.25},
+            metrics={"acc": 0.75},
+        ),
+        "log_step",
+        {
+            "step": 5,
+            "epoch": 0.5,
+            "step_tokens": 1000,
+            "duration_ms": 250.0,
+            "norm": 1.5,
+            "loss": 2.5,
+            "lr": 3e-4,
+            "norm_clipped": 1.0,
+            "tokens_per_second": 4000.0,
+            "kd_loss": 0.5,
+            "sol": 0.4,
+            "phase": "warm-up",
+            "moe_aux_loss": 0.5,
+            "moe_z_loss": 0.25,
+            "m": {"acc": 0.75},
+        },
+    ),
+    "eval": (
+        lambda run: run.log_eval(5, 0.5, 1000, 250.0, 2.5, metrics={"acc": 0.75}),
+        "log_eval",
+        {
+            "step": 5,
+            "epoch": 0.5,
+            "eval_tokens": 1000,
+            "duration_ms": 250.0,
+            "loss": 2.5,
+            "tokens_per_second": 4000.0,
+            "m": {"acc": 0.75},
+        },
+    ),
+    "epoch": (
+        lambda run: run.log_epoch(2, 30.0, {"loss": 0.5}, total=9, gpus=[{"id": 0}]),
+        "log_epoch",
+        {"epoch": 2, "total": 9, "duration_s": 30.0, "m": {"loss": 0.5}, "gpus": [{"id": 0}]},
+    ),
+    "moe": (
+        lambda run: run.log_moe_stats(1, 0.1, 0.2, 0.9, 1.5, router_entropy=0.3),
+        "log_moe_stats",
+        {
+            "step": 1,
+            "aux_loss": 0.1,
+            "z_loss": 0.2,
+            "expert_utilization": 0.9,
+            "load_imbalance": 1.5,
+            "router_entropy": 0.3,
+        },
+    ),
+    "gpu": (
+        lambda run: run.log_gpu_state(1, 2, power=300_000, throttle="thermal", fan=None),
+        "log_gpu_state",
+        {"step": 1, "id": 2, "power": 300_000, "throttle": "thermal"},
+    ),
+    "gpu-model": (
+        lambda run: run.log_gpu_model(name="H200", memory=1 << 37, ecc=True),
+        "log_gpu_model",
+        {"name": "H200", "memory": 1 << 37, "ecc": True},
+    ),
+    "sol": (
+        lambda run: run.log_sol_estimate(blocks=1.0, lm_head=2.0, attention=3.0, bf16_peak=990),
+        "log_sol_estimate",
+        {"dtype": "bf16", "blocks": 1.0, "lm_head": 2.0, "attention": 3.0, "bf16_peak": 990},
+    ),
+    "allocator": (
+        lambda run: run.log_allocator(
+            {"w": 10, "cache": {"device": 1, "pinned": 2}}, step=1, gpu=3
+        ),
+        "log_allocator",
+        {
+            "step": 1,
+            "id": 3,
+            "stats": [
+                {"name": "w", "device": 10, "pinned": 0},
+                {"name": "cache", "device": 1, "pinned": 2},
+            ],
+        },
+    ),
+    "dataset": (
+        lambda run: run.log_dataset("train", files=["a", Path("b")], tokens=100, seed=3),
+        "log_dataset",
+        {"split": "train", "files": 2, "tokens": 100, "seed": 3, "names": ["a", "b"]},
+    ),
+    "abs-maxes": (
+        lambda run: run.log_abs_maxes(1, {"w": 2.0}),
+        "log_abs_maxes",
+        {"step": 1, "values": {"w": 2.0}},
+    ),
+}
 
-def test_a_step_has_the_fields_people_parse_in_their_order(run: Run) -> None:
-    run.log_step(5, 0.5, 1000, 250.0, 1.5, 2.5, 3e-4, norm_clipped=1.0, sol=0.4, phase="warm-up")
-    (record,) = of_kind(run.dir, "step")
-    del record["t"]
-    assert record == {
-        "log": "step",
-        "step": 5,
-        "epoch": 0.5,
-        "step_tokens": 1000,
-        "duration_ms": 250.0,
-        "norm": 1.5,
-        "loss": 2.5,
-        "lr": 3e-4,
-        "norm_clipped": 1.0,
-        "tokens_per_second": 4000.0,
-        "sol": 0.4,
-        "phase": "warm-up",
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_a_call_records_the_fields_people_parse(run: Run, kind: str) -> None:
+    call, _, fields = CALLS[kind]
+    call(run)
+    (record,) = of_kind(run.dir, kind)
+    assert record.pop("t") > 0
+    assert record == {"log": kind, **fields}
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_a_call_takes_the_record_of_a_json_log(run: Run, kind: str, tmp_path: Path) -> None:
+    call, name, fields = CALLS[kind]
+    path = tmp_path / "training.json"
+    with epochal.TrainingRunLogger(path):
+        call(run)
+    (logged,) = [one for one in json.loads(path.read_text()) if one["log"] == kind]
+    assert {"log", "time"} < logged.keys()
+    getattr(run, name)(logged)
+    getattr(run, name)(fields)
+    first, second, third = [{**record, "t": 0} for record in of_kind(run.dir, kind)]
+    assert first == second == third
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_a_wrong_shape_raises_and_names_the_fields(run: Run, kind: str) -> None:
+    _, name, fields = CALLS[kind]
+    log = getattr(run, name)
+    last = list(fields)[-1]
+    with pytest.raises(UsageError, match=rf"'{kind}' has no field 'unheard'\. Its fields are .*\b"):
+        log({**fields, "unheard": 1})
+    with pytest.raises(UsageError, match="this is a record of the kind 'metrics', not"):
+        log({**fields, "log": "metrics"})
+    if kind != "allocator":  # whose argument may be a list of segments
+        with pytest.raises(ValueTypeError, match=rf"Its fields are .*{last.removeprefix('moe_')}"):
+            log([fields])
+    assert of_kind(run.dir, kind) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "missing"),
+    [
+        (lambda run: run.log_step({"loss": 1.0}), "step"),
+        (lambda run: run.log_epoch({"m": {}}), "epoch"),
+        (lambda run: run.log_dataset({"files": 3}), "split"),
+        (lambda run: run.log_sol_estimate({"blocks": 1.0}), "lm_head"),
+        (lambda run: run.log_sol_estimate(blocks=1.0, attention=1.0), "lm_head"),
+        (lambda run: run.log_abs_maxes(3), "values"),
+    ],
+)
+def test_a_field_that_is_missing_is_named(run: Run, call: Call, missing: str) -> None:
+    with pytest.raises(UsageError, match=f"needs the field '{missing}'. Its fields are "):
+        call(run)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda run: run.log_dataset(None),
+        lambda run: run.log_dataset(""),
+        lambda run: run.log_gpu_model("H200"),
+        lambda run: run.log_sol_estimate(3.0),
+        lambda run: run.log_step(1, moe=[("aux_loss", 1.0)]),
+        lambda run: run.log_step(1, metrics=3),
+        lambda run: run.log_allocator(3),
+        lambda run: run.log_allocator("weights"),
+        lambda run: run.log_allocator([3]),
+        lambda run: run.log_allocator([{"device": 1}]),
+    ],
+)
+def test_an_argument_of_another_type_raises(run: Run, call: Call) -> None:
+    with pytest.raises(ValueTypeError):
+        call(run)
+
+
+def test_arguments_complete_a_mapping(run: Run) -> None:
+    run.log_step({"step": 3, "loss": 2.0}, lr=1e-3, metrics={"acc": 0.5})
+    run.log_moe_stats(3, {"aux_loss": 0.5, "valid": True}, z_loss=0.1)
+    (step,), (moe,) = of_kind(run.dir, "step"), of_kind(run.dir, "moe")
+    assert (step["step"], step["loss"], step["lr"], step["m"]) == (3, 2.0, 1e-3, {"acc": 0.5})
+    assert (moe["step"], moe["aux_loss"], moe["z_loss"]) == (3, 0.5, 0.1)
+
+
+@dataclass(frozen=True)
+class Measured:
+    aux_loss: float
+
+    def fields(self) -> dict[str, float]:
+        return {"aux_loss": self.aux_loss, "load_imbalance": 1.25}
+
+
+def test_statistics_may_be_logged_as_one_object(run: Run) -> None:
+    run.log_moe_stats(3, Measured(0.5), router_entropy=0.9)
+    assert dict(scalars_of(of_kind(run.dir, "moe")[0])) == {
+        "moe/aux_loss": 0.5,
+        "moe/load_imbalance": 1.25,
+        "moe/router_entropy": 0.9,
     }
-    assert run.step == 5
 
 
-def test_a_step_that_went_wrong_keeps_what_it_was(run: Run) -> None:
-    run.log_step(5, 0.5, 1000, 250.0, math.inf, math.nan, 3e-4, metrics={"x": math.nan})
-    (record,) = of_kind(run.dir, "step")
-    assert record["nonfinite"] == {"norm": "inf", "loss": "nan", "x": "nan"}
-    found = dict(scalars_of(record))
-    assert found["train/norm"] == math.inf
-    assert math.isnan(found["train/loss"])
+def test_numbers_that_json_cannot_hold_come_back_from_a_log(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "training.json"
+    with epochal.TrainingRunLogger(path):
+        run.log_step(5, 0.5, 1000, 250.0, math.inf, math.nan, 3e-4, metrics={"x": math.nan})
+        run.log_abs_maxes(5, {"w": math.inf})
+    step, maxes = json.loads(path.read_text())[:2]
+    run.log_step(step)
+    run.log_abs_maxes(maxes)
+    for record in of_kind(run.dir, "step"):
+        assert record["nonfinite"] == {"norm": "inf", "loss": "nan", "x": "nan"}
+        found = dict(scalars_of(record))
+        assert found["train/norm"] == math.inf
+        assert math.isnan(found["train/loss"])
+    for record in of_kind(run.dir, "abs-maxes"):
+        assert dict(scalars_of(record)) == {"abs_max/w": math.inf}
 
 
 def test_what_is_not_known_is_left_out(run: Run) -> None:
     run.log_step(5, None, 1000, 0.0, None, 1.0, None)
     (record,) = of_kind(run.dir, "step")
-    assert not {"epoch", "norm", "lr", "tokens_per_second"} & set(record)
-
-
-def test_router_metrics_may_come_with_the_step(run: Run) -> None:
-    run.log_step(1, 0.1, 10, 5.0, 1.0, 2.0, 0.1, moe={"aux_loss": 0.5, "moe_z_loss": 0.25})
-    (record,) = of_kind(run.dir, "step")
-    assert (record["moe_aux_loss"], record["moe_z_loss"]) == (0.5, 0.25)
+    assert not {"epoch", "norm", "lr", "tokens_per_second", "m"} & set(record)
+    assert run.step == 5
 
 
 def test_numbers_of_every_library_are_taken(run: Run) -> None:
@@ -64,8 +263,8 @@ def test_numbers_of_every_library_are_taken(run: Run) -> None:
     ("arguments", "words"),
     [
         (("x", 0.5, 10, 5.0, 1.0, 2.0, 0.1), "step"),
-        ((1, 0.5, 1.5, 5.0, 1.0, 2.0, 0.1), "tokens=1.5 is not a whole number"),
-        ((1, 0.5, 10, None, 1.0, 2.0, 0.1), "duration_ms"),
+        ((1, 0.5, 1.5, 5.0, 1.0, 2.0, 0.1), "step_tokens=1.5 is not a whole number"),
+        ((1, 0.5, 10, "long", 1.0, 2.0, 0.1), "duration_ms"),
         ((1, 0.5, 10, 5.0, 1.0, "low", 0.1), "'loss'"),
     ],
 )
@@ -75,27 +274,6 @@ def test_a_step_that_cannot_be_accepted_names_the_argument(
     with pytest.raises(UsageError, match=words):
         strict_run.log_step(*arguments)
     assert of_kind(strict_run.dir, "step") == []
-
-
-def test_the_other_typed_calls_each_leave_their_record(run: Run) -> None:
-    run.log_moe_stats(1, 0.1, 0.2, 0.9, 1.5, router_entropy=0.3)
-    run.log_gpu_state(1, 2, power=300_000, throttle="thermal", fan=None)
-    run.log_gpu_model(name="H200", memory=1 << 37)
-    run.log_sol_estimate(blocks=1.0, lm_head=2.0, attention=3.0, tps=4.0, bf16_peak=990)
-    run.log_allocator({"weights": 10, "cache": {"device": 1, "pinned": 2}}, step=1)
-    run.log_dataset("train", files=["a", "b"], tokens=100, seed=3)
-    run.log_abs_maxes(1, {"w": math.inf})
-    run.log_graph("<svg/>", parameters=3)
-    run.define("acc", unit="%", goal="max", role="eval_loss")
-    run.message("hello")
-    with run.section("load"):
-        pass
-    kinds = "moe gpu gpu-model sol allocator dataset abs-maxes graph define message message"
-    found = [r["log"] for kind in dict.fromkeys(kinds.split()) for r in of_kind(run.dir, kind)]
-    assert sorted(found) == sorted(kinds.split())
-    assert dict(scalars_of(of_kind(run.dir, "abs-maxes")[0])) == {"abs_max/w": math.inf}
-    assert "fan" not in of_kind(run.dir, "gpu")[0]
-    assert of_kind(run.dir, "dataset")[0]["files"] == 2
 
 
 @pytest.mark.parametrize(
@@ -113,24 +291,13 @@ def test_a_definition_that_means_nothing_is_named(
 
 
 @pytest.mark.parametrize("name", ["", None, 3])
-def test_names_of_samples_and_events_must_be_texts(strict_run: Run, name: Any) -> None:
-    calls: list[Callable[[], None]] = [
-        lambda: strict_run.event(name),
-        lambda: strict_run.define(name),
-        lambda: strict_run.log_text(name, "x"),
-    ]
-    for call in calls:
+def test_names_of_events_and_metrics_must_be_texts(strict_run: Run, name: Any) -> None:
+    for call in (strict_run.event, strict_run.define):
         with pytest.raises(ValueTypeError, match="a name must be a non-empty text"):
-            call()
+            call(name)
 
 
-@pytest.mark.parametrize("stats", [3, "x", [3], [{"device": 1}], [{"name": "weights"}]])
-def test_memory_that_is_no_list_of_segments_is_named(strict_run: Run, stats: Any) -> None:
-    with pytest.raises(ValueTypeError, match="segment"):
-        strict_run.log_allocator(stats)
-
-
-def test_memory_is_told_in_the_places_where_there_is_any(run: Run) -> None:
+def test_memory_is_recorded_in_the_places_where_there_is_any(run: Run) -> None:
     run.log_allocator([{"name": "weights", "pageable": 4}, {"name": "cache", "pinned": 2}])
     assert of_kind(run.dir, "allocator")[0]["stats"] == [
         {"name": "weights", "pinned": 0, "pageable": 4},
@@ -138,15 +305,15 @@ def test_memory_is_told_in_the_places_where_there_is_any(run: Run) -> None:
     ]
 
 
-def test_a_reading_that_no_gpu_has_is_named(strict_run: Run) -> None:
-    with pytest.raises(UsageError, match="powr= is no reading of a GPU: use clock, "):
-        strict_run.log_gpu_state(1, powr=3)
+class OfOneGpu(list[Segment]):
+    gpu = 3
 
 
-@pytest.mark.parametrize("estimate", [{"blocks": 1}, 3.0])
-def test_an_estimate_that_is_none_is_named(run: Run, estimate: Any) -> None:
-    with pytest.raises(ValueTypeError, match=r"what epochal\.speed_of_light gives"):
-        run.log_sol_estimate(estimate)
+def test_segments_that_know_their_gpu_name_it(run: Run) -> None:
+    run.log_allocator(OfOneGpu([Segment("weights", device=4)]), step=2)
+    (record,) = of_kind(run.dir, "allocator")
+    assert (record["id"], record["step"]) == (3, 2)
+    assert dict(scalars_of(record))["memory/gpu3/weights/device"] == 4
 
 
 def test_a_record_that_cannot_be_stored_is_named(strict_run: Run) -> None:

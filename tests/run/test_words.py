@@ -108,7 +108,7 @@ def test_an_observer_sees_every_line_free_or_typed(start_run: StartRun) -> None:
     run = start_run()
     recorder_of(run).observe(lines.append)
     run.log({"loss": 1.0})
-    run.log_text("sample", "hello")
+    run.log({"sample": "hello"})
     run.finish()
     assert [line.split(b'"')[3] for line in lines] == [b"metrics", b"text", b"finish"]
 
@@ -143,7 +143,7 @@ def test_log_and_finish_of_the_package_act_on_the_current_run(start_run: StartRu
     run = start_run()
     epochal.log({"loss": 1.0}, step=3)
     epochal.finish()
-    assert run.finished
+    assert run.state == "finished"
     assert records(run, "metrics")[0]["step"] == 3
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from epochal.run.run import Run
+from epochal.run.run import Run, recorder_of
 
 MIB = 1024 * 1024
 CONFIG = {"lr": 0.1, "model": {"depth": 2}, "layers": [1, 2]}
@@ -25,7 +25,7 @@ def log_every_kind(run: Run) -> None:
     run.log_moe_stats(2, 0.5, 0.1, 0.9, 1.5)
     run.log_eval(2, 0.2, 500, 50, 1.5)
     run.log({"odd name: ä/b": 1.0, "nan": float("nan")}, step=2)
-    run.log_histogram("weights/wte", np.arange(10.0), step=2, bins=5)
-    run.log_text("sample", "Hello <b>&</b>", step=2)
+    recorder_of(run).write_histogram("weights/wte", np.arange(10.0), 2, bins=5)
+    run.log({"sample": "Hello <b>&</b>"}, step=2)
     run.log_image("noise", np.zeros((4, 6, 3), dtype=np.uint8), step=2)
     run.finish()

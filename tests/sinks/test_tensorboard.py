@@ -16,7 +16,7 @@ import numpy as np
 
 from epochal.imports.tfevents_file import find_frames
 from epochal.journal.layout import RunFolder
-from epochal.run.run import Run
+from epochal.run.run import Run, recorder_of
 from epochal.sinks.reporting import options_from
 from epochal.sinks.worker import Forwarding
 from tests.conftest import StartRun
@@ -147,8 +147,8 @@ def test_scalars_have_their_tags_steps_times_and_values(start_run: StartRun) -> 
 
 def test_histogram_keeps_its_counts_and_edges(start_run: StartRun) -> None:
     run = start_run()
-    run.log_histogram("weights/wte", [0.0, 0.5, 1.0, 1.0], step=0, bins=2)
-    run.log_histogram("weights/empty", [float("nan")], step=0)
+    recorder_of(run).write_histogram("weights/wte", [0.0, 0.5, 1.0, 1.0], 0, bins=2)
+    run.log({"weights/empty": [float("nan")]}, step=0)
     found = accumulated(send(run))["histograms"]
     assert found["Parameters/wte"] == [[4.0, 2.5, [0.0, 0.5, 1.0], [0.0, 1.0, 3.0]]]
     assert "Parameters/empty" in found
@@ -156,7 +156,7 @@ def test_histogram_keeps_its_counts_and_edges(start_run: StartRun) -> None:
 
 def test_texts_and_images(start_run: StartRun) -> None:
     run = start_run()
-    run.log_text("sample", "Hello, **I** am\na model 🚂", step=3)
+    run.log({"sample": "Hello, **I** am\na model 🚂"}, step=3)
     run.log_image("noise", np.zeros((4, 6, 3), dtype=np.uint8), step=3)
     found = accumulated(send(run))
     assert found["texts"] == {
@@ -227,7 +227,7 @@ def test_server_shows_runs_with_their_final_metrics(start_run: StartRun, tmp_pat
         run = start_run(name, config={"lr": loss / 10, "opt": {"name": "adam"}, **extra})
         log_steps(run, range(5), loss=loss)
         run.log_eval(4, 0.4, 10, 1, loss=loss)
-        run.log_text("sample", "text", step=4)
+        run.log({"sample": "text"}, step=4)
         run.finish()
         send(run, tensorboard_dir=str(tmp_path / "tb"))
     with server(tmp_path / "tb") as address:

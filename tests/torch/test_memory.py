@@ -20,6 +20,7 @@ from epochal.errors import ValueTypeError
 from epochal.torch.memory import (
     MemorySegments,
     find_fault,
+    memory_guard,
     memory_segments,
     storages_of,
     watch_memory,
@@ -241,7 +242,7 @@ def test_an_error_that_ends_the_run_is_explained_in_it(tmp_path: Path, body: str
 def test_an_error_that_is_caught_is_explained_by_the_guard(start_run: StartRun) -> None:
     run, model = start_run(), nn.Linear(8, 8)
     for _ in range(2):
-        with pytest.raises(torch.OutOfMemoryError), run.memory_guard(model):
+        with pytest.raises(torch.OutOfMemoryError), memory_guard(run, model):
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
     run.log({"loss": 1.0})
     run.finish()
@@ -252,7 +253,7 @@ def test_an_error_that_is_caught_is_explained_by_the_guard(start_run: StartRun) 
 def test_one_error_is_explained_once_also_inside_another(start_run: StartRun) -> None:
     run = start_run()
     cause = torch.OutOfMemoryError("CUDA out of memory.")
-    with pytest.raises(RuntimeError, match="wrapped"), run, run.memory_guard(nn.Linear(2, 2)):
+    with pytest.raises(RuntimeError, match="wrapped"), run, memory_guard(run, nn.Linear(2, 2)):
         raise RuntimeError("wrapped") from cause
     names = [one["name"] for one in of_kind(run.dir, "event")]
     assert names == ["out-of-memory", "exception"]
@@ -260,9 +261,9 @@ def test_one_error_is_explained_once_also_inside_another(start_run: StartRun) ->
 
 def test_other_errors_are_left_alone(start_run: StartRun) -> None:
     run = start_run()
-    with pytest.raises(RuntimeError), run.memory_guard(nn.Linear(2, 2)):
+    with pytest.raises(RuntimeError), memory_guard(run, nn.Linear(2, 2)):
         raise RuntimeError("shapes do not match")
-    with run.memory_guard():
+    with memory_guard(run):
         pass
     assert of_kind(run.dir, "event") == []
 
@@ -290,7 +291,7 @@ def test_what_was_asked_for_is_read_from_the_error(error: Exception, asked: int 
 
 def test_a_real_allocation_that_is_too_large_is_known(start_run: StartRun) -> None:
     run = start_run()
-    with pytest.raises(RuntimeError), run.memory_guard(nn.Linear(2, 2)):
+    with pytest.raises(RuntimeError), memory_guard(run, nn.Linear(2, 2)):
         torch.empty(2**60, dtype=torch.uint8)
     (event,) = of_kind(run.dir, "event")
     assert event["asked"] == 2**60

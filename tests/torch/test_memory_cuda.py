@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from epochal.torch.memory import memory_segments, watch_memory
+from epochal.torch.memory import memory_guard, memory_segments, watch_memory
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
 
@@ -69,7 +69,7 @@ def test_a_real_out_of_memory_error_is_explained_without_allocating(start_run: S
     model, optimizer = trained()
     gc.collect()  # what earlier tests left must not be freed in between
     before = torch.cuda.memory_allocated()
-    with pytest.raises(torch.OutOfMemoryError), run.memory_guard(model, optimizer):
+    with pytest.raises(torch.OutOfMemoryError), memory_guard(run, model, optimizer):
         torch.empty(2**45, dtype=torch.uint8, device="cuda")
     assert torch.cuda.memory_allocated() == before
     (event,) = of_kind(run.dir, "event")

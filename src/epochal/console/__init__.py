@@ -5,7 +5,6 @@ training process: nothing here loads numpy, psutil, rich or torch.
 """
 
 from epochal.console.messages import (
-    LogVerbosity,
     Verbosity,
     debug,
     enabled,
@@ -18,7 +17,6 @@ from epochal.console.messages import (
 from epochal.format import format_duration
 
 __all__ = [
-    "LogVerbosity",
     "Verbosity",
     "debug",
     "enabled",

@@ -45,20 +45,23 @@ class Verbosity(IntEnum):
 
 
 class LogVerbosity(IntEnum):
-    """The four levels of ``TrainingRunLogger``.
+    """The four levels of ``TrainingRunLogger``: a scale around 0, its default.
 
-    SILENT prints nothing, QUIET evaluations only, DEFAULT the lines of a training and findings,
-    VERBOSE also the state of GPUs and the files of datasets. At every level a run says on stderr
-    when records cannot be written.
+    SILENT prints nothing, MINIMAL evaluations only, DEFAULT what the level of the process shows,
+    VERBOSE also the state of GPUs and the files of datasets. At every level a run reports on stderr
+    when records cannot be written. :class:`Verbosity` is the scale of the process and starts at 0.
+
+    Example:
+        epochal.TrainingRunLogger("training.json", verbosity=epochal.LogVerbosity.VERBOSE)
     """
 
     SILENT = -2
-    QUIET = -1
+    MINIMAL = -1
     DEFAULT = 0
     VERBOSE = 1
 
     def to_verbosity(self) -> Verbosity:
-        """The process level that shows as much; QUIET's evaluations come on top of it."""
+        """The process level that shows as much; MINIMAL's evaluations come on top of it."""
         if self is LogVerbosity.VERBOSE:
             return Verbosity.VERBOSE
         return Verbosity.NORMAL if self is LogVerbosity.DEFAULT else Verbosity.QUIET
@@ -66,7 +69,7 @@ class LogVerbosity(IntEnum):
     @property
     def shows_eval(self) -> bool:
         """Whether evaluation lines are shown at this level; true for all but SILENT."""
-        return self >= LogVerbosity.QUIET
+        return self >= LogVerbosity.MINIMAL
 
 
 _UNREAD: Final = sys.maxsize
@@ -132,8 +135,10 @@ def stream_for(level: Verbosity) -> TextIO:
     return sys.stderr if level >= Verbosity.DEBUG else sys.stdout
 
 
-def msg(text: Text, *args: object, level: Verbosity = Verbosity.NORMAL) -> None:
-    """Say something at the given level; texts and callables as the module describes."""
+def msg(text: Text | Verbosity, *args: Any, level: Verbosity = Verbosity.NORMAL) -> None:
+    """Print a message at a level, which may also come first: ``msg(Verbosity.VERBOSE, "x")``."""
+    if isinstance(text, Verbosity):
+        level, text, args = text, args[0] if args else "", args[1:]
     if enabled(level):
         _say(text, args, level)
 

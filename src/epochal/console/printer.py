@@ -106,7 +106,7 @@ class Console:
         self._print(line)
 
     def eval(self, line: Line, *, graded: tuple[str, Grade] | None = None) -> None:
-        """Print an evaluation's line, bold on a terminal; all that ``LogVerbosity.QUIET`` shows.
+        """Print an evaluation's line, bold on a terminal; all that ``LogVerbosity.MINIMAL`` shows.
 
         ``graded`` is a part of the line and how it is to be taken: green, amber or red.
         """
@@ -152,7 +152,7 @@ class Console:
     def finding(self, text: str, *, is_error: bool) -> None:
         """Print what a health rule found: an error at QUIET, a warning at NORMAL.
 
-        ``LogVerbosity.QUIET`` and ``SILENT`` print neither; ``epochal doctor`` and the page do.
+        ``LogVerbosity.MINIMAL`` and ``SILENT`` print neither; ``epochal doctor`` and the page do.
         """
         level = Verbosity.QUIET if is_error else Verbosity.NORMAL
         if self.enabled(level) and not self._is_minimal:

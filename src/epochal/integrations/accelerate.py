@@ -40,7 +40,7 @@ class EpochalTracker(GeneralTracker):  # type: ignore[misc]
     @callback
     def start(self) -> None:
         """Open the run."""
-        if self._run is None or self._run.finished:
+        if self._run is None or self._run.state == "finished":
             self._run = open_run(self._options, console=None, project=self.run_name)
 
     @property

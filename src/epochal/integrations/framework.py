@@ -67,7 +67,7 @@ def reopen_run(run: Run, options: Mapping[str, Any]) -> Run:
 def current_run() -> Run | None:
     """The run that the program opened itself and that takes records, if there is one."""
     run = OPEN_RUNS.current
-    if run is None or run.finished or not recorder_of(run).is_of_this_process:
+    if run is None or run.state == "finished" or not recorder_of(run).is_of_this_process:
         return None
     return run
 
@@ -135,11 +135,11 @@ class TrainingRun:
         """The run for values outside a training: the last one, which is continued if it ended."""
         if self.run is None:
             return self.begin(**defaults)
-        if self.run.finished and self.run is self._own:
+        if self.run.state == "finished" and self.run is self._own:
             self.run = self._own = reopen_run(self.run, self._options)
         return self.run
 
     def end(self, status: str = "finished", *, reason: str | None = None) -> None:
         """Finish an own run; the others go on."""
-        if self._own is not None and not self._own.finished:
+        if self._own is not None and self._own.state != "finished":
             self._own.finish(status, reason=reason)

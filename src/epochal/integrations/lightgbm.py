@@ -53,7 +53,7 @@ class EpochalCallback:
     def finish(self, model: Any = None) -> None:
         """Record what the features of a model contribute, and finish an own run."""
         run = self._training.run
-        if isinstance(model, Booster) and run is not None and not run.finished:
+        if isinstance(model, Booster) and run is not None and run.state != "finished":
             gains = model.feature_importance(importance_type="gain").tolist()
             ranked = sorted(zip(model.feature_name(), gains, strict=True), key=lambda one: -one[1])
             shown = {name: gain for name, gain in ranked[:_MAX_FEATURES] if gain > 0}

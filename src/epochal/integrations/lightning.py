@@ -157,7 +157,7 @@ class EpochalLogger(Logger):  # type: ignore[misc]
     def finalize(self, status: str) -> None:
         """Finish the run as the training has ended; what is logged later is another attempt."""
         run = self._run
-        if run is None or run.finished or self._given is not None:
+        if run is None or run.state == "finished" or self._given is not None:
             return
         error = sys.exc_info()[1]
         if status == "failed" and error is not None:
@@ -167,7 +167,7 @@ class EpochalLogger(Logger):  # type: ignore[misc]
 
     def _open(self) -> Run:
         run = self._run
-        if run is None or run.finished:
+        if run is None or run.state == "finished":
             run = open_run(
                 {"resume": "allow", **self._options},
                 dir=self._save_dir,

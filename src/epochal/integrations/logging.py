@@ -38,7 +38,7 @@ class EpochalHandler(logging.Handler):
         if getattr(self._busy, "is_writing", False):
             return
         run = OPEN_RUNS.current if self._run is None else self._run
-        if run is None or run.finished:
+        if run is None or run.state == "finished":
             return
         self._busy.is_writing = True
         try:

@@ -40,12 +40,9 @@ class EpochalCallback:
         if len(names) == 1 and study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
             best[f"best/{names[0]}"] = study.best_value
         params = {f"params/{name}": value for name, value in trial.params.items()}
-        numbers = {n: v for n, v in params.items() if isinstance(v, (int, float))}
+        params = {n: v if isinstance(v, (int, float)) else str(v) for n, v in params.items()}
         seconds = {} if trial.duration is None else {"duration_s": trial.duration.total_seconds()}
-        run.log({**found, **best, **numbers, **seconds}, step=trial.number)
-        for name, value in params.items():
-            if name not in numbers:
-                run.log_text(name, str(value), trial.number)
+        run.log({**found, **best, **params, **seconds}, step=trial.number)
         if trial.state != TrialState.COMPLETE:
             run.event(f"trial-{trial.state.name.lower()}", step=trial.number)
 
@@ -56,7 +53,7 @@ class EpochalCallback:
 
     def _opened(self, study: Study) -> Run:
         with self._lock:
-            if self._run is None or self._run.finished:
+            if self._run is None or self._run.state == "finished":
                 config = {"directions": [d.name.lower() for d in study.directions]}
                 kinds = {
                     "sampler": type(study.sampler).__name__,

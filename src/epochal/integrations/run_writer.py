@@ -44,7 +44,7 @@ class RunWriter:
     def run(self) -> Run:
         """The run; opened again when it was closed, here or by another writer."""
         run = self._run
-        return self.open() if run is None or run.finished else run
+        return self.open() if run is None or run.state == "finished" else run
 
     def open_at(self, purge_step: int | None) -> Run:
         """The run; with a step, a new attempt that hides older records from there on."""
@@ -208,7 +208,7 @@ class SharedRuns:
             held = self._held.get(folder)
             if held is not None and resume_step is not None:
                 held.run.finish(reason=f"another writer takes over at step {resume_step}")
-            if held is None or held.run.finished:
+            if held is None or held.run.state == "finished":
                 run = init_in(folder, resume_step=resume_step, report_to=report_to)
                 held = self._held.setdefault(folder, _Held(run))
                 held.run = run

@@ -38,7 +38,7 @@ class EpochalOutput(KVWriter):  # type: ignore[misc]
             if "epochal" in (key_excluded.get(name) or ()):
                 continue
             if isinstance(value, str):
-                self.run.log_text(name, value, step)
+                recorder_of(self.run).write_text(name, value, step)
             elif isinstance(value, np.ScalarType):
                 numbers[name] = value
             elif isinstance(value, HParam):
@@ -54,7 +54,7 @@ class EpochalOutput(KVWriter):  # type: ignore[misc]
             elif isinstance(value, Video):
                 recorder_of(self.run).console.notice("videos of Stable-Baselines3 are not kept.")
             else:
-                self.run.log_histogram(name, value, step)
+                recorder_of(self.run).write_histogram(name, value, step)
         if numbers:
             self.run.log(numbers, step=step)
 

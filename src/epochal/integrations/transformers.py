@@ -26,9 +26,7 @@ from epochal.integrations.framework import (
     require,
     write_checkpoint,
 )
-from epochal.journal.line import now
-from epochal.records import Record
-from epochal.run.run import Run, recorder_of
+from epochal.run.run import Run
 
 require("transformers", "epochal.integrations.transformers")
 
@@ -79,7 +77,7 @@ class EpochalCallback(TrainerCallback):  # type: ignore[misc]
 
     def _open(self, args: Any, state: Any, model: Any) -> Run:
         self._state = state
-        if self.run is not None and self.run.finished:
+        if self.run is not None and self.run.state == "finished":
             self.run = reopen_run(self.run, self._own_options(args, state))
         elif self.run is None:
             self.run = self._start(args, state, model)
@@ -175,7 +173,7 @@ class EpochalCallback(TrainerCallback):  # type: ignore[misc]
 
     def _open_run(self, args: Any, state: Any, model: Any) -> Run:
         run = self.run
-        return self._open(args, state, model) if run is None or run.finished else run
+        return self._open(args, state, model) if run is None or run.state == "finished" else run
 
     # -- losses that the Trainer hides ------------------------------------------------------------
 
@@ -215,15 +213,9 @@ def _config_of(args: Any, model: Any) -> dict[str, Any]:
 def _write_evaluation(run: Run, logs: Mapping[str, Any], step: int) -> None:
     metrics = rewrite_logs(dict(logs))
     loss, epoch = metrics.pop("eval/loss", None), metrics.pop("train/epoch", None)
-    recorder = recorder_of(run)
-    call = recorder.call("eval")
-    record: Record = {"log": "eval", "t": now(), "step": step}
     runtime = metrics.get("eval/runtime")
     duration_ms = runtime * 1000 if isinstance(runtime, (int, float)) else None
-    call.put(record, {"epoch": epoch, "duration_ms": duration_ms, "loss": loss})
-    record["m"] = call.metrics(metrics)
-    recorder.write(record)
-    recorder.write_samples(call, step)
+    run.log_eval(step, epoch, None, duration_ms, loss, metrics=metrics)
 
 
 def _watch_losses() -> None:

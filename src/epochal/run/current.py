@@ -124,10 +124,7 @@ def finish(status: str = "finished") -> None:
 def current_values() -> ValuePolicy:
     """How values are read outside a run's own calls: as the current run does, if there is one."""
     run = OPEN_RUNS.newest
-    if run is not None and not run.finished:
-        return recorder_of(run).values
-    _VALUES.strict = read_variable("strict")
-    return _VALUES
+    return _OUTSIDE.policy() if run is None or run.state == "finished" else recorder_of(run).values
 
 
 def guard_of(run: object = None) -> Guard:

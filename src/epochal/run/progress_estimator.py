@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 # How often a run that only logs free metrics says something where there is no terminal.
 _PIPED_INTERVAL_S = 10.0
 _TERMINAL_INTERVAL_S = 0.25
+# Fields of a step that its line shows, and those of a router after ``moe_``.
+_OF_STEP = ("step_tokens", "duration_ms", "kd_loss", "sol")
+_OF_ROUTER = "aux_loss load_imbalance expert_utilization max_expert_fraction router_entropy".split()
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -58,12 +61,11 @@ class ProgressEstimator:
         self._clock = clock
         self._totals = totals
         self._name = name
-        self._eta = Eta(totals.steps or totals.tokens or totals.epochs)
+        self.eta = Eta(totals.steps or totals.tokens or totals.epochs)
         self._tokens = 0.0
         self._last_step: int | None = None
         self._trend = LossTrend()
         self._spike = SpikeBaseline()
-        self._total_at_start = totals.steps
         self._phase: PhaseDetector | None = None
         self._loss_sum = 0.0
         self._loss_count = 0
@@ -71,57 +73,42 @@ class ProgressEstimator:
         self._has_bar: bool | None = None
         self.has_printed = False
 
-    def _phase_of(self, step: int, loss: float) -> str:
-        if self._phase is None:
-            from epochal.health.phase import PhaseDetector
-
-            self._phase = PhaseDetector(total=self._total_at_start)
-        return self._phase.observe(step, loss)
-
     def set_total_steps(self, total: int) -> None:
         """Show percent and time left from now on."""
         self._totals = Totals(steps=total)
-        self._eta = Eta(total)
+        self.eta = Eta(total)
         self._console.set_progress_total(total)
 
     def step(self, record: Mapping[str, Any]) -> None:
         """Print a typed step's line."""
-        now = self._clock()
+        now, number = self._clock(), int(record["step"])
         self._observe(record, now)
         loss, norm = _number(record, "loss"), _number(record, "norm")
-        trend = self._trend.observe(loss) if loss is not None else " "
-        spike = self._spike.observe(norm) if norm is not None else False
         if loss is not None and math.isfinite(loss):
             self._loss_sum += loss
             self._loss_count += 1
+        if not self._console.enabled(Verbosity.NORMAL):
+            return
+        trend = self._trend.observe(loss) if loss is not None else " "
+        spike = self._spike.observe(norm) if norm is not None else False
         phase = record.get("phase")
-        if phase is None and loss is not None and self._console.enabled(Verbosity.NORMAL):
-            phase = self._phase_of(int(record["step"]), loss)
-        percent, eta_s = self.percent(record), self._eta.remaining_s()
+        if phase is None and loss is not None:
+            if self._phase is None:
+                from epochal.health.phase import PhaseDetector
+
+                self._phase = PhaseDetector(total=self._totals.steps)
+            phase = self._phase.observe(number, loss)
+        percent, eta_s = self.percent(record), self.eta.remaining_s()
         self.has_printed = True
-        self._console.progress(self._count(record), now=now, loss=loss, eta_s=eta_s)
-        self._console.step(
-            lambda: step_line(
-                int(record["step"]),
-                percent=percent,
-                trend=trend,
-                loss=loss,
-                norm=norm,
-                spike=spike,
-                step_tokens=_number(record, "step_tokens"),
-                duration_ms=_number(record, "duration_ms"),
-                aux_loss=_number(record, "moe_aux_loss"),
-                load_imbalance=_number(record, "moe_load_imbalance"),
-                expert_utilization=_number(record, "moe_expert_utilization"),
-                max_expert_fraction=_number(record, "moe_max_expert_fraction"),
-                router_entropy=_number(record, "moe_router_entropy"),
-                kd_loss=_number(record, "kd_loss"),
-                sol=_number(record, "sol"),
-                eta_s=eta_s,
-                phase=phase,
-            ),
-            now=now,
-        )
+        self._console.progress(self._count(number), now=now, loss=loss, eta_s=eta_s)
+
+        def line() -> str:
+            fields: dict[str, Any] = {name: _number(record, name) for name in _OF_STEP}
+            fields |= {name: _number(record, f"moe_{name}") for name in _OF_ROUTER}
+            fields |= {"percent": percent, "trend": trend, "spike": spike, "phase": phase}
+            return step_line(number, loss=loss, norm=norm, eta_s=eta_s, **fields)
+
+        self._console.step(line, now=now)
 
     def evaluation(self, record: Mapping[str, Any]) -> None:
         """Print an evaluation's line; its gap is to the mean training loss since the last one."""
@@ -179,10 +166,11 @@ class ProgressEstimator:
             )
         record = {"step": step}
         self._observe(record, now)
-        eta_s = self._eta.remaining_s()
+        eta_s = self.eta.remaining_s()
         if self._has_bar:
-            loss = _first(metrics, ROLE_GUESSES["loss"])
-            self._console.progress(self._count(record), now=now, loss=loss, eta_s=eta_s)
+            losses = (_number(metrics, name) for name in ROLE_GUESSES["loss"])
+            loss = next((loss for loss in losses if loss is not None), None)
+            self._console.progress(self._count(step), now=now, loss=loss, eta_s=eta_s)
             return _TERMINAL_INTERVAL_S
         percent = self.percent(record)
         self.has_printed = True
@@ -194,16 +182,12 @@ class ProgressEstimator:
     def percent(self, record: Mapping[str, Any]) -> float | None:
         """Progress of the run; of the epoch when the run's length is unknown."""
         done = self._done(record)
-        if done is not None and self._eta.total:
-            return min(100.0, 100.0 * done / self._eta.total)
+        if done is not None and self.eta.total:
+            return min(100.0, 100.0 * done / self.eta.total)
         epoch = _number(record, "epoch")
         if epoch is None or not math.isfinite(epoch):
             return None
         return 100.0 * (epoch - math.floor(epoch))
-
-    def remaining_s(self) -> float | None:
-        """Seconds left, when that can be known."""
-        return self._eta.remaining_s()
 
     def _observe(self, record: Mapping[str, Any], now: float) -> None:
         step = int(record["step"])
@@ -215,16 +199,16 @@ class ProgressEstimator:
         self._last_step = step
         done = self._done(record)
         if done is not None:
-            self._eta.observe(done, now)
+            self.eta.observe(done, now)
 
-    def _count(self, record: Mapping[str, Any]) -> int:
+    def _count(self, step: int) -> int:
         """How many steps are done, counted from step 0; the step itself where no end is known."""
-        step, total = int(record["step"]), self._totals.steps
+        total = self._totals.steps
         return min(step + 1, total) if total else step
 
     def _done(self, record: Mapping[str, Any]) -> float | None:
         if self._totals.steps:
-            return float(self._count(record))
+            return float(self._count(int(record["step"])))
         if self._totals.tokens:
             return self._tokens
         epoch = _number(record, "epoch") if self._totals.epochs else None
@@ -232,12 +216,5 @@ class ProgressEstimator:
 
 
 def _number(record: Mapping[str, Any], field: str) -> float | None:
-    return _float(record.get(field))
-
-
-def _first(metrics: Mapping[str, float], names: tuple[str, ...]) -> float | None:
-    return next((value for name in names if (value := _float(metrics.get(name))) is not None), None)
-
-
-def _float(value: Any) -> float | None:
+    value = record.get(field)
     return as_float(value) if isinstance(value, (int, float)) else None

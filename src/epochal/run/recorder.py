@@ -40,7 +40,7 @@ from epochal.journal.line import decode, decode_json, encode, now
 from epochal.journal.writer import JournalWriter
 from epochal.records import KINDS, Record, axis_of
 from epochal.redact import Redactor
-from epochal.run import samples, typed
+from epochal.run import samples
 from epochal.run.accepted import CallValues, ValuePolicy
 from epochal.run.alerts import RunAlerts
 from epochal.run.callbacks import Callbacks
@@ -53,7 +53,7 @@ from epochal.run.progress_estimator import ProgressEstimator, Totals
 from epochal.run.speed_limit import SpeedLimit
 from epochal.run.summary import RunSummary
 from epochal.settings import Settings
-from epochal.values import MOST_BITS, SAMPLE_SIZE, plain_json
+from epochal.values import MOST_BITS, plain_json
 
 if TYPE_CHECKING:
     from epochal.run.notebook import Cell
@@ -297,7 +297,7 @@ class Recorder:
             self.values.drop("step=", step, large, then="The record is at step 0.")
         call = CallValues(self.values)
         flat = call.metrics(metrics)
-        if flat or not (call.texts or call.arrays):
+        if flat or not call.samples:
             self._write_or_defer({"log": "metrics", "t": at, "step": step, "m": flat})
         self.write_samples(call, step)
 
@@ -332,33 +332,23 @@ class Recorder:
         """Append a line that the program printed."""
         self.write({"log": "message", "t": now(), "level": stream, "text": line})
 
-    def write_samples(self, call: CallValues, step: int) -> None:
-        """Append the texts and arrays that were passed where numbers belong."""
-        for name, text in call.texts:
-            self.write(typed.text_record(now(), name=name, text=text, step=step))
-            reason = f"metric {name!r} is a text, not a number."
-            self.values.convert(name, text, to="text", reason=reason)
-        for name, array in call.arrays:
-            self.write_histogram(name, array, step, is_converted=True)
+    def write_samples(self, call: CallValues, step: int | None) -> None:
+        """Append the texts and arrays among the metrics of a call."""
+        for name, value in call.samples:
+            at = self.sample_step(step)
+            if isinstance(value, str):
+                self.write_text(name, str.__str__(value), at)
+            else:
+                self.write_histogram(name, value, at)
 
-    def write_histogram(
-        self, name: str, values: Any, step: int, *, bins: Any = 64, is_converted: bool = False
-    ) -> None:
-        """Append a distribution; what has none is noted."""
-        record, error = attempt(
-            samples.histogram_record, now(), name=name, values=values, step=step, bins=bins
-        )
-        if record is None:
-            self.values.drop(name, values, error or "no values")
-            return
-        self.write(record)
-        there = record.get("sampled_from")
-        if there is not None:
-            reason = f"{name!r} holds {there} values; {SAMPLE_SIZE} of them are counted, evenly."
-            self.values.convert(name, values, to="histogram", reason=reason, sampled_from=there)
-        elif is_converted:
-            reason = f"metric {name!r} holds many values, not one number."
-            self.values.convert(name, values, to="histogram", reason=reason)
+    def write_text(self, name: str, text: str, step: int) -> None:
+        """Append a text."""
+        self.write({"log": "text", "t": now(), "step": step, "name": name, "text": text})
+
+    def write_histogram(self, name: str, values: Any, step: int, *, bins: int = 64) -> None:
+        """Append the distribution of many values; what has none is noted."""
+        made = partial(samples.histogram_record, now(), name=name, step=step, bins=bins)
+        self.write(self.values.read(name, lambda many: made(values=many), values))
 
     def write_image(self, name: str, image: Any, step: int, *, caption: str | None) -> None:
         """Store an image beside the journal and append the record that names it."""
@@ -437,11 +427,11 @@ class Recorder:
 
     # -- faults -----------------------------------------------------------------------------------
 
-    def _report_value(self, sentence: str, event: str, fields: dict[str, Any]) -> None:
-        """Say and record what became of a value; what arrives after the end is said only."""
+    def _report_value(self, sentence: str, fields: dict[str, Any]) -> None:
+        """Report a value that was left out; after the end of the run only on the terminal."""
         self.console.notice(sentence)
         if not self.finished:
-            self.event(event, **fields)
+            self.event("value-dropped", **fields)
 
     def _report_fault(self, fault: Fault) -> None:
         """Record the first fault of a member, and print it on stderr."""
@@ -456,10 +446,9 @@ class Recorder:
             self._writer.append_after_close(encode(record))
 
     def _write_value_counts(self) -> None:
-        """Record how often values were dropped or converted, where once is not all."""
-        counts = self.values.repeated()
-        if counts:
-            self.event("value-counts", **counts)
+        """Record how often values were left out, where once is not all."""
+        if any(count > 1 for count in self.values.dropped.values()):
+            self.event("value-counts", dropped=dict(self.values.dropped))
 
     def write_fault_counts(self) -> None:
         """Record how often members failed, where once is not all."""

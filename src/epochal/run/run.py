@@ -4,32 +4,35 @@ When a ``log`` call has returned, its record is in the kernel's hands and the de
 cannot lose it. Calls may come from any thread and from forked children. Misuse raises at once; what
 the outside world does (a full disk, a folder that vanished) never reaches the caller.
 
-What each call does in each state of a run is said in ``run/recorder.py``.
+``run/recorder.py`` lists what each call does in each state of a run.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from math import nan
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias, cast
 
-from epochal.errors import ValueTypeError
+from epochal.errors import UsageError, ValueTypeError
 from epochal.journal.line import MetricsRecord, encode_lines, now
-from epochal.records import Record
+from epochal.records import KINDS, Record
 from epochal.run import samples, typed
 from epochal.run.config import RunConfig
 from epochal.run.phases import Phase, timed_section
 from epochal.run.recorder import Recorder, RunState
 from epochal.run.summary import RunSummary
 from epochal.torch_hooks import torch_hooks
-from epochal.values import Array, Metrics, Scalar, Values, plain_json
+from epochal.values import Array, Metrics, Scalar, plain_json
+
+# One number of a typed call, and its first argument, which may be the whole record.
+Value: TypeAlias = Scalar | None
+Whole: TypeAlias = Scalar | Mapping[str, Any] | None
 
 _time_ns = time.time_ns
 # What the encoder or the sum raise for values that are no plain numbers.
@@ -70,87 +73,116 @@ class Run:
 
     @property
     def id(self) -> str:
-        """The run's own id, unique everywhere."""
+        """The run's own id, unique everywhere.
+
+        Example:
+            print(f"epochal show {run.id}")
+        """
         return str(self._recorder.identity["id"])
 
     @property
     def name(self) -> str:
-        """The run's name."""
+        """The run's name.
+
+        Example:
+            print(f"training {run.name}")
+        """
         return self._recorder.name
 
     @property
     def project(self) -> str:
-        """The project the run belongs to."""
+        """The project the run belongs to.
+
+        Example:
+            print(f"{run.project}/{run.name}")
+        """
         return str(self._recorder.identity["project"])
 
     @property
     def dir(self) -> Path:
-        """The run's folder."""
+        """The run's folder.
+
+        Example:
+            (run.dir / "vocabulary.txt").write_text("a b c")
+        """
         return self._recorder.folder.path
 
     @property
     def config(self) -> RunConfig:
-        """The configuration; a change is recorded. ``config.copy()`` is a plain dict."""
+        """The configuration; a change is recorded. ``config.copy()`` is a plain dict.
+
+        Example:
+            run.config.update(batch_size=32)
+            run.config.lr = 1e-3
+        """
         return self._recorder.config
 
     @property
     def summary(self) -> RunSummary:
         """The last value of each metric, read from the run's own journal when it is asked for.
 
-        What is set (``run.summary["best"] = 3``) is recorded and wins in every view, until it is
-        deleted.
+        What you set is recorded and wins in every view, until you delete it.
+
+        Example:
+            run.log({"loss": 0.5})
+            run.summary["score"] = 1 - run.summary["loss"]
         """
         return self._recorder.summary
 
     @property
-    def group(self) -> str | None:
-        """The group of runs it belongs to, as ``init`` was given it."""
-        return self._recorder.identity.get("group")
-
-    @property
-    def job_type(self) -> str | None:
-        """What it does in its group, such as ``train`` or ``eval``."""
-        return self._recorder.identity.get("job_type")
-
-    @property
-    def owner(self) -> str | None:
-        """Whose run it is; by default the user of the operating system."""
-        return self._recorder.identity.get("owner")
-
-    @property
     def attempt(self) -> int:
-        """1 for a new run, one more each time it is resumed."""
+        """1 for a new run, one more each time it is resumed.
+
+        Example:
+            if run.attempt > 1:
+                print(f"continuing after step {run.step}")
+        """
         return self._recorder.attempt
 
     @property
     def rank(self) -> int:
-        """The rank of this process in a distributed training, 0 in any other; -1 in a child."""
+        """The rank of this process in a distributed training, 0 in any other; -1 in a child.
+
+        Example:
+            if run.rank == 0:
+                print("saving the model")
+        """
         return self._recorder.rank
 
     @property
     def step(self) -> int:
-        """The last step that was logged, -1 before the first."""
+        """The last step that was logged, -1 before the first.
+
+        Example:
+            for step in range(run.step + 1, 3):
+                run.log({"loss": 1 / (step + 1)}, step=step)
+        """
         return self._recorder.step
 
     @property
     def state(self) -> RunState:
         """``open``, ``resuming`` (until the first step), ``off`` (nothing is written) or
-        ``finished``; compares equal to these texts."""
-        return self._recorder.state
+        ``finished`` (calls that record raise); compares equal to these texts.
 
-    @property
-    def finished(self) -> bool:
-        """Whether the last record is written; calls that record raise then."""
-        return self._recorder.finished
+        Example:
+            if run.state != "finished":
+                run.log({"loss": 0.5})
+        """
+        return self._recorder.state
 
     # -- metrics and typed records ----------------------------------------------------------------
 
     def log(self, metrics: Metrics, step: int | None = None) -> None:
         """Append metrics at a step, by default the last one + 1; nested dicts flatten with dots.
 
-        Values may be Python or numpy numbers or 0-d torch tensors. A text becomes a ``text``
-        record, an array or a list of numbers a ``histogram``; None and anything else is left out.
-        Each is said and recorded once for each name; ``init(strict=True)`` raises instead.
+        Values may be Python or numpy numbers or 0-d torch tensors; one on a GPU is not waited for.
+        A text becomes a ``text`` record, and an array or a list of numbers a ``histogram``; of more
+        than a million values some are counted, evenly. None and anything else is left out, which is
+        reported once for each name; ``init(strict=True)`` raises instead.
+
+        Example:
+            run.log({"loss": 0.5, "val": {"accuracy": 0.8}})
+            run.log({"sample": "Once upon a time", "weights": [0.1, -0.2, 0.3]}, step=10)
         """
         # The hot path. It works on the recorder's attributes itself, because a call of a method
         # costs a tenth of this one. A dict of plain finite numbers, which nearly every call has,
@@ -183,241 +215,278 @@ class Run:
 
     def log_step(
         self,
-        step: Scalar,
-        epoch: Scalar | None,
-        tokens: Scalar,
-        duration_ms: Scalar,
-        norm: Scalar | None,
-        loss: Scalar | None,
-        lr: Scalar | None,
+        step: Whole,
+        epoch: Value = None,
+        tokens: Value = None,
+        duration_ms: Value = None,
+        norm: Value = None,
+        loss: Value = None,
+        lr: Value = None,
         *,
-        norm_clipped: Scalar | None = None,
-        kd_loss: Scalar | None = None,
-        sol: Scalar | None = None,
+        norm_clipped: Value = None,
+        kd_loss: Value = None,
+        sol: Value = None,
         phase: str | None = None,
-        moe: Mapping[str, Scalar | None] | None = None,
+        moe: Mapping[str, Value] | None = None,
         metrics: Metrics | None = None,
     ) -> None:
         """Append one optimisation step and print its line.
 
-        ``norm`` is the gradient norm before clipping, ``norm_clipped`` after; ``epoch`` counts
-        completed epochs with a fraction; ``moe`` holds router metrics, ``metrics`` anything else.
+        ``epoch`` counts completed epochs with a fraction. ``norm`` is the gradient norm before
+        clipping, ``norm_clipped`` after. ``kd_loss`` is the loss of distillation, ``sol`` the
+        percentage of the speed of light, ``phase`` a word such as ``warmup``. ``moe`` has router
+        metrics, ``metrics`` any others. ``step`` may be the whole record as the JSON log has it.
+
+        Example:
+            run.log_step(3, 0.25, tokens=4096, duration_ms=120.0, norm=0.8, loss=2.1, lr=1e-3)
+            run.log_step({"step": 4, "step_tokens": 4096, "duration_ms": 118, "loss": 2.0})
         """
-        recorder = self._recorder
-        call = recorder.call("step")
-        at = recorder.next_step(step)
-        core = (epoch, tokens, duration_ms, norm, loss, lr)
-        more: dict[str, Any] = {"norm_clipped": norm_clipped, "kd_loss": kd_loss, "sol": sol}
-        record = typed.step_record(
-            now(), call, at, *core, **more, phase=phase, moe=moe, metrics=metrics
+        if moe is not None and not isinstance(moe, Mapping):
+            raise ValueTypeError(f"moe must be a mapping, not a {type(moe).__name__}.")
+        router = {f"moe_{str(n).removeprefix('moe_')}": value for n, value in (moe or {}).items()}
+        typed.write(
+            self._recorder,
+            "step",
+            "step",
+            step,
+            epoch=epoch,
+            step_tokens=tokens,
+            duration_ms=duration_ms,
+            norm=norm,
+            loss=loss,
+            lr=lr,
+            norm_clipped=norm_clipped,
+            tokens_per_second=None,
+            kd_loss=kd_loss,
+            sol=sol,
+            phase=phase,
+            **router,
+            m=metrics,
         )
-        recorder.write(record)
-        recorder.write_samples(call, at)
 
     def log_eval(
         self,
-        step: Scalar | None,
-        epoch: Scalar | None,
-        tokens: Scalar,
-        duration_ms: Scalar,
-        loss: Scalar | None,
+        step: Whole,
+        epoch: Value = None,
+        tokens: Value = None,
+        duration_ms: Value = None,
+        loss: Value = None,
         *,
         metrics: Metrics | None = None,
     ) -> None:
-        """Append one evaluation and print its line with the gap to the training loss."""
-        recorder = self._recorder
-        call, at = recorder.call("eval"), recorder.sample_step(step)
-        core = (epoch, tokens, duration_ms, loss)
-        recorder.write(typed.eval_record(now(), call, at, *core, metrics=metrics))
-        recorder.write_samples(call, at)
+        """Append one evaluation and print its line with the gap to the training loss.
+
+        ``tokens`` is how many were evaluated; ``metrics`` has any others, such as an accuracy.
+        ``step`` may be the whole record as the JSON log has it; None is the last step.
+
+        Example:
+            run.log_eval(3, 0.25, 4096, 900.0, 2.3, metrics={"accuracy": 0.4})
+            run.log_eval({"step": 4, "eval_tokens": 4096, "loss": 2.2})
+        """
+        speed: dict[str, Any] = {"eval_tokens": tokens, "duration_ms": duration_ms, "loss": loss}
+        more: dict[str, Any] = {"tokens_per_second": None, "m": metrics}
+        typed.write(self._recorder, "eval", "step", step, epoch=epoch, **speed, **more)
 
     def log_epoch(
         self,
-        epoch: Scalar,
-        duration_s: Scalar | None,
-        metrics: Metrics,
+        epoch: Whole,
+        duration_s: Value = None,
+        metrics: Metrics | None = None,
         *,
-        total: Scalar | None = None,
+        total: Value = None,
         resources: Mapping[str, Any] | None = None,
         gpus: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """Append one finished epoch and print its line; ``epoch`` counts completed ones, from 1."""
-        recorder = self._recorder
-        call = recorder.call("epoch")
-        number = call.whole(epoch, name="epoch")
-        done = recorder.epoch + 1 if number is None else number
-        record = typed.epoch_record(now(), call, done, duration_s, metrics, total=total)
-        recorder.epoch = done
-        if resources:
-            record["resources"] = plain_json(resources)
-        if gpus:
-            record["gpus"] = plain_json(list(gpus))
-        recorder.write(record)
-        recorder.write_samples(call, recorder.sample_step(None))
+        """Append one finished epoch and print its line; ``epoch`` counts completed ones, from 1.
+
+        ``total`` is how many epochs the run has; ``resources`` and ``gpus`` are the state of the
+        machine at its end. ``epoch`` may be the whole record as the JSON log has it.
+
+        Example:
+            run.log_epoch(1, 42.0, {"loss": 0.7, "accuracy": 0.8}, total=10)
+            run.log_epoch({"epoch": 2, "duration_s": 41.5, "m": {"loss": 0.6}})
+        """
+        machine = {"resources": resources or None, "gpus": list(gpus) or None}
+        own = {"total": total, "duration_s": duration_s, "m": metrics}
+        typed.write(self._recorder, "epoch", "epoch", epoch, **own, **machine)
 
     def log_moe_stats(
         self,
         /,
-        step: Scalar | None,
-        aux_loss: Scalar | typed.HasFields | None,
-        z_loss: Scalar | None = None,
-        utilization: Scalar | None = None,
-        imbalance: Scalar | None = None,
-        **more: Scalar | None,
+        step: Whole,
+        aux_loss: Scalar | Mapping[str, Any] | typed.HasFields | None = None,
+        z_loss: Value = None,
+        utilization: Value = None,
+        imbalance: Value = None,
+        **more: Value,
     ) -> None:
         """Append router health: losses, share of experts used (0-1), max over mean load (>= 1).
 
-        What ``epochal.torch.moe_stats`` gives may stand for all: ``log_moe_stats(step, stats)``.
-        """
-        recorder = self._recorder
-        call, at = recorder.call("moe"), recorder.sample_step(step)
-        fields = typed.moe_fields(call, aux_loss, z_loss, utilization, imbalance)
-        recorder.write(typed.moe_record(now(), call, at, {**fields, **more}))
-        recorder.write_samples(call, at)
+        ``more`` has ``active_experts``, ``max_expert_fraction``, ``min_active_expert_fraction``,
+        ``load_cv``, ``router_entropy`` and ``router_confidence``. What ``epochal.torch.moe_stats``
+        gives, or a mapping, may replace all of them; ``step`` may be the whole record.
 
-    def log_experts(
-        self,
-        step: Scalar | None,
-        layers: Sequence[str],
-        load: Array | Sequence[Values],
-        *,
-        top_k: Scalar = 1,
-    ) -> None:
-        """Append how the routers shared their tokens out: of each layer, each expert's share (0-1).
-
-        ``load`` is a table of layers and experts; one on a GPU is waited for.
+        Example:
+            run.log_moe_stats(3, 0.02, 0.001, 0.95, 1.4)
+            run.log_moe_stats(4, {"aux_loss": 0.02, "load_imbalance": 1.3})
         """
-        call, at = self._recorder.call("experts"), self._recorder.sample_step(step)
-        record = typed.experts_record(now(), call, at, layers=layers, load=load, top_k=top_k)
-        self._recorder.write(record)
+        stats = typed.as_fields(aux_loss)
+        fields: dict[str, Any] = {"aux_loss": aux_loss if stats is None else None, "z_loss": z_loss}
+        fields |= {"expert_utilization": utilization, "load_imbalance": imbalance}
+        typed.write(self._recorder, "moe", "step", step, **{**fields, **more, **(stats or {})})
 
     def log_gpu_state(
-        self, /, step: Scalar | None, gpu_id: Scalar = 0, **fields: Scalar | str | None
+        self, /, step: Whole = None, gpu_id: Value = 0, **fields: Scalar | str | None
     ) -> None:
-        """Append one GPU's telemetry: clock (MHz), power (mW), gpu_util (%), dram_free (bytes)."""
-        recorder = self._recorder
-        call = recorder.call("gpu")
-        number = call.whole(gpu_id, name="gpu_id")
-        if number is None:
-            return  # readings of a GPU that nobody can tell from the others
-        at = None if step is None else recorder.sample_step(step)
-        recorder.write(typed.gpu_record(now(), call, at, number, fields))
-        recorder.write_samples(call, recorder.sample_step(None) if at is None else at)
+        """Append one GPU's telemetry, such as ``clock`` (MHz), ``power`` (mW) and ``gpu_util`` (%).
 
-    def log_gpu_model(self, /, **fields: Scalar | str | None) -> None:
-        """Append what a GPU is: name, sm_count, major, minor, memory (bytes), uuid, ecc, …"""
-        call = self._recorder.call("gpu-model")
-        self._recorder.write(typed.facts_record("gpu-model", now(), call, fields))
+        Also ``max_clock``, ``power_limit``, ``temperature``, ``temp_slowdown``, ``fan``,
+        ``mem_util``, ``dram_free``, ``dram_used``, ``dram_total``, ``pcie_rx``, ``pcie_tx``,
+        ``sm_active``, ``tensor_active``, ``dram_active``, ``energy``, ``ecc_corrected``,
+        ``ecc_uncorrected`` and ``throttle`` (a text). ``step`` may be the whole record.
+
+        Example:
+            run.log_gpu_state(3, 0, clock=1980, power=650_000, gpu_util=98, throttle="")
+            run.log_gpu_state({"step": 4, "id": 1, "temperature": 71})
+        """
+        typed.write(self._recorder, "gpu", "step", step, id=gpu_id, **fields)
+
+    def log_gpu_model(
+        self, /, model: Mapping[str, Any] | None = None, **fields: Scalar | str | None
+    ) -> None:
+        """Append what a GPU is: ``name``, ``sm_count``, ``memory`` and ``free`` (bytes), ``uuid``.
+
+        Also ``major`` and ``minor`` (its capability), ``l2_size``, ``ecc``, ``cuda_driver``,
+        ``cuda_runtime``, ``rank`` and ``id``; by name, or in one mapping.
+
+        Example:
+            run.log_gpu_model(name="NVIDIA H200", sm_count=132, memory=150_000_000_000)
+            run.log_gpu_model({"name": "NVIDIA H200", "major": 9, "minor": 0})
+        """
+        typed.write(self._recorder, "gpu-model", "", model, **fields)
 
     def log_sol_estimate(
         self,
         /,
-        estimate: typed.HasFields | None = None,
-        *,
-        blocks: Scalar | None = None,
-        lm_head: Scalar | None = None,
-        attention: Scalar | None = None,
-        tps: Scalar | None = None,
-        dtype: str = "bf16",
-        **peaks: Scalar | str | None,
+        estimate: typed.HasFields | Mapping[str, Any] | None = None,
+        **fields: Scalar | str | None,
     ) -> None:
         """Append the speed-of-light estimate: FLOP per token by part, and tokens per second.
 
-        Takes what :func:`epochal.speed_of_light` gives, or the figures themselves; peaks in TFLOP/s
-        come as ``bf16_peak=``, ``tf32_peak=``, ``fp16_peak=``, ``fp8_peak=``. Steps logged from
-        here on have their ``sol``.
+        Takes what :func:`epochal.speed_of_light` gives, a mapping, or the fields by name:
+        ``blocks``, ``lm_head``, ``attention`` and ``tps``; peaks in TFLOP/s as ``bf16_peak``,
+        ``tf32_peak``, ``fp16_peak``, ``fp8_peak``; ``dtype``, by default ``bf16``. Steps logged
+        afterwards get their ``sol``.
+
+        Example:
+            run.log_sol_estimate(blocks=2.1e10, lm_head=1.2e9, attention=1.4e9, tps=40_000)
         """
-        parts = {"blocks": blocks, "lm_head": lm_head, "attention": attention}
-        call = self._recorder.call("sol")
-        record = typed.sol_record(now(), call, estimate, parts, {"tps": tps, **peaks}, dtype=dtype)
-        self._recorder.write(record)
+        dtype = {"dtype": "bf16"} if estimate is None else {}
+        typed.write(self._recorder, "sol", "", estimate, **{**dtype, **fields})
 
     def log_allocator(
-        self,
-        stats: Iterable[Any] | Mapping[str, Any],
-        *,
-        step: Scalar | None = 0,
-        gpu: Scalar | None = None,
+        self, stats: Iterable[Any] | Mapping[str, Any], *, step: Value = 0, gpu: Value = None
     ) -> None:
-        """Append memory by segment, in bytes: a list of segments, or a mapping of name to bytes."""
-        call, at = self._recorder.call("allocator"), self._recorder.sample_step(step)
-        record = typed.allocator_record(now(), call, at, stats=stats, gpu=gpu)
-        self._recorder.write(record)
+        """Append memory by segment, in bytes: a list of segments, or a mapping of name to bytes.
+
+        A segment has a ``name`` and bytes in ``device``, ``managed``, ``pinned`` or ``pageable``.
+        ``gpu`` is the number of the GPU. ``stats`` may be the whole record as the JSON log has it.
+
+        Example:
+            run.log_allocator({"weights": 500_000_000, "optimizer": 1_000_000_000}, step=3)
+            run.log_allocator([{"name": "weights", "device": 500_000_000, "pinned": 0}], gpu=0)
+        """
+        is_record = isinstance(stats, Mapping) and isinstance(stats.get("stats"), list)
+        whole = stats if is_record else {"stats": stats}
+        gpu = getattr(stats, "gpu", None) if gpu is None else gpu
+        typed.write(self._recorder, "allocator", "", whole, step=step, id=gpu)
 
     def log_dataset(
         self,
-        split: str,
+        split: str | Mapping[str, Any],
         *,
         files: Scalar | Sequence[str | PathLike[str]] = 0,
         tokens: Scalar = 0,
-        file_index: Scalar | None = None,
-        chunk_index: Scalar | None = None,
-        seed: Scalar | None = None,
+        file_index: Value = None,
+        chunk_index: Value = None,
+        seed: Value = None,
     ) -> None:
-        """Append a data split's facts; ``files`` is a count or the list of paths."""
-        place = {"file_index": file_index, "chunk_index": chunk_index, "seed": seed}
-        call = self._recorder.call("dataset")
-        record = typed.dataset_record(now(), call, split, files, tokens=tokens, **place)
-        self._recorder.write(record)
+        """Append a data split's facts; ``files`` is a count or the list of paths.
 
-    def log_abs_maxes(self, step: Scalar | None, values: Metrics) -> None:
-        """Append the largest absolute value of each named tensor."""
-        recorder = self._recorder
-        call, at = recorder.call("abs-maxes"), recorder.sample_step(step)
-        flat = call.metrics(values, argument="values")
-        recorder.write({"log": "abs-maxes", "t": now(), "step": at, "values": flat})
-        recorder.write_samples(call, at)
+        ``file_index`` and ``chunk_index`` are the position of the reader. ``split`` may be the
+        whole record as the JSON log has it.
+
+        Example:
+            run.log_dataset("train", files=["a.bin", "b.bin"], tokens=2_000_000, seed=42)
+            run.log_dataset({"split": "train", "files": 3, "tokens": 1000})
+        """
+        size = {"files": files, "tokens": tokens}
+        place = {"file_index": file_index, "chunk_index": chunk_index, "seed": seed}
+        typed.write(self._recorder, "dataset", "split", split, **size, **place)
+
+    def log_abs_maxes(self, step: Whole, values: Metrics | None = None) -> None:
+        """Append the largest absolute value of each named tensor.
+
+        ``step`` may be the whole record as the JSON log has it.
+
+        Example:
+            run.log_abs_maxes(3, {"blocks.0.mlp": 12.5})
+            run.log_abs_maxes({"step": 4, "values": {"blocks.0.mlp": 12.8}})
+        """
+        own = {} if values is None else {"values": values}
+        typed.write(self._recorder, "abs-maxes", "step", step, **own)
 
     # -- samples ----------------------------------------------------------------------------------
-
-    def log_text(self, name: str, text: str, step: Scalar | None = None) -> None:
-        """Append a piece of text at a step."""
-        call = self._recorder.call("text")
-        known = call.name(name)
-        words = None if known is None else call.text(text, name=known)
-        if known is not None and words is not None:
-            at = self._recorder.sample_step(step)
-            self._recorder.write(typed.text_record(now(), name=known, text=words, step=at))
-
-    def log_histogram(
-        self, name: str, values: Values, step: Scalar | None = None, *, bins: int = 64
-    ) -> None:
-        """Append the distribution of many values (list, array, tensor) as counts in equal bins.
-
-        One on a GPU is not waited for. Of more than a million values some are counted, evenly.
-        """
-        known = self._recorder.call("histogram").name(name)
-        if known is not None:
-            at = self._recorder.sample_step(step)
-            self._recorder.write_histogram(known, values, at, bins=bins)
 
     def log_image(
         self,
         name: str,
         image: Array | samples.PilImage | bytes | str | PathLike[str],
-        step: Scalar | None = None,
+        step: Value = None,
         *,
         caption: str | None = None,
     ) -> None:
-        """Append an image: an array (H×W, H×W×C, C×H×W), a PIL image, encoded bytes or a path."""
+        """Append an image: an array (H×W, H×W×C, C×H×W), a PIL image, encoded bytes or a path.
+
+        Example:
+            run.log_image("digit", [[0.0, 0.5], [0.5, 1.0]], step=3, caption="a small one")
+        """
         known = self._recorder.call("blob").name(name)
         if known is not None:
             at = self._recorder.sample_step(step)
             self._recorder.write_image(known, image, at, caption=caption)
 
     def log_graph(self, /, svg: str, *, name: str = "model", **facts: Any) -> None:
-        """Append a picture of a model as SVG text, with facts such as its hash."""
+        """Append a picture of a model as SVG text, with facts such as its hash.
+
+        Example:
+            run.log_graph("<svg xmlns='http://www.w3.org/2000/svg'/>", parameters=124_000_000)
+        """
         call = self._recorder.call("graph")
-        self._recorder.write(typed.graph_record(now(), call, name, svg, facts))
+        known, picture = call.name(name), cast("Any", svg)
+        if not isinstance(picture, str):
+            wrong = ValueTypeError("log_graph takes the text of an SVG picture.")
+            call.policy.drop("graph", svg, wrong)
+        elif known is not None:
+            own = plain_json(call.own(facts))
+            self._recorder.write({"log": "graph", "t": now(), "name": known, "svg": svg, **own})
 
     # -- words, times and meaning -----------------------------------------------------------------
 
     def event(self, /, name: str, **fields: Any) -> None:
-        """Append something that happened: a checkpoint, a restart, a change of data."""
+        """Append something that happened: a checkpoint, a restart, a change of data.
+
+        Example:
+            run.event("checkpoint", path="model.pt")
+        """
         self._recorder.event(name, **fields)
 
     def message(self, text: str, *, level: str = "info") -> None:
-        """Append a message for people, and print it at its level."""
+        """Append a message for people, and print it at its level.
+
+        Example:
+            run.message("The learning rate is halved.", level="warning")
+        """
         self._recorder.alerts.message(text, level=level)
 
     def alert(
@@ -427,19 +496,31 @@ class Run:
 
         ``level`` is info, warning or error, or a level of ``logging``. An alert of the same title
         within ``wait_s`` seconds is left out; returns False then.
+
+        Example:
+            run.alert("accuracy is above 90 %", "Time to look at it.", level="info")
         """
         return self._recorder.alerts.send(title, text, level=level, wait_s=wait_s)
 
     def section(self, name: str) -> AbstractContextManager[None]:
-        """Time a section: print and record how long it took."""
+        """Time a section: print and record how long it took.
+
+        Example:
+            with run.section("load the data"):
+                data = list(range(1000))
+        """
         return timed_section(self._recorder, name)
 
     def phase(self, name: str) -> Phase:
         """Time a part of each step, as a context manager or a decorator; on a GPU by its clock.
 
         ``data``, ``forward``, ``backward``, ``optimizer``, ``sync``, ``eval``, ``save`` and ``log``
-        are understood by what explains lost time; any other name will do. Phases may stand inside
-        one another. Costs a microsecond, never waits, never raises once it is made.
+        are understood by what explains lost time; any other name will do. Phases may be nested.
+        One costs a microsecond, never waits and never raises once it is made.
+
+        Example:
+            with run.phase("data"):
+                batch = list(range(32))
         """
         known = name if type(name) is str and name else self._recorder.call("phases").name(name)
         return self._recorder.phases.named("unnamed" if known is None else known)
@@ -453,17 +534,31 @@ class Run:
         x: str | None = None,
         role: str | None = None,
     ) -> None:
-        """Say what a metric means: unit, goal ('min' or 'max'), role (loss, lr, norm), x axis.
+        """Describe a metric: unit, goal ('min' or 'max'), role (loss, lr, norm), x axis.
 
         ``x`` names the metric to draw this one against, in charts, exports and ``series()``.
-        ``name`` may be a pattern: ``define("val/*", x="epoch")``.
+        ``name`` may be a pattern.
+
+        Example:
+            run.define("val/accuracy", goal="max", unit="%")
+            run.define("val/*", x="epoch")
         """
-        self.write(typed.define_record(now(), name=name, unit=unit, goal=goal, x=x, role=role))
+        given = {"unit": unit, "goal": goal, "x": x, "role": role}
+        for key, value in given.items():
+            choices = KINDS["define"][key].choices
+            if value is not None and choices and value not in choices:
+                known = ", ".join(choices)
+                raise UsageError(f"{key}={value!r} of {name!r} is not known: use one of {known}.")
+        record: Record = {"log": "define", "t": now(), "name": typed.checked_name(name)}
+        self.write({**record, **{key: str(value) for key, value in given.items() if value}})
 
     def write(self, record: Record, *, silent: bool = False) -> None:
         """Append one complete record of any kind, and print what belongs to its kind.
 
         ``silent`` prints nothing; the record must hold plain values then.
+
+        Example:
+            run.write({"log": "text", "t": 1760000000.0, "step": 3, "name": "sample", "text": "…"})
         """
         write = self._recorder.write_silent if silent else self._recorder.write
         write(record)
@@ -475,6 +570,9 @@ class Run:
 
         Gives the address, which opens the page on this run. A process of its own serves 127.0.0.1
         and goes on for a minute after this one ends.
+
+        Example:
+            print(run.serve())
         """
         from epochal.run import pages
 
@@ -483,7 +581,10 @@ class Run:
     def save_html(self, path: str | PathLike[str]) -> None:
         """Have the run written as one HTML file when it ends, however; at once if it has ended.
 
-        Called with several paths, it writes each of them. Folders on the way are made now.
+        Called with several paths, it writes each of them. Missing folders are made now.
+
+        Example:
+            run.save_html("reports/run.html")
         """
         from epochal.run import pages
 
@@ -493,6 +594,10 @@ class Run:
         """Start a run with a copy of this one's history up to a step, by default its last one.
 
         ``arguments`` are those of :func:`epochal.init`. This run stays open.
+
+        Example:
+            run.log({"loss": 0.5}, step=100)
+            branch = run.fork("lower-lr", step=100, config={"lr": 1e-4})
         """
         from epochal.run.fork import start_fork  # which imports this module
 
@@ -501,7 +606,11 @@ class Run:
     # -- the end ----------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Wait until everything logged so far is on the disk itself and power loss spares it."""
+        """Wait until everything logged so far is on the disk itself and power loss spares it.
+
+        Example:
+            run.flush()
+        """
         self._recorder.flush()
 
     def on_finish(self, call: Callable[[], object]) -> None:
@@ -509,6 +618,9 @@ class Run:
 
         It is called in a thread. ``finish()`` waits for it as long as ``finish_wait_s`` says, at
         least 5 seconds, and then goes on without it.
+
+        Example:
+            run.on_finish(lambda: print("uploading the model"))
         """
         self._recorder.check_open()
         self._recorder.ending.on_finish.add(call)
@@ -518,6 +630,9 @@ class Run:
 
         Whatever callbacks raise, the record is written. Calling it again does nothing, except that
         it completes what an interruption left undone.
+
+        Example:
+            run.finish("stopped", reason="good enough")
         """
         if not isinstance(status, str):
             raise ValueTypeError(f"status must be a text, not {type(status).__name__}.")
@@ -534,22 +649,7 @@ class Run:
     ) -> None:
         self._recorder.ending.leave(error)
 
-    @contextmanager
-    def memory_guard(self, model: Any = None, optimizer: Any = None) -> Iterator[None]:
-        """A ``with`` block: an out-of-memory error in it is explained in the run and goes on.
-
-        For programs that catch such errors; one that ends the run is explained by itself.
-        """
-        try:
-            yield
-        except BaseException as error:
-            explain = partial(self._explain_out_of_memory, error, model=model, optimizer=optimizer)
-            self._recorder.guard.run("out-of-memory report", explain)
-            raise
-
-    def _explain_out_of_memory(
-        self, error: BaseException, *, model: Any = None, optimizer: Any = None
-    ) -> None:
+    def _explain_out_of_memory(self, error: BaseException) -> None:
         """Write what memory was used for, if there was too little of it; once for each error."""
-        if "torch" in sys.modules and not self.finished:
-            torch_hooks().explain_out_of_memory(self, error, model=model, optimizer=optimizer)
+        if "torch" in sys.modules and self.state != RunState.FINISHED:
+            torch_hooks().explain_out_of_memory(self, error)

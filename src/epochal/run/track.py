@@ -96,7 +96,7 @@ class _Shown:
 
     def __init__(self, name: str, total: int | None, unit: str, now: float) -> None:
         run = OPEN_RUNS.current
-        recorder = None if run is None or run.finished else recorder_of(run)
+        recorder = None if run is None or run.state == "finished" else recorder_of(run)
         self.count = 0
         self._name, self._total, self._unit = name, total, unit
         self._begin = self._last = now

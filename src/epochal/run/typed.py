@@ -1,35 +1,38 @@
-"""Builds the records of the typed calls: arguments in, one plain dict out.
+"""Writes the records of the typed calls, from the declarations in ``records/kinds``.
 
-Field names and their order are those of the training logs that people parse already. Every number
-may be a Python, numpy or 0-d torch one. A field whose value is None is left out; absent is never 0.
-The :class:`CallValues` of a call leaves out what cannot be recorded. A builder returns None if
-nothing is left.
+Each call passes its arguments under the names of the record's fields; its first argument may be the
+whole record as a mapping, as the JSON log has it. A shape that is wrong raises: an unknown field, a
+missing one, a list in place of a mapping. A *value* that cannot be recorded is left out and noted
+by the :class:`~epochal.run.accepted.CallValues` of the call. None is absent, and absent is never 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import is_dataclass
-from typing import Any, Protocol
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Protocol
 
 from epochal.errors import UsageError, ValueTypeError
 from epochal.guard import attempt
-from epochal.records import ALLOCATOR_PLACES, KINDS, Field, Record
-from epochal.run.accepted import CallValues, finite_float
-from epochal.values import Array, Metrics, Number, Scalar, Values, plain_json, single
+from epochal.journal.line import now
+from epochal.records import ALLOCATOR_PLACES, KINDS, Field, Kind, Record
+from epochal.run.accepted import CallValues, shown_text
+from epochal.values import single
 
-_STEP, _EVAL, _EPOCH = KINDS["step"], KINDS["eval"], KINDS["epoch"]
-_ALLOCATOR, _DATASET, _DEFINE = KINDS["allocator"], KINDS["dataset"], KINDS["define"]
-_READINGS = {
-    field.name: field for field in KINDS["gpu"].fields if field.series or field.type == "text"
+if TYPE_CHECKING:
+    from epochal.run.recorder import Recorder
+
+# What a record cannot do without: missing it raises, and unreadable it leaves the record out.
+_REQUIRED: Mapping[str, tuple[str, ...]] = {
+    "step": ("step",),
+    "epoch": ("epoch",),
+    "gpu": ("id",),
+    "sol": ("blocks", "lm_head", "attention"),
+    "allocator": ("stats",),
+    "dataset": ("split",),
+    "abs-maxes": ("values",),
 }
-_SEGMENT = [field for field in _ALLOCATOR["stats"].fields if field.series]
-# What an estimate of the speed of light is nothing without.
-_SOL_PARTS = ("blocks", "lm_head", "attention")
-# Shares in half precision add up to one within this.
-_SHARES_TOLERANCE = 0.02
+# Of a record that was logged before; ``valid`` is what trainers add to router statistics.
+_IGNORED = frozenset({"log", "t", "time", "v", "nonfinite", "valid"})
 
 
 class HasFields(Protocol):
@@ -39,278 +42,49 @@ class HasFields(Protocol):
         """The fields by name."""
 
 
-def step_record(
-    at: float,
-    call: CallValues,
-    step: int,
-    epoch: Scalar | None,
-    tokens: Scalar,
-    duration_ms: Scalar,
-    norm: Scalar | None,
-    loss: Scalar | None,
-    lr: Scalar | None,
-    *,
-    norm_clipped: Scalar | None = None,
-    kd_loss: Scalar | None = None,
-    sol: Scalar | None = None,
-    phase: str | None = None,
-    moe: Mapping[str, Scalar | None] | None = None,
-    metrics: Metrics | None = None,
-) -> Record:
-    """One optimisation step; throughput is stored when it can be computed."""
-    record: Record = {"log": "step", "t": at, "step": step}
-    call.put(record, {"epoch": epoch})
-    rate = _put_speed(record, call, _STEP["step_tokens"], tokens, duration_ms)
-    call.put(record, {"norm": norm, "loss": loss, "lr": lr, "norm_clipped": norm_clipped})
-    call.put(record, {"tokens_per_second": rate, "kd_loss": kd_loss, "sol": sol})
-    call.put_declared(record, _STEP["phase"], phase)
-    if moe is not None:
-        router = _mapping(moe, argument="moe").items()
-        call.put(record, {f"moe_{str(name).removeprefix('moe_')}": v for name, v in router})
-    return _with_metrics(record, call, metrics)
+def write(recorder: Recorder, kind: str, name: str, first: Any, /, **others: Any) -> None:
+    """Append the record of a typed call, and the texts and arrays among its metrics.
 
-
-def eval_record(
-    at: float,
-    call: CallValues,
-    step: int,
-    epoch: Scalar | None,
-    tokens: Scalar,
-    duration_ms: Scalar,
-    loss: Scalar | None,
-    *,
-    metrics: Metrics | None = None,
-) -> Record:
-    """One evaluation."""
-    record: Record = {"log": "eval", "t": at, "step": step}
-    call.put(record, {"epoch": epoch})
-    rate = _put_speed(record, call, _EVAL["eval_tokens"], tokens, duration_ms)
-    call.put(record, {"loss": loss, "tokens_per_second": rate})
-    return _with_metrics(record, call, metrics)
-
-
-def epoch_record(
-    at: float,
-    call: CallValues,
-    epoch: int,
-    duration_s: Scalar | None,
-    metrics: Metrics,
-    *,
-    total: Scalar | None,
-) -> Record:
-    """One finished epoch; ``epoch`` counts completed epochs, so the first one is 1."""
-    record: Record = {"log": "epoch", "t": at, "epoch": epoch}
-    call.put_declared(record, _EPOCH["total"], total)
-    call.put_declared(record, _EPOCH["duration_s"], duration_s, name="duration")
-    record["m"] = call.metrics(metrics)
-    return record
-
-
-def moe_fields(
-    call: CallValues,
-    aux_loss: Scalar | HasFields | None,
-    z_loss: Scalar | None,
-    utilization: Scalar | None,
-    imbalance: Scalar | None,
-) -> Mapping[str, Any]:
-    """Router health by field; ``aux_loss`` may be a result that has all of them."""
-    if attempt(hasattr, aux_loss, "fields")[0]:
-        return call.policy.read("moe", _fields_of, aux_loss) or {}
-    return {
-        "aux_loss": aux_loss,
-        "z_loss": z_loss,
-        "expert_utilization": utilization,
-        "load_imbalance": imbalance,
-    }
-
-
-def moe_record(at: float, call: CallValues, step: int, fields: Mapping[str, Any]) -> Record:
-    """Router health of a mixture of experts."""
-    record: Record = {"log": "moe", "t": at, "step": step}
-    call.put(record, {name: value for name, value in call.own(fields).items() if name != "step"})
-    return record
-
-
-def experts_record(
-    at: float,
-    call: CallValues,
-    step: int,
-    *,
-    layers: Sequence[str],
-    load: Array | Sequence[Values],
-    top_k: Scalar,
-) -> Record | None:
-    """How the router of each layer distributed its tokens: one row of shares per layer."""
-    table = call.policy.read("experts", _share_table, load, layers=layers)
-    if table is None:
-        return None
-    names: list[str] = []
-    rows: list[list[float]] = []
-    for given, row in table:
-        name = call.name(given)
-        shares = None if name is None else call.policy.read(f"experts/{name}", _shares, row)
-        if name is not None and shares is not None:
-            names.append(name)
-            rows.append(shares)
-    if not names:
-        return None
-    record: Record = {"log": "experts", "t": at, "step": step, "layers": names, "load": rows}
-    chosen = call.whole(top_k, name="top_k")
-    if chosen is not None:
-        record["top_k"] = chosen
-    return record
-
-
-def gpu_record(
-    at: float,
-    call: CallValues,
-    step: int | None,
-    gpu_id: int,
-    fields: Mapping[str, Scalar | str | None],
-) -> Record:
-    """One GPU's telemetry: MHz, mW, degrees Celsius, percent, bytes and bytes per second."""
-    record: Record = {"log": "gpu", "t": at}
-    if step is not None:
-        record["step"] = step
-    record["id"] = gpu_id
-    for name, value in fields.items():
-        field = _READINGS.get(name)
-        if field is not None:
-            told = f"gpu/{name}" if field.type == "text" else name
-            call.put_declared(record, field, value, name=told)
-        else:
-            unknown = UsageError(
-                f"{name}= is no reading of a GPU: use {', '.join(_READINGS)}; run.log takes"
-                " figures of any name."
-            )
-            call.policy.drop(f"gpu/{name}", value, unknown)
-    return record
-
-
-def facts_record(kind: str, at: float, call: CallValues, fields: Mapping[str, Any]) -> Record:
-    """Facts as they are: texts, booleans and numbers; None is left out."""
-    record: Record = {"log": kind, "t": at}
-    declared = KINDS[kind].by_name
-    for name, value in call.own(fields).items():
-        is_number = name in declared and declared[name].is_numeric
-        if isinstance(value, str) and not is_number:
-            record[name] = value
-        else:
-            call.put(record, {name: value})
-    return record
-
-
-def sol_record(
-    at: float,
-    call: CallValues,
-    estimate: HasFields | None,
-    parts: Mapping[str, Scalar | None],
-    figures: Mapping[str, Scalar | str | None],
-    *,
-    dtype: str,
-) -> Record | None:
-    """The speed of light: an estimate, which has ``fields()``, or the figures themselves."""
-    given = [*parts.values(), *figures.values()]
-    is_whole = None not in parts.values()
-    if any(one is not None for one in given) if estimate is not None else not is_whole:
-        raise UsageError(
-            "log_sol_estimate takes an estimate of epochal.speed_of_light, or blocks=, lm_head="
-            " and attention= with tps= and peaks."
-        )
-    if estimate is None:
-        own: Mapping[str, Any] = {**parts, **figures, "dtype": dtype}
-    elif callable(getattr(estimate, "fields", None)):
-        own = estimate.fields()
-    else:
-        raise ValueTypeError(
-            "estimate must be what epochal.speed_of_light gives, not a"
-            f" {type(estimate).__name__}: figures of your own are named, as in blocks=."
-        )
-    record = facts_record("sol", at, call, own)
-    return record if all(part in record for part in _SOL_PARTS) else None
-
-
-def allocator_record(
-    at: float, call: CallValues, step: int, *, stats: Iterable[Any], gpu: Scalar | None
-) -> Record | None:
-    """Memory by segment; ``stats`` is a list of segments or a mapping of name to bytes.
-
-    If ``gpu`` is None, the GPU is ``stats.gpu`` where that exists.
+    ``name`` is the field that ``first`` is, unless ``first`` is the whole record.
     """
-    record: Record = {"log": "allocator", "t": at, "step": step}
-    gpu = attempt(getattr, stats, "gpu", None)[0] if gpu is None else gpu
-    call.put_declared(record, _ALLOCATOR["id"], gpu, name="gpu")
-    given = call.policy.read("allocator", _segments, stats) or []
-    segments = [segment for item in given if (segment := _segment(call, item)) is not None]
-    if given and not segments:
-        return None
-    # A place that no segment speaks of is absent; one that holds 0 bytes is not.
-    kept = [p for p in ALLOCATOR_PLACES if any(p in one for one in segments)] or ["device"]
-    record["stats"] = [
-        {"name": one["name"], **{place: one.get(place, 0) for place in kept}} for one in segments
-    ]
-    return record
+    call = recorder.call(kind)
+    fields = _fields(KINDS[kind], name, first, others)
+    if kind == "dataset":
+        _read_dataset(fields)
+    head: Record = {}
+    step = fields.pop("step", None)
+    if kind == "step":
+        head["step"] = recorder.next_step(step)
+    elif KINDS[kind].axis == "step" or step is not None:
+        head["step"] = recorder.sample_step(step)
+    elif kind == "epoch":
+        number = call.field(KINDS[kind]["epoch"], fields.pop("epoch"))
+        head["epoch"] = recorder.epoch = recorder.epoch + 1 if number is None else number
+    made = record(kind, now(), call, fields, **head)
+    if all(required in made for required in _REQUIRED.get(kind, ())):
+        recorder.write(made)
+    recorder.write_samples(call, head.get("step"))
 
 
-def dataset_record(
-    at: float, call: CallValues, split: str, files: Any, **facts: Scalar | None
+def record(
+    kind: str, at: float, call: CallValues, fields: Mapping[str, Any], /, **head: Any
 ) -> Record:
-    """A data split: numbers of files and tokens, and the position of the reader."""
-    record: Record = {"log": "dataset", "t": at, "split": call.name(split) or "data"}
-    counted: dict[str, Any] = dict(facts)
-    if isinstance(files, (str, bytes)):
-        wrong = ValueTypeError("files must be a count or a list of paths, not one text.")
-        call.policy.drop("dataset/files", files, wrong)
-    elif isinstance(files, Iterable):
-        names = call.policy.read("dataset/files", _texts, files) or []
-        record.update(names=names, files=len(names))
-    else:
-        counted = {"files": files, **facts}
-    for name, value in counted.items():
-        call.put_declared(record, _DATASET[name], value)
-    return record
-
-
-def text_record(at: float, *, name: str, text: str, step: int) -> Record:
-    """A piece of text at a step."""
-    return {"log": "text", "t": at, "step": step, "name": name, "text": text}
-
-
-def graph_record(
-    at: float, call: CallValues, name: Any, svg: Any, facts: Mapping[str, Any]
-) -> Record | None:
-    """A picture of a model as SVG text, with facts about it."""
-    known = call.name(name)
-    if not isinstance(svg, str):
-        wrong = ValueTypeError("log_graph takes the text of an SVG picture.")
-        call.policy.drop("graph", svg, wrong)
-        return None
-    if known is None:
-        return None
-    return {"log": "graph", "t": at, "name": known, "svg": svg, **plain_json(call.own(facts))}
-
-
-def define_record(
-    at: float, *, name: str, unit: str | None, goal: str | None, x: str | None, role: str | None
-) -> Record:
-    """What a metric means: its unit, which way is better, its x axis, its role."""
-    given = {"unit": unit, "goal": goal, "x": x, "role": role}
-    for key, value in given.items():
-        choices = _DEFINE[key].choices
-        if value is not None and choices and value not in choices:
-            known = ", ".join(choices)
-            raise UsageError(f"{key}={value!r} of {name!r} is not known: use one of {known}.")
-    record: Record = {"log": "define", "t": at, "name": checked_name(name)}
-    record.update({key: str(value) for key, value in given.items() if value is not None})
-    return record
-
-
-def tokens_per_second(tokens: float, duration_ms: float) -> float | None:
-    """Tokens per second, or None when no time passed."""
-    try:
-        return single(tokens / duration_ms * 1000.0) if duration_ms > 0 else None
-    except OverflowError:  # a whole number beyond every float
-        return None
+    """Build a record: ``head`` as it is, then each field by its declared type."""
+    made: Record = {"log": kind, "t": at, **head}
+    declared = KINDS[kind].by_name
+    for name, value in fields.items():
+        if value is None:
+            if name == "tokens_per_second":
+                value = _rate(made.get(f"{kind}_tokens"), made.get("duration_ms"))
+        elif name == "stats":
+            value = _segments(call, declared[name], value)
+        else:  # fields of an open family are numbers
+            value = call.field(declared.get(name) or Field(name), value)
+        if value is not None:
+            made[name] = value
+    if kind == "epoch":
+        made.setdefault("m", {})
+    return made
 
 
 def checked_name(name: Any) -> str:
@@ -320,103 +94,117 @@ def checked_name(name: Any) -> str:
     return name
 
 
-def _put_speed(
-    record: Record, call: CallValues, field: Field, tokens: Scalar, duration_ms: Scalar
-) -> float | None:
-    """Add tokens and duration; gives tokens per second where both are there."""
-    count = call.whole(tokens, name="tokens")
-    took: Number | None = call.number(duration_ms, name="duration_ms", wait=True)
-    if count is not None:
-        record[field.name] = count
-    if took is not None:
-        record["duration_ms"] = took
-    return None if count is None or took is None else tokens_per_second(count, took)
+def as_fields(value: Any) -> Mapping[str, Any] | None:
+    """A mapping, or the fields of a result that has ``fields()``; None for anything else."""
+    if isinstance(value, (int, float, str)):
+        return None
+    if isinstance(value, Mapping):
+        return value
+    fields = attempt(getattr, value, "fields", None)[0]
+    return attempt(lambda: dict(fields()))[0] if callable(fields) else None
 
 
-def _with_metrics(record: Record, call: CallValues, metrics: Metrics | None) -> Record:
-    flat = None if metrics is None else call.metrics(metrics)
-    if flat:
-        record["m"] = flat
-    return record
+def _fields(kind: Kind, name: str, first: Any, others: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a call; those of a whole record win. Raises for a wrong shape."""
+    given = as_fields(first)
+    if given is None and (
+        isinstance(first, (list, tuple, set)) or (not name and first is not None)
+    ):
+        raise ValueTypeError(
+            f"a {kind.name} record is given by its fields or by one mapping that has them, not by a"
+            f" {type(first).__name__}. {_known(kind)}"
+        )
+    if given is not None and given.get("log", kind.name) != kind.name:
+        raise UsageError(f"this is a record of the kind {given['log']!r}, not {kind.name!r}.")
+    fields = others
+    if given is not None:
+        fields |= _with_words(given)
+    elif name:
+        fields[name] = first
+    for field in [field for field in fields if field not in kind.by_name]:
+        if field in _IGNORED:
+            del fields[field]
+        elif not (field.startswith(tuple(kind.families)) or (field == "step" and _has_step(kind))):
+            raise UsageError(f"{kind.name!r} has no field {field!r}. {_known(kind)}")
+    for required in _REQUIRED.get(kind.name, ()):
+        if required not in fields:
+            raise UsageError(f"{kind.name!r} needs the field {required!r}. {_known(kind)}")
+    return fields
 
 
-def _mapping(value: Any, *, argument: str) -> Mapping[Any, Any]:
-    if not isinstance(value, Mapping):
-        raise ValueTypeError(f"{argument} must be a mapping, not {type(value).__name__}.")
-    return value
+def _read_dataset(fields: dict[str, Any]) -> None:
+    """Check the name of the split; a list of files becomes their names and their count."""
+    split, files = fields["split"], fields.get("files")
+    if not isinstance(split, str) or not split:
+        known = _known(KINDS["dataset"])
+        raise ValueTypeError(f"split must be a text such as 'train', not {split!r:.80}. {known}")
+    if isinstance(files, Sequence) and not isinstance(files, (str, bytes)):
+        fields.update(files=len(files), names=[shown_text(file) for file in files])
 
 
-def _fields_of(result: HasFields) -> dict[str, Any]:
-    return dict(result.fields())
+def _has_step(kind: Kind) -> bool:
+    return kind.axis in ("step", "time")
 
 
-def _texts(values: Iterable[Any]) -> list[str]:
-    return [str(value) for value in values]
+def _known(kind: Kind) -> str:
+    step = ("step",) if _has_step(kind) else ()
+    return f"Its fields are {', '.join((*step, *kind.by_name))}."
 
 
-def _segments(stats: Any) -> list[Any]:
+def _with_words(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A record from a JSON log, with the numbers that JSON cannot hold."""
+    fields = dict(given)
+    for key, word in given.get("nonfinite", {}).items():
+        holder = "m" if isinstance(given.get("m"), Mapping) else "values"
+        if key in fields:
+            fields[key] = float(word)
+        elif holder in fields:
+            fields[holder] = {**fields[holder], key.removeprefix("m."): float(word)}
+    return fields
+
+
+def _rate(tokens: float | None, duration_ms: float | None) -> float | None:
+    try:
+        is_known = tokens is not None and duration_ms is not None and duration_ms > 0
+        return single(tokens / duration_ms * 1000.0) if is_known else None  # type: ignore[operator]
+    except OverflowError:  # a whole number beyond every float
+        return None
+
+
+def _segments(call: CallValues, field: Field, stats: Any) -> list[dict[str, Any]] | None:
+    """The segments of memory; a place that none of them mentions is absent, 0 bytes are not."""
     if isinstance(stats, Mapping):
-        return [
-            {"name": name, **(value if isinstance(value, Mapping) else {"device": value})}
-            for name, value in stats.items()
+        stats = [
+            {"name": name, **(size if isinstance(size, Mapping) else {"device": size})}
+            for name, size in stats.items()
         ]
     if isinstance(stats, (str, bytes)) or not isinstance(stats, Iterable):
         raise ValueTypeError("stats must be a list of segments or a mapping of name to bytes.")
-    return list(stats)
+    segments: list[dict[str, Any]] = []
+    for given in stats:
+        item = given if isinstance(given, Mapping) else attempt(_places, given)[0]
+        if item is None or not item.get("name"):
+            raise ValueTypeError(
+                f"a segment of memory is a mapping with a name and bytes in one of"
+                f" {', '.join(ALLOCATOR_PLACES)}, not {given!r:.80}."
+            )
+        name = shown_text(item["name"])
+        segment = {
+            place.name: size
+            for place in field.fields
+            if item.get(place.name) is not None and place.series
+            if (size := call.field(place, item[place.name], name=f"{name}/{place.name}"))
+            is not None
+        }
+        if segment:
+            segments.append({"name": name, **segment})
+    kept = [place for place in ALLOCATOR_PLACES if any(place in one for one in segments)]
+    filled = [{"name": s["name"], **{p: s.get(p, 0) for p in kept}} for s in segments]
+    return filled or None
 
 
-def _share_table(load: Any, *, layers: Any) -> list[tuple[Any, Any]]:
-    if isinstance(layers, (str, bytes)) or not isinstance(layers, Iterable):
-        raise ValueTypeError("layers must be a list of names, one for each row of load.")
-    names, rows = list(layers), list(load.tolist() if hasattr(load, "tolist") else load)
-    if len(names) != len(rows):
-        raise UsageError(f"load has {len(rows)} rows for {len(names)} layers: give one for each.")
-    return list(zip(names, rows, strict=True))
-
-
-def _shares(row: Any) -> list[float]:
-    values = row.tolist() if hasattr(row, "tolist") else row
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise ValueTypeError("load must hold one row of shares for each layer.")
-    shares = [finite_float(value, name="load") for value in values]
-    total = sum(shares)
-    # A layer without a token has no shares.
-    if shares and total != 0 and abs(total - 1) > _SHARES_TOLERANCE:
-        raise UsageError(
-            f"a row of load adds up to {total:.4g}: give each expert's share of its layer's"
-            " assignments, which add up to 1."
-        )
-    return shares
-
-
-def _segment(call: CallValues, item: Any) -> dict[str, Any] | None:
-    fields = call.policy.read("allocator", _segment_fields, item)
-    if fields is None:
-        return None
-    segment: dict[str, Any] = {"name": fields["name"]}
-    for place in _SEGMENT:
-        call.put_declared(
-            segment, place, fields.get(place.name), name=f"{fields['name']}/{place.name}"
-        )
-    if len(segment) > 1:
-        return segment
-    if all(fields.get(place) is None for place in ALLOCATOR_PLACES):
-        sizeless = ValueTypeError(
-            f"the segment {segment['name']!r} says nowhere how large it is: give its bytes as"
-            f" {', '.join(ALLOCATOR_PLACES)}."
-        )
-        call.policy.drop(f"memory/{segment['name']}", item, sizeless)
-    return None
-
-
-def _segment_fields(item: Any) -> Mapping[str, Any]:
-    if isinstance(item, msgspec.Struct) or (is_dataclass(item) and not isinstance(item, type)):
-        places = {place: getattr(item, place, None) for place in ALLOCATOR_PLACES}
-        # An object has every place; one that holds nothing was not given.
-        given = {place: size for place, size in places.items() if size}
-        item = {"name": getattr(item, "name", None), **(given or {"device": 0})}
-    if not isinstance(item, Mapping) or "name" not in item:
-        raise ValueTypeError(
-            f"an allocator segment must be a mapping with a name, not a {type(item).__name__}."
-        )
-    return {**item, "name": checked_name(item["name"])}
+def _places(segment: Any) -> dict[str, Any]:
+    """A segment that is an object has every place; one that holds nothing was not given."""
+    sizes = {place: getattr(segment, place) for place in ALLOCATOR_PLACES}
+    held = {place: size for place, size in sizes.items() if size}
+    return {"name": segment.name, **(held or {"device": 0})}

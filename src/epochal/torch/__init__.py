@@ -43,7 +43,7 @@ _NAMES = {
     ),
     "memory": (
         "cuda_active_bytes cuda_allocated_bytes cuda_empty_cache cuda_peak_active_bytes "
-        "cuda_peak_reserved_bytes cuda_reset_peak_stats memory_segments"
+        "cuda_peak_reserved_bytes cuda_reset_peak_stats memory_guard memory_segments"
     ),
     "moe.stats": "MoeAccumulator moe_stats",
     "optimizer": "set_lr",

@@ -31,12 +31,10 @@ def _open_clock() -> CudaPhases | None:
     return open_clock()
 
 
-def _explain_out_of_memory(
-    run: Run, error: BaseException, *, model: Any = None, optimizer: Any = None
-) -> None:
+def _explain_out_of_memory(run: Run, error: BaseException) -> None:
     from epochal.torch.memory import explain
 
-    explain(run, error, model=model, optimizer=optimizer)
+    explain(run, error)
 
 
 def _on_same_device(call: Callable[..., object]) -> Callable[..., object]:

@@ -16,7 +16,9 @@ import sys
 import traceback
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -378,9 +380,28 @@ def explain(run: Run, error: BaseException, *, model: Any = None, optimizer: Any
         run.event(_EVENT, **facts, report=f"none: {type(reason).__name__}: {reason}")
         return
     run.event(_EVENT, **facts, **figures)
-    run.log_text(_EVENT, text)
+    recorder.write_text(_EVENT, text, recorder.sample_step(None))
     if recorder.rank == 0:
         recorder.console.block(text)
+
+
+@contextmanager
+def memory_guard(run: Run, model: Any = None, optimizer: Any = None) -> Iterator[None]:
+    """Explain an out-of-memory error of a ``with`` block in the run, and let it go on.
+
+    This is for programs that catch such errors; one that ends the run is explained by itself.
+
+    Example:
+        with epochal.torch.memory_guard(run, model, optimizer):
+            train_step(batch)
+    """
+    try:
+        yield
+    except BaseException as error:
+        if run.state != "finished":
+            report = partial(explain, run, error, model=model, optimizer=optimizer)
+            recorder_of(run).guard.run("out-of-memory report", report)
+        raise
 
 
 def find_fault(error: BaseException) -> Fault | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from epochal.run.run import Run
+from epochal.run.run import Run, recorder_of
 from epochal.values import element_count
 from epochal.wandb.data_types.html import Plotly, is_plotly
 from epochal.wandb.data_types.image import Image, is_figure
@@ -74,7 +74,7 @@ def _write_other(run: Run, name: str, value: Any, step: int) -> None:
         value.write_to(run, name, step)
     elif isinstance(value, (str, bytes)):
         text = value if isinstance(value, str) else value.decode("utf-8", "replace")
-        run.log_text(name, text, step)
+        recorder_of(run).write_text(name, text, step)
     elif is_figure(value):
         Image(value).write_to(run, name, step)
     elif is_plotly(value):
@@ -84,9 +84,9 @@ def _write_other(run: Run, name: str, value: Any, step: int) -> None:
     elif isinstance(value, (list, tuple)):
         _write_list(run, name, list(value), step)
     elif element_count(value) is not None:
-        run.log_histogram(name, value, step, bins=_BINS)
+        recorder_of(run).write_histogram(name, value, step, bins=_BINS)
     else:
-        run.log_text(name, str(value), step)
+        recorder_of(run).write_text(name, str(value), step)
 
 
 def _write_list(run: Run, name: str, values: list[Any], step: int) -> None:
@@ -95,9 +95,9 @@ def _write_list(run: Run, name: str, values: list[Any], step: int) -> None:
         for number, value in enumerate(values):
             _write_other(run, f"{name}/{number}" if len(values) > 1 else name, value, step)
     elif values and all(_is_number(value) for value in values):
-        run.log_histogram(name, [_plain(value) for value in values], step, bins=_BINS)
+        recorder_of(run).write_histogram(name, list(map(_plain, values)), step, bins=_BINS)
     elif values:
-        run.log_text(name, ", ".join(str(value) for value in values), step)
+        recorder_of(run).write_text(name, ", ".join(map(str, values)), step)
 
 
 def _plain(value: Any) -> Any:

@@ -29,7 +29,7 @@ class _Recorded:
         self._writers: dict[str, FileWriter] = {}
 
     def add(self, folder: str, event: Any) -> None:
-        if self._run.finished:
+        if self._run.state == "finished":
             return
         writer = self._writers.get(folder)
         if writer is None:

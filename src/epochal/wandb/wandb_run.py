@@ -72,7 +72,7 @@ class Run(RunLabels, ArtifactCalls):
     @property
     def finished(self) -> bool:
         """Whether ``finish`` was called."""
-        return self._run.finished
+        return self._run.state == "finished"
 
     @property
     def settings(self) -> Settings:
@@ -235,7 +235,7 @@ class Run(RunLabels, ArtifactCalls):
 
     def finish(self, exit_code: int | None = None, **ignored: Any) -> None:
         """End the run: finished, or failed with an exit code that is not 0."""
-        if self._run.finished:
+        if self._run.state == "finished":
             return
         self._end()
         if exit_code:

@@ -43,7 +43,7 @@ function HistogramsOf({ page, run }: { readonly page: Page; readonly run: RunRow
     return (
       <div class="pane">
         <div class="pane-bar"><RunPicker page={page} /></div>
-        <Empty title="This run has no histograms" code={'run.log_histogram("weights/layer1", layer.weight, step)'}>Record histograms to see them here.</Empty>
+        <Empty title="This run has no histograms" code={'run.log({"weights/layer1": layer.weight}, step)'}>Record histograms to see them here.</Empty>
       </div>
     );
   }

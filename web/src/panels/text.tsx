@@ -32,7 +32,7 @@ function TextOf({ page, run }: { readonly page: Page; readonly run: RunRow }): J
     return (
       <div class="pane">
         <div class="pane-bar"><RunPicker page={page} /></div>
-        <Empty title="This run has no text" code={'run.log_text("sample", text, step)'}>Record text samples of the model to see them here by step.</Empty>
+        <Empty title="This run has no text" code={'run.log({"sample": text}, step)'}>Record text samples of the model to see them here by step.</Empty>
       </div>
     );
   }

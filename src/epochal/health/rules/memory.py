@@ -219,8 +219,8 @@ class OutOfMemory(Rule):
     healthy = "Free memory at the peak of a step."
     reports = {
         "warning": (
-            "Memory ran out and the program caught the error (`run.memory_guard`). If the error "
-            "ends the run, the finding is `failed`."
+            "Memory ran out and the program caught the error (`epochal.torch.memory_guard`). If "
+            "the error ends the run, the finding is `failed`."
         )
     }
     messages = {

@@ -232,8 +232,8 @@ class Trainer:
         eval_loss, eval_accuracy = self._evaluate(run, step=step)
         sample = self._sample(run, step=step, length=self.plan.sample_length)
         for name, values in self.model.parameters.items():
-            run.log_histogram(f"weights/{name}", values, step)
-            run.log_histogram(f"gradients/{name}", self._gradients[name], step)
+            distributions = {f"weights/{name}": values, f"gradients/{name}": self._gradients[name]}
+            run.log(distributions, step)
         metrics = {
             "loss": sum(losses) / len(losses),
             "eval_loss": eval_loss,
@@ -247,7 +247,7 @@ class Trainer:
             self._prompt, length=length, temperature=_TEMPERATURE, rng=self._rng
         )
         text = demo_text.decode(drawn)
-        run.log_text("sample", text, step)
+        run.log({"sample": text}, step)
         return text
 
     def _picture(self, run: Run, *, step: int) -> None:

@@ -37,23 +37,10 @@ EVENTS = (
     Event("blob-lost", "training", "a file could not be kept", texts("name_of", "reason")),
     Event("value-dropped", "training", "a value could not be recorded; once for a name", _VALUE),
     Event(
-        "value-converted",
-        "training",
-        "a value was recorded as something else; once for a name",
-        (
-            *_VALUE,
-            Field("to", "text", choices=("text", "histogram", "name", "step")),
-            Field("sampled_from", "count", meaning="of how many values"),
-        ),
-    ),
-    Event(
         "value-counts",
         "training",
         "before `finish`, where a name has more than one",
-        (
-            Field("dropped", "object", meaning="name to count"),
-            Field("converted", "object", meaning="name to count"),
-        ),
+        (Field("dropped", "object", meaning="name to count"),),
     ),
     Event(
         "checkpoint",

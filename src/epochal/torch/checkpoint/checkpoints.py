@@ -504,7 +504,7 @@ class Checkpoints:
         return Redactor().config(plain) if run is None else recorder_of(run).redactor.config(plain)
 
     def _warn(self, text: str) -> None:
-        if self._run is not None and not self._run.finished:
+        if self._run is not None and self._run.state != "finished":
             self._run.message(text, level="warning")
         else:
             say_error("%s", f"epochal: {text}")

@@ -185,7 +185,7 @@ class LoaderWatch:
     @property
     def is_over(self) -> bool:
         """Whether the run takes no records any more."""
-        return self.run.finished
+        return self.run.state == "finished"
 
     def begin(self) -> EpochWatch:
         """Begin an epoch: one pass over the loader."""
