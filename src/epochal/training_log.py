@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from epochal.console.messages import LogVerbosity
@@ -140,12 +139,7 @@ class TrainingRunLogger:
     def __enter__(self) -> TrainingRunLogger:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self._owns_run:
             self.run.__exit__(kind, error, trace)
         if self._is_open:

@@ -38,7 +38,7 @@ def test_it_has_the_last_value_of_each_metric(start_run: StartRun) -> None:
     assert run.summary.get("nothing") is None
     with pytest.raises(KeyError):
         run.summary["nothing"]
-    with pytest.raises(AttributeError, match="no 'nothing'"):
+    with pytest.raises(AttributeError, match="no entry 'nothing'"):
         _ = run.summary.nothing
 
 

@@ -19,18 +19,16 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from time import monotonic, perf_counter_ns, time
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import msgspec
 
 from epochal.console.lines import section_line
 from epochal.errors import ValueTypeError
-from epochal.guard import Guard, guarded
+from epochal.guard import guarded
 from epochal.journal.line import now
 from epochal.records import Record
 from epochal.run.accepted import shown_text
-from epochal.run.typed import checked_name
 from epochal.torch_hooks import torch_hooks
 
 if TYPE_CHECKING:
@@ -54,25 +52,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class PhasedRun(Protocol):
-    """A run, as far as its phases need it."""
-
-    @property
-    def step(self) -> int:
-        """The last step that was logged."""
-
-    @property
-    def finished(self) -> bool:
-        """Whether nothing can be written any more."""
-
-    @property
-    def guard(self) -> Guard:
-        """The guard of the run."""
-
-    def write(self, record: Record) -> None:
-        """Append one record."""
-
-
 class DeviceTimes(msgspec.Struct, frozen=True):
     """What a GPU's clock measured: milliseconds by phase over ``steps`` steps, the host's beside.
 
@@ -83,22 +62,6 @@ class DeviceTimes(msgspec.Struct, frozen=True):
     device_ms: Mapping[str, float] = {}
     host_ms: Mapping[str, float] = {}
     host_bound: int = 0
-
-
-class DeviceClock(Protocol):
-    """Times phases where an accelerator works, waiting for nothing; raises nothing."""
-
-    def enter(self, outer: Any) -> Any:
-        """Mark the beginning of a phase inside another's mark; None when it is not timed."""
-
-    def leave(self, mark: Any, name: str, own_ns: int) -> None:
-        """Mark its end, with the host's own time."""
-
-    def end_step(self) -> None:
-        """A step is over; look which ones the device has finished."""
-
-    def take(self, *, wait: bool = False) -> DeviceTimes:
-        """What has been measured since the last time."""
 
 
 class Phase:
@@ -125,12 +88,7 @@ class Phase:
                 mark = phases.enter_device(stack[-1].mark if stack else None)
         stack.append(_Frame(self._name, mark, perf_counter_ns()))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         ended = perf_counter_ns()
         phases, name = self._phases, self._name
         try:
@@ -235,58 +193,49 @@ class SpanLimit:
     """Keeps long phases that happen all the time from filling the journal."""
 
     def __init__(self) -> None:
-        self._left: dict[str, tuple[float, float]] = {}
-        self._usual_s: dict[str, float] = {}
+        # By name: the usual length, how many are left, and when that was worked out.
+        self._seen: dict[str, tuple[float, float, float]] = {}
 
     def allows(self, name: str, seconds: float, *, at_s: float | None = None) -> bool:
         """Whether a phase of this name and length is to be recorded."""
         now_s = monotonic() if at_s is None else at_s
-        usual_s = self._usual_s.get(name)
-        self._usual_s[name] = (
-            seconds if usual_s is None else usual_s + _USUAL_WEIGHT * (seconds - usual_s)
-        )
-        left, looked_s = self._left.get(name, (SPAN_BURST, now_s))
+        usual_s, left, looked_s = self._seen.get(name, (seconds, SPAN_BURST, now_s))
         left = min(SPAN_BURST, left + (now_s - looked_s) / SPAN_REFILL_S)
-        is_odd = usual_s is not None and seconds >= ODD_FACTOR * usual_s
-        is_allowed = left >= 1 or is_odd
-        self._left[name] = (max(0.0, left - 1) if is_allowed else left, now_s)
+        is_allowed = left >= 1 or seconds >= ODD_FACTOR * usual_s
+        usual_s += _USUAL_WEIGHT * (seconds - usual_s)
+        self._seen[name] = (usual_s, max(0.0, left - is_allowed), now_s)
         return is_allowed
 
 
-def _guard_of(phases: Phases) -> Guard:
-    return phases.run.guard
-
-
-_guarded = guarded("phases", _guard_of)
+_guarded = guarded("phases", lambda phases: phases.run.guard)
 
 
 class Phases:
     """The phases of one run. Public attributes are for :class:`Phase`, which is on the hot path."""
 
-    def __init__(self, run: PhasedRun, *, long_ms: float = LONG_MS) -> None:
+    def __init__(self, run: Recorder) -> None:
         self.run = run
         self.local = threading.local()
         self.loop: _ThreadPhases | None = None
-        self.clock: DeviceClock | None = None
+        # Times phases where a GPU works, waiting for nothing; ``torch.phase_events`` has it.
+        self.clock: Any = None
         self.seen_step = run.step
-        self.long_ns = int(long_ms * 1e6)
+        self.long_ns = int(LONG_MS * 1e6)
         self._by_name: dict[str, Phase] = {}
         self._is_main = False
         self._is_closed = False
         self._spans = SpanLimit()
         self._begun_ns: int | None = None
         self._made_ns = perf_counter_ns()
-        self._sums: dict[str, int] = {}
         self._steps = 0
-        self._written_steps: int | None = None
+        self._written_steps = 0
 
     def named(self, name: str) -> Phase:
         """The phase of a name; always the same one."""
-        try:
-            return self._by_name[name]
-        except (KeyError, TypeError):
-            phase = self._by_name[checked_name(name)] = Phase(self, name)
-            return phase
+        phase = self._by_name.get(name)
+        if phase is None:
+            phase = self._by_name[name] = Phase(self, name)
+        return phase
 
     def begin_thread(self) -> _ThreadPhases:
         """Start the phases of a thread."""
@@ -320,20 +269,20 @@ class Phases:
             self.clock.end_step()
         if self._begun_ns is None:
             self._begun_ns = at_ns
-        elif self._is_due((at_ns - self._begun_ns) / 1e9, age_s=(at_ns - self._made_ns) / 1e9):
-            self._write(at_ns)
+            return
+        elapsed_s, age_s = (at_ns - self._begun_ns) / 1e9, (at_ns - self._made_ns) / 1e9
+        is_full = elapsed_s >= RECORD_EVERY_S and self._steps >= RECORD_STEPS
+        if elapsed_s >= RECORD_SHARE * age_s and (is_full or elapsed_s >= RECORD_AT_LATEST_S):
+            self._write(thread, at_ns, self.clock.take() if self.clock else DeviceTimes())
 
     @_guarded
     def took_long(self, name: str, elapsed_ns: int) -> None:
         """Write a ``span`` record for a long phase, unless there have been many."""
-        if self._is_closed or self.run.finished:
-            return
         seconds = elapsed_ns / 1e9
-        if not self._spans.allows(name, seconds):
+        if self._is_closed or self.run.finished or not self._spans.allows(name, seconds):
             return
         record: Record = {"log": "span", "t": now(), "name": name}
-        record["start"] = round(time() - seconds, 3)
-        record["duration_ms"] = round(seconds * 1000, 3)
+        record |= {"start": round(time() - seconds, 3), "duration_ms": round(seconds * 1000, 3)}
         if self.run.step >= 0:
             record["step"] = self.run.step
         self.run.write(record)
@@ -341,59 +290,40 @@ class Phases:
     @_guarded
     def finish(self) -> None:
         """Write the means of the last steps, if there are enough; record nothing from here on."""
-        thread, is_closed = self.loop, self._is_closed
+        thread, clock = self.loop, self.clock
         self.stop()
-        if thread is None or is_closed:
+        if thread is None:
             return
+        at_ns = perf_counter_ns()
         if self.run.step != self.seen_step:
-            at_ns = perf_counter_ns() if thread.stack else thread.last_ns
+            at_ns = at_ns if thread.stack else thread.last_ns
             thread.credit_open(at_ns)
             self._end_steps(thread)
-            if self.clock is not None:
-                self.clock.end_step()
-        else:
-            at_ns = perf_counter_ns()
-        if self._begun_ns is not None and self._is_worth_it():
-            self._write(at_ns, wait=True)
-        self.clock = None
-
-    def abandon(self) -> None:
-        """Stop in a forked child, which has neither the steps of the training nor its GPU."""
-        self.stop()
-        self.clock = None
+            if clock is not None:
+                clock.end_step()
+        # A record of the last steps is the only one, or they make a mean.
+        is_mean = self._steps >= min(REST_STEPS, self._written_steps or 1)
+        if self._begun_ns is not None and is_mean:
+            self._write(thread, at_ns, clock.take(wait=True) if clock else DeviceTimes())
 
     def stop(self) -> None:
-        """Stop timing."""
-        self._is_closed, self.loop = True, None
+        """Stop timing; in a forked child, which has neither the training's steps nor its GPU."""
+        self._is_closed, self.loop, self.clock = True, None, None
 
     def _end_steps(self, thread: _ThreadPhases) -> None:
         before, self.seen_step = self.seen_step, self.run.step
-        if self._begun_ns is not None:
+        if self._begun_ns is None:
+            thread.totals.clear()  # the first step is left out
+        else:
             self._steps += max(1, self.seen_step - before)  # of those in between none was logged
-            for name, own in thread.totals.items():
-                self._sums[name] = self._sums.get(name, 0) + own
-        thread.totals.clear()
 
-    def _is_due(self, elapsed_s: float, *, age_s: float) -> bool:
-        if elapsed_s < RECORD_SHARE * age_s:
-            return False
-        is_full = elapsed_s >= RECORD_EVERY_S and self._steps >= RECORD_STEPS
-        return is_full or elapsed_s >= RECORD_AT_LATEST_S
-
-    def _is_worth_it(self) -> bool:
-        """Whether the last steps need a record: it is the only one, or they make a mean."""
-        if self._written_steps is None:
-            return self._steps > 0
-        return self._steps >= min(REST_STEPS, self._written_steps)
-
-    def _write(self, at_ns: int, *, wait: bool = False) -> None:
+    def _write(self, thread: _ThreadPhases, at_ns: int, times: DeviceTimes) -> None:
         assert self._begun_ns is not None
-        steps, sums = self._steps, self._sums
+        steps = self._written_steps = self._steps
         wall_ms = (at_ns - self._begun_ns) / 1e6 / steps
-        self._begun_ns, self._steps, self._sums = at_ns, 0, {}
-        self._written_steps = steps
-        host = {name: own / 1e6 / steps for name, own in sums.items()}
-        times = DeviceTimes() if self.clock is None else self.clock.take(wait=wait)
+        self._begun_ns, self._steps = at_ns, 0
+        host = {name: own / 1e6 / steps for name, own in thread.totals.items()}
+        thread.totals.clear()
         means = {name: mean * _ratio(name, times) for name, mean in host.items()}
         means["other"] = means.get("other", 0.0) + max(0.0, wall_ms - sum(means.values()))
         record: Record = {"log": "phases", "t": now(), "step": self.seen_step, "steps": steps}
@@ -412,9 +342,6 @@ def _ratio(name: str, times: DeviceTimes) -> float:
     return times.device_ms[name] / host_ms if host_ms > 0 else 1.0
 
 
-def _open_clock() -> DeviceClock | None:
+def _open_clock() -> Any:
     """The clock of the GPU this process uses; None while it uses none."""
-    if "torch" not in sys.modules:
-        return None
-    clock: DeviceClock | None = torch_hooks().open_clock()
-    return clock
+    return torch_hooks().open_clock() if "torch" in sys.modules else None

@@ -235,7 +235,7 @@ class Recorder:
         self.on_tick.clear()
         self._on_line.clear()
         self.ending.after_finish.clear()
-        self.phases.abandon()
+        self.phases.stop()
         self._enter(self.state)
         self.end_resuming()
 

@@ -16,7 +16,6 @@ from contextlib import AbstractContextManager
 from math import nan
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeAlias, cast
 
 from epochal.errors import UsageError, ValueTypeError
@@ -244,25 +243,10 @@ class Run:
         if moe is not None and not isinstance(moe, Mapping):
             raise ValueTypeError(f"moe must be a mapping, not a {type(moe).__name__}.")
         router = {f"moe_{str(n).removeprefix('moe_')}": value for n, value in (moe or {}).items()}
-        typed.write(
-            self._recorder,
-            "step",
-            "step",
-            step,
-            epoch=epoch,
-            step_tokens=tokens,
-            duration_ms=duration_ms,
-            norm=norm,
-            loss=loss,
-            lr=lr,
-            norm_clipped=norm_clipped,
-            tokens_per_second=None,
-            kd_loss=kd_loss,
-            sol=sol,
-            phase=phase,
-            **router,
-            m=metrics,
-        )
+        fields = {"epoch": epoch, "step_tokens": tokens, "duration_ms": duration_ms, "norm": norm}
+        fields |= {"loss": loss, "lr": lr, "norm_clipped": norm_clipped, "tokens_per_second": None}
+        more: dict[str, Any] = {"kd_loss": kd_loss, "sol": sol, "phase": phase, **router}
+        typed.write(self._recorder, "step", "step", step, **fields, **more, m=metrics)
 
     def log_eval(
         self,
@@ -641,12 +625,7 @@ class Run:
     def __enter__(self) -> Run:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._recorder.ending.leave(error)
 
     def _explain_out_of_memory(self, error: BaseException) -> None:

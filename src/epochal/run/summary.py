@@ -16,7 +16,7 @@ from epochal.errors import FormatError, ValueTypeError
 from epochal.journal.layout import LOOP, PartName, RunFolder, rank_writer
 from epochal.journal.line import now
 from epochal.records import Record, numbers_of
-from epochal.run.watched import plain, watched
+from epochal.run.watched import Attributes, plain, watched
 from epochal.values import as_float, plain_json
 
 if TYPE_CHECKING:
@@ -26,36 +26,24 @@ if TYPE_CHECKING:
 _CHILD = "child-"
 
 
-class RunSummary(MutableMapping[str, Any]):
+class RunSummary(Attributes, MutableMapping[str, Any]):
     """What ``run.summary`` returns: a mapping, and its entries as attributes."""
 
-    _recorder: Recorder
-    _journal: _OwnJournal
-    _set: dict[str, Any]
-
     def __init__(self, recorder: Recorder) -> None:
-        vars(self).update(
-            _recorder=recorder,
-            _journal=_OwnJournal(),
-            # What this process set; a run that is switched off has no journal to read it from.
-            _set={},
-        )
+        self._recorder = recorder
+        self._journal = _OwnJournal()
+        # What this process set; a run that is switched off has no journal to read it from.
+        self._set: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        if name in self._set:
-            return self._set[name]
-        found = self._read()
-        if name not in found:
-            raise KeyError(name)
-        return found[name]
+        return self._set[name] if name in self._set else self._read()[name]
 
     def __setitem__(self, name: str, value: Any) -> None:
         known: Any = name
         if not isinstance(known, str) or not known:
             raise ValueTypeError(f"a name of run.summary must be a text, not {name!r}.")
-        given = plain_json(value)
-        self._record(name, given)
-        record = partial(self._record, name)
+        given, record = plain_json(value), partial(self._record, name)
+        record(given)
         self._set[name] = watched(given, self._recorder.check_open, record)
 
     def __delitem__(self, name: str) -> None:
@@ -70,34 +58,9 @@ class RunSummary(MutableMapping[str, Any]):
     def __len__(self) -> int:
         return len({**self._read(), **self._set})
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._set or name in self._read()
-
-    def update(self, *others: Any, **values: Any) -> None:
-        """Set several values; one record each."""
-        for name, value in dict(*others, **values).items():
-            self[name] = value
-
     def copy(self) -> dict[str, Any]:
         """A plain dict of all values as they are now."""
         return {**self._read(), **plain(self._set)}
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(f"run.summary has no {name!r}.", name=name, obj=self) from None
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self[name] = value
-
-    def __delattr__(self, name: str) -> None:
-        try:
-            del self[name]
-        except KeyError:
-            raise AttributeError(f"run.summary has no {name!r}.", name=name, obj=self) from None
 
     def __repr__(self) -> str:
         return repr(self.copy())
@@ -151,13 +114,10 @@ class _OwnJournal:
 
     def _take(self, attempt: int, record: Record) -> None:
         if record["log"] == "summary":
-            name = record.get("name")
-            if not isinstance(name, str):
-                return
+            name = str(record.get("name"))
+            self._set[name] = record.get("value")
             if record.get("deleted"):
-                self._set.pop(name, None)
-            else:
-                self._set[name] = record.get("value")
+                del self._set[name]
             return
         at = record.get("step", record.get("epoch"))
         place = (attempt, as_float(at) if isinstance(at, (int, float)) else 0.0)

@@ -19,7 +19,6 @@ from epochal.errors import UsageError, ValueTypeError
 from epochal.format import format_duration
 from epochal.guard import attempt
 from epochal.run.current import OPEN_RUNS
-from epochal.run.recorder import Recorder
 from epochal.run.run import recorder_of
 from epochal.series.eta import Eta
 from epochal.settings import read_launch
@@ -29,8 +28,6 @@ T = TypeVar("T")
 # How often a loop says something where there is no terminal.
 _PIPED_INTERVAL_S = 10.0
 _LINE_COLUMNS = 120
-# How much of the rate is that of the items since the last drawing.
-_NEWEST_SHARE = 0.3
 
 
 def track(
@@ -99,21 +96,26 @@ class _Shown:
         recorder = None if run is None or run.state == "finished" else recorder_of(run)
         self.count = 0
         self._name, self._total, self._unit = name, total, unit
-        self._begin = self._last = now
-        self._last_count = 0
-        self._rate: float | None = None
+        self._begin = self._drawn = now
         self._eta = Eta(total)
         self._eta.observe(0, now)
+        self._recorder = recorder
         self._is_outermost = not self._open
-        self._is_in_run = recorder is not None
         self._is_of_run = False
-        self._length = _RunLength.of(recorder, total) if self._is_outermost else None
-        self._console = _console(recorder)
+        # The last step before the loop, until it is known whether items are steps of the run.
+        self._before: int | None = None
+        if recorder is not None and self._is_outermost and total and recorder.rank == 0:
+            self._before = None if recorder.identity.get("totals") else recorder.step
+        is_shown = read_launch().rank == 0 if recorder is None else recorder.rank == 0
+        if recorder is not None:
+            is_shown = is_shown and recorder.console.enabled(Verbosity.NORMAL)
+        own_level = None if recorder is None else Verbosity.NORMAL
+        self._console = Console(verbosity=own_level if is_shown else Verbosity.QUIET)
         self._has_bar: bool | None = None
         self._has_printed = False
         self._line_due = now + _PIPED_INTERVAL_S
         # The first item decides whether items are steps; from then on time decides.
-        self.due = now if self._length is not None else now + INTERVAL_S
+        self.due = now if self._before is not None else now + INTERVAL_S
         if self._is_outermost:
             self._show(now)
         self._open.append(self)
@@ -121,22 +123,20 @@ class _Shown:
     def draw(self, now: float) -> None:
         """Redraw the bar, or print a line if one is due."""
         self._decide()
-        self.due = now if self._length is not None else now + INTERVAL_S
-        if now - self._last < INTERVAL_S:
-            return
-        self._measure(now)
-        for shown in self._open:
-            shown._show(now)  # loops around this one have less room, and are drawn again
+        self.due = now if self._before is not None else now + INTERVAL_S
+        if now - self._drawn >= INTERVAL_S:
+            self._drawn = now
+            self._eta.observe(self.count, now)
+            for shown in self._open:
+                shown._show(now)  # loops around this one have less room, and are drawn again
 
     def close(self, now: float) -> None:
         """Remove the bar; say how it ended, unless a run does or it is one loop among many."""
         self._open.remove(self)
         self._decide()
         self._console.close()
-        if self._has_printed or (self._is_outermost and not self._is_in_run):
-            seconds = now - self._begin
-            self._rate = self.count / seconds if seconds > 0 else None
-            self._print(f"in {format_duration(seconds)}")
+        if self._has_printed or (self._is_outermost and self._recorder is None):
+            self._print(now, f"in {format_duration(now - self._begin)}")
 
     def _show(self, now: float) -> None:
         if self._is_of_run:
@@ -147,66 +147,33 @@ class _Shown:
             )
         eta_s = self._eta.remaining_s()
         if self._has_bar:
-            self._console.progress(self.count, now=now, rate=self._rate, eta_s=eta_s)
+            self._console.progress(self.count, now=now, rate=self._rate(now), eta_s=eta_s)
         elif now >= self._line_due:
             self._line_due = now + _PIPED_INTERVAL_S
-            self._print(f"ETA {format_duration(eta_s)}" if eta_s else "")
+            self._print(now, f"ETA {format_duration(eta_s)}" if eta_s else "")
 
     def _decide(self) -> None:
         """Leave bar and lines to the run as soon as items turn out to be its steps."""
-        if self._length is not None and self._length.is_decided(self.count):
-            self._is_of_run = self._length.is_of_run
-            self._length = None
-            if self._is_of_run:
-                self._console.close()
+        recorder, before = self._recorder, self._before
+        if recorder is None or before is None or recorder.step == before:
+            return
+        self._before = None
+        if recorder.step - before == self.count:
+            recorder.set_total_steps(before + 1 + (self._total or 0))
+            self._is_of_run = True
+            self._console.close()
 
-    def _measure(self, now: float) -> None:
-        newest = (self.count - self._last_count) / (now - self._last)
-        share = 1.0 if self._rate is None else _NEWEST_SHARE
-        self._rate = newest * share + (self._rate or 0.0) * (1 - share)
-        self._last, self._last_count = now, self.count
-        self._eta.observe(self.count, now)
+    def _rate(self, now: float) -> float | None:
+        return self.count / (now - self._begin) if now > self._begin else None
 
-    def _print(self, ending: str) -> None:
+    def _print(self, now: float, ending: str) -> None:
         self._has_printed = True
         progress = Progress(
-            name=self._name, done=self.count, total=self._total, unit=self._unit, rate=self._rate
+            name=self._name,
+            done=self.count,
+            total=self._total,
+            unit=self._unit,
+            rate=self._rate(now),
         )
         layout = lay_out(progress, columns=_LINE_COLUMNS)
         self._console.line(f"{layout.left}{layout.right.strip()}  {ending}".rstrip())
-
-
-class _RunLength:
-    """Whether the items of a loop are the steps of its run, and then how many steps it has."""
-
-    def __init__(self, recorder: Recorder, total: int) -> None:
-        self._recorder = recorder
-        self._before = recorder.step
-        self._total = total
-        self.is_of_run = False
-
-    @classmethod
-    def of(cls, recorder: Recorder | None, total: int | None) -> _RunLength | None:
-        """None where there is no run or its length is known, or that of the loop is not."""
-        if not total or recorder is None or recorder.rank != 0:
-            return None
-        if recorder.identity.get("totals"):
-            return None
-        return cls(recorder, total)
-
-    def is_decided(self, count: int) -> bool:
-        """Decide when the first step has been logged; False until then."""
-        num_steps = self._recorder.step - self._before
-        if num_steps == 0:
-            return False
-        if num_steps == count:
-            self.is_of_run = True
-            self._recorder.set_total_steps(self._before + 1 + self._total)
-        return True
-
-
-def _console(recorder: Recorder | None) -> Console:
-    if recorder is None:
-        return Console(verbosity=None if read_launch().rank == 0 else Verbosity.QUIET)
-    is_shown = recorder.rank == 0 and recorder.console.enabled(Verbosity.NORMAL)
-    return Console(verbosity=Verbosity.NORMAL if is_shown else Verbosity.QUIET)

@@ -8,24 +8,28 @@ from typing import Any
 from epochal.values import plain_json
 
 
-class Entries(dict[str, Any]):
-    """A dict whose entries are attributes too; names that begin with ``_`` are none."""
+class Attributes:
+    """Makes the entries of a mapping attributes too; names that begin with ``_`` are none."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self: Any, name: str) -> Any:
         if name.startswith("_") or name not in self:
             raise AttributeError(f"there is no entry {name!r}.", name=name, obj=self)
         return self[name]
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self: Any, name: str, value: Any) -> None:
         if name.startswith("_"):
             super().__setattr__(name, value)
         else:
             self[name] = value
 
-    def __delattr__(self, name: str) -> None:
+    def __delattr__(self: Any, name: str) -> None:
         if name not in self:
             raise AttributeError(f"there is no entry {name!r}.", name=name, obj=self)
         del self[name]
+
+
+class Entries(Attributes, dict[str, Any]):
+    """A dict whose entries are attributes too."""
 
 
 class _Entry:
@@ -35,45 +39,33 @@ class _Entry:
         self.check, self._record = check, record
         self.value: Any = None
 
-    def watch(self, value: Any) -> Any:
-        """Return the entry's value; a change inside it is recorded from now on."""
-        self.value = self._watched(value)
-        return self.value
-
-    def record(self) -> None:
+    def record(self, changed: _Dict | _List) -> None:
         """Record the whole entry after a change; what came in is made plain and watched."""
-        self._adopt(self.value)
+        is_dict = isinstance(changed, dict)
+        put: Any = dict.__setitem__ if is_dict else list.__setitem__
+        for key, value in list(changed.items() if is_dict else enumerate(changed)):
+            if getattr(value, "_entry", None) is not self:
+                put(changed, key, self.watched(plain_json(value)))
         self._record(plain(self.value))
 
-    def _watched(self, value: Any) -> Any:
+    def watched(self, value: Any) -> Any:
+        """The same plain value in containers that belong to this entry."""
         made: _Dict | _List
         if isinstance(value, dict):
-            made = _Dict({key: self._watched(inner) for key, inner in value.items()})
+            made = _Dict({key: self.watched(inner) for key, inner in value.items()})
         elif isinstance(value, list):
-            made = _List(self._watched(inner) for inner in value)
+            made = _List(self.watched(inner) for inner in value)
         else:
             return value
         made._entry = self
         return made
 
-    def _adopt(self, container: _Dict | _List) -> None:
-        if isinstance(container, _Dict):
-            for key, value in list(container.items()):
-                dict.__setitem__(container, key, self._adopted(value))
-        else:
-            for index, value in enumerate(container):
-                list.__setitem__(container, index, self._adopted(value))
-
-    def _adopted(self, value: Any) -> Any:
-        if isinstance(value, (_Dict, _List)) and value._entry is self:
-            self._adopt(value)
-            return value
-        return self._watched(plain_json(value))
-
 
 def watched(value: Any, check: Callable[[], None], record: Callable[[Any], None]) -> Any:
     """Return a plain value; each change inside it calls ``check`` before, ``record`` after."""
-    return _Entry(check, record).watch(value)
+    entry = _Entry(check, record)
+    entry.value = entry.watched(value)
+    return entry.value
 
 
 class _Dict(Entries):
@@ -104,7 +96,7 @@ def _recording(method: Callable[..., Any]) -> Callable[..., Any]:
     def change(self: _Dict | _List, *args: Any, **options: Any) -> Any:
         self._entry.check()
         given = method(self, *args, **options)
-        self._entry.record()
+        self._entry.record(self)
         return given
 
     return change
