@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from epochal.errors import UsageError, ValueTypeError
+from epochal.errors import ValueTypeError
 from epochal.run.run import Run, recorder_of
 from epochal.run.samples import encode_png
 from tests.doubles.journals import of_kind
@@ -67,12 +67,6 @@ def test_tensors_of_any_kind_make_histograms(run: Run) -> None:
 def test_a_histogram_takes_numbers_only(strict_run: Run, values: Any) -> None:
     with pytest.raises(ValueTypeError, match="histogram 'w' must hold numbers"):
         strict_run.log({"w": values})
-
-
-@pytest.mark.parametrize("bins", [0, -1, 10_001])
-def test_the_number_of_bins_is_bounded(strict_run: Run, bins: int) -> None:
-    with pytest.raises(UsageError, match=f"bins={bins}"):
-        recorder_of(strict_run).write_histogram("w", [1], 0, bins=bins)
 
 
 def test_a_sample_without_a_step_belongs_to_the_last_one(run: Run) -> None:

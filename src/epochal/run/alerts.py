@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from epochal.console.messages import Verbosity
 from epochal.journal.line import now
-from epochal.records import Record
 from epochal.run.accepted import shown_text
 from epochal.values import plain_float
 
@@ -47,44 +46,27 @@ class RunAlerts:
             console.message("%s", text, level=shown)
 
     def send(self, title: Any, text: Any, *, level: Any, wait_s: Any) -> bool:
-        """Record an alert and print it; False where it would be repeated too soon."""
-        record = self._record(title, text, level=level, wait_s=wait_s)
-        if record is None:
-            return False
-        self._recorder.write(record)
-        words = f"alert: {record['title']}" + (f": {record['text']}" if record["text"] else "")
-        console = self._recorder.console
-        if record["level"] == "info":
-            console.message("%s", words, level=Verbosity.NORMAL)
-        else:
-            console.notice(words)
-        return True
-
-    def _record(self, title: Any, text: Any, *, level: Any, wait_s: Any) -> Record | None:
-        """The ``alert`` event; None where the same title was sent within ``wait_s`` seconds."""
-        call, values = self._recorder.call("event"), self._recorder.values
-        title = call.text(title, name="title") or ""
+        """Record an alert and print it; False where the same title was sent too recently."""
+        recorder, values = self._recorder, self._recorder.values
+        title = recorder.call("event").text(title, name="title") or ""
         if not title.strip():
             values.drop("title=", title, "an alert needs a title.", then="It is sent as 'alert'.")
             title = "alert"
         pause_s = values.read("wait_s=", plain_float, wait_s, name="wait_s")
-        wait_s = _WAIT_S if pause_s is None or math.isnan(pause_s) else pause_s
         moment = time.monotonic()
         with self._lock:
-            sent_at = self._sent_at.get(title)
-            if sent_at is not None and moment - sent_at < wait_s:
-                return None
+            passed_s = moment - self._sent_at.get(title, -math.inf)
+            if passed_s < (_WAIT_S if pause_s is None or math.isnan(pause_s) else pause_s):
+                return False
             self._sent_at[title] = moment
-        step = self._recorder.step
-        return {
-            "log": "event",
-            "t": now(),
-            "name": "alert",
-            **({"step": step} if step >= 0 else {}),
-            "title": title,
-            "text": shown_text(text),
-            "level": self._level(level),
-        }
+        text, level = shown_text(text), self._level(level)
+        recorder.event("alert", title=title, text=text, level=level)
+        words = f"alert: {title}" + (f": {text}" if text else "")
+        if level == "info":
+            recorder.console.message("%s", words, level=Verbosity.NORMAL)
+        else:
+            recorder.console.notice(words)
+        return True
 
     def _level(self, level: Any) -> str:
         """One of ``LEVELS``; the words and numbers of ``logging`` count as well."""

@@ -32,31 +32,26 @@ class PendingValues:
     """
 
     def __init__(self, then: Callable[[Record], None], lost: Callable[[int, str], None]) -> None:
-        self._then = then
-        self._lost = lost
+        self._calls = then, lost
         self._lock = threading.Lock()
-        self._arrays: ArrayReader | None = None
-        self._device: DeviceReader | None = None
+        self._readers: dict[Callable[..., DeviceReader], DeviceReader] = {}
 
     def defer(self, record: Record) -> bool:
         """Keep a record until its values have come; False for one that has them all."""
-        if pending_arrays(record):
-            with self._lock:
-                self._arrays = self._arrays or ArrayReader(self._then, self._lost)
-            self._arrays.defer(record)
-            return True
-        if device_values(record):
-            with self._lock:
-                self._device = self._device or open_device_reader(self._then, self._lost)
-            self._device.defer(record)
-            return True
-        return False
+        is_of_jax = bool(pending_arrays(record))
+        if not is_of_jax and not device_values(record):
+            return False
+        make = ArrayReader if is_of_jax else open_device_reader
+        with self._lock:
+            if make not in self._readers:
+                self._readers[make] = make(*self._calls)
+        self._readers[make].defer(record)
+        return True
 
     def flush(self) -> None:
         """Wait until every record has been handed on."""
-        for reader in (self._arrays, self._device):
-            if reader is not None:
-                reader.flush()
+        for reader in list(self._readers.values()):
+            reader.flush()
 
 
 class ArrayReader:

@@ -21,13 +21,13 @@ from typing import Any, TypeAlias, cast
 from epochal.errors import UsageError, ValueTypeError
 from epochal.journal.line import MetricsRecord, encode_lines, now
 from epochal.records import KINDS, Record
-from epochal.run import samples, typed
+from epochal.run import typed
 from epochal.run.config import RunConfig
 from epochal.run.phases import Phase, timed_section
 from epochal.run.recorder import Recorder, RunState
 from epochal.run.summary import RunSummary
 from epochal.torch_hooks import torch_hooks
-from epochal.values import Array, Metrics, Scalar, plain_json
+from epochal.values import Metrics, Scalar, plain_json
 
 # One number of a typed call, and its first argument, which may be the whole record.
 Value: TypeAlias = Scalar | None
@@ -423,12 +423,7 @@ class Run:
     # -- samples ----------------------------------------------------------------------------------
 
     def log_image(
-        self,
-        name: str,
-        image: Array | samples.PilImage | bytes | str | PathLike[str],
-        step: Value = None,
-        *,
-        caption: str | None = None,
+        self, name: str, image: Any, step: Value = None, *, caption: str | None = None
     ) -> None:
         """Append an image: an array (H×W, H×W×C, C×H×W), a PIL image, encoded bytes or a path.
 

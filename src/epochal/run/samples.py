@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from epochal.atomic_file import replaced_file
 from epochal.errors import MissingPackageError, UsageError, ValueTypeError
@@ -13,37 +13,16 @@ from epochal.imports.media import blob_record, media_type_of
 from epochal.journal.layout import RunFolder, is_patch
 from epochal.records import Record
 from epochal.run.accepted import MAX_DEPTH, shown_text
-from epochal.run.typed import checked_name
-from epochal.values import (
-    MAX_COUNTED,
-    SAMPLE_SIZE,
-    DeviceParts,
-    element_count,
-    is_device_tensor,
-    plain_int,
-)
+from epochal.values import MAX_COUNTED, SAMPLE_SIZE, DeviceParts, element_count, is_device_tensor
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-MAX_BINS = 10_000
-
-
-class PilImage(Protocol):
-    """An image of Pillow, as far as it is needed here."""
-
-    def convert(self, mode: str) -> Any:
-        """The image in another mode."""
-
-    def getbands(self) -> tuple[str, ...]:
-        """The names of its channels."""
-
-
 _IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
-def histogram_record(at: float, *, name: str, values: Any, step: int, bins: Any) -> Record:
+def histogram_record(at: float, *, name: str, values: Any, step: int, bins: int) -> Record:
     """Counts of values in equal bins; non-finite values are counted apart and never binned.
 
     Values on an accelerator are left in the record, as ``values`` and ``bins``, for a device reader
@@ -51,10 +30,7 @@ def histogram_record(at: float, *, name: str, values: Any, step: int, bins: Any)
     """
     import numpy as np
 
-    bins = plain_int(bins, name="bins")
-    if not 1 <= bins <= MAX_BINS:
-        raise UsageError(f"bins={bins} of histogram {name!r} must be between 1 and {MAX_BINS}.")
-    record: Record = {"log": "histogram", "t": at, "step": step, "name": checked_name(name)}
+    record: Record = {"log": "histogram", "t": at, "step": step, "name": name}
     if isinstance(values, (list, tuple)):
         values = _gathered(values, what=f"histogram {name!r}")
     if is_device_tensor(values):
@@ -66,7 +42,10 @@ def histogram_record(at: float, *, name: str, values: Any, step: int, bins: Any)
         known = {"sampled_from": there} if there is not None and there > MAX_COUNTED else {}
         return {**record, "values": values, "bins": bins, **known}
     array = _as_array(values, what=f"histogram {name!r}")
-    sample = _sampled(array).astype(np.float64)
+    sample = array.ravel()
+    if array.size > MAX_COUNTED:  # as many as are counted, taken evenly
+        sample = array.flat[np.arange(SAMPLE_SIZE) * array.size // SAMPLE_SIZE]
+    sample = sample.astype(np.float64)
     finite = sample[np.isfinite(sample)]
     if not finite.size:
         return with_distribution(record, [0, sample.size, array.size])
@@ -99,15 +78,6 @@ def with_distribution(record: Record, numbers: Sequence[float]) -> Record:
     return complete
 
 
-def _sampled(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """All values in one row, or as many as are counted, taken evenly."""
-    import numpy as np
-
-    if array.size <= MAX_COUNTED:
-        return array.ravel()
-    return array.flat[np.arange(SAMPLE_SIZE) * array.size // SAMPLE_SIZE]
-
-
 def _gathered(values: Iterable[Any], *, what: str) -> Any:
     """Nested lists of numbers, arrays and tensors as one row; on an accelerator where they are."""
     import numpy as np
@@ -115,9 +85,8 @@ def _gathered(values: Iterable[Any], *, what: str) -> Any:
     parts = list(_parts(values, what, deep=0))
     if any(is_device_tensor(part) for part in parts):
         return DeviceParts(tuple(parts))
-    numbers = [part for part in parts if isinstance(part, (int, float))]
-    if len(numbers) == len(parts):
-        return np.asarray(numbers, dtype=np.float64)
+    if all(isinstance(part, (int, float)) for part in parts):
+        return np.asarray(parts, dtype=np.float64)
     return np.concatenate([_as_array(part, what=what).ravel() for part in parts])
 
 
@@ -159,7 +128,7 @@ def image_record(
 ) -> Record:
     """Store an image under its own digest and give the record that names it."""
     data, media_type = _encoded(image, name=name)
-    record = blob_record(checked_name(name), data, t=at, step=step, media_type=media_type)
+    record = blob_record(name, data, t=at, step=step, media_type=media_type)
     store_blob(folder, record["file"], data)
     if caption is not None:
         record["caption"] = shown_text(caption)

@@ -106,11 +106,12 @@ class _Shown:
         self._before: int | None = None
         if recorder is not None and self._is_outermost and total and recorder.rank == 0:
             self._before = None if recorder.identity.get("totals") else recorder.step
-        is_shown = read_launch().rank == 0 if recorder is None else recorder.rank == 0
-        if recorder is not None:
-            is_shown = is_shown and recorder.console.enabled(Verbosity.NORMAL)
-        own_level = None if recorder is None else Verbosity.NORMAL
-        self._console = Console(verbosity=own_level if is_shown else Verbosity.QUIET)
+        if recorder is None:
+            level = None if read_launch().rank == 0 else Verbosity.QUIET
+        else:
+            is_shown = recorder.rank == 0 and recorder.console.enabled(Verbosity.NORMAL)
+            level = Verbosity.NORMAL if is_shown else Verbosity.QUIET
+        self._console = Console(verbosity=level)
         self._has_bar: bool | None = None
         self._has_printed = False
         self._line_due = now + _PIPED_INTERVAL_S
@@ -168,12 +169,7 @@ class _Shown:
 
     def _print(self, now: float, ending: str) -> None:
         self._has_printed = True
-        progress = Progress(
-            name=self._name,
-            done=self.count,
-            total=self._total,
-            unit=self._unit,
-            rate=self._rate(now),
-        )
-        layout = lay_out(progress, columns=_LINE_COLUMNS)
+        total, rate = self._total, self._rate(now)
+        state = Progress(name=self._name, done=self.count, total=total, unit=self._unit, rate=rate)
+        layout = lay_out(state, columns=_LINE_COLUMNS)
         self._console.line(f"{layout.left}{layout.right.strip()}  {ending}".rstrip())
