@@ -82,7 +82,7 @@ class TrainingRunLogger:
         self._is_open = True
         self.lost = 0
         self._owns_run = current is None
-        self._restore: Callable[[], object] = _nothing
+        self._restore: Callable[[], object] = lambda: None  # the console keeps its level
         if current is None:
             console = Console(verbosity=level, min_interval_s=_LINE_EVERY_S)
             current = init(
@@ -190,7 +190,3 @@ def _checked_level(verbosity: LogVerbosity | int) -> LogVerbosity:
     except ValueError:
         names = ", ".join(f"{level.name} ({level.value})" for level in LogVerbosity)
         raise UsageError(f"verbosity={verbosity!r} is not known: use {names}.") from None
-
-
-def _nothing() -> None:
-    """The console's level was not changed."""

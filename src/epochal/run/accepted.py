@@ -31,7 +31,7 @@ from epochal.values import (
 )
 
 T = TypeVar("T")
-Report = Callable[[str, dict[str, Any]], object]
+Report = Callable[..., object]
 
 # Names are counted one by one up to this many; the values of all further names together.
 MAX_NAMES = 100
@@ -47,7 +47,7 @@ _RESERVED = frozenset({"log", "t", "v", "nonfinite"})
 class ValuePolicy:
     """Decides whether a value that cannot be recorded raises; else counts and reports it.
 
-    ``report`` is called for the first one of each name: a sentence, and the fields of the event.
+    ``report`` is called for the first one of each name: a sentence, an event and its fields.
     """
 
     def __init__(self, report: Report, *, strict: bool = False) -> None:
@@ -89,7 +89,8 @@ class ValuePolicy:
         else:
             reason = f"{printable(name)!r} cannot be read: {describe(error)}."
         sentence = f"{reason} {then or 'It is left out.'} (Reported once for {printable(name)!r}.)"
-        self._report(sentence, {"name_of": name, "type": type(value).__name__, "reason": reason})
+        kind = type(value).__name__
+        self._report(sentence, "value-dropped", name_of=name, type=kind, reason=reason)
 
 
 class CallValues:
@@ -189,7 +190,8 @@ class CallValues:
         if type(metrics) is dict:
             items = list(metrics.items())
         else:
-            items = self.policy.read(prefix.rstrip(".") or "metrics", _pairs, metrics) or []
+            where = prefix.rstrip(".") or "metrics"
+            items = self.policy.read(where, lambda given: list(given.items()), metrics) or []
         inside.add(id(metrics))
         for key, value in items:
             # A whole number becomes the name that the fast path of ``Run.log`` writes.
@@ -221,7 +223,7 @@ class CallValues:
 
 def strict_values() -> CallValues:
     """Values of a call that raises for what cannot be recorded."""
-    return CallValues(ValuePolicy(lambda *_: None, strict=True))
+    return CallValues(ValuePolicy(lambda *_, **__: None, strict=True))
 
 
 def shown_text(value: Any) -> str:
@@ -238,10 +240,6 @@ def finite_float(value: Any, *, name: str) -> float:
     if not 0 <= number < float("inf"):
         raise UsageError(f"{name}={number!r} must be a finite number, 0 or more.")
     return number
-
-
-def _pairs(metrics: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
-    return [(key, value) for key, value in metrics.items()]
 
 
 def _own_text(value: Any) -> str | None:

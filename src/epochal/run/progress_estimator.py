@@ -42,8 +42,7 @@ class Totals(msgspec.Struct, frozen=True):
 
     def as_record(self) -> dict[str, float]:
         """The known ones, for run.json."""
-        known = {"steps": self.steps, "tokens": self.tokens, "epochs": self.epochs}
-        return {name: value for name, value in known.items() if value is not None}
+        return {n: total for n, total in msgspec.structs.asdict(self).items() if total is not None}
 
 
 class ProgressEstimator:

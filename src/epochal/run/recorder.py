@@ -53,13 +53,12 @@ from epochal.run.progress_estimator import ProgressEstimator, Totals
 from epochal.run.speed_limit import SpeedLimit
 from epochal.run.summary import RunSummary
 from epochal.settings import Settings
-from epochal.values import MOST_BITS, plain_json
+from epochal.values import plain_json
 
 if TYPE_CHECKING:
     from epochal.run.notebook import Cell
 
-# Kinds whose latest values the closing line repeats.
-_HEADLINES = frozenset({"step", "epoch"})
+Append = Callable[[bytes, float], None]
 # After a fault in showing metrics the next try is so much later.
 _SHOW_AGAIN_S = 10.0
 
@@ -94,7 +93,7 @@ class Recorder:
         resume_step: int | None = None,
     ) -> None:
         # These five are all that ``Run.log`` touches.
-        self.append: Callable[[bytes, float], None] = _discard
+        self.append: Append = _discard
         self.step = last_step
         self.lock = threading.RLock()
         self.latest: bytes | Mapping[str, float] = {}
@@ -106,7 +105,7 @@ class Recorder:
         self.rank = rank
         self.attempt = attempt
         self.guard = console.guard = Guard(report=self._report_fault)
-        self.values = ValuePolicy(self._report_value)
+        self.values = ValuePolicy(self._report)
         self.epoch = 0
         self.cell: Cell | None = None
         self.page_url: str | None = None
@@ -118,7 +117,6 @@ class Recorder:
         self.config = RunConfig(self)
         self.summary = RunSummary(self)
         self.alerts = RunAlerts(self)
-        self._is_observed = False
         self._writer = writer
         self._pending = PendingValues(self.write_arrived, self.report_lost)
         self._pace = ProgressEstimator(console, totals, name=self.name)
@@ -181,11 +179,10 @@ class Recorder:
         if state is RunState.FINISHED:
             self.append, self.show_at = self._refuse, math.inf
             return
-        append: Callable[[bytes, float], None] = _discard
-        if self._writer is not None:
-            is_open = state is RunState.OPEN
-            append = self._writer.append if is_open else self._append_resuming
-        self.append = self._observed(append) if self._is_observed else append
+        append: Append = self._append_resuming
+        if state is not RunState.RESUMING:
+            append = _discard if self._writer is None else self._writer.append
+        self.append = self._observed(append) if self._on_line else append
 
     def _begin_resuming(self, step: int | None) -> None:
         """Older attempts' records from a step on are hidden in views; nothing is erased."""
@@ -207,13 +204,13 @@ class Recorder:
                 if self.state is RunState.RESUMING:
                     self._write_resume(step)
                     self._enter(RunState.OPEN)
-        assert self._writer is not None
-        self._writer.append(line, at)
+        if self._writer is not None:
+            self._writer.append(line, at)
 
     def _write_resume(self, step: int) -> None:
-        assert self._writer is not None
         record = {"log": "resume", "t": now(), "attempt": self.attempt, "step": step}
-        self._writer.append(encode(record), now())
+        if self._writer is not None:
+            self._writer.append(encode(record), now())
 
     def _refuse(self, line: bytes, at: float) -> None:
         project = str(self.identity["project"])
@@ -231,7 +228,6 @@ class Recorder:
         self._pending = PendingValues(self.write_arrived, self.report_lost)
         self.rank = -1
         self.show_at = math.inf
-        self._is_observed = False
         self.on_tick.clear()
         self._on_line.clear()
         self.ending.after_finish.clear()
@@ -247,16 +243,12 @@ class Recorder:
     def observe(self, call: Callable[[bytes], None]) -> None:
         """Have every line that is appended from now on shown to a function, after it is down."""
         self._on_line.add(call)
-        if not self._is_observed:
-            self._is_observed = True
-            self._enter(self.state)
+        self._enter(self.state)
 
-    def _observed(self, append: Callable[[bytes, float], None]) -> Callable[[bytes, float], None]:
-        tell = self._on_line.call_each
-
+    def _observed(self, append: Append) -> Append:
         def append_and_tell(line: bytes, at: float) -> None:
             append(line, at)
-            tell(line)
+            self._on_line.call_each(line)
 
         return append_and_tell
 
@@ -291,10 +283,8 @@ class Recorder:
                 f"log() takes a dict of names and numbers, not {type(metrics).__name__}."
             )
         self.check_open()
-        if step.bit_length() > MOST_BITS:
-            large = ValueTypeError(f"step= has {step.bit_length()} bits: too many to be written.")
+        if self.values.step(step) is None:  # one too large to be written
             self.step = step = 0
-            self.values.drop("step=", step, large, then="The record is at step 0.")
         call = CallValues(self.values)
         flat = call.metrics(metrics)
         if flat or not call.samples:
@@ -356,13 +346,12 @@ class Recorder:
             return
         make = partial(samples.image_record, folder=self.folder, caption=caption)
         record, error = attempt(make, now(), name=name, image=image, step=step)
-        if record is not None:
-            self.write(record)
-        elif isinstance(error, OSError):
-            self.console.notice(f"image {name!r} could not be stored: {error}")
-            self.event("blob-lost", name_of=name, reason=str(error))
-        else:
-            self.values.drop(name, image, error or "no image")
+        if isinstance(error, OSError):
+            lost = f"image {name!r} could not be stored: {error}"
+            self._report(lost, "blob-lost", name_of=name, reason=str(error))
+        elif error is not None:
+            self.values.drop(name, image, error)
+        self.write(record)
 
     def flush(self) -> None:
         """Wait until everything logged so far is on the disk itself."""
@@ -393,9 +382,8 @@ class Recorder:
 
     def report_lost(self, count: int, reason: str) -> None:
         """Report records whose values never came from the accelerator."""
-        self.console.notice(f"{count} records whose values never came: {reason}")
-        if not self.finished:
-            self.event("values-lost", count=count, reason=reason)
+        lost = f"{count} records whose values never came: {reason}"
+        self._report(lost, "values-lost", count=count, reason=reason)
 
     # -- terminal ---------------------------------------------------------------------------------
 
@@ -411,7 +399,7 @@ class Recorder:
             if record["t"] >= self.show_at:
                 self.show_metrics(record["t"], record["step"], record["m"])
             return
-        if kind in _HEADLINES:
+        if kind in ("step", "epoch"):  # whose latest values the closing line repeats
             losses = {"loss": record["loss"]} if record.get("loss") is not None else {}
             self.latest = {**losses, **(record.get("m") or {})}
         if self.rank == 0:
@@ -427,21 +415,18 @@ class Recorder:
 
     # -- faults -----------------------------------------------------------------------------------
 
-    def _report_value(self, sentence: str, fields: dict[str, Any]) -> None:
-        """Report a value that was left out; after the end of the run only on the terminal."""
+    def _report(self, sentence: str, event: str, **fields: Any) -> None:
+        """Report something on the terminal and, until the end of the run, as an event."""
         self.console.notice(sentence)
         if not self.finished:
-            self.event("value-dropped", **fields)
+            self.event(event, **fields)
 
     def _report_fault(self, fault: Fault) -> None:
         """Record the first fault of a member, and print it on stderr."""
-        self.console.notice(
-            f"internal error in {fault.member} of run {self.name!r}: {fault.error}."
-            " Training goes on; 'epochal doctor --json' has the traceback."
-        )
-        if not self.finished:
-            self.event("internal-error", **fault.fields())
-        elif self._writer is not None:
+        where = f"internal error in {fault.member} of run {self.name!r}: {fault.error}."
+        then = "Training goes on; 'epochal doctor --json' has the traceback."
+        self._report(f"{where} {then}", "internal-error", **fault.fields())
+        if self.finished and self._writer is not None:
             record = {"log": "event", "t": now(), "name": "internal-error", **fault.fields()}
             self._writer.append_after_close(encode(record))
 
@@ -482,8 +467,6 @@ def _discard(line: bytes, at: float) -> None:
 
 def _step_of(line: bytes) -> int | None:
     """The step of a record on the step axis; events and telemetry only carry the last one."""
-    record = decode(line)
-    if record is None or axis_of(record) != "step":
-        return None
-    step = record.get("step")
+    record = decode(line) or {}
+    step = record.get("step") if axis_of(record) == "step" else None
     return step if isinstance(step, int) else None

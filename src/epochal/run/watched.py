@@ -39,7 +39,7 @@ class _Entry:
         self.check, self._record = check, record
         self.value: Any = None
 
-    def record(self, changed: _Dict | _List) -> None:
+    def record(self, changed: Any) -> None:
         """Record the whole entry after a change; what came in is made plain and watched."""
         is_dict = isinstance(changed, dict)
         put: Any = dict.__setitem__ if is_dict else list.__setitem__
