@@ -10,6 +10,7 @@ import pytest
 
 from epochal import reading
 from epochal.errors import EpochalError, MetricNotFoundError, UsageError
+from tests.series.points import points
 from tests.store.journals import Journal
 
 
@@ -29,7 +30,37 @@ def test_runs_are_opened_selected_and_read(journal: Journal, tmp_path: Path) -> 
     assert series.steps.tolist() == list(range(100))
     assert series.values.tolist() == [100.0 - step for step in range(100)]
     assert series.times[0] == 1001.0
-    assert (run.name, run.config, repr(run)) == ("x", {"lr": 1e-4}, "<run p/x running>")
+    assert (run.name, run.config) == ("x", {"lr": 1e-4})
+    assert repr(run) == "<run p/x: running, step 99, loss 1.0000>"
+    assert repr(series) == "<series train/loss: 100 points, last 1.0000, min 1.0000, max 100.00>"
+
+
+def test_a_notebook_shows_runs_as_a_table_a_run_as_a_card_and_a_series_as_a_sparkline(
+    tmp_path: Path,
+) -> None:
+    hostile = "<script>alert(1)</script>"
+    journal = Journal(tmp_path / "runs", name=hostile)
+    for step in range(1000):
+        journal.metrics(step, loss=5.0 if step == 321 else 1.0)
+    runs = reading.open(tmp_path / "runs")
+    (run,) = runs
+    series = run.series("loss")
+    shown = [runs._repr_html_(), runs.runs()._repr_html_(), run._repr_html_(), series._repr_html_()]
+    for html in shown:
+        assert "<script" not in html
+        assert "1.0000" in html
+    assert all("&lt;script" in html and "step 999" in html for html in shown[:3])
+    assert all("<svg" in html and "5.0000" in html for html in shown[2:])  # the extreme is kept
+    assert repr(runs) == "<1 run>"
+
+
+def test_a_notebook_shows_what_has_no_points(tmp_path: Path) -> None:
+    Journal(tmp_path / "runs")
+    (run,) = reading.open(tmp_path / "runs")
+    assert "p/x" in run._repr_html_()
+    empty = points([], [])
+    assert repr(empty) == "<series loss: 0 points>"
+    assert "loss" in empty._repr_html_()
 
 
 def test_one_run_is_loaded_by_its_folder(journal: Journal) -> None:
@@ -52,8 +83,8 @@ def test_the_default_folder_is_where_runs_are_recorded(
 
 def test_a_range_is_along_what_is_asked(journal: Journal) -> None:
     run = reading.load(journal.folder.path)
-    points = run.series("loss", x="epoch", lo=2.0, hi=2.25)
-    assert (points.x, points.at.tolist(), points.steps.tolist()) == (
+    chosen = run.series("loss", x="epoch", lo=2.0, hi=2.25)
+    assert (chosen.x, chosen.at.tolist(), chosen.steps.tolist()) == (
         "epoch",
         [2.0, 2.1, 2.2],
         [20, 21, 22],

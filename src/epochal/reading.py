@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochal.errors import MetricNotFoundError
+from epochal.format import format_number, format_reached, plural
 from epochal.health.rule_settings import reader_rules
+from epochal.invocation import invocation
 from epochal.records import Axis
 from epochal.series.downsample import Buckets
+from epochal.series.html import Point, card, chart, table
 from epochal.series.reduce import Summary
 from epochal.series.series import X_KINDS, Series, X, data_frame
 from epochal.series.smooth import parse_smoothing
@@ -28,6 +32,8 @@ from epochal.store.projects import ProjectRow
 from epochal.store.row import RunRow
 from epochal.store.store import RunView, Store
 from epochal.store.why import Why, why_in
+
+_MOST_ROWS = 50
 
 
 def open(  # noqa: A001 - epochal.open is its public name
@@ -59,8 +65,37 @@ class RunData:
         self._view = view
 
     def __repr__(self) -> str:
-        info = self.info
-        return f"<run {info.project}/{info.name} {info.status.text}>"
+        name, status, steps, loss, findings = _cells(self._view)
+        facts = (status, steps, loss and f"loss {loss}", findings)
+        return f"<run {name}: {', '.join(fact for fact in facts if fact)}>"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: status, progress, losses with a chart, and open findings."""
+        info, view = self.info, self._view
+        losses = [m for role in ("loss", "eval_loss") if (m := view.role(role)) is not None]
+        curves = {
+            metric.name: _points(self.series(metric.name, axis=metric.axis, pixels=200))
+            for metric in losses
+            if metric.axis == losses[0].axis
+        }
+        facts = {"progress": _steps(info)} if _steps(info) else {}
+        for metric in losses:
+            summary = self.summary(metric.name, axis=metric.axis)
+            best = summary.best(metric.goal or "min")
+            if summary.last is not None:
+                facts[metric.name] = format_number(summary.last)
+            if best is not None:
+                facts[f"best {metric.name}"] = format_number(best[1])
+        found = [entry.record for entry in view.findings() if entry.record.get("state") == "open"]
+        notes = [f"{finding['severity']}: {finding['sentence']}" for finding in found[-5:]]
+        return card(
+            f"{info.project}/{info.name}",
+            info.status.text,
+            facts=facts,
+            picture=chart(curves),
+            notes=[*([] if info.problem is None else [info.problem]), *notes],
+            command=f"{invocation()} show {shlex.quote(info.folder)}",
+        )
 
     @property
     def info(self) -> RunRow:
@@ -162,6 +197,15 @@ class RunData:
         return found
 
 
+class RunList(list[RunData]):
+    """Some runs; in a notebook they are shown as a table."""
+
+    def _repr_html_(self) -> str:
+        rows = [_cells(run.view) for run in self[:_MOST_ROWS]]
+        below = "" if len(self) <= _MOST_ROWS else f"The first {_MOST_ROWS} of {len(self):,} runs."
+        return table(("run", "status", "progress", "last loss", "findings"), rows, below=below)
+
+
 class Runs:
     """The runs below a folder; use it in ``with``, or close it, to keep what was learnt of them."""
 
@@ -177,11 +221,18 @@ class Runs:
     def __iter__(self) -> Iterator[RunData]:
         return iter(self.runs())
 
+    def __repr__(self) -> str:
+        return f"<{plural(len(self._store.runs()), 'run')}>"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: a table of the newest runs."""
+        return self.runs()._repr_html_()
+
     def runs(
         self, query: str | None = None, *, order: str | None = None, limit: int | None = None
-    ) -> list[RunData]:
+    ) -> RunList:
         """Runs that a query selects, newest first or by ``order``; see the reference for both."""
-        return [RunData(view) for view in self._store.runs(query, order=order, limit=limit)]
+        return RunList(map(RunData, self._store.runs(query, order=order, limit=limit)))
 
     def projects(self) -> list[ProjectRow]:
         """Every project: its runs by state, open findings, owners, best loss, last activity."""
@@ -252,6 +303,26 @@ class Runs:
     def close(self) -> None:
         """Remember what was learnt of the runs, and close every file."""
         self._store.close()
+
+
+def _cells(view: RunView) -> tuple[str, str, str, str, str]:
+    """The row of a run in a table: name, status, steps, last loss, findings."""
+    info, loss = view.info, view.role("loss")
+    last = None if loss is None else view.summary(loss.name, axis=loss.axis).last
+    counts = ((info.errors, "error"), (info.warnings, "warning"))
+    found = ", ".join(plural(count, word) for count, word in counts if count)
+    shown = "" if last is None else format_number(last)
+    return f"{info.project}/{info.name}", info.status.text, _steps(info), shown, found
+
+
+def _steps(info: RunRow) -> str:
+    if info.step is None or info.total_steps is None:
+        return format_reached(info.step, info.epoch)
+    return f"{info.steps_done:,} of {info.total_steps:,} steps"
+
+
+def _points(series: Series) -> list[Point]:
+    return list(zip(series.at.tolist(), series.floats.tolist(), strict=True))
 
 
 def _spread(series: Series, steps: NDArray[np.int64]) -> NDArray[Any]:

@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochal.errors import EpochalError, MetricNotFoundError
+from epochal.format import format_number, plural
 from epochal.records import Axis
 from epochal.series.downsample import Buckets, buckets
+from epochal.series.html import MOST_POINTS, card, chart
 from epochal.series.reduce import Summary, summarise
 from epochal.series.smooth import Smoothing
 from epochal.series.trend import Goal
@@ -48,7 +50,7 @@ class SeriesRun(Protocol):
         """Another series of the run; raises ``MetricNotFoundError``."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Series:
     """The points of one metric of one rank.
 
@@ -76,6 +78,24 @@ class Series:
 
     def __len__(self) -> int:
         return self.values.size
+
+    def __repr__(self) -> str:
+        facts = "".join(f", {name} {value}" for name, value in self._facts().items())
+        return f"<series {self.name}: {plural(len(self), 'point')}{facts}>"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: a small chart with the last value and the extremes."""
+        cut = self.buckets(MOST_POINTS // 2) if len(self) else None
+        points = [] if cut is None else [(cut.min_step, cut.min), (cut.max_step, cut.max)]
+        pairs = [pair for x, y in points for pair in zip(x.tolist(), y.tolist(), strict=True)]
+        picture = chart({self.name: pairs}, labels=False)
+        facts = {"points": f"{len(self):,}", **self._facts()}
+        return card(self.name, "", facts=facts, picture=picture)
+
+    def _facts(self) -> dict[str, str]:
+        summary = self.summary
+        known = {"last": summary.last, "min": summary.min, "max": summary.max}
+        return {name: format_number(v) for name, v in known.items() if v is not None}
 
     @property
     def x(self) -> X:
