@@ -1,0 +1,72 @@
+"""Reads what a run has written itself: the journal of its own rank, a little more at each call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from epochal.errors import FormatError
+from epochal.journal.layout import LOOP, PartName, RunFolder, rank_writer
+from epochal.records import Record
+
+if TYPE_CHECKING:
+    from epochal.journal.reader import PartReader
+    from epochal.run.recorder import Recorder
+
+_CHILD = "child-"
+
+
+class OwnRecords:
+    """The records of a run's own rank; each call of ``read`` continues where the last one ended."""
+
+    def __init__(self) -> None:
+        self._readers: dict[PartName, PartReader] = {}
+
+    def read(
+        self, recorder: Recorder, *, attempt: int | None = None
+    ) -> Iterator[tuple[int, list[Record]]]:
+        """Blocks of records with their attempt, older attempts first; of one attempt, if given."""
+        folder, rank = recorder.folder, max(recorder.rank, 0)
+        if not recorder.is_recorded:
+            return
+        for name in sorted({*folder.parts(), *folder.sealed_parts()}, key=_by_attempt):
+            is_own = name.writer == rank_writer(rank) or (rank == 0 and _is_rank_zero(name))
+            if is_own and attempt in (None, name.attempt):
+                for block in self._new_blocks(folder, name):
+                    yield name.attempt, block
+
+    def _new_blocks(self, folder: RunFolder, name: PartName) -> Iterator[list[Record]]:
+        from epochal.journal.reader import PartReader, ShorterFileError
+
+        reader = self._readers.get(name)
+        if reader is None:
+            reader = self._readers[name] = PartReader(folder.part_path(name), name)
+        try:
+            yield from reader.read_blocks()
+        except ShorterFileError:
+            reader.recover()
+        except FileNotFoundError:
+            yield _sealed_records(folder, reader)
+
+
+def _sealed_records(folder: RunFolder, reader: PartReader) -> list[Record]:
+    from epochal.segments.read import Segment  # loads pyarrow, for runs of many parts only
+
+    records: list[Record] = []
+    try:
+        with Segment(folder.sealed_path(reader.name)) as segment:
+            if reader.ordinal < segment.num_records:
+                records = [record for _, record in segment.records(first=reader.ordinal)]
+            reader.ordinal = segment.num_records
+    except (FileNotFoundError, FormatError):  # being moved, or damaged: readers report that
+        pass
+    return records
+
+
+def _by_attempt(name: PartName) -> tuple[int, bool, PartName]:
+    """Older attempts first, children before rank 0 itself."""
+    return name.attempt, not name.writer.startswith(_CHILD), name
+
+
+def _is_rank_zero(name: PartName) -> bool:
+    return name.writer == LOOP or name.writer.startswith(_CHILD)
