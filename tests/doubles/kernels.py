@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 WAIT_S = 120.0
+
+
+class Output(NamedTuple):
+    """What a cell shows: states of each display by its id, printed text, its last expression."""
+
+    displays: dict[str, list[str]]
+    text: str
+    result: dict[str, str]
 
 
 class Kernel:
@@ -27,15 +35,27 @@ class Kernel:
         self.client.wait_for_ready(timeout=WAIT_S)
 
     def run(self, code: str, *, cell_id: str | None = None) -> dict[str, str]:
-        """Run a cell; the forms in which its last expression shows itself.
+        """Run a cell; the forms in which its last expression shows itself."""
+        return self.execute(code, cell_id=cell_id).result
+
+    def execute(self, code: str, *, cell_id: str | None = None, fails: bool = False) -> Output:
+        """Run a cell that ends well, or that ``fails``.
 
         ``cell_id`` is what JupyterLab sends along with a cell's code; other clients send none.
         """
-        shown: dict[str, str] = {}
+        displays: dict[str, list[str]] = {}
+        texts: list[str] = []
+        result: dict[str, str] = {}
 
         def note(message: dict[str, Any]) -> None:
-            if message["msg_type"] == "execute_result":
-                shown.update(message["content"]["data"])
+            kind, content = message["msg_type"], message["content"]
+            if kind == "execute_result":
+                result.update(content["data"])
+            elif kind in ("display_data", "update_display_data"):
+                key = content["transient"]["display_id"]
+                displays.setdefault(key, []).append(content["data"]["text/html"])
+            elif kind == "stream":
+                texts.append(content["text"])
 
         if cell_id is not None:
             create = self.client.session.msg
@@ -49,8 +69,8 @@ class Kernel:
         finally:
             if cell_id is not None:
                 self.client.session.msg = create
-        assert answer["content"]["status"] == "ok", answer["content"]
-        return shown
+        assert answer["content"]["status"] == ("error" if fails else "ok"), answer["content"]
+        return Output(displays, "".join(texts), result)
 
     def restart(self) -> None:
         """As the menu of a notebook does it: the kernel is asked to go, and then started anew."""

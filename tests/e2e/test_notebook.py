@@ -1,30 +1,24 @@
-"""A run as the last expression of a cell: a real kernel, and what it answers in a real browser."""
+"""What a cell showed, in a real browser without its kernel; and a kernel that restarts."""
 
 from __future__ import annotations
 
+import http.server
 import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.doubles.kernels import Kernel
 from tests.e2e.browsing import OpenPage
 
-if TYPE_CHECKING:
-    from playwright.sync_api import FrameLocator
-
-    Show = Callable[[str], FrameLocator]
-
 WAIT_S = 120.0
-BEGIN = """
+TRAIN = """
 import epochal
-run = epochal.init(project="notebook", name="shown", dir={folder!r}, total_steps=100)
-for step in range(10):
-    run.log({{"loss": 1 / (step + 1)}}, step=step)
-run
+run = epochal.init(project="notebook", name="<i>shown", dir={folder!r}, total_steps=100)
+for step in range(100):
+    run.log({{"loss": 1 / (step + 1), "val_loss": 2 / (step + 1)}}, step=step)
 """
 
 
@@ -35,60 +29,41 @@ def kernel() -> Iterator[Kernel]:
     kernel.close()
 
 
-class _Output(BaseHTTPRequestHandler):
-    """Answers with what a cell answered, from another port of this machine, as notebooks do."""
-
-    html = ""
-
-    def do_GET(self) -> None:
-        body = f"<!doctype html><link rel=icon href=data:,><div>{self.html}</div>".encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args: Any) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
-def notebook(open_page: OpenPage) -> Iterator[Show]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Output)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-
-    def show(html: str) -> FrameLocator:
-        _Output.html = html
-        page = open_page(f"http://127.0.0.1:{server.server_address[1]}/")
-        return page.frame_locator("iframe")
-
-    yield show
-    server.shutdown()
-    server.server_close()
-    thread.join()
+def site(tmp_path: Path) -> Iterator[str]:
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
 
 
-def test_a_run_shows_itself_live_and_afterwards_as_its_archive(
-    tmp_path: Path, kernel: Kernel, notebook: Show
+def test_a_saved_summary_is_drawn_without_kernel_and_server(
+    tmp_path: Path, kernel: Kernel, site: str, open_page: OpenPage
 ) -> None:
-    live = kernel.run(BEGIN.format(folder=str(tmp_path)))
-    frame = notebook(live["text/html"])
-    frame.locator(".progress", has_text="step 10 of 100").wait_for()
-    kernel.run("for step in range(10, 20): run.log({'loss': 0.1}, step=step)")
-    frame.locator(".progress", has_text="step 20 of 100").wait_for()
-    saved = kernel.run("run.finish()\nrun")
-    frame = notebook(saved["text/html"])
-    frame.get_by_text("saved page").wait_for()
-    frame.locator(".vital-value", has_text="0.1000").wait_for()
-    assert "http://127" not in saved["text/html"]
+    output = kernel.execute(TRAIN.format(folder=str(tmp_path / "runs")) + "run.finish()")
+    (states,) = output.displays.values()
+    kernel.manager.shutdown_kernel(now=True)
+    page_file = "<!doctype html><link rel=icon href=data:,><body>" + states[-1]
+    (tmp_path / "saved.html").write_text(page_file, encoding="utf-8")
+    page = open_page(f"{site}/saved.html")
+    page.get_by_text("notebook/<i>shown").wait_for()
+    page.get_by_text("100% · 100 of 100 steps").wait_for()
+    for line in page.locator("svg polyline").all():
+        box = line.bounding_box()
+        assert box is not None
+        assert box["width"] > 200
+        assert box["height"] > 50
+    assert page.locator("svg polyline").count() == 2
 
 
 def test_a_kernel_with_a_run_restarts_by_itself(tmp_path: Path, kernel: Kernel) -> None:
-    kernel.run(BEGIN.format(folder=str(tmp_path)))
+    kernel.execute(TRAIN.format(folder=str(tmp_path)))
     process = kernel.manager.provisioner.process
     kernel.restart()
     # It went when it was asked to: a hanging one would have been killed.
     assert process.wait(timeout=WAIT_S) == 0
     assert kernel.run("1 + 1")["text/plain"] == "2"
-    again = kernel.run(BEGIN.format(folder=str(tmp_path)))
-    assert "<iframe src=" in again["text/html"]
+    assert kernel.execute(TRAIN.format(folder=str(tmp_path))).displays

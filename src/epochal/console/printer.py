@@ -6,8 +6,9 @@ import math
 import sys
 import time
 from collections.abc import Callable
-from typing import TextIO
+from typing import Protocol, TextIO
 
+from epochal.console.cell import CellBar, CellOutput, kernel_shell
 from epochal.console.messages import (
     LogVerbosity,
     Text,
@@ -27,6 +28,22 @@ from epochal.settings import no_colours
 Line = str | Callable[[], str]
 # The terminal's own green, amber and red.
 _COLOURS: dict[Grade, int] = {"good": 32, "warn": 33, "bad": 31}
+
+
+class Card(Protocol):
+    """What a notebook shows of a run in place of a bar and of step lines."""
+
+    def update(self, now: float) -> None:
+        """Draw it if that is due."""
+
+    def write(self, text: str, is_note: bool) -> bool:
+        """Add a line, or a note that stays; False where it must be printed."""
+
+    def close(self) -> None:
+        """Draw the end of the run."""
+
+    def html(self) -> str:
+        """The run as HTML."""
 
 
 class Console:
@@ -63,7 +80,8 @@ class Console:
         self._step_due = -math.inf
         self._held: Line | None = None
         self._wants_progress = progress
-        self._bar: ProgressBar | None = None
+        self._bar: ProgressBar | CellBar | None = None
+        self.card: Card | None = None  # of a run in a notebook
         self._has_colours = not no_colours()
         self._notices: set[str] = set()
         self.guard = Guard()
@@ -94,7 +112,7 @@ class Console:
 
         ``now`` is ``time.monotonic``, for callers that have just read it.
         """
-        if not self.enabled(Verbosity.NORMAL):
+        if not self.enabled(Verbosity.NORMAL) or self.card is not None:
             return
         if self._min_interval_s > 0:
             now = time.monotonic() if now is None else now
@@ -129,9 +147,9 @@ class Console:
             self._follow(lambda: f"{_text(text)}\n")
 
     def closing(self, line: Line) -> None:
-        """Close, then print the training's last line."""
+        """Close, then print the training's last line; a card has all that it says."""
         self.close()
-        if self.enabled(Verbosity.NORMAL):
+        if self.enabled(Verbosity.NORMAL) and self.card is None:
             self._print(line)
 
     def message(self, text: Text, *args: object, level: Verbosity = Verbosity.NORMAL) -> None:
@@ -147,7 +165,7 @@ class Console:
         if text not in self._notices:
             self._notices.add(text)
             self._release()
-            self._print(f"epochal: {text}", label="")
+            self._print(f"epochal: {text}", label="", is_note=True)
 
     def finding(self, text: str, *, is_error: bool) -> None:
         """Print what a health rule found: an error at QUIET, a warning at NORMAL.
@@ -162,9 +180,15 @@ class Console:
         self, *, name: str = "", total: float | None = None, unit: str = "step"
     ) -> bool:
         """Show a progress bar from now on; False where there is none (quiet, piped, TERM=dumb)."""
-        if self._bar is None and self._wants_progress and self.enabled(Verbosity.NORMAL):
+        if not self.enabled(Verbosity.NORMAL) or self.card is not None:
+            return self.card is not None
+        if self._bar is None and self._wants_progress:
             with self.guard.member("progress bar"):
-                self._bar = open_progress_bar(self._target(), name=name, total=total, unit=unit)
+                output = CellOutput.current() if self._stream is None else None
+                if output is not None:
+                    self._bar = CellBar(output, name=name, total=total, unit=unit)
+                else:
+                    self._bar = open_progress_bar(self._target(), name=name, total=total, unit=unit)
         return self._bar is not None
 
     def set_progress_total(self, total: float) -> None:
@@ -182,6 +206,9 @@ class Console:
         eta_s: float | None = None,
     ) -> None:
         """Redraw the bar if it is due; ``rate`` in units per second."""
+        if self.card is not None and self.enabled(Verbosity.NORMAL):
+            with self.guard.member("notebook display"):
+                self.card.update(now)
         if self._bar is not None:
             with self.guard.member("progress bar"):
                 self._bar.update(done, now=now, loss=loss, rate=rate, eta_s=eta_s)
@@ -191,6 +218,8 @@ class Console:
         bar, self._bar = self._bar, None
         if bar is not None:
             self.guard.run("progress bar", bar.close)
+        if self.card is not None and self.enabled(Verbosity.NORMAL):
+            self.guard.run("notebook display", self.card.close)
         self._release()
 
     def __enter__(self) -> Console:
@@ -200,7 +229,9 @@ class Console:
         self.close()
 
     def _target(self) -> TextIO | None:
-        return sys.stderr if self._stream is None else self._stream
+        if self._stream is not None:
+            return self._stream
+        return sys.stderr if kernel_shell() is None else sys.stdout  # notebooks show stderr in red
 
     def _follow(self, line: Line) -> None:
         """Print a line that is not a step, after the step before it."""
@@ -212,12 +243,15 @@ class Console:
         if held is not None:
             self._print(held)
 
-    def _print(self, line: Line, *, label: str | None = None) -> None:
+    def _print(self, line: Line, *, label: str | None = None, is_note: bool = False) -> None:
         label = self.label if label is None else label
-        self.guard.run("console line", self._write, line, label)
+        self.guard.run("console line", self._write, line, label, is_note)
 
-    def _write(self, line: Line, label: str) -> None:
+    def _write(self, line: Line, label: str, is_note: bool) -> None:
         text = _text(line) if not label else f"{printable(label)} | {_text(line)}"
+        card = self.card
+        if card and self.guard.run("notebook display", card.write, text, is_note):
+            return
         if self._bar is not None:
             self._bar.write_above(text)
         else:

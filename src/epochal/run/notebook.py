@@ -1,32 +1,45 @@
-"""A run in a notebook: which cell opened it, and how a cell shows it.
+"""A run in a notebook: which cell opened it, and what the cell shows of it.
 
-Running a cell again ends the run that it opened before. A run that is the last expression of a cell
-is shown as the live page in a frame while it is open. The page's server is a separate process that
-ends a minute after the kernel, so a restart does not hang. A finished run is shown as its archive,
-inside the notebook itself.
+While a cell trains, its display has a progress bar and a chart of the loss. Both are drawn from the
+run's own journal, where the console would print a line, at most twice a second. When the run or the
+cell ends, the display becomes a summary. It is plain HTML: a saved notebook shows it as it was.
 """
 
 from __future__ import annotations
 
-import html
 import linecache
-import subprocess
+import math
+import shlex
 import sys
-import tempfile
-from pathlib import Path
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from epochal.console.cell import INTERVAL_S, CellOutput
+from epochal.format import format_clock, format_count, format_duration, format_number
 from epochal.guard import Guard
-from epochal.journal.archive_request import WAIT_S, start_writing
-from epochal.run import pages
+from epochal.invocation import invocation
+from epochal.journal.alike import AlikeRecords
+from epochal.journal.line import now as unix_now
+from epochal.records import GUESSED_ROLE, Record, numbers_of
+from epochal.run.own_records import OwnRecords
+from epochal.series.eta import Eta
+from epochal.series.goals import guess_goal
+from epochal.series.html import MOST_POINTS, Point, card, chart, progress_bar, thinned
 
 if TYPE_CHECKING:
     from epochal.run.recorder import Recorder
 
-_HEIGHT_PX = 640
+_KINDS = frozenset({"metrics", "step", "eval", "epoch"})
+_SLICES_PER_BLOCK = 32
+_MOST_LINES = 5
+_MOST_NOTES = 10
+_MOST_METRICS = 6
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -76,42 +89,210 @@ def _cell_file(namespace: dict[str, Any]) -> str | None:
     return found
 
 
-def frame(recorder: Recorder, *, otherwise: str) -> str:
-    """A run as HTML: the live page, or the archive once it has finished; a text without one."""
-    return _page_frame(recorder) or f"<code>{html.escape(otherwise)}</code>"
+class _Curve(msgspec.Struct):
+    """The points of one metric; the exact extremes are always among them."""
+
+    name: str
+    axis: str
+    points: list[Point] = []
+
+    def add(self, x: float, y: float) -> None:
+        self.points.append((x, y))
+        if len(self.points) >= 4 * MOST_POINTS:
+            self.points = list(thinned(self.points))
+
+    def best(self) -> Point:
+        pick = max if guess_goal(self.name) == "max" else min
+        finite = [point for point in self.points if math.isfinite(point[1])]
+        return pick(finite, key=lambda point: point[1], default=(math.nan, math.nan))
 
 
-def _page_frame(recorder: Recorder) -> str | None:
-    if not recorder.is_recorded:
-        return None
-    if recorder.finished:
-        return _archive_frame(recorder.folder.path)
-    if recorder.page_url is None:
-        recorder.page_url = pages.serve(recorder)
-    return None if recorder.page_url is None else _live_frame(recorder.page_url)
+class RunCard:
+    """A run in a cell; a console draws it in place of a progress bar and of step lines.
 
+    It shows this attempt of the run. Everything but lines and notes comes from the journal.
+    """
 
-def _live_frame(url: str) -> str:
-    """The live page in a frame."""
-    return f'<iframe src="{html.escape(url, quote=True)}" {_size()}></iframe>'
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._records = OwnRecords(alike=True)
+        self._is_reading = threading.Lock()
+        # By role: the losses, and the first other metric for a run that has no loss.
+        self._curves: dict[str, _Curve] = {}
+        self._last: dict[str, float] = {}
+        self._done: dict[str, float] = {}  # by the unit of a total
+        self._started: float | None = None
+        self._ended: Record | None = None
+        self._eta = Eta(None)
+        self._lines: deque[str] = deque(maxlen=_MOST_LINES)
+        self._notes: deque[str] = deque(maxlen=_MOST_NOTES)
+        self._output: CellOutput | None = None
+        self._cell_ending = ""
+        self._has_news = False
+        self._due = -math.inf
 
+    def update(self, now: float) -> None:
+        """Draw the state of this moment, unless the last drawing is younger than half a second."""
+        if now >= self._due:
+            self._read()
+            self._draw(is_here=True)
 
-def _archive_frame(folder: Path) -> str | None:
-    """The archive of a run in a self-contained frame; None when it cannot be written."""
-    with tempfile.TemporaryDirectory() as temporary:
-        page = Path(temporary) / "run.html"
-        try:
-            process = start_writing(folder, page)
+    def write(self, text: str, is_note: bool) -> bool:
+        """Show a line in the card, a note until the end; False where the cell has no card."""
+        self._read()
+        is_here = self._is_shown or self._has_news
+        if is_note:
+            self._notes.append(text.removeprefix("epochal: "))
+        elif is_here:
+            self._lines.append(text)
+        if is_note or self._recorder.finished or time.monotonic() >= self._due:
+            self._draw(is_here=is_here)
+        return is_here
+
+    def close(self) -> None:
+        """Draw the end of the run in the cell that showed it last."""
+        self._read()
+        self._draw(is_here=self._output is None and bool(self._curves))
+
+    def end_cell(self, error: BaseException | None) -> None:
+        """Draw what is still true now that the cell has ended."""
+        if not self._recorder.finished:
+            how = "ended" if error is None else f"was stopped by {type(error).__name__}"
+            self._cell_ending = f"not finished: the cell {how} at {_clock()}"
+            self.close()
+            self._due, self._recorder.show_at = -math.inf, 0.0  # at once in the next cell
+
+    def html(self) -> str:
+        """The run as HTML, without anything that needs a server or a kernel."""
+        self._read()
+        curves = self._shown_curves
+        names = dict.fromkeys([*(curve.name for curve in curves), *self._last])
+        facts = {name: format_number(self._last[name]) for name in list(names)[:_MOST_METRICS]}
+        for curve in curves:
+            x, best = curve.best()
+            if math.isfinite(best):
+                facts[f"best {curve.name}"] = f"{format_number(best)} at {curve.axis} {x:,.0f}"
+        recorder = self._recorder
+        folder = shlex.quote(str(recorder.folder.path.parent.parent))
+        attempt = f" (attempt {recorder.attempt})" if recorder.attempt > 1 else ""
+        return card(
+            f"{recorder.identity['project']}/{recorder.name}{attempt}",
+            self._status(),
+            bar=self._progress(),
+            facts=facts,
+            picture=chart({curve.name: curve.points for curve in curves}),
+            lines=self._lines,
+            notes=self._notes,
+            command=f"{invocation()} serve {folder}" if recorder.is_recorded else "",
+            link=None if recorder.finished else recorder.page_url,
+        )
+
+    @property
+    def _is_shown(self) -> bool:
+        return self._output is not None and self._output.is_current
+
+    def _draw(self, *, is_here: bool) -> None:
+        """Draw the card in its last cell; ``is_here``: in the cell that runs now."""
+        if is_here and not self._is_shown:
+            self._output, self._cell_ending = CellOutput.current(), ""
+        if self._output is not None:
+            text = f"{self._recorder.name}: {self._status()}"
+            self._output.show(self, self.html(), text)
+            self._has_news = False
+            self._due = time.monotonic() + INTERVAL_S
+
+    @property
+    def _shown_curves(self) -> list[_Curve]:
+        losses = [self._curves[role] for role in ("loss", "eval_loss") if role in self._curves]
+        curves = losses or list(self._curves.values())
+        return [curve for curve in curves if curve.axis == curves[0].axis]
+
+    def _status(self) -> str:
+        end = unix_now() if self._ended is None else self._ended["t"]
+        duration = "" if self._started is None else format_duration(end - self._started)
+        if self._ended is not None:
+            reason = f": {self._ended['reason']}" if self._ended.get("reason") else ""
+            return f"{self._ended['status']} after {duration}{reason}"
+        if self._recorder.finished:
+            return "finished"
+        return self._cell_ending or f"running for {duration}, updated at {_clock()}"
+
+    def _progress(self) -> str:
+        """The bar, of the first total that is known; the last step without one."""
+        totals = self._recorder.identity.get("totals") or {}
+        for unit, total in totals.items():
+            done = min(self._done.get(unit, 0.0), total)
+            if total and done:
+                self._eta.total = total
+                self._eta.observe(done, time.monotonic())
+                left_s = self._eta.remaining_s()
+                is_over = self._recorder.finished or self._cell_ending
+                left = f" · {format_clock(left_s)} left" if left_s and not is_over else ""
+                text = f"{done / total:.0%} · {_amount(done)} of {_amount(total)} {unit}{left}"
+                return progress_bar(done / total, text)
+        step = self._recorder.step
+        return progress_bar(None, f"step {step:,}" if step >= 0 else "")
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        if self._is_reading.acquire(blocking=False):  # else by another thread, or further up
             try:
-                process.wait(WAIT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            text = page.read_text(encoding="utf-8")  # missing where it was not written
-        except OSError:
-            return None
-    return f'<iframe srcdoc="{html.escape(text, quote=True)}" {_size()}></iframe>'
+                self._read_on()
+            finally:
+                self._is_reading.release()
+
+    def _read_on(self) -> None:
+        for _, records in self._records.read(self._recorder, attempt=self._recorder.attempt):
+            if self._started is None and len(records):
+                self._started = records[0].get("t")
+            if isinstance(records, AlikeRecords) and records.kind == "metrics":
+                self._take_many(records)
+                continue
+            for record in records:
+                if record["log"] in _KINDS:
+                    self._take(record)
+                elif record["log"] == "finish":
+                    self._ended = record
+
+    def _take_many(self, records: AlikeRecords) -> None:
+        """Take the extremes of many records, and the last one, without decoding the others."""
+        steps = records.column("step")
+        size = len(records) // _SLICES_PER_BLOCK + 1
+        for curve in self._shown_curves:
+            values = records.column("m", curve.name)
+            for start in range(0, len(values), size):
+                points = list(zip(values[start : start + size], steps[start:], strict=False))
+                for value, step in {min(points), max(points)}:
+                    curve.add(step, value)
+        self._take(records[-1])
+
+    def _take(self, record: Record) -> None:
+        kind = record["log"]
+        axis = "epoch" if kind == "epoch" else "step"
+        x = record.get(axis, 0)
+        is_plain = kind == "metrics" and "nonfinite" not in record
+        own = record.get("m") or {}
+        values: Mapping[str, float] = own if is_plain else dict(numbers_of(record))
+        self._has_news = True
+        if kind != "eval":
+            self._done[f"{axis}s"] = x + 1 if axis == "step" else x
+        if kind == "step":
+            self._done["epochs"] = record.get("epoch") or 0.0
+            self._done["tokens"] = self._done.get("tokens", 0.0) + (record.get("step_tokens") or 0)
+        for name, value in values.items():
+            role = GUESSED_ROLE.get(name)
+            if name in own or role is not None:
+                self._last[name] = value
+            role = role if role in ("loss", "eval_loss") else "other"
+            curve = self._curves.setdefault(role, _Curve(name, axis))
+            if (curve.name, curve.axis) == (name, axis):
+                curve.add(x, value)
 
 
-def _size() -> str:
-    return f'style="width:100%;height:{_HEIGHT_PX}px;border:0" loading="lazy"'
+def _amount(value: float) -> str:
+    return format_count(value) if value >= 1e6 else f"{value:,.0f}"
+
+
+def _clock() -> str:
+    return time.strftime("%H:%M:%S")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from epochal.errors import FormatError
+from epochal.journal.alike import AlikeDecoder, Records
 from epochal.journal.layout import LOOP, PartName, RunFolder, rank_writer
 from epochal.records import Record
 
@@ -17,14 +18,18 @@ _CHILD = "child-"
 
 
 class OwnRecords:
-    """The records of a run's own rank; each call of ``read`` continues where the last one ended."""
+    """The records of a run's own rank; each call of ``read`` continues where the last one ended.
 
-    def __init__(self) -> None:
+    ``alike``: for a reader that looks at some of the records only.
+    """
+
+    def __init__(self, *, alike: bool = False) -> None:
         self._readers: dict[PartName, PartReader] = {}
+        self._decoder = AlikeDecoder() if alike else None
 
     def read(
         self, recorder: Recorder, *, attempt: int | None = None
-    ) -> Iterator[tuple[int, list[Record]]]:
+    ) -> Iterator[tuple[int, Records]]:
         """Blocks of records with their attempt, older attempts first; of one attempt, if given."""
         folder, rank = recorder.folder, max(recorder.rank, 0)
         if not recorder.is_recorded:
@@ -35,14 +40,17 @@ class OwnRecords:
                 for block in self._new_blocks(folder, name):
                     yield name.attempt, block
 
-    def _new_blocks(self, folder: RunFolder, name: PartName) -> Iterator[list[Record]]:
+    def _new_blocks(self, folder: RunFolder, name: PartName) -> Iterator[Records]:
         from epochal.journal.reader import PartReader, ShorterFileError
 
         reader = self._readers.get(name)
         if reader is None:
             reader = self._readers[name] = PartReader(folder.part_path(name), name)
         try:
-            yield from reader.read_blocks()
+            if self._decoder is None:
+                yield from reader.read_blocks()
+            else:
+                yield from reader.read_alike(self._decoder)
         except ShorterFileError:
             reader.recover()
         except FileNotFoundError:

@@ -20,6 +20,7 @@ from epochal.journal.archive_request import (
     request_archive,
     write_requested_archives,
 )
+from epochal.series.html import anchor
 from epochal.settings import file_environment, settings_environment
 
 if TYPE_CHECKING:
@@ -29,13 +30,24 @@ READY_WITHIN_S = 20.0
 LINGER_S = 60.0
 
 
+class PageAddress(str):
+    """The address of a page; a notebook shows it as a link."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return anchor(self)
+
+
 def serve(recorder: Recorder, port: int | None = None) -> str | None:
     """Start the live page of a run; the address, None on failure and for a run that is off."""
     if not recorder.is_recorded:
         return None
     folder, run_id = recorder.folder.path.parent.parent, str(recorder.identity["id"])
     same = {} if recorder.settings is None else file_environment(recorder.settings)
-    return recorder.guard.run("live page", serve_in_background, folder, port, run_id, same)
+    url = recorder.guard.run("live page", serve_in_background, folder, port, run_id, same)
+    recorder.page_url = None if url is None else PageAddress(url)
+    return recorder.page_url
 
 
 def save_html(recorder: Recorder, path: Path) -> None:

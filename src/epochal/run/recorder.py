@@ -30,6 +30,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from epochal.console.cell import kernel_shell
 from epochal.console.messages import Verbosity
 from epochal.console.printer import Console
 from epochal.errors import RunFinishedError, ValueTypeError
@@ -121,6 +122,10 @@ class Recorder:
         self._pending = PendingValues(self.write_arrived, self.report_lost)
         self._pace = ProgressEstimator(console, totals, name=self.name)
         self.reporter = ConsoleReporter(console, self._pace)
+        if rank == 0 and kernel_shell() is not None:
+            from epochal.run.notebook import RunCard
+
+            console.card = RunCard(self)
         self._speed_limit = SpeedLimit()
         self._enter(RunState.OFF if writer is None else RunState.OPEN)
         if attempt > 1 and rank == 0 and writer is not None:

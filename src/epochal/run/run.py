@@ -63,10 +63,10 @@ class Run:
         return f"<epochal run {self.project}/{self.name} at {self.dir}>"
 
     def _repr_html_(self) -> str:
-        """In a notebook: the live page, and the archive once the run has finished."""
-        from epochal.run import notebook
+        """In a notebook: status, progress, losses with a chart, and findings."""
+        from epochal.run.notebook import RunCard
 
-        return notebook.frame(self._recorder, otherwise=repr(self))
+        return (self._recorder.console.card or RunCard(self._recorder)).html()
 
     # -- what it is -------------------------------------------------------------------------------
 

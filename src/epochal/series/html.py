@@ -28,7 +28,10 @@ _NOTE = "margin:4px 0 0;padding-left:8px;border-left:3px solid #e8833a"
 
 
 def thinned(points: Sequence[Point], most: int = MOST_POINTS) -> Sequence[Point]:
-    """Return at most about ``most`` points: the extremes of each slice of x, and the last point."""
+    """Return at most about ``most`` points: the extremes of each slice of x, and the last point.
+
+    Of points that are not finite only the last one remains.
+    """
     if len(points) <= most:
         return points
     start, end = min(points)[0], max(points)[0]
@@ -36,6 +39,8 @@ def thinned(points: Sequence[Point], most: int = MOST_POINTS) -> Sequence[Point]
     low: dict[int, Point] = {}
     high: dict[int, Point] = {}
     for point in points:
+        if not math.isfinite(point[1]):
+            continue
         number = int((point[0] - start) * slices_per_x)
         if number not in low or point[1] < low[number][1]:
             low[number] = point
@@ -46,15 +51,16 @@ def thinned(points: Sequence[Point], most: int = MOST_POINTS) -> Sequence[Point]
 
 def chart(lines: Mapping[str, Sequence[Point]], *, labels: bool = True) -> str:
     """Draw lines by name as SVG; "" where no point is finite. Without labels it is a sparkline."""
+    few = {name: thinned(points) for name, points in lines.items()}
     finite = {
-        name: thinned([point for point in points if all(map(math.isfinite, point))])
-        for name, points in lines.items()
+        name: [point for point in points if math.isfinite(point[1])] for name, points in few.items()
     }
     every = [point for points in finite.values() for point in points]
     if not every:
         return ""
     (width, height), (left, top, bottom) = _LABELLED if labels else _SPARK
-    start, end = min(every)[0], max(every)[0]
+    xs = [x for points in few.values() for x, _ in points]  # also where the loss is nan
+    start, end = min(xs), max(xs)
     low, high = min(y for _, y in every), max(y for _, y in every)
     x_scale = (width - left - 4) / ((end - start) or 1.0)
     y_scale = (height - top - bottom) / ((high - low) or 1.0)
@@ -110,11 +116,12 @@ def card(
     lines: Iterable[str] = (),
     notes: Iterable[str] = (),
     command: str = "",
+    link: str | None = None,
 ) -> str:
     """A run as a card; ``bar`` and ``picture`` are HTML, everything else is text."""
     values = "".join(
-        f'<span style="margin-right:18px"><span style="opacity:.65">{escape(_short(name))}</span>'
-        f" <b>{escape(value)}</b></span>"
+        '<span style="display:inline-block;margin-right:18px">'
+        f'<span style="opacity:.65">{escape(_short(name))}</span> <b>{escape(value)}</b></span>'
         for name, value in (facts or {}).items()
     )
     text = escape("\n".join(lines))
@@ -125,9 +132,15 @@ def card(
         picture and f"<div>{picture}</div>",
         text and f'<pre style="margin:4px 0 0;background:none;{_MONO}">{text}</pre>',
         *(f'<div style="{_NOTE}">{escape(note)}</div>' for note in notes),
+        link and f"<div>{anchor(link)}</div>",
         command and f'<div style="margin-top:4px"><code>{escape(command)}</code></div>',
     ]
-    return f'<div style="{_FONT};margin:4px 0">{"".join(parts)}</div>'
+    return f'<div style="{_FONT};margin:4px 0">{"".join(part or "" for part in parts)}</div>'
+
+
+def anchor(url: str) -> str:
+    """An address as a link that opens in a new tab."""
+    return f'<a href="{escape(url)}" target="_blank" rel="noopener">{escape(url)}</a>'
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, below: str = "") -> str:

@@ -1,0 +1,134 @@
+"""The output of a notebook cell that trains: one display, redrawn in place.
+
+It has a section for each run and each loop of the cell, and is plain HTML. When the cell has ended,
+however it ended, each section is drawn once more without anything that would no longer be true.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, ClassVar, Protocol
+
+from epochal.console.progress import Progress, lay_out
+from epochal.console.stream import write_line
+from epochal.guard import Guard
+from epochal.series.html import progress_bar
+
+INTERVAL_S = 0.5
+_TEXT_COLUMNS = 100
+_PROCESS = os.getpid()
+
+
+def kernel_shell() -> Any:
+    """The shell of a notebook's kernel; None in scripts, in terminals and in forked children."""
+    ipython = sys.modules.get("IPython")
+    find = getattr(ipython, "get_ipython", None)  # None while IPython itself is being imported
+    shell = None if find is None or os.getpid() != _PROCESS else find()
+    return None if getattr(shell, "kernel", None) is None else shell
+
+
+class Section(Protocol):
+    """A run or a loop that a cell shows."""
+
+    def end_cell(self, error: BaseException | None) -> None:
+        """The cell has ended; an error that ended it is given."""
+
+
+class CellOutput:
+    """The display of one execution of a cell."""
+
+    _current: ClassVar[CellOutput | None] = None
+
+    def __init__(self, shell: Any) -> None:
+        self._sections: dict[Section, tuple[str, str]] = {}
+        self._handle: Any = None
+        self._events = shell.events
+        self._events.register("post_run_cell", self._end)
+
+    @classmethod
+    def current(cls) -> CellOutput | None:
+        """The display of the cell that is running; None outside of a notebook."""
+        shell = kernel_shell()
+        if shell is not None and cls._current is None:
+            cls._current = cls(shell)
+        return cls._current if shell is not None else None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether its cell is still running."""
+        return self is CellOutput.current()
+
+    def show(self, section: Section, html: str, text: str) -> None:
+        """Draw a section, also after the cell has ended; ``text`` is for places without HTML."""
+        self._sections[section] = html, text
+        self._publish()
+
+    def leave(self, section: Section) -> None:
+        """Remove a section."""
+        if self._sections.pop(section, None) is not None:
+            self._publish()
+
+    def _publish(self) -> None:
+        if kernel_shell() is None:
+            return
+        display: Any = sys.modules["IPython"].display.display
+        htmls, texts = zip(*self._sections.values(), strict=True) if self._sections else ((), ())
+        data = {"text/html": "".join(htmls), "text/plain": "\n".join(texts)}
+        if self._handle is None:
+            self._handle = display(data, raw=True, display_id=True)
+        else:
+            self._handle.update(data, raw=True)
+
+    def _end(self, result: Any = None) -> None:
+        self._events.unregister("post_run_cell", self._end)
+        CellOutput._current = None
+        error = getattr(result, "error_in_exec", None)
+        for section in list(self._sections):
+            Guard().run("notebook cell", section.end_cell, error)
+
+
+class CellBar:
+    """The bar of a loop in a cell; it has the methods of ``ProgressBar``."""
+
+    def __init__(self, output: CellOutput, *, name: str, total: float | None, unit: str) -> None:
+        self.total = total
+        self._output = output
+        self._name, self._unit = name, unit
+        self._due = 0.0
+        self._done = 0.0
+
+    def update(
+        self,
+        done: float,
+        *,
+        now: float,
+        loss: float | None = None,
+        rate: float | None = None,
+        eta_s: float | None = None,
+    ) -> None:
+        """Draw the state of this moment, unless the last drawing is younger than half a second."""
+        self._done = done
+        if now >= self._due:
+            self._due = now + INTERVAL_S
+            self._draw(loss=loss, rate=rate, eta_s=eta_s)
+
+    def write_above(self, text: str) -> None:
+        """Print a line of text."""
+        write_line(sys.stdout, text)
+
+    def close(self) -> None:
+        """Remove the bar."""
+        self._output.leave(self)
+
+    def end_cell(self, error: BaseException | None) -> None:
+        """Draw how far the loop came: an interrupted cell may not close it."""
+        self._draw(ending="when the cell ended")
+
+    def _draw(self, *, ending: str = "", **figures: float | None) -> None:
+        progress = Progress(
+            name=self._name, done=self._done, total=self.total, unit=self._unit, **figures
+        )
+        layout = lay_out(progress, columns=_TEXT_COLUMNS)
+        text = f"{layout.left}{layout.right.strip()}  {ending}".rstrip()
+        self._output.show(self, progress_bar(progress.share, text), text)
