@@ -46,7 +46,7 @@ def test_a_saved_summary_is_drawn_without_kernel_and_server(
     output = kernel.execute(TRAIN.format(folder=str(tmp_path / "runs")) + "run.finish()")
     (states,) = output.displays.values()
     kernel.manager.shutdown_kernel(now=True)
-    page_file = "<!doctype html><link rel=icon href=data:,><body>" + states[-1]
+    page_file = "<!doctype html><meta charset=utf-8><link rel=icon href=data:,><body>" + states[-1]
     (tmp_path / "saved.html").write_text(page_file, encoding="utf-8")
     page = open_page(f"{site}/saved.html")
     page.get_by_text("notebook/<i>shown").wait_for()
