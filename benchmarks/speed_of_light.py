@@ -72,22 +72,6 @@ class Training:
             torch.cuda.synchronize()
 
 
-def show_block(sol: SpeedOfLight) -> None:
-    peaks = {} if sol.peak is None else dict(sol.peak.tflops)
-    parts = (sol.flops.blocks.total, sol.flops.lm_head.total, sol.flops.attention.total)
-    print(
-        speed_of_light_block(
-            peaks,
-            blocks=parts[0],
-            lm_head=parts[1],
-            attention=parts[2],
-            tps=sol.tps,
-            device=sol.device,
-            note=None if sol.peak is None else sol.peak.note,
-        )
-    )
-
-
 def train(training: Training, scene: Scene, sol: SpeedOfLight, steps: int, folder: str) -> None:
     run = epochal.init("light", scene.name, dir=folder, console=False)
     run.log_sol_estimate(sol)
@@ -121,17 +105,7 @@ def show(run: Any, scene: Scene, sol: SpeedOfLight) -> None:
     for record in (one for one in records if one["log"] == "phases"):
         clock = None if sol.peak is None else sol.peak.clock_mhz
         lost = explain_phases(record, gpu=gpu, peak_clock_mhz=clock)
-        print(
-            phases_block(
-                {name.removeprefix("phase/"): mean for name, mean in record["m"].items()},
-                wall_ms=record["wall_ms"],
-                last_step=record["step"],
-                steps=record["steps"],
-                by_gpu=record.get("clock") == "gpu",
-                host_bound=record.get("host_bound"),
-                explanation=None if lost is None else str(lost),
-            )
-        )
+        print(phases_block(record, lost))
         if "host_ms" in record:
             host = ", ".join(f"{name} {mean:.2f}" for name, mean in record["host_ms"].items())
             print(f"  by the host's clock: {host} ms")
@@ -191,7 +165,7 @@ def main() -> None:
     training = Training(device, is_compiled=args.compile)
     with torch.autocast(device, dtype=torch.bfloat16):
         sol = speed_of_light(training.model, tuple(training.batch(2)))
-    show_block(sol)
+    print(speed_of_light_block(sol.fields()))
     plain = Scene("as it is", args.batch)
     late_s = 0.01 if args.tiny else 0.06
     with tempfile.TemporaryDirectory() as folder:

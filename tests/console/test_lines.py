@@ -180,17 +180,9 @@ def test_eval_with_other_metrics() -> None:
 
 
 def test_gpu_state() -> None:
-    line = gpu_line(
-        100,
-        gpu_id=1,
-        power_mw=350_000,
-        temperature_c=72,
-        temp_slowdown_c=83,
-        clock_mhz=1800,
-        memory_used_bytes=8 * GB,
-        pcie_rx_bytes_per_s=GB,
-        pcie_tx_bytes_per_s=GB / 2,
-    )
+    readings = {"power": 350_000, "temperature": 72, "temp_slowdown": 83, "clock": 1800}
+    sizes = {"dram_used": 8 * GB, "pcie_rx": GB, "pcie_tx": GB / 2}
+    line = gpu_line({"step": 100, "id": 1, **readings, **sizes})
     assert line == (
         "[G] step   100 [gpu  1] | power  350 W | temp  72/83 C | clock 1800 MHz"
         " | mem   8192 MiB | PCIe down  1024 MiB/s | PCIe up   512 MiB/s"
@@ -198,7 +190,7 @@ def test_gpu_state() -> None:
 
 
 def test_gpu_that_says_nothing() -> None:
-    assert gpu_line(3) == "[G] step     3 [gpu  0]"
+    assert gpu_line({"step": 3, "id": 0, "power": None}) == "[G] step     3 [gpu  0]"
 
 
 def test_more_metrics_than_a_line_holds_are_counted() -> None:

@@ -11,7 +11,7 @@ def everything(console: Console) -> None:
     console.step(":: step")
     console.eval(">> eval")
     console.line("  epoch")
-    console.gpu("[G]")
+    console.line("[G]", Verbosity.VERBOSE)
     console.block("[Block]")
     console.closing("  training complete")
 
@@ -50,12 +50,11 @@ def test_the_default_follows_the_process(level: LogVerbosity | None) -> None:
     assert printed(level) == []
 
 
-def test_lines_go_to_stderr_and_messages_by_their_level(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     console = Console(verbosity=Verbosity.DEBUG)
     console.step(":: step")
-    console.message("loading %s", "weights")
-    console.message("detail", level=Verbosity.DEBUG)
-    assert capsys.readouterr() == ("loading weights\n", ":: step\ndetail\n")
+    console.line("detail", Verbosity.DEBUG)
+    assert capsys.readouterr() == ("", ":: step\ndetail\n")
 
 
 def test_a_notice_is_said_once_at_every_level(capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,7 +101,7 @@ def test_lines_that_are_not_shown_are_never_made() -> None:
     console.step("shown", now=0)
     console.step(lambda: pytest.fail("made"), now=1)
     console.step("newest", now=2)
-    console.gpu(lambda: pytest.fail("made"))
+    console.line(lambda: pytest.fail("made"), Verbosity.VERBOSE)
     console.close()
 
 
@@ -117,9 +116,10 @@ def test_a_stream_that_is_gone_stops_nothing() -> None:
 
 def test_no_bar_where_there_is_no_terminal() -> None:
     stream = io.StringIO()
-    with Console(stream) as console:
-        assert not console.start_progress(total=10)
-        console.progress(5, now=1e9)
+    console = Console(stream)
+    assert not console.start_progress(total=10)
+    console.progress(5, now=1e9)
+    console.close()
     assert stream.getvalue() == ""
 
 

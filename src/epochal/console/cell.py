@@ -98,20 +98,12 @@ class CellBar:
         self._due = 0.0
         self._done = 0.0
 
-    def update(
-        self,
-        done: float,
-        *,
-        now: float,
-        loss: float | None = None,
-        rate: float | None = None,
-        eta_s: float | None = None,
-    ) -> None:
+    def update(self, done: float, *, now: float, **figures: float | None) -> None:
         """Draw the state of this moment, unless the last drawing is younger than half a second."""
         self._done = done
         if now >= self._due:
             self._due = now + INTERVAL_S
-            self._draw(loss=loss, rate=rate, eta_s=eta_s)
+            self._draw(**figures)
 
     def write_above(self, text: str) -> None:
         """Print a line of text."""
@@ -123,9 +115,9 @@ class CellBar:
 
     def end_cell(self, error: BaseException | None) -> None:
         """Draw how far the loop came: an interrupted cell may not close it."""
-        self._draw(ending="when the cell ended")
+        self._draw("when the cell ended")
 
-    def _draw(self, *, ending: str = "", **figures: float | None) -> None:
+    def _draw(self, ending: str = "", /, **figures: float | None) -> None:
         progress = Progress(
             name=self._name, done=self._done, total=self.total, unit=self._unit, **figures
         )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from epochal.console.stream import printable
 from epochal.format import format_clock, format_duration, format_number, format_tps
@@ -24,6 +25,16 @@ _TENTHS_BELOW_MS = 10
 _EXPONENT_FROM = 1e7  # an exploded norm must not fill the line with digits
 _UNITS = (("TB", 2**40), ("GB", 2**30), ("MB", 2**20), ("KB", 2**10), ("B", 1))
 _MIB = 2**20
+# Readings of a GPU: a field of its record, its text, and its unit.
+_OF_GPU = (
+    ("power", "power {:4.0f} W", 1000),
+    ("temperature", "temp {:3.0f}{limit} C", 1),
+    ("clock", "clock {:4.0f} MHz", 1),
+    ("gpu_util", "util {:3.0f}%", 1),
+    ("dram_used", "mem {:6.0f} MiB", _MIB),
+    ("pcie_rx", "PCIe down {:5.0f} MiB/s", _MIB),
+    ("pcie_tx", "PCIe up {:5.0f} MiB/s", _MIB),
+)
 
 
 def epoch_line(
@@ -143,34 +154,16 @@ def gap_text(gap: float | None, *, percent: float | None = None) -> str | None:
     return text if text is None or percent is None else f"{text} ({percent:+.1f}%)"
 
 
-def gpu_line(
-    step: int,
-    *,
-    gpu_id: int = 0,
-    power_mw: float | None = None,
-    temperature_c: float | None = None,
-    temp_slowdown_c: float | None = None,
-    clock_mhz: float | None = None,
-    gpu_percent: float | None = None,
-    memory_used_bytes: float | None = None,
-    pcie_rx_bytes_per_s: float | None = None,
-    pcie_tx_bytes_per_s: float | None = None,
-    throttle: str | None = None,
-) -> str:
+def gpu_line(record: Mapping[str, Any]) -> str:
     """The state of one GPU, shown at VERBOSE; memory in MiB, PCIe in MiB/s."""
-    limit = "" if temp_slowdown_c is None else f"/{temp_slowdown_c:.0f}"
-    parts = [
-        f"[G] step {step:5d} [gpu {gpu_id:2d}]",
-        None if power_mw is None else f"power {power_mw / 1000:4.0f} W",
-        None if temperature_c is None else f"temp {temperature_c:3.0f}{limit} C",
-        None if clock_mhz is None else f"clock {clock_mhz:4.0f} MHz",
-        None if gpu_percent is None else f"util {gpu_percent:3.0f}%",
-        None if memory_used_bytes is None else f"mem {memory_used_bytes / _MIB:6.0f} MiB",
-        _bandwidth("down", pcie_rx_bytes_per_s),
-        _bandwidth("up", pcie_tx_bytes_per_s),
-        None if not throttle else f"throttle {printable(throttle)}",
-    ]
-    return _joined(parts)
+    slowdown = record.get("temp_slowdown")
+    limit = "" if slowdown is None else f"/{slowdown:.0f}"
+    parts = [f"[G] step {record.get('step', 0):5d} [gpu {record['id']:2d}]"]
+    for field, text, unit in _OF_GPU:
+        if record.get(field) is not None:
+            parts.append(text.format(record[field] / unit, limit=limit))
+    throttle = record.get("throttle")
+    return " | ".join([*parts, *([f"throttle {printable(throttle)}"] if throttle else [])])
 
 
 def _shown(metrics: Metrics, separator: str) -> list[str]:
@@ -229,7 +222,3 @@ def _memory(used: float | None, total: float | None, gpu_percent: float | None) 
     if total is not None and used > total:
         text += f" +{(used - total) / size:.1f} {unit} spilled"
     return [text if gpu_percent is None else f"{text} ({gpu_percent:.0f}%)"]
-
-
-def _bandwidth(direction: str, bytes_per_s: float | None) -> str | None:
-    return None if bytes_per_s is None else f"PCIe {direction} {bytes_per_s / _MIB:5.0f} MiB/s"

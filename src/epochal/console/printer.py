@@ -9,15 +9,7 @@ from collections.abc import Callable
 from typing import Protocol, TextIO
 
 from epochal.console.cell import CellBar, CellOutput, kernel_shell
-from epochal.console.messages import (
-    LogVerbosity,
-    Text,
-    Verbosity,
-    as_verbosity,
-    enabled,
-    render,
-    stream_for,
-)
+from epochal.console.messages import LogVerbosity, Verbosity, as_verbosity, enabled
 from epochal.console.progress import ProgressBar, open_progress_bar
 from epochal.console.stream import obeys_control_codes, printable, write_line
 from epochal.errors import UsageError
@@ -66,24 +58,20 @@ class Console:
         *,
         verbosity: Verbosity | LogVerbosity | int | str | None = None,
         min_interval_s: float = 0.0,
-        progress: bool = True,
     ) -> None:
         if not 0 <= min_interval_s < math.inf:
             raise UsageError(f"min_interval_s={min_interval_s!r} must be 0 or more seconds.")
         self._level: Verbosity | None = None
-        self._always_eval = False
-        self._is_minimal = False
+        self._of_logger: LogVerbosity | None = None
         if verbosity is not None:
             self.set_verbosity(verbosity)
         self._stream = stream
         self._min_interval_s = min_interval_s
         self._step_due = -math.inf
         self._held: Line | None = None
-        self._wants_progress = progress
         self._bar: ProgressBar | CellBar | None = None
-        self.card: Card | None = None  # of a run in a notebook
-        self._has_colours = not no_colours()
         self._notices: set[str] = set()
+        self.card: Card | None = None  # of a run in a notebook
         self.guard = Guard()
         self.label = ""
 
@@ -91,15 +79,13 @@ class Console:
         self, verbosity: Verbosity | LogVerbosity | int | str
     ) -> Callable[[], object]:
         """Give this console a level of its own; gives what takes it back."""
-        before = self._level, self._always_eval, self._is_minimal
-        of_logger = verbosity if isinstance(verbosity, LogVerbosity) else None
-        if of_logger is not LogVerbosity.DEFAULT:
+        before = self._level, self._of_logger
+        if verbosity is not LogVerbosity.DEFAULT:
             self._level = as_verbosity(verbosity)
-            self._always_eval = of_logger is not None and of_logger.shows_eval
-            self._is_minimal = of_logger is not None and of_logger < LogVerbosity.DEFAULT
+            self._of_logger = verbosity if isinstance(verbosity, LogVerbosity) else None
 
         def restore() -> None:
-            self._level, self._always_eval, self._is_minimal = before
+            self._level, self._of_logger = before
 
         return restore
 
@@ -128,17 +114,13 @@ class Console:
 
         ``graded`` is a part of the line and how it is to be taken: green, amber or red.
         """
-        if self._always_eval or self.enabled(Verbosity.NORMAL):
+        is_asked = self._of_logger is not None and self._of_logger.shows_eval
+        if is_asked or self.enabled(Verbosity.NORMAL):
             self._follow(lambda: self._bold_text(line, graded))
 
-    def gpu(self, line: Line) -> None:
-        """Print the state of a GPU; VERBOSE only."""
-        if self.enabled(Verbosity.VERBOSE):
-            self._follow(line)
-
-    def line(self, text: Line) -> None:
+    def line(self, text: Line, level: Verbosity = Verbosity.NORMAL) -> None:
         """Print the line of an epoch, or another one."""
-        if self.enabled(Verbosity.NORMAL):
+        if self.enabled(level):
             self._follow(text)
 
     def block(self, text: Line) -> None:
@@ -151,14 +133,6 @@ class Console:
         self.close()
         if self.enabled(Verbosity.NORMAL) and self.card is None:
             self._print(line)
-
-    def message(self, text: Text, *args: object, level: Verbosity = Verbosity.NORMAL) -> None:
-        """Say something at a level, on the stream that ``console.messages`` gives it."""
-        if self.enabled(level):
-            self._release()
-            self.guard.run(
-                "console message", lambda: write_line(stream_for(level), render(text, args))
-            )
 
     def notice(self, text: str) -> None:
         """Say on stderr, at every level, what must not go unseen; the same sentence only once."""
@@ -173,60 +147,49 @@ class Console:
         ``LogVerbosity.MINIMAL`` and ``SILENT`` print neither; ``epochal doctor`` and the page do.
         """
         level = Verbosity.QUIET if is_error else Verbosity.NORMAL
-        if self.enabled(level) and not self._is_minimal:
+        is_minimal = self._of_logger is not None and self._of_logger < LogVerbosity.DEFAULT
+        if self.enabled(level) and not is_minimal:
             self.notice(text)
 
     def start_progress(
         self, *, name: str = "", total: float | None = None, unit: str = "step"
     ) -> bool:
         """Show a progress bar from now on; False where there is none (quiet, piped, TERM=dumb)."""
-        if not self.enabled(Verbosity.NORMAL) or self.card is not None:
-            return self.card is not None
-        if self._bar is None and self._wants_progress:
+        if self.card is None and self._bar is None and self.enabled(Verbosity.NORMAL):
             with self.guard.member("progress bar"):
-                output = CellOutput.current() if self._stream is None else None
-                if output is not None:
-                    self._bar = CellBar(output, name=name, total=total, unit=unit)
-                else:
-                    self._bar = open_progress_bar(self._target(), name=name, total=total, unit=unit)
-        return self._bar is not None
+                cell = CellOutput.current() if self._stream is None else None
+                self._bar = (
+                    open_progress_bar(self._target(), name=name, total=total, unit=unit)
+                    if cell is None
+                    else CellBar(cell, name=name, total=total, unit=unit)
+                )
+        return self._bar is not None or self._has_card
 
     def set_progress_total(self, total: float) -> None:
         """Give the bar, if there is one, a total that was not known when it was opened."""
         if self._bar is not None:
             self._bar.total = total
 
-    def progress(
-        self,
-        done: float,
-        *,
-        now: float,
-        loss: float | None = None,
-        rate: float | None = None,
-        eta_s: float | None = None,
-    ) -> None:
-        """Redraw the bar if it is due; ``rate`` in units per second."""
-        if self.card is not None and self.enabled(Verbosity.NORMAL):
-            with self.guard.member("notebook display"):
+    def progress(self, done: float, *, now: float, **figures: float | None) -> None:
+        """Redraw the bar if it is due; figures are ``loss``, ``rate`` (per second), ``eta_s``."""
+        with self.guard.member("progress bar"):
+            if self._bar is not None:
+                self._bar.update(done, now=now, **figures)
+            elif self.card is not None and self._has_card:
                 self.card.update(now)
-        if self._bar is not None:
-            with self.guard.member("progress bar"):
-                self._bar.update(done, now=now, loss=loss, rate=rate, eta_s=eta_s)
 
     def close(self) -> None:
         """Remove the bar and print the delayed step line; closing twice does nothing."""
         bar, self._bar = self._bar, None
         if bar is not None:
             self.guard.run("progress bar", bar.close)
-        if self.card is not None and self.enabled(Verbosity.NORMAL):
+        elif self.card is not None and self._has_card:
             self.guard.run("notebook display", self.card.close)
         self._release()
 
-    def __enter__(self) -> Console:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    @property
+    def _has_card(self) -> bool:
+        return self.card is not None and self.enabled(Verbosity.NORMAL)
 
     def _target(self) -> TextIO | None:
         if self._stream is not None:
@@ -259,17 +222,12 @@ class Console:
 
     def _bold_text(self, line: Line, graded: tuple[str, Grade] | None) -> str:
         text = _text(line)
-        return (
-            f"\x1b[1m{self._coloured(text, graded)}\x1b[22m"
-            if obeys_control_codes(self._target())
-            else text
-        )
-
-    def _coloured(self, text: str, graded: tuple[str, Grade] | None) -> str:
-        if graded is None or not self._has_colours:
+        if self.card is not None or not obeys_control_codes(self._target()):
             return text
-        part, grade = graded
-        return text.replace(part, f"\x1b[{_COLOURS[grade]}m{part}\x1b[39m", 1)
+        if graded is not None and not no_colours():
+            part, grade = graded
+            text = text.replace(part, f"\x1b[{_COLOURS[grade]}m{part}\x1b[39m", 1)
+        return f"\x1b[1m{text}\x1b[22m"
 
 
 def _text(line: Line) -> str:

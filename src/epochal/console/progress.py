@@ -64,27 +64,13 @@ class ProgressBar:
         self._due = -math.inf
         self._line = join_line(stream, self)
 
-    def update(
-        self,
-        done: float,
-        *,
-        now: float,
-        loss: float | None = None,
-        rate: float | None = None,
-        eta_s: float | None = None,
-    ) -> None:
+    def update(self, done: float, *, now: float, **figures: float | None) -> None:
         """Draw the state of this moment, unless the last drawing is younger than ``INTERVAL_S``."""
         if now < self._due:
             return
         self._due = now + INTERVAL_S
         progress = Progress(
-            name=self._name,
-            done=done,
-            total=self.total,
-            unit=self._unit,
-            loss=loss,
-            rate=rate,
-            eta_s=eta_s,
+            name=self._name, done=done, total=self.total, unit=self._unit, **figures
         )
         # One column stays free: a line that fills the last one wraps on some terminals.
         columns = self._line.columns_for(self, _columns(self._descriptor) - 1)
