@@ -33,31 +33,63 @@ _BETWEEN = "  "
 
 
 class LiveLine:
-    """A line on ``stream``, a terminal that obeys control codes, between ``open`` and ``close``."""
+    """The line of one terminal that obeys control codes, from its first bar to its last."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._write = stream.write
         self._flush = stream.flush
-        self._taps: list[_Tap] = []
-        self._text = ""
+        self._texts: dict[object, str] = {}  # by bar
         self._visible = False
         self._at_line_start = True
-        self._open = False
+        self._open = True
         self._lock = RLock()
         self._pid = os.getpid()
-
-    def open(self) -> None:
-        """Watch the process's terminal streams until ``close`` or the end of the process."""
-        self._open = True
-        streams = {id(s): s for s in (self._stream, sys.stdout, sys.stderr) if is_terminal(s)}
+        streams = {id(s): s for s in (stream, sys.stdout, sys.stderr) if is_terminal(s)}
         self._taps = [_Tap(self, stream) for stream in streams.values()]
-        atexit.register(self.close)
+        atexit.register(self._close)
 
-    def show(self, text: str) -> None:
-        """Draw this text, which must fit in one line; it waits while another line is unfinished."""
+    @classmethod
+    def join(cls, stream: TextIO, bar: object) -> LiveLine:
+        """Return the line of a stream, with a place for one more bar beside the others."""
+        line = _LINES.get(id(stream))
+        if line is None or not line.is_open:
+            line = _LINES[id(stream)] = cls(stream)
+        line._texts = dict.fromkeys([*line._texts, bar], "")
+        return line
+
+    def leave(self, bar: object) -> None:
+        """Remove a bar; with the last one the line is closed."""
+        self._texts.pop(bar, None)
+        if self._texts:
+            self.show(None, "")
+            return
+        self._close()
+        if _LINES.get(id(self._stream)) is self:
+            del _LINES[id(self._stream)]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the line may be drawn: not in a forked child, nor on a terminal that has gone."""
+        return self._open and self._is_owner()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether there are several bars, which only their names tell apart."""
+        return len(self._texts) > 1
+
+    def columns_for(self, bar: object, columns: int) -> int | None:
+        """How many of a terminal's columns a bar has; None where there is no room for it."""
+        num_shown = min(len(self._texts), max(1, columns // _LEAST_COLUMNS))
+        if bar not in list(self._texts)[-num_shown:]:
+            return None
+        return (columns - len(_BETWEEN) * (num_shown - 1)) // num_shown
+
+    def show(self, bar: object, text: str) -> None:
+        """Draw a bar in its place; it waits while a line of other output is unfinished."""
         with self._guard():
-            self._text = text
+            if bar in self._texts:
+                self._texts[bar] = text
             self._draw()
 
     def hide(self) -> None:
@@ -86,20 +118,15 @@ class LiveLine:
             self._at_line_start = True
             self._draw()
 
-    def close(self) -> None:
-        """Take the line away and leave the process's streams alone; twice does no harm."""
+    def _close(self) -> None:
+        """Take the line away and leave the process's streams alone."""
         with self._guard():
             self._erase()
             self._open = False
             for tap in self._taps:
                 tap.remove()
             self._taps.clear()
-        atexit.unregister(self.close)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the line may be drawn: open, and in the process that opened it."""
-        return self._open and self._is_owner()
+        atexit.unregister(self._close)
 
     def _is_owner(self) -> bool:
         return self._pid == os.getpid()
@@ -109,9 +136,10 @@ class LiveLine:
         return self._lock if self._is_owner() else nullcontext()
 
     def _draw(self) -> None:
-        if self._at_line_start and self._text and self.is_open:
+        text = _BETWEEN.join(text for text in self._texts.values() if text)
+        if self._at_line_start and text and self.is_open:
             # The cursor goes back to the first column: what bypasses us stays readable there.
-            self._visible = self._send(f"{_CLEAR}{self._text}\r")
+            self._visible = self._send(f"{_CLEAR}{text}\r")
 
     def _erase(self) -> None:
         if self._visible:
@@ -127,6 +155,9 @@ class LiveLine:
             self._open = False
             return False
         return True
+
+
+_LINES: dict[int, LiveLine] = {}
 
 
 class _Tap:
@@ -190,75 +221,3 @@ def _ends_line(text: str) -> bool:
     # Blanks and a return to the first column wipe a line: another progress bar has cleaned up.
     blank = text.replace("\x1b[2K", "").replace("\x1b[K", "")
     return "\r" in blank and not blank.strip()
-
-
-class SharedLine:
-    """The live line of one stream, from the first bar on it to the last."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._line = LiveLine(stream)
-        self._line.open()
-        self._texts: dict[object, str] = {}
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the line may be drawn: not in a forked child, nor on a terminal that has gone."""
-        return self._line.is_open
-
-    def join(self, bar: object) -> None:
-        """Make room for one more bar: the others are narrower when they are drawn next."""
-        self._texts = dict.fromkeys([*self._texts, bar], "")
-
-    def leave(self, bar: object) -> bool:
-        """Take a bar away; True when it was the last and the line is closed."""
-        self._texts.pop(bar, None)
-        if self._texts:
-            self._draw()
-            return False
-        self._line.close()
-        return True
-
-    def columns_for(self, bar: object, columns: int) -> int | None:
-        """How many of a terminal's columns a bar has; None where there is no room for it."""
-        num_shown = min(len(self._texts), max(1, columns // _LEAST_COLUMNS))
-        if bar not in list(self._texts)[-num_shown:]:
-            return None
-        return (columns - len(_BETWEEN) * (num_shown - 1)) // num_shown
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether there are several bars, which only their names tell apart."""
-        return len(self._texts) > 1
-
-    def show(self, bar: object, text: str) -> None:
-        """Draw a bar in its place."""
-        if bar in self._texts:
-            self._texts[bar] = text
-            self._draw()
-
-    def write_line(self, text: str) -> None:
-        """Write a line of text above, unless the terminal is gone."""
-        self._line.write_line(text)
-
-    def _draw(self) -> None:
-        self._line.show(_BETWEEN.join(text for text in self._texts.values() if text))
-
-
-_LINES: dict[int, SharedLine] = {}
-
-
-def join_line(stream: TextIO, bar: object) -> SharedLine:
-    """The line of a stream, with a place for this bar."""
-    line = _LINES.get(id(stream))
-    if line is None or not line.is_open:
-        line = _LINES[id(stream)] = SharedLine(stream)
-    line.join(bar)
-    return line
-
-
-def leave_line(line: SharedLine, bar: object) -> None:
-    """Take a bar off its line."""
-    if line.leave(bar):
-        for key, known in list(_LINES.items()):
-            if known is line:
-                del _LINES[key]

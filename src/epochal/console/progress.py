@@ -9,7 +9,7 @@ from typing import TextIO
 
 import msgspec
 
-from epochal.console.live_line import join_line, leave_line
+from epochal.console.live_line import LiveLine
 from epochal.console.stream import obeys_control_codes, printable
 from epochal.format import format_count, format_duration, format_number
 from epochal.settings import no_colours
@@ -62,7 +62,7 @@ class ProgressBar:
         self.total = total
         self._unit = unit
         self._due = -math.inf
-        self._line = join_line(stream, self)
+        self._line = LiveLine.join(stream, self)
 
     def update(self, done: float, *, now: float, **figures: float | None) -> None:
         """Draw the state of this moment, unless the last drawing is younger than ``INTERVAL_S``."""
@@ -84,7 +84,7 @@ class ProgressBar:
 
     def close(self) -> None:
         """Remove the bar and leave the terminal as if it had never been there."""
-        leave_line(self._line, self)
+        self._line.leave(self)
 
 
 def open_progress_bar(

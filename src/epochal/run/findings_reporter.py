@@ -8,19 +8,20 @@ companion has not read all of it runs the rules over its own records then.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from pathlib import Path
+import shlex
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from epochal.errors import FormatError
-from epochal.journal.layout import FINDINGS, LOOP, PartName
-from epochal.records import Record
+from epochal.format import plural
+from epochal.invocation import invocation
+from epochal.journal.layout import FINDINGS, LOOP
+from epochal.run.own_records import OwnRecords
 from epochal.run.recorder import Recorder
 
 if TYPE_CHECKING:
     from epochal.health.diagnosis import Diagnosis
     from epochal.health.finding import Finding
-    from epochal.journal.reader import PartReader
 
 _SHOWN = ("error", "warning")
 # The companion reads the last records of a run about so long after them.
@@ -40,22 +41,31 @@ class FindingsReporter:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._pid = os.getpid()
-        self._part = 0
-        self._reader: PartReader | None = None
+        self._records = OwnRecords(writer=FINDINGS)
         self._shown: dict[str, str] = {}  # severities by id
+        self._has_companion = False
         self._has_ended = False
 
     def begin(self) -> None:
         """Start looking; only rank 0 prints."""
         if self._recorder.rank == 0:
-            self._recorder.on_tick.add(self.look)
+            self._recorder.on_tick.add(self.refresh)
             self._recorder.ending.after_finish.add(self.print_summary)
 
-    def look(self) -> None:
-        """Print the findings since the last look."""
+    def refresh(self) -> None:
+        """Print the findings that the companion has written since the last time."""
         if os.getpid() != self._pid:
             return
-        self._show(self._news())
+        recorder = self._recorder
+        try:
+            for _, records in self._records.read(recorder, attempt=recorder.attempt):
+                from epochal.health.finding import Finding
+
+                self._has_companion = True
+                self._has_ended |= any(record["log"] == "finish" for record in records)
+                self._show([Finding.from_record(record) for record in records])
+        except (OSError, FormatError):
+            self._has_ended = True  # the folder has gone: the journal reports that itself
 
     def print_summary(self, status: str) -> None:
         """Look once more after the end, and print how many findings there were."""
@@ -63,28 +73,25 @@ class FindingsReporter:
             return
         deadline = self._recorder.ending.deadline
         keep_s = max(0.0, deadline.left_s() - _WAIT_S)
-        self.look()
-        while self._reader is not None and not self._has_ended and deadline.left_s() > keep_s:
+        self.refresh()
+        while self._has_companion and not self._has_ended and deadline.left_s() > keep_s:
             deadline.sleep(_PAUSE_S)
-            self.look()
+            self.refresh()
         if deadline.left_s() and not self._has_ended and self._is_short():
             self._diagnose_here()
         severities = list(self._shown.values())
-        counts = [(word, severities.count(word)) for word in _SHOWN]
-        said = [f"{count} {word}{'' if count == 1 else 's'}" for word, count in counts if count]
-        if said:
-            import shlex
-
-            from epochal.invocation import invocation
-
+        counts = [(severities.count(word), word) for word in _SHOWN]
+        found = " and ".join(plural(count, word) for count, word in counts if count)
+        if found:
             were = "was" if len(severities) == 1 else "were"
             command = f"{invocation()} doctor {shlex.quote(str(self._recorder.folder.path))}"
-            self._recorder.console.line(f"epochal: {' and '.join(said)} {were} found: {command}")
+            self._recorder.console.line(f"epochal: {found} {were} found: {command}")
 
     def _is_short(self) -> bool:
         """Whether this process has written so little that the rules can read all of it at once."""
+        folder, own = self._recorder.folder, (LOOP, self._recorder.attempt)
         try:
-            sizes = [path.stat().st_size for path in self._own_parts()]
+            sizes = [folder.part_path(p).stat().st_size for p in folder.parts() if p[:2] == own]
         except OSError:
             return False
         return sum(sizes) <= _DIAGNOSE_BYTES
@@ -97,78 +104,36 @@ class FindingsReporter:
         from epochal.health.diagnosis import Diagnosis
         from epochal.health.rule_settings import rules_of
 
-        guard, left_s, found = (
-            self._recorder.guard,
-            self._recorder.ending.deadline.left_s(),
-            list["Finding"](),
-        )
-        rules = rules_of(self._recorder.folder)
+        recorder, found = self._recorder, list["Finding"]()
+        rules = rules_of(recorder.folder)
         diagnosis = Diagnosis(
-            config=self._recorder.config,
+            config=recorder.config,
             silenced=rules.silenced,
             thresholds=rules.thresholds,
             rules=rules.chosen,
-            guard=guard,
+            guard=recorder.guard,
         )
-        budget_s = max(_LEAST_HANGS_S, min(_HANGS_S, left_s))
-        guard.bounded("diagnosis", self._diagnose, diagnosis, found, budget_s=budget_s)
-        self._show(list(found))
+        budget_s = max(_LEAST_HANGS_S, min(_HANGS_S, recorder.ending.deadline.left_s()))
+        recorder.guard.bounded("diagnosis", self._diagnose, diagnosis, found, budget_s=budget_s)
+        self._show(found)
 
     def _diagnose(self, diagnosis: Diagnosis, found: list[Finding]) -> None:
         deadline = self._recorder.ending.deadline
         keep_s = max(0.0, deadline.left_s() - _DIAGNOSE_FOR_S)
-        for record in self._own_records():
-            found.extend(diagnosis.feed(record))
-            if deadline.left_s() <= keep_s:
-                return
+        for _, records in OwnRecords().read(self._recorder, attempt=self._recorder.attempt):
+            for record in records:
+                found.extend(diagnosis.feed(record))
+                if deadline.left_s() <= keep_s:
+                    return
         found.extend(diagnosis.close())
 
-    def _own_records(self) -> Iterator[Record]:
-        from epochal.journal.reader import read_part
-
-        for path, part in self._own_parts().items():
-            try:
-                for _, record in read_part(path, part):
-                    yield record
-            except (OSError, FormatError):
-                return  # sealed, or the folder has gone: the journal says so itself
-
-    def _own_parts(self) -> dict[Path, PartName]:
-        folder, attempt = self._recorder.folder, self._recorder.attempt
-        return {folder.part_path(p): p for p in folder.parts() if p[:2] == (LOOP, attempt)}
-
-    def _news(self) -> list[Finding]:
-        name = PartName(FINDINGS, self._recorder.attempt, self._part)
-        if self._reader is None or self._reader.name != name:
-            path = self._recorder.folder.part_path(name)
-            if not path.exists():
-                return []
-            from epochal.journal.reader import PartReader
-
-            self._reader = PartReader(path, name)
-        try:
-            records = [record for _, record in self._reader.read()]
-        except (OSError, FormatError):
-            self._has_ended = True
-            return []  # sealed, or the folder has gone: the journal says so itself
-        self._has_ended |= any(record.get("log") == "finish" for record in records)
-        from epochal.health.finding import Finding
-
-        found = [Finding.from_record(record) for record in records]
-        if self._recorder.folder.part_path(name._replace(part=self._part + 1)).exists():
-            self._part += 1
-        return [finding for finding in found if finding is not None]
-
-    def _show(self, findings: list[Finding]) -> None:
-        for finding in findings:
-            if finding.severity in _SHOWN and finding.state == "open":
-                self._print(finding)
-
-    def _print(self, finding: Finding) -> None:
-        was_shown = finding.id in self._shown
-        self._shown[finding.id] = finding.severity
-        if was_shown:
-            return
-        console = self._recorder.console
-        words = f"{finding.severity}: {finding.sentence} {finding.advice}".rstrip()
-        console.finding(words, is_error=finding.severity == "error")
+    def _show(self, findings: Iterable[Finding | None]) -> None:
+        """Print each error and warning when it is found, once."""
+        for finding in list(findings):
+            if finding is None or finding.severity not in _SHOWN or finding.state != "open":
+                continue
+            is_new = finding.id not in self._shown
+            self._shown[finding.id] = finding.severity
+            if is_new:
+                words = f"{finding.severity}: {finding.sentence} {finding.advice}".rstrip()
+                self._recorder.console.finding(words, is_error=finding.severity == "error")

@@ -24,7 +24,7 @@ from epochal.console.cell import INTERVAL_S, CellOutput
 from epochal.format import format_clock, format_count, format_duration, format_number
 from epochal.guard import Guard
 from epochal.invocation import invocation
-from epochal.journal.alike import AlikeRecords
+from epochal.journal.alike import AlikeDecoder, AlikeRecords
 from epochal.journal.line import now as unix_now
 from epochal.records import GUESSED_ROLE, Record, numbers_of
 from epochal.run.own_records import OwnRecords
@@ -115,7 +115,7 @@ class RunCard:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._records = OwnRecords(alike=True)
+        self._records = OwnRecords(decoder=AlikeDecoder())
         self._is_reading = threading.Lock()
         # By role: the losses, and the first other metric for a run that has no loss.
         self._curves: dict[str, _Curve] = {}

@@ -1,4 +1,4 @@
-"""Reads what a run has written itself: the journal of its own rank, a little more at each call."""
+"""Reads the journal of a run in the process that writes it, a little more at each call."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from epochal.errors import FormatError
-from epochal.journal.alike import AlikeDecoder, Records
 from epochal.journal.layout import LOOP, PartName, RunFolder, rank_writer
 from epochal.records import Record
 
 if TYPE_CHECKING:
+    from epochal.journal.alike import AlikeDecoder, Records
     from epochal.journal.reader import PartReader
     from epochal.run.recorder import Recorder
 
@@ -20,12 +20,14 @@ _CHILD = "child-"
 class OwnRecords:
     """The records of a run's own rank; each call of ``read`` continues where the last one ended.
 
-    ``alike``: for a reader that looks at some of the records only.
+    With ``writer``, they are those of another writer. ``decoder`` is for a reader that looks at
+    some of the records only.
     """
 
-    def __init__(self, *, alike: bool = False) -> None:
+    def __init__(self, *, writer: str | None = None, decoder: AlikeDecoder | None = None) -> None:
         self._readers: dict[PartName, PartReader] = {}
-        self._decoder = AlikeDecoder() if alike else None
+        self._writer = writer
+        self._decoder = decoder
 
     def read(
         self, recorder: Recorder, *, attempt: int | None = None
@@ -34,8 +36,9 @@ class OwnRecords:
         folder, rank = recorder.folder, max(recorder.rank, 0)
         if not recorder.is_recorded:
             return
+        writer = self._writer or rank_writer(rank)
         for name in sorted({*folder.parts(), *folder.sealed_parts()}, key=_by_attempt):
-            is_own = name.writer == rank_writer(rank) or (rank == 0 and _is_rank_zero(name))
+            is_own = name.writer == writer or (writer == LOOP and name.writer.startswith(_CHILD))
             if is_own and attempt in (None, name.attempt):
                 for block in self._new_blocks(folder, name):
                     yield name.attempt, block
@@ -74,7 +77,3 @@ def _sealed_records(folder: RunFolder, reader: PartReader) -> list[Record]:
 def _by_attempt(name: PartName) -> tuple[int, bool, PartName]:
     """Older attempts first, children before rank 0 itself."""
     return name.attempt, not name.writer.startswith(_CHILD), name
-
-
-def _is_rank_zero(name: PartName) -> bool:
-    return name.writer == LOOP or name.writer.startswith(_CHILD)

@@ -115,8 +115,7 @@ def serve_in_background(
     if url is None:
         process.kill()
         process.wait()
-        why = said.get("error") or said.get("silence", "")
-        error("%s", f"The live page could not be started: {why}")
+        error("%s", f"The live page could not be started: {said['error']}")
         return None
     process.returncode = 0  # it outlives this process: nobody waits for it
     if said.get("note"):
@@ -128,24 +127,21 @@ def serve_in_background(
 
 
 def _first_line(process: subprocess.Popen[bytes]) -> dict[str, str]:
-    """Return the first line of the process, or why there was none (``silence``)."""
+    """Return what the server printed first; its ``error`` is why there is no ``url``."""
     pipe = process.stdout
     assert pipe is not None
-    said: list[bytes] = []
+    lines: list[bytes] = []
     # A thread, because a pipe cannot be waited for with a limit on every platform.
-    reading = threading.Thread(target=lambda: said.append(pipe.readline()), daemon=True)
+    reading = threading.Thread(target=lambda: lines.append(pipe.readline()), daemon=True)
     reading.start()
     reading.join(READY_WITHIN_S)
     silence = "it ended before it was ready"
     if reading.is_alive():
-        silence = f"it said nothing within {READY_WITHIN_S:.0f} s"
+        silence = f"it printed nothing within {READY_WITHIN_S:.0f} s"
         process.kill()
         reading.join()
     pipe.close()
     try:
-        words = json.loads(b"".join(said))
-    except ValueError:
-        words = None
-    if not isinstance(words, dict):
-        return {"silence": silence}
-    return {str(key): str(value) for key, value in words.items()}
+        return {"error": silence, **json.loads(b"".join(lines))}
+    except (TypeError, ValueError):
+        return {"error": silence}
