@@ -131,6 +131,17 @@ def test_epochs_have_a_bar_and_their_own_axis(kernel: Kernel, tmp_path: Path) ->
     assert states[-1].count("<polyline") == 2
 
 
+def test_several_runs_of_a_cell_have_a_display_each(kernel: Kernel, tmp_path: Path) -> None:
+    one = f"with epochal.init('tests', f'lr{{lr}}', dir={str(tmp_path)!r}, companion=False) as run:"
+    cell = f"for lr in epochal.track([1, 2, 3]):\n    {one}\n        run.log({{'loss': lr}})"
+    output = kernel.execute(cell)
+    lasts = [states[-1] for states in output.displays.values()]
+    assert len(lasts) == 4
+    for lr in (1, 2, 3):
+        (card,) = (last for last in lasts if f"tests/lr{lr}" in last)
+        assert "finished after" in card
+
+
 def test_a_loop_without_a_run_has_a_bar(kernel: Kernel) -> None:
     output = kernel.execute("for item in epochal.track(range(5), 'items'): pass")
     (states,) = output.displays.values()

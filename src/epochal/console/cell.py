@@ -1,7 +1,7 @@
-"""The output of a notebook cell that trains: one display, redrawn in place.
+"""The output of a notebook cell that trains: displays of plain HTML that are redrawn in place.
 
-It has a section for each run and each loop of the cell, and is plain HTML. When the cell has ended,
-however it ended, each section is drawn once more without anything that would no longer be true.
+Each run has a display, all loops share one. When the cell has ended, however it ended, each is
+drawn once more without anything that would no longer be true.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ class Section(Protocol):
 
 
 class CellOutput:
-    """The display of one execution of a cell."""
+    """The displays of one execution of a cell."""
 
     _current: ClassVar[CellOutput | None] = None
 
     def __init__(self, shell: Any) -> None:
-        self._sections: dict[Section, tuple[str, str]] = {}
-        self._handle: Any = None
+        self._sections: dict[Section, tuple[object, str, str]] = {}
+        self._handles: dict[object, Any] = {}
         self._events = shell.events
         self._events.register("post_run_cell", self._end)
 
     @classmethod
     def current(cls) -> CellOutput | None:
-        """The display of the cell that is running; None outside of a notebook."""
+        """The output of the cell that is running; None outside of a notebook."""
         shell = kernel_shell()
         if shell is not None and cls._current is None:
             cls._current = cls(shell)
@@ -59,26 +59,32 @@ class CellOutput:
         """Whether its cell is still running."""
         return self is CellOutput.current()
 
-    def show(self, section: Section, html: str, text: str) -> None:
-        """Draw a section, also after the cell has ended; ``text`` is for places without HTML."""
-        self._sections[section] = html, text
-        self._publish()
+    def show(self, section: Section, html: str, text: str, *, place: object = None) -> None:
+        """Draw a section below the others of its place, also after the cell has ended.
+
+        Each place is a display. ``text`` is for notebooks without HTML.
+        """
+        self._sections[section] = place, html, text
+        self._publish(place)
 
     def leave(self, section: Section) -> None:
         """Remove a section."""
-        if self._sections.pop(section, None) is not None:
-            self._publish()
+        if (shown := self._sections.pop(section, None)) is not None:
+            self._publish(shown[0])
 
-    def _publish(self) -> None:
+    def _publish(self, place: object) -> None:
         if kernel_shell() is None:
             return
-        display: Any = sys.modules["IPython"].display.display
-        htmls, texts = zip(*self._sections.values(), strict=True) if self._sections else ((), ())
-        data = {"text/html": "".join(htmls), "text/plain": "\n".join(texts)}
-        if self._handle is None:
-            self._handle = display(data, raw=True, display_id=True)
+        parts = [(html, text) for at, html, text in self._sections.values() if at is place]
+        data = {
+            "text/html": "".join(html for html, _ in parts),
+            "text/plain": "\n".join(text for _, text in parts),
+        }
+        if place in self._handles:
+            self._handles[place].update(data, raw=True)
         else:
-            self._handle.update(data, raw=True)
+            display: Any = sys.modules["IPython"].display.display
+            self._handles[place] = display(data, raw=True, display_id=True)
 
     def _end(self, result: Any = None) -> None:
         self._events.unregister("post_run_cell", self._end)

@@ -197,7 +197,7 @@ class RunCard:
             self._output, self._cell_ending = CellOutput.current(), ""
         if self._output is not None:
             text = f"{self._recorder.name}: {self._status()}"
-            self._output.show(self, self.html(), text)
+            self._output.show(self, self.html(), text, place=self)
             self._has_news = False
             self._due = time.monotonic() + INTERVAL_S
 
