@@ -155,7 +155,10 @@ def test_a_quiet_run_shows_nothing_but_its_summary_on_request(
 ) -> None:
     output = kernel.execute(begin(tmp_path, more=", console=False") + TRAIN.format(steps=20))
     assert output == Output({}, "", {})
-    assert "step 19" in kernel.run("run")["text/html"]
+    noticed = kernel.execute("run.log({'loss': 1.0, 'odd': None})")
+    assert not noticed.displays
+    assert "odd" in noticed.text
+    assert "step 20" in kernel.run("run")["text/html"]
 
 
 def test_a_fault_in_the_display_reaches_neither_the_training_nor_the_record(

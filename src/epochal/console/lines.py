@@ -195,15 +195,8 @@ def _percent(percent: float | None) -> str:
 def _speed(tokens: float | None, duration_ms: float | None) -> list[str | None]:
     if duration_ms is None or not math.isfinite(duration_ms):
         return []
-    rate = _tokens_per_second(tokens, duration_ms)
-    throughput = format_tps(math.nan if rate is None else rate)
-    return [None if tokens is None else f"{throughput} tps", _milliseconds(duration_ms)]
-
-
-def _tokens_per_second(tokens: float | None, duration_ms: float | None) -> float | None:
-    if tokens is None or duration_ms is None or not duration_ms > 0:
-        return None
-    return tokens / duration_ms * 1000
+    rate = tokens / duration_ms * 1000 if tokens is not None and duration_ms > 0 else math.nan
+    return [None if tokens is None else f"{format_tps(rate)} tps", _milliseconds(duration_ms)]
 
 
 def _milliseconds(duration_ms: float) -> str:

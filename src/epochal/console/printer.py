@@ -10,7 +10,7 @@ from typing import Protocol, TextIO
 
 from epochal.console.cell import CellBar, CellOutput, kernel_shell
 from epochal.console.messages import LogVerbosity, Verbosity, as_verbosity, enabled
-from epochal.console.progress import ProgressBar, open_progress_bar
+from epochal.console.progress import ProgressBar
 from epochal.console.stream import obeys_control_codes, printable, write_line
 from epochal.errors import UsageError
 from epochal.guard import Guard
@@ -157,13 +157,12 @@ class Console:
         """Show a progress bar from now on; False where there is none (quiet, piped, TERM=dumb)."""
         if self.card is None and self._bar is None and self.enabled(Verbosity.NORMAL):
             with self.guard.member("progress bar"):
-                cell = CellOutput.current() if self._stream is None else None
-                self._bar = (
-                    open_progress_bar(self._target(), name=name, total=total, unit=unit)
-                    if cell is None
-                    else CellBar(cell, name=name, total=total, unit=unit)
-                )
-        return self._bar is not None or self._has_card
+                cell, stream = CellOutput.current(), self._target()
+                if cell is not None and self._stream is None:
+                    self._bar = CellBar(cell, name=name, total=total, unit=unit)
+                elif stream is not None and obeys_control_codes(stream):
+                    self._bar = ProgressBar(stream, name=name, total=total, unit=unit)
+        return self._bar is not None or self._shown_card is not None
 
     def set_progress_total(self, total: float) -> None:
         """Give the bar, if there is one, a total that was not known when it was opened."""
@@ -175,21 +174,21 @@ class Console:
         with self.guard.member("progress bar"):
             if self._bar is not None:
                 self._bar.update(done, now=now, **figures)
-            elif self.card is not None and self._has_card:
-                self.card.update(now)
+            elif (card := self._shown_card) is not None:
+                card.update(now)
 
     def close(self) -> None:
         """Remove the bar and print the delayed step line; closing twice does nothing."""
         bar, self._bar = self._bar, None
         if bar is not None:
             self.guard.run("progress bar", bar.close)
-        elif self.card is not None and self._has_card:
-            self.guard.run("notebook display", self.card.close)
+        elif (card := self._shown_card) is not None:
+            self.guard.run("notebook display", card.close)
         self._release()
 
     @property
-    def _has_card(self) -> bool:
-        return self.card is not None and self.enabled(Verbosity.NORMAL)
+    def _shown_card(self) -> Card | None:
+        return self.card if self.enabled(Verbosity.NORMAL) else None
 
     def _target(self) -> TextIO | None:
         if self._stream is not None:
@@ -212,8 +211,8 @@ class Console:
 
     def _write(self, line: Line, label: str, is_note: bool) -> None:
         text = _text(line) if not label else f"{printable(label)} | {_text(line)}"
-        card = self.card
-        if card and self.guard.run("notebook display", card.write, text, is_note):
+        card = self._shown_card
+        if card is not None and self.guard.run("notebook display", card.write, text, is_note):
             return
         if self._bar is not None:
             self._bar.write_above(text)
@@ -222,7 +221,7 @@ class Console:
 
     def _bold_text(self, line: Line, graded: tuple[str, Grade] | None) -> str:
         text = _text(line)
-        if self.card is not None or not obeys_control_codes(self._target()):
+        if not obeys_control_codes(self._target()):
             return text
         if graded is not None and not no_colours():
             part, grade = graded

@@ -10,7 +10,7 @@ from typing import TextIO
 import msgspec
 
 from epochal.console.live_line import LiveLine
-from epochal.console.stream import obeys_control_codes, printable
+from epochal.console.stream import printable
 from epochal.format import format_count, format_duration, format_number
 from epochal.settings import no_colours
 
@@ -49,7 +49,7 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 class ProgressBar:
-    """A bar that lives below all other output; made by ``open_progress_bar``.
+    """A bar that lives below all other output, on a terminal that obeys control codes.
 
     Redrawn by ``update`` and by nothing else, at most four times a second: there is no thread.
     """
@@ -85,15 +85,6 @@ class ProgressBar:
     def close(self) -> None:
         """Remove the bar and leave the terminal as if it had never been there."""
         self._line.leave(self)
-
-
-def open_progress_bar(
-    stream: TextIO | None, *, name: str = "", total: float | None = None, unit: str = "step"
-) -> ProgressBar | None:
-    """Open a bar on this stream; None where one cannot be drawn (no terminal, TERM=dumb)."""
-    if stream is None or not obeys_control_codes(stream):
-        return None
-    return ProgressBar(stream, name=name, total=total, unit=unit)
 
 
 def lay_out(progress: Progress, *, columns: int, named: bool = False) -> Layout:

@@ -7,7 +7,6 @@ companion has not read all of it runs the rules over its own records then.
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -40,7 +39,6 @@ class FindingsReporter:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._pid = os.getpid()
         self._records = OwnRecords(writer=FINDINGS)
         self._shown: dict[str, str] = {}  # severities by id
         self._has_companion = False
@@ -54,8 +52,6 @@ class FindingsReporter:
 
     def refresh(self) -> None:
         """Print the findings that the companion has written since the last time."""
-        if os.getpid() != self._pid:
-            return
         recorder = self._recorder
         try:
             for _, records in self._records.read(recorder, attempt=recorder.attempt):
@@ -69,8 +65,6 @@ class FindingsReporter:
 
     def print_summary(self, status: str) -> None:
         """Look once more after the end, and print how many findings there were."""
-        if os.getpid() != self._pid:
-            return
         deadline = self._recorder.ending.deadline
         keep_s = max(0.0, deadline.left_s() - _WAIT_S)
         self.refresh()
