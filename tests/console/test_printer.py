@@ -50,11 +50,12 @@ def test_the_default_follows_the_process(level: LogVerbosity | None) -> None:
     assert printed(level) == []
 
 
-def test_lines_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_go_to_stderr_and_messages_by_their_level(capsys: pytest.CaptureFixture[str]) -> None:
     console = Console(verbosity=Verbosity.DEBUG)
     console.step(":: step")
-    console.line("detail", Verbosity.DEBUG)
-    assert capsys.readouterr() == ("", ":: step\ndetail\n")
+    console.message("loading weights")
+    console.message("detail", Verbosity.DEBUG)
+    assert capsys.readouterr() == ("loading weights\n", ":: step\ndetail\n")
 
 
 def test_a_notice_is_said_once_at_every_level(capsys: pytest.CaptureFixture[str]) -> None:

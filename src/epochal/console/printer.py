@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Protocol, TextIO
 
 from epochal.console.cell import CellBar, CellOutput, kernel_shell
-from epochal.console.messages import LogVerbosity, Verbosity, as_verbosity, enabled
+from epochal.console.messages import LogVerbosity, Verbosity, as_verbosity, enabled, stream_for
 from epochal.console.progress import ProgressBar
 from epochal.console.stream import obeys_control_codes, printable, write_line
 from epochal.errors import UsageError
@@ -133,6 +133,12 @@ class Console:
         self.close()
         if self.enabled(Verbosity.NORMAL) and self.card is None:
             self._print(line)
+
+    def message(self, text: str, level: Verbosity = Verbosity.NORMAL) -> None:
+        """Print what the program says itself, on the stream that ``console.messages`` gives it."""
+        if self.enabled(level):
+            self._release()
+            write_line(stream_for(level), text)
 
     def notice(self, text: str) -> None:
         """Say on stderr, at every level, what must not go unseen; the same sentence only once."""

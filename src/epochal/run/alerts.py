@@ -43,7 +43,7 @@ class RunAlerts:
             console.notice(text)
         elif self._recorder.rank == 0:
             shown = Verbosity.DEBUG if level == "debug" else Verbosity.NORMAL
-            console.line(text, shown)
+            console.message(text, shown)
 
     def send(self, title: Any, text: Any, *, level: Any, wait_s: Any) -> bool:
         """Record an alert and print it; False where it would be repeated too soon."""
@@ -54,7 +54,7 @@ class RunAlerts:
         words = f"alert: {record['title']}" + (f": {record['text']}" if record["text"] else "")
         console = self._recorder.console
         if record["level"] == "info":
-            console.line(words)
+            console.message(words)
         else:
             console.notice(words)
         return True
