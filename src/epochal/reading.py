@@ -201,9 +201,7 @@ class RunList(list[RunData]):
     """Some runs; in a notebook they are shown as a table."""
 
     def _repr_html_(self) -> str:
-        rows = [_cells(run.view) for run in self[:_MOST_ROWS]]
-        below = "" if len(self) <= _MOST_ROWS else f"The first {_MOST_ROWS} of {len(self):,} runs."
-        return table(("run", "status", "progress", "last loss", "findings"), rows, below=below)
+        return _table([run.view for run in self[:_MOST_ROWS]], len(self))
 
 
 class Runs:
@@ -226,7 +224,8 @@ class Runs:
 
     def _repr_html_(self) -> str:
         """In a notebook: a table of the newest runs."""
-        return self.runs()._repr_html_()
+        views = self._store.runs()
+        return _table(views[:_MOST_ROWS], len(views))
 
     def runs(
         self, query: str | None = None, *, order: str | None = None, limit: int | None = None
@@ -305,13 +304,18 @@ class Runs:
         self._store.close()
 
 
+def _table(views: Sequence[RunView], count: int) -> str:
+    below = "" if count <= len(views) else f"The first {len(views)} of {count:,} runs."
+    header = ("run", "status", "progress", "last loss", "findings")
+    return table(header, map(_cells, views), below=below)
+
+
 def _cells(view: RunView) -> tuple[str, str, str, str, str]:
-    """The row of a run in a table: name, status, steps, last loss, findings."""
-    info, loss = view.info, view.role("loss")
-    last = None if loss is None else view.summary(loss.name, axis=loss.axis).last
+    """The row of a run in a table, from what is quickly read of it."""
+    info, last = view.outline(), view.latest("loss")
     counts = ((info.errors, "error"), (info.warnings, "warning"))
     found = ", ".join(plural(count, word) for count, word in counts if count)
-    shown = "" if last is None else format_number(last)
+    shown = "nan" if info.nonfinite else "" if last is None else format_number(last)
     return f"{info.project}/{info.name}", info.status.text, _steps(info), shown, found
 
 
