@@ -54,16 +54,53 @@ def test_leaving_with_sys_exit_is_an_end_not_a_failure(tmp_path: Path, body: str
 
 
 @pytest.mark.parametrize("with_block", [False, True])
-def test_ctrl_c_is_an_interruption(tmp_path: Path, with_block: bool) -> None:
-    wait = "print('ready', flush=True); time.sleep(600)"
-    source = f"with start() as run:\n    {wait}" if with_block else f"run = start()\n{wait}"
-    with start_script(tmp_path, source) as process:
+def test_ctrl_c_is_an_interruption_and_names_the_checkpoint(
+    tmp_path: Path, with_block: bool
+) -> None:
+    lines = [
+        "run.log({'a': 1}, step=7)",
+        "run.event('checkpoint', step=5, path=str(run.dir / 'checkpoints' / 'step-5'))",
+        "print('ready', flush=True); time.sleep(600)",
+    ]
+    body = "with start(console=True) as run:" if with_block else "run = start(console=True)"
+    source = "\n".join([body, *("    " * with_block + line for line in lines)])
+    err = interrupted(tmp_path, source, signal.SIGINT)
+    assert ending(tmp_path)["status"] == "interrupted"
+    traceback, _, ours = err.partition("\nKeyboardInterrupt\n")
+    assert "Traceback" in traceback
+    assert ours.splitlines() == [
+        "epochal: run 'run' was interrupted at step 7. Its newest checkpoint is"
+        f" {run_folder(tmp_path)}/checkpoints/step-5.",
+        f"Continue it with: epochal resume {run_folder(tmp_path)}",
+    ]
+
+
+def test_an_interruption_without_a_checkpoint_says_so(tmp_path: Path) -> None:
+    source = """
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    run = start(console=True)
+    print(flush=True)
+    time.sleep(600)
+    """
+    err = interrupted(tmp_path, source, signal.SIGTERM)
+    assert "'run' was interrupted by SIGTERM. No checkpoint is recorded" in err
+    assert "epochal resume" not in err
+
+
+def test_a_quiet_run_prints_nothing_when_it_is_interrupted(tmp_path: Path) -> None:
+    source = "run = start(); print(flush=True); time.sleep(600)"
+    assert interrupted(tmp_path, source, signal.SIGINT).endswith("\nKeyboardInterrupt\n")
+
+
+def interrupted(folder: Path, source: str, number: int) -> str:
+    """Send a signal to a script that has printed a line; returns what it wrote to stderr."""
+    with start_script(folder, source) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=120)
-    assert process.returncode == -signal.SIGINT
-    assert ending(tmp_path)["status"] == "interrupted"
+        process.send_signal(number)
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == -number
+    return err
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])

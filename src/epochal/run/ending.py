@@ -6,13 +6,17 @@ callback raises. The exit hooks call it when the process ends before the program
 
 from __future__ import annotations
 
+import shlex
+import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from epochal.format import format_path
 from epochal.run.callbacks import Callbacks
-from epochal.run.exit_hooks import end_with_error
+from epochal.run.exit_hooks import EXIT_HOOKS, describe_error, describe_trace
 
 if TYPE_CHECKING:
     from epochal.run.recorder import Recorder
@@ -47,7 +51,8 @@ class Ending:
     ``on_end`` is called first, then ``on_finish``, which has the program's own callbacks, then the
     last record is written. ``on_close`` is called when the journal is closed, and ``after_finish``
     with the status after that. What ``after_finish`` waits for ends at ``deadline``, which all of
-    its callbacks share. ``explain`` is called with an error that ends the run.
+    its callbacks share. ``explain`` is called with an error that ends the run. ``checkpoint`` is
+    the path of the newest checkpoint.
 
     Callbacks of the program share ``wait_s`` as well, but at least 5 s, and also if somebody
     stopped the run: what they save is worth it.
@@ -61,6 +66,7 @@ class Ending:
         self.on_close = Callbacks("on_close", guard)
         self.after_finish = Callbacks("after_finish", guard)
         self.explain: Callable[[BaseException], object] | None = None
+        self.checkpoint: str | None = None
         self.wait_s = FINISH_WAIT_S
         self.deadline = Deadline()
         self._is_running = False
@@ -116,6 +122,40 @@ class Ending:
         """Do what follows the last record: print the last line, wait for what is forwarded."""
         if self._recorder.finished:
             self.after_finish.drain(self._outcome["status"])
+
+    def report_interruption(self, status: str) -> None:
+        """Print where the run was interrupted, its newest checkpoint, and how to continue it.
+
+        After Ctrl-C the lines are printed when the process ends, below Python's traceback.
+        """
+        if status not in _IMPATIENT:
+            return
+        recorder = self._recorder
+        by = "" if status == "interrupted" else f" by {self._outcome.get('reason', 'a signal')}"
+        at = f" at step {recorder.step}" if recorder.step >= 0 else ""
+        text = f"epochal: run {recorder.name!r} was interrupted{by}{at}. "
+        if self.checkpoint is None:
+            text += (
+                "No checkpoint is recorded: unless your script saves its own, it starts from "
+                "the beginning again."
+            )
+        else:
+            text += f"Its newest checkpoint is {format_path(self.checkpoint)}.\n"
+            text += self._how_to_continue()
+        if status == "interrupted" and not hasattr(sys, "ps1"):
+            EXIT_HOOKS.call_at_exit(lambda: recorder.console.line(text))
+        else:
+            recorder.console.line(text)
+
+    def _how_to_continue(self) -> str:
+        recorder = self._recorder
+        project, name = str(recorder.identity["project"]), recorder.name
+        if hasattr(sys, "ps1"):  # a notebook or a Python prompt
+            return f"Continue it with epochal.init({project!r}, {name!r}, resume='must')."
+        root = recorder.folder.path.absolute().parent.parent
+        is_usual = recorder.settings is not None and Path(recorder.settings.dir).absolute() == root
+        run = f"{project}/{name}" if is_usual else format_path(recorder.folder.path)
+        return f"Continue it with: epochal resume {shlex.quote(run)}"
 
     def _end(self, status: str, reason: str | None) -> None:
         """Run the exit stack up to the last record: each step once, whatever another raises."""

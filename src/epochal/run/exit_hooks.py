@@ -31,7 +31,8 @@ class ExitHooks:
     def __init__(self) -> None:
         self._runs: list[Ending] = []
         self._links: list[_ExceptionLink | _SignalLink] = []
-        self._is_reporting = False
+        self._is_telling = False
+        self._last_calls: list[Callable[[], object]] = []
 
     def add(self, run: Ending) -> None:
         """Call the hooks of a run until it closes."""
@@ -56,18 +57,41 @@ class ExitHooks:
             self._runs.remove(run)
         if self._runs:
             return
-        atexit.unregister(self._at_exit)
+        if not self._last_calls:
+            atexit.unregister(self._at_exit)
         self._links = [link for link in reversed(self._links) if not link.remove()][::-1]
 
-    def _own_runs(self) -> list[Ending]:
+    def end_all(self, status: str, *, reason: str, details: str | None = None) -> None:
+        """Finish every open run: first the last record of each, then what may take a while."""
+        runs = self._own_runs()
+        with ExitStack() as stack:  # last in, first out; whatever one of them raises
+            for run in runs:
+                stack.callback(run.settle)
+            for run in runs:
+                stack.callback(run.on_exit, status, reason=reason, details=details)
+
+    def call_at_exit(self, call: Callable[[], object]) -> None:
+        """Call a function when the process ends, after Python has printed a traceback."""
+        self._last_calls.append(call)
+        atexit.unregister(self._at_exit)
+        atexit.register(self._at_exit)
+
+    def _own_runs(self) -> list[HookedRun]:
         return [run for run in self._runs if run.is_of_this_process]
 
     def _at_exit(self) -> None:
         error = _unhandled_error()
-        if error is None:
-            end_runs(self._own_runs(), "finished", "the process ended")
-        else:
-            self._on_exception(error)
+        with ExitStack() as stack:
+            stack.callback(self._make_last_calls)
+            if error is None:
+                self.end_all("finished", reason="the process ended")
+            else:
+                self._on_exception(error)
+
+    def _make_last_calls(self) -> None:
+        while self._last_calls:
+            self._last_calls.pop(0)()
+        _keep_exit_code(_unhandled_error())
 
     def _on_exception(self, error: BaseException) -> None:
         end_with_error(self._own_runs(), error)
@@ -122,6 +146,7 @@ class _ExceptionLink:
                 self._tell(error)
         finally:
             self._previous(kind, error, trace)
+            _keep_exit_code(error)
 
     def remove(self) -> bool:
         """Remove it; False if somebody has chained onto it since."""
@@ -175,6 +200,17 @@ def _unhandled_error() -> BaseException | None:
     if trace is None or trace.tb_frame.f_back is not None or hasattr(sys, "ps1"):
         return None
     return error
+
+
+def _keep_exit_code(error: BaseException | None) -> None:
+    """Have Python end by SIGINT after Ctrl-C, which shells report as 130.
+
+    CPython remembers an unhandled KeyboardInterrupt only until a hook runs ``exec``, which every
+    import of a dataclass does. Without this the process would end with the exit code 1.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        with suppress(KeyboardInterrupt):
+            exec("raise KeyboardInterrupt")
 
 
 EXIT_HOOKS = ExitHooks()

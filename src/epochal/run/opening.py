@@ -14,7 +14,7 @@ import msgspec
 
 from epochal.console.messages import Verbosity
 from epochal.console.printer import Console
-from epochal.format import format_reached
+from epochal.format import format_path, format_reached
 from epochal.journal.header import part_header
 from epochal.journal.layout import (
     LOOP,
@@ -168,15 +168,13 @@ def _describe_git(folder: RunFolder) -> dict[str, Any] | None:
     return facts
 
 
-def _greet(recorder: Recorder, resume_step: int | None, last_step: int) -> None:
-    """Print where the run is recorded, and how far it had come if it is resumed or forked."""
-    where, name, attempt = shown_path(recorder.folder.path), recorder.name, recorder.attempt
-    if attempt > 1:
-        epoch = last_epoch_of(recorder.folder, before_attempt=attempt) if last_step < 0 else None
-        reached = format_reached(None if last_step < 0 else last_step, epoch)
-        words = f"it had reached {reached}" if reached else "it had logged no step"
-        words += "" if resume_step is None else f", and continues at step {resume_step:,}"
-        greeting = f"run {name!r} resumed as attempt {attempt} in {where} ({words})"
+def _greet(recorder: Recorder, request: Request, last_step: int) -> None:
+    where, name = format_path(recorder.folder.path), recorder.name
+    if recorder.attempt > 1:
+        recorder.console.line(
+            f"epochal: run {name!r} resumed as attempt {recorder.attempt} in {where}"
+            f" ({_where_from(recorder, request.resume_step, last_step)})"
+        )
     else:
         fork = recorder.identity.get("fork")
         since = f", forked from {fork['name']!r} after step {fork['step']:,}" if fork else ""
@@ -187,17 +185,32 @@ def _greet(recorder: Recorder, resume_step: int | None, last_step: int) -> None:
 # -- other ranks ----------------------------------------------------------------------------------
 
 
-def _join(request: Request, meeting: ranks.RankRendezvous) -> Run:
-    """Write into the folder of rank 0."""
-    rank = request.launch.rank
-    identity = read_json(meeting.folder.identity)
-    return _open_file(request, identity, meeting, writer=rank_writer(rank), rank=rank)
+# -- other ranks, children, nothing ---------------------------------------------------------------
 
 
-def _opened_by_rank_zero(folder: RunFolder, launch_id: str | None) -> ranks.RankRendezvous | None:
-    """The run in a folder, if rank 0 of the same launch has opened it."""
-    known = read_json(folder.identity) if folder.identity.exists() else None
-    if known is None or known.get("launch_id") != launch_id or liveness(known) == "dead":
+def start_other_rank(request: Request, launch: Launch) -> Run:
+    """Join the folder of rank 0; write to a pending folder if there is none in time."""
+    launch_id = _launch_id(launch, request)
+    meeting = ranks.find(request.root, launch_id)
+    if meeting is None:
+        return _wait_aside(request, launch, launch_id)
+    return _open_run(
+        {**_wait_for_identity(meeting.folder), **process_identity()},
+        meeting.folder,
+        writer=rank_writer(launch.rank),
+        attempt=meeting.attempt,
+        rank=launch.rank,
+        console=request.console,
+        totals=request.totals,
+        last_step=meeting.last_step,
+        redactor=request.redactor,
+    )
+
+
+def join_rank_zero(request: Request, launch: Launch) -> Run | None:
+    """Join the requested folder as another rank; None if rank 0 has not opened it."""
+    folder = RunFolder(request.run_folder or request.root)
+    if launch.rank == 0 or not folder.identity.exists():
         return None
     return ranks.RankRendezvous(folder, max(1, folder.last_attempt()))
 

@@ -308,6 +308,8 @@ class Recorder:
             self._speed_limit.learn(record)
         elif kind == "phases":
             self._speed_limit.fill_phases(record)
+        elif kind == "event" and record["name"] == "checkpoint":
+            self.ending.checkpoint = record.get("path")
         self._write_or_defer(record)
 
     def write_silent(self, record: Record) -> None:
@@ -415,6 +417,8 @@ class Recorder:
             latest = self.latest  # as it was then: the caller may have changed its dict since
             metrics = decode_json(latest)["m"] if isinstance(latest, bytes) else latest
             self.reporter.close(status, metrics)
+            if self._writer is not None:
+                self.ending.report_interruption(status)
             if self.lost_records:
                 self.console.notice(f"{self.lost_records} records of run {self.name!r} were lost.")
 

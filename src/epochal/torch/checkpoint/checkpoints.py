@@ -343,6 +343,8 @@ class Checkpoints:
         if folder == self.folder:
             self._is_ours, self._knows_best = True, False
             self._saved_step = manifest.step
+            if self._run is not None:
+                recorder_of(self._run).ending.checkpoint = str(path)
         return Restored(path, manifest, report, tuple(left), drift)
 
     def step(
