@@ -130,10 +130,10 @@ def test_failing_to_start_is_a_sentence(tmp_path: Path, capfd: pytest.CaptureFix
     assert "Traceback" not in said
 
 
-def test_a_port_that_is_no_number_is_refused_at_once(tmp_path: Path) -> None:
-    port: Any = "x"
-    with pytest.raises(TypeError, match="port must be a whole number from 0 to 65535, got 'x'"):
-        serve_in_background(tmp_path, port)
+@pytest.mark.parametrize("port", ["x", -1, 65536, True])
+def test_a_port_that_there_cannot_be_is_refused_at_once(start_run: StartRun, port: Any) -> None:
+    with pytest.raises(UsageError, match="port must be a whole number from 0 to 65535, as in"):
+        start_run().serve(port)
 
 
 def test_a_port_that_may_not_move_is_refused(tmp_path: Path) -> None:

@@ -157,7 +157,10 @@ def test_any_model_is_counted_with_inputs() -> None:
         (lambda: speed_of_light(CONFIG, (TOKENS,)), "must be a torch module, got dict"),
         (lambda: speed_of_light(Decoder(), "batch"), "a tuple of what the model"),
         (lambda: speed_of_light(Decoder(), (TOKENS,), dtype="int8"), "int8"),
-        (lambda: speed_of_light(Decoder(), (TOKENS,), world_size=0), "1 or more"),
+        (
+            lambda: speed_of_light(Decoder(), (TOKENS,), world_size=0),
+            "world_size must be at least 1, got 0",
+        ),
         (lambda: count_flops(Decoder()), "at least one tensor"),
     ],
 )

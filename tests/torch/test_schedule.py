@@ -191,7 +191,7 @@ def test_misuse_is_a_sentence_that_names_the_argument(
 
 
 def test_a_length_that_is_not_whole_is_a_type_error() -> None:
-    with pytest.raises(TypeError, match="whole number of steps"):
+    with pytest.raises(TypeError, match=r"total_steps must be a whole number, got 2\.5"):
         CosineScheduler(0.1, 0.0, 2.5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="inner must be a Scheduler"):
         WarmupScheduler(0.1, None, 3)  # type: ignore[arg-type]

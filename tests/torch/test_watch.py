@@ -185,7 +185,7 @@ def test_an_optimizer_in_place_of_the_run_is_refused_with_a_sentence() -> None:
 
 
 def test_every_must_be_at_least_one(start_run: StartRun) -> None:
-    with pytest.raises(UsageError, match="every=0"):
+    with pytest.raises(UsageError, match="every must be at least 1, got 0"):
         watch(small_model(), start_run(), every=0)
 
 

@@ -40,7 +40,11 @@ class PageAddress(str):
 
 
 def serve(recorder: Recorder, port: int | None = None) -> str | None:
-    """Start the live page of a run; the address, None on failure and for a run that is off."""
+    """Start the live page of a run; the address, None on failure and for a run that is off.
+
+    Raises ``UsageError`` for a port that there cannot be.
+    """
+    check_port(port)
     if not recorder.is_recorded:
         return None
     folder, run_id = recorder.folder.path.parent.parent, str(recorder.identity["id"])
@@ -48,6 +52,15 @@ def serve(recorder: Recorder, port: int | None = None) -> str | None:
     url = recorder.guard.run("live page", serve_in_background, folder, port, run_id, same)
     recorder.page_url = None if url is None else PageAddress(url)
     return recorder.page_url
+
+
+def check_port(port: object) -> None:
+    """Refuse what is neither None nor a port."""
+    if port is None or (type(port) is int and 0 <= port <= 65535):
+        return
+    raise ValueTypeError(
+        f"port must be a whole number from 0 to 65535, as in serve(6060), got {port!r}."
+    )
 
 
 def save_html(recorder: Recorder, path: Path) -> None:
@@ -88,11 +101,8 @@ def serve_in_background(
 
     The address opens the page on the run of ``run_id``, else on the one that the page chooses. The
     server goes on for a minute after this process ends, so that pages see how it ended.
-    ``environment`` is added to this process's own. Raises ``ValueTypeError`` for a port that is no
-    number.
+    ``environment`` is added to this process's own.
     """
-    if port is not None and (isinstance(port, bool) or not isinstance(port, int)):
-        raise ValueTypeError(f"port must be a whole number from 0 to 65535, got {port!r}.")
     command = [
         *(sys.executable, "-m", "epochal.serving", str(Path(folder).absolute())),
         *("--parent", str(os.getpid()), "--linger", str(LINGER_S)),

@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from epochal.errors import UsageError, ValueTypeError
+from epochal.errors import UsageError
+from epochal.torch.checks import check, check_whole
 
 
 class CaptureMode(enum.Enum):
@@ -76,10 +77,9 @@ def cuda_graph_capture(
     CUDA; the warm-up calls are made either way, so that both count the same steps. Capturing waits
     for the GPU, replaying does not.
     """
-    if warmups < 0:
-        raise UsageError(f"warmups must be at least 0, got {warmups}.")
-    if not callable(function):
-        raise ValueTypeError(f"function must be callable, got {type(function).__name__}.")
+    check_whole(warmups, name="warmups", least=0)
+    what = "a function, as in cuda_graph_capture(3, None, step)"
+    check(callable(function), function, what, name="function")
     place = torch.device("cuda" if device is None else device)
     if place.type != "cuda" or not torch.cuda.is_available():
         for _ in range(warmups):

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from epochal.errors import UsageError, ValueTypeError
 from epochal.run.current import OPEN_RUNS
-from epochal.torch.schedule import check_length
+from epochal.torch.checks import check_number, check_whole
 
 Goal = Literal["min", "max"]
 _STATE = ("reason", "best", "best_step", "num_bad")
@@ -36,12 +36,11 @@ class EarlyStopping:
     _nonfinite_since: int | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_length(self.patience, name="patience", least=0)
-        check_length(self.nonfinite_steps, name="nonfinite_steps", least=0)
+        check_whole(self.patience, name="patience", least=0)
+        check_whole(self.nonfinite_steps, name="nonfinite_steps", least=0)
         if self.goal not in get_args(Goal):
             raise UsageError(f"goal must be 'min' or 'max', got {self.goal!r}.")
-        if not self.min_delta >= 0:
-            raise UsageError(f"min_delta must be 0 or more, got {self.min_delta!r}.")
+        check_number(self.min_delta, name="min_delta")
 
     @property
     def should_stop(self) -> bool:

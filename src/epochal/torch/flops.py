@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.utils import flop_counter
 
 from epochal.errors import UsageError
+from epochal.torch.checks import check_module, check_whole
 from epochal.torch.structure import tensors_in, unwrapped
 
 DTYPES = ("fp32", "tf32", "bf16", "fp16", "fp8", "fp4")
@@ -161,10 +162,8 @@ def speed_of_light(
     ``inputs`` are the batch of one step, whose work is counted: a tuple of what the model is called
     with, or a mapping of named inputs. Pass the result to ``run.log_sol_estimate``.
     """
-    if not isinstance(model, nn.Module):
-        raise UsageError(f"model must be a torch module, got {type(model).__name__}.")
-    if world_size < 1:
-        raise UsageError(f"world_size={world_size} must be 1 or more.")
+    check_module(model)
+    check_whole(world_size, name="world_size", least=1)
     main = dtype_name(dtype)
     small = "bf16" if main in _KEEPS_HALF else main
     dtypes = (main, dtype_name(lm_head_dtype or small), dtype_name(attention_dtype or small))

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from epochal.errors import UsageError, ValueTypeError
+from epochal.errors import UsageError
+from epochal.torch.checks import check, check_whole
 
 Device = torch.device | str | int
 
@@ -32,7 +34,7 @@ def xavier_uniform(
     shape: Sequence[int], fan_in: int, fan_out: int, device: Device = "cpu"
 ) -> Tensor:
     """Uniform within sqrt(6 / (fan_in + fan_out))."""
-    bound = math.sqrt(6 / _checked(fan_in + fan_out, name="fan_in + fan_out"))
+    bound = math.sqrt(6 / _fans(fan_in, fan_out))
     return uniform(shape, -bound, bound, device)
 
 
@@ -40,7 +42,7 @@ def xavier_normal(
     shape: Sequence[int], fan_in: int, fan_out: int, device: Device = "cpu"
 ) -> Tensor:
     """Normal with deviation sqrt(2 / (fan_in + fan_out))."""
-    std = math.sqrt(2 / _checked(fan_in + fan_out, name="fan_in + fan_out"))
+    std = math.sqrt(2 / _fans(fan_in, fan_out))
     return normal(shape, 0.0, std, device)
 
 
@@ -77,7 +79,7 @@ def orthogonal(shape: Sequence[int], gain: float, device: Device = "cpu") -> Ten
 
 def uniform_bias(fan_in: int, shape: Sequence[int], device: Device = "cpu") -> Tensor:
     """Uniform within 1 / sqrt(fan_in)."""
-    bound = 1 / math.sqrt(_checked(fan_in, name="fan_in"))
+    bound = 1 / math.sqrt(check_whole(fan_in, name="fan_in", least=1))
     return uniform(shape, -bound, bound, device)
 
 
@@ -86,6 +88,8 @@ def set_data(param: Tensor, data: Tensor) -> None:
 
     Device and dtype are converted; another shape is a ValueError.
     """
+    for name, tensor in (("param", param), ("data", data)):
+        check(isinstance(tensor, Tensor), tensor, "a tensor", name=name)
     if param.shape != data.shape:
         raise UsageError(
             f"data must have the parameter's shape {tuple(param.shape)}, got {tuple(data.shape)}."
@@ -95,52 +99,55 @@ def set_data(param: Tensor, data: Tensor) -> None:
 
 
 def _empty(shape: Sequence[int], device: Device) -> Tensor:
+    given: Any = shape
+    is_shape = isinstance(given, Iterable) and all(isinstance(size, int) for size in given)
+    check(is_shape, shape, "the sizes of a tensor, such as (64, 32)", name="shape")
     return torch.empty(tuple(shape), device=device)
 
 
 def _kaiming_std(fan_in: int, a: float) -> float:
     gain = nn.init.calculate_gain("leaky_relu", a)
-    return gain / math.sqrt(_checked(fan_in, name="fan_in"))
+    return gain / math.sqrt(check_whole(fan_in, name="fan_in", least=1))
 
 
-def _checked(fan: int, *, name: str) -> int:
-    if fan < 1:
-        raise UsageError(f"{name} must be at least 1, got {fan}.")
-    return fan
+def _fans(fan_in: int, fan_out: int) -> int:
+    both = check_whole(fan_in, name="fan_in") + check_whole(fan_out, name="fan_out")
+    return check_whole(both, name="fan_in + fan_out", least=1)
 
 
 # Parameters that are kept as they are: of a whole module, or one.
 
 
-def freeze(target: nn.Module | Tensor) -> None:
-    """Stop training a parameter, or all parameters of a module such as ``model.encoder``.
+def freeze(*targets: nn.Module | Tensor) -> None:
+    """Stop training parameters, or all parameters of modules: ``freeze(model.encoder)``.
 
     Their gradients are dropped as well: with one left, an optimizer would still move them once.
     Running statistics, as of batch normalisation, are not parameters and go on.
     """
-    for param in _parameters(target):
+    for param in _parameters(targets):
         param.requires_grad_(False)
         param.grad = None
 
 
-def unfreeze(target: nn.Module | Tensor) -> None:
+def unfreeze(*targets: nn.Module | Tensor) -> None:
     """Train these parameters again; those of whole numbers are left out."""
-    for param in _parameters(target):
+    for param in _parameters(targets):
         if param.is_floating_point() or param.is_complex():
             param.requires_grad_(True)
 
 
-def is_frozen(target: nn.Module | Tensor) -> bool:
+def is_frozen(*targets: nn.Module | Tensor) -> bool:
     """Tell whether all of these parameters are frozen; False where there are none."""
-    params = list(_parameters(target))
+    params = _parameters(targets)
     return bool(params) and not any(param.requires_grad for param in params)
 
 
-def _parameters(target: nn.Module | Tensor) -> Iterable[Tensor]:
-    if isinstance(target, Tensor):
-        return [target]
-    if not isinstance(target, nn.Module):
-        raise ValueTypeError(
-            f"target must be a module or a parameter, got {type(target).__name__}."
-        )
-    return target.parameters()
+def _parameters(targets: tuple[nn.Module | Tensor, ...]) -> list[Tensor]:
+    if not targets:
+        raise UsageError("Name at least one module or parameter, as in freeze(model.encoder).")
+    parameters: list[Tensor] = []
+    for target in targets:
+        is_known = isinstance(target, (nn.Module, Tensor))
+        check(is_known, target, "a module or a parameter, such as model.encoder", name="target")
+        parameters += [target] if isinstance(target, Tensor) else target.parameters()
+    return parameters

@@ -27,11 +27,12 @@ from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from epochal.console.blocks import Segment, allocator_block
-from epochal.errors import EpochalError, UsageError, ValueTypeError
+from epochal.errors import EpochalError
 from epochal.format import format_bytes
 from epochal.records import ALLOCATOR_PLACES
 from epochal.run.current import given_or_current
 from epochal.run.run import Run, recorder_of
+from epochal.torch.checks import check, check_module, check_whole
 from epochal.torch.guarded import guarded_hook
 from epochal.torch.step_count import StepCount, owns
 from epochal.torch.structure import named_parameters, tensors_in, unwrapped
@@ -164,15 +165,12 @@ def memory_segments(
 
     Call it after a backward pass, while the gradients exist. ``optimizer`` may be several.
     """
-    if not isinstance(model, nn.Module):
-        raise ValueTypeError(f"model must be a torch module, got {type(model).__name__}.")
+    check_module(model)
     optimizers = optimizer if isinstance(optimizer, (list, tuple)) else [optimizer]
     for one in optimizers:
         # One that is wrapped may keep its state where nobody can see it, but it steps.
-        if one is not None and not callable(getattr(one, "step", None)):
-            raise ValueTypeError(
-                f"optimizer must be a torch optimizer, or several, got {type(one).__name__}."
-            )
+        is_optimizer = one is None or callable(getattr(one, "step", None))
+        check(is_optimizer, one, "a torch optimizer, or several", name="optimizer")
     main = _main_device(model)
     chosen = main if device is None else _as_device(device)
     # Of several GPUs one stands for what the model has in main memory.
@@ -320,8 +318,8 @@ def watch_memory(model: nn.Module, run: Run | None = None, *, every: int = 1000)
     It is measured right after the optimizer's step. ``run`` is the current run by default. The
     watch ends with the run, or with ``remove()``.
     """
-    if every < 1:
-        raise UsageError(f"every={every} must be 1 or more steps.")
+    check_module(model)
+    check_whole(every, name="every", least=1)
     return MemoryWatch(model, given_or_current(run, "watch_memory()"), every=every)
 
 

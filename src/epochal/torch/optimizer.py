@@ -9,7 +9,8 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from epochal.errors import UsageError
-from epochal.torch.schedule import Scheduler, check_rate
+from epochal.torch.checks import check, check_number
+from epochal.torch.schedule import Scheduler
 
 
 def set_lr(optimizer: Optimizer, lr: float, group: int | None = None) -> None:
@@ -18,8 +19,10 @@ def set_lr(optimizer: Optimizer, lr: float, group: int | None = None) -> None:
     A rate that the optimizer keeps as a tensor (for CUDA graphs, `torch.compile`) is filled in
     place, without waiting for the GPU.
     """
-    check_rate(lr, name="lr")
-    groups = optimizer.param_groups
+    groups: Any = getattr(optimizer, "param_groups", None)
+    what = "an optimizer, as in set_lr(optimizer, 3e-4)"
+    check(isinstance(groups, list), optimizer, what, name="optimizer")
+    check_number(lr, name="lr")
     if group is not None and not 0 <= group < len(groups):
         raise UsageError(f"group must be an index below {len(groups)}, got {group!r}.")
     for chosen in groups if group is None else [groups[group]]:

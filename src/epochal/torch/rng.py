@@ -7,12 +7,12 @@ both are in the public domain (prng.di.unimi.it). Not for secrets.
 from __future__ import annotations
 
 import math
-import operator
 import secrets
 from collections.abc import Iterator, MutableSequence, Sequence
 from typing import Any
 
-from epochal.errors import UsageError, ValueTypeError
+from epochal.errors import UsageError
+from epochal.torch.checks import check, check_number, check_whole
 
 _MASK = (1 << 64) - 1
 
@@ -27,9 +27,7 @@ class Rng:
     __slots__ = ("_state",)
 
     def __init__(self, seed: int) -> None:
-        if isinstance(seed, bool) or not isinstance(seed, int):
-            raise ValueTypeError(f"seed must be a whole number, got {seed!r}.")
-        words = splitmix64(seed)
+        words = splitmix64(check_whole(seed, name="seed"))
         self._state = (next(words), next(words), next(words), next(words))
 
     @classmethod
@@ -79,7 +77,7 @@ class Rng:
 
     def usize(self, n: int) -> int:
         """Return a whole number from 0 up to, not including, `n`; each exactly as likely."""
-        n = _whole(n, name="n")
+        n = check_whole(n, name="n")
         if not 1 <= n <= _MASK + 1:
             raise UsageError(f"n must be between 1 and 2**64, got {n}.")
         # What lies above the last whole multiple of n would favour the small numbers.
@@ -98,21 +96,22 @@ class Rng:
 
     def range(self, low: int, high: int) -> int:
         """Return a whole number from `low` up to, not including, `high`."""
-        low, high = _whole(low, name="low"), _whole(high, name="high")
+        low, high = check_whole(low, name="low"), check_whole(high, name="high")
         if low >= high:
             raise UsageError(f"low must be below high, got {low} and {high}.")
         return low + self.usize(high - low)
 
     def bernoulli(self, p: float) -> bool:
         """Return True with probability `p`."""
-        if not 0 <= p <= 1:
+        check_number(p, name="p")
+        if p > 1:
             raise UsageError(f"p must be a probability between 0 and 1, got {p!r}.")
         return self.f64() < p
 
     def normal(self, mean: float, std: float) -> float:
         """Return a Gaussian sample, by Box and Muller's method from two uniform draws."""
-        if not std >= 0:
-            raise UsageError(f"std must be at least 0, got {std!r}.")
+        check_number(mean, name="mean", least=-math.inf)
+        check_number(std, name="std")
         radius = math.sqrt(-2 * math.log(1 - self.f64()))
         return mean + std * radius * math.cos(2 * math.pi * self.f64())
 
@@ -130,6 +129,8 @@ class Rng:
             self.shuffle(order)
             rows[...] = rows[order]
             return
+        what = "a list, a tensor or an array, which can be changed in place"
+        check(isinstance(data, MutableSequence), data, what, name="data")
         for i in range(len(data) - 1, 0, -1):
             j = self.usize(i + 1)
             data[i], data[j] = data[j], data[i]
@@ -141,13 +142,6 @@ class Rng:
 
     def __repr__(self) -> str:
         return f"Rng.from_state({self.state()!r})"
-
-
-def _whole(number: Any, *, name: str) -> int:
-    try:
-        return operator.index(number)
-    except TypeError:
-        raise ValueTypeError(f"{name} must be a whole number, got {number!r}.") from None
 
 
 def splitmix64(seed: int) -> Iterator[int]:

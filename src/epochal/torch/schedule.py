@@ -12,11 +12,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from epochal.errors import UsageError, ValueTypeError
+from epochal.errors import UsageError
+from epochal.torch.checks import check, check_number, check_whole
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -86,12 +88,12 @@ class MultiStepLR(Scheduler):
 
     def __post_init__(self) -> None:
         Scheduler.__post_init__(self)
-        milestones = tuple(sorted(self.milestones))
-        for milestone in milestones:
-            check_length(milestone, name="each of milestones", least=0)
-        if not milestones:
+        given = self.milestones
+        check(isinstance(given, Sequence), given, "a list of steps", name="milestones")
+        steps = sorted(check_whole(step, name="each of milestones", least=0) for step in given)
+        if not steps:
             raise UsageError("milestones must name at least one step.")
-        object.__setattr__(self, "milestones", milestones)
+        object.__setattr__(self, "milestones", tuple(steps))
 
     def lr(self, step: int) -> float:
         """Return base_lr * gamma ** (milestones passed); one on `step` itself is passed."""
@@ -139,7 +141,8 @@ class OneCycleLR(Scheduler):
 
     def __post_init__(self) -> None:
         Scheduler.__post_init__(self)
-        if not 0 <= self.warmup_frac <= 1:
+        check_number(self.warmup_frac, name="warmup_frac")
+        if self.warmup_frac > 1:
             raise UsageError(f"warmup_frac must be between 0 and 1, got {self.warmup_frac!r}.")
 
     @classmethod
@@ -198,8 +201,7 @@ class WarmupScheduler(Scheduler):
 
     def __post_init__(self) -> None:
         Scheduler.__post_init__(self)
-        if not isinstance(self.inner, Scheduler):
-            raise ValueTypeError(f"inner must be a Scheduler, got {type(self.inner).__name__}.")
+        check(isinstance(self.inner, Scheduler), self.inner, "a Scheduler", name="inner")
 
     def lr(self, step: int) -> float:
         """Return the rate on the climb, then `inner.lr(step - warmup_steps)`."""
@@ -277,35 +279,8 @@ class PlateauScheduler(Scheduler):
         return value > self.best + self.min_delta
 
 
-def check_rate(value: float, *, name: str) -> None:
-    """Refuse a rate that is negative or not a number."""
-    if not _is_finite(value) or value < 0:
-        raise UsageError(f"{name} must be a finite rate of at least 0, got {value!r}.")
-
-
-def check_factor(value: float, *, name: str) -> None:
-    """Refuse a factor that is not a finite number above 0."""
-    if not _is_finite(value) or value <= 0:
-        raise UsageError(f"{name} must be a finite number above 0, got {value!r}.")
-
-
-def check_length(value: int, *, name: str, least: int = 1) -> None:
-    """Refuse a number of steps that is not a whole number or is below `least`."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueTypeError(f"{name} must be a whole number of steps, got {value!r}.")
-    if value < least:
-        raise UsageError(f"{name} must be at least {least}, got {value}.")
-
-
-def _is_finite(value: object) -> bool:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_number and math.isfinite(value)  # type: ignore[arg-type]
-
-
 def _checked(step: int) -> int:
-    if step < 0:
-        raise UsageError(f"step must be at least 0, got {step!r}.")
-    return step
+    return check_whole(step, name="step", least=0)
 
 
 def _blend(start: float, end: float, done: float) -> float:
@@ -326,9 +301,9 @@ def _decayed(base: float, factor: float, times: int) -> float:
 
 
 _OPTIONAL = ("target_lr", "step_size_down")
-_CHECKS: dict[str, Callable[..., None]] = {
-    **dict.fromkeys(("base_lr", "min_lr", "max_lr", "target_lr", "min_delta"), check_rate),
-    **dict.fromkeys(("gamma", "factor"), check_factor),
-    **dict.fromkeys(("step_size", "step_size_down", "total_steps"), check_length),
-    **dict.fromkeys(("warmup_steps", "patience"), check_length),
+_CHECKS: dict[str, Callable[..., object]] = {
+    **dict.fromkeys(("base_lr", "min_lr", "max_lr", "target_lr", "min_delta"), check_number),
+    **dict.fromkeys(("gamma", "factor"), partial(check_number, is_above=True)),
+    **dict.fromkeys(("step_size", "step_size_down", "total_steps"), partial(check_whole, least=1)),
+    **dict.fromkeys(("warmup_steps", "patience"), partial(check_whole, least=1)),
 }

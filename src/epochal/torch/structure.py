@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from epochal.errors import ValueTypeError
+from epochal.torch.checks import check_module
 
 T = TypeVar("T")
 
@@ -24,8 +24,7 @@ def structural_hash(model: nn.Module) -> str:
     of parameters and buffers. The same on every machine and in every version of Python; training,
     dtype and device do not change it. A model that has a `structural_hash()` of its own is asked.
     """
-    if not isinstance(model, nn.Module):
-        raise ValueTypeError(f"model must be a torch module, got {type(model).__name__}.")
+    check_module(model)
     if own := _own_hash(model):
         return own
     rows = [

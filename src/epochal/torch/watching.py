@@ -34,12 +34,12 @@ from torch.optim.optimizer import (
 )
 from torch.utils.hooks import unserializable_hook
 
-from epochal.errors import UsageError
 from epochal.journal.line import now
 from epochal.records import Record
 from epochal.run.current import given_or_current
 from epochal.run.phases import Phase
 from epochal.run.run import Run
+from epochal.torch.checks import check_module, check_whole
 from epochal.torch.guarded import ModuleHook, guarded_hook
 from epochal.torch.measure import Reduced, Rows, local, reduce_tensors
 from epochal.torch.step_count import StepCount, owns
@@ -479,8 +479,8 @@ def watch(
     during a measured step. Steps are numbered as the run logs them; ``step`` is the number of the
     next one, by default the run's last + 1. The watch ends with the run, or with ``remove()``.
     """
-    if every < 1:
-        raise UsageError(f"every={every} must be 1 or more steps.")
+    check_module(model)
+    check_whole(every, name="every", least=1)
     return Watch(
         model,
         given_or_current(run, "watch()"),

@@ -11,7 +11,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from typing import ParamSpec
 
-from epochal.errors import UsageError, ValueTypeError
+from epochal.errors import UsageError
+from epochal.torch.checks import check, check_whole
 
 P = ParamSpec("P")
 
@@ -25,16 +26,14 @@ class CpuWorker:
     """
 
     def __init__(self, *, max_queued: int = 4) -> None:
-        if max_queued < 1:
-            raise UsageError(f"max_queued must be at least 1, got {max_queued}.")
+        check_whole(max_queued, name="max_queued", least=1)
         self._queue = _TaskQueue(max_queued)
         # Runs when the worker is given up, too, or when the program ends.
         self._end = weakref.finalize(self, self._queue.drain)
 
     def submit(self, task: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         """Queue a call, after what is queued already; blocks while the queue is full."""
-        if not callable(task):
-            raise ValueTypeError(f"task must be callable, got {type(task).__name__}.")
+        check(callable(task), task, "a function, as in submit(save, path)", name="task")
         self._queue.raise_failure()
         if not self._end.alive:
             raise UsageError("the worker has finished: make another.")

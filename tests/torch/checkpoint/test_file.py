@@ -205,7 +205,7 @@ def test_a_hostile_table_is_an_error(tmp_path: Path, entries: Any) -> None:
 
 
 def test_a_table_that_claims_to_be_huge_is_not_allocated() -> None:
-    with pytest.raises(FormatError, match="header too large"):
+    with pytest.raises(FormatError, match="neither a safetensors file"):
         load((2**63 - 1).to_bytes(8, "little") + b"{}")
 
 

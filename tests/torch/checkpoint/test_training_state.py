@@ -221,7 +221,7 @@ def test_what_has_no_place_here_is_named(tmp_path: Path) -> None:
 def test_misuse_names_the_argument() -> None:
     with pytest.raises(TypeError, match="model must be"):
         TrainingState([1])  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="optimizer must have state_dict"):
+    with pytest.raises(TypeError, match="optimizer must be an object with state_dict"):
         TrainingState(nn.Linear(1, 1), optimizer=3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="rng must be an epochal Rng"):
         TrainingState(nn.Linear(1, 1), rng=3)

@@ -347,9 +347,9 @@ def test_a_removed_watch_lets_the_model_go(start_run: StartRun) -> None:
 
 def test_a_cadence_must_be_at_least_one(start_run: StartRun) -> None:
     run = start_run()
-    with pytest.raises(UsageError, match=r"^every=0"):
+    with pytest.raises(UsageError, match=r"^every must be at least 1, got 0"):
         watch_moe(mixture(), run, every=0)
-    with pytest.raises(UsageError, match="experts_every=0"):
+    with pytest.raises(UsageError, match="experts_every must be at least 1, got 0"):
         watch_moe(mixture(), run, experts_every=0)
 
 

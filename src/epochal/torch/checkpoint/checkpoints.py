@@ -27,7 +27,7 @@ import torch
 import torch.distributed as dist
 
 from epochal.console.messages import error as say_error
-from epochal.errors import EpochalError, UsageError, ValueTypeError
+from epochal.errors import EpochalError, UsageError
 from epochal.journal.process_action import SAVE_SIGNAL, announce_saves, end_saves
 from epochal.redact import Redactor
 from epochal.run.run import Run, recorder_of
@@ -59,6 +59,7 @@ from epochal.torch.checkpoint.manifest import (
 )
 from epochal.torch.checkpoint.model_file import Load, LoadReport, chosen_hash, content_of
 from epochal.torch.checkpoint.training_state import TrainingState, packed, read_state
+from epochal.torch.checks import check, check_whole
 from epochal.values import plain_json
 
 # -- signals that ask for a checkpoint ------------------------------------------------------------
@@ -275,8 +276,10 @@ class Checkpoints:
         signals: Sequence[str] = SIGNALS,
         overwrite: bool = False,
     ) -> None:
-        if every is not None and every < 1:
-            raise UsageError(f"every must be at least 1 or None, got {every}.")
+        what = "a TrainingState, as in Checkpoints(run, TrainingState(model, optimizer))"
+        check(isinstance(state, TrainingState), state, what, name="state")
+        if every is not None:
+            check_whole(every, name="every", least=1, hint=" or None")
         if mode not in get_args(Mode):
             raise UsageError(f"mode must be one of {', '.join(get_args(Mode))}, got {mode!r}.")
         self._run: Run | None
@@ -285,6 +288,9 @@ class Checkpoints:
                 raise UsageError("folder goes with a run: where is a folder already.")
             self._run, self.folder = None, Path(where)
         else:
+            check(
+                isinstance(where, Run), where, "a run of epochal.init() or a folder", name="where"
+            )
             self._run = where
             self.folder = where.dir / FOLDER if folder is None else Path(folder)
         self._state = state
@@ -500,8 +506,7 @@ class Checkpoints:
         run = self._run
         given = self._config if self._config is not None else run.config if run is not None else {}
         plain = plain_json(given)
-        if not isinstance(plain, dict):
-            raise ValueTypeError(f"config must be a mapping, got {type(given).__name__}.")
+        check(isinstance(plain, dict), given, "a mapping", name="config")
         # By the run's own rule, or by the usual one: the manifest lies in the run's folder.
         return Redactor().config(plain) if run is None else recorder_of(run).redactor.config(plain)
 

@@ -163,7 +163,7 @@ def _read_safetensors_file(path: Path) -> Content:
         with safe_open(path, framework="pt") as file:
             return _content(file.get_tensors(), file.metadata(), label=str(path))
     except SafetensorError as error:
-        raise _not_a_checkpoint(str(path), error) from error
+        raise _not_a_checkpoint(str(path)) from error
 
 
 def _parsed(data: bytes, *, label: str) -> Content:
@@ -178,7 +178,7 @@ def _parsed(data: bytes, *, label: str) -> Content:
         tensors = load(data)
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     except SafetensorError as error:
-        raise _not_a_checkpoint(label, error) from error
+        raise _not_a_checkpoint(label) from error
     return _content(tensors, header.get("__metadata__"), label=label)
 
 
@@ -195,10 +195,11 @@ def _content(
     return Content(tensors, shared, texts.get(_HASH), texts.get(_TREE))
 
 
-def _not_a_checkpoint(label: str, why: object) -> FormatError:
+def _not_a_checkpoint(label: str) -> FormatError:
     return FormatError(
-        f"{label} is not a complete safetensors or .fdl file: {why}. A file of torch.save can be "
-        "converted: save_checkpoint('model.safetensors', torch.load(path, weights_only=True))."
+        f"{label} is neither a safetensors file nor an .fdl file, or it is damaged. A file of "
+        "torch.save can be converted: "
+        "save_checkpoint('model.safetensors', torch.load(path, weights_only=True))."
     )
 
 

@@ -28,6 +28,7 @@ from epochal.atomic_file import replaced_file, sync_folder
 from epochal.errors import EpochalError, FormatError, UsageError
 from epochal.journal.layout import read_json, write_json
 from epochal.journal.process import liveness, process_identity
+from epochal.torch.checks import check_whole
 from epochal.values import flat_items
 
 Kind = Literal["rolling", "epoch", "emergency"]
@@ -325,10 +326,10 @@ class Retention:
     def __post_init__(self) -> None:
         for name in ("rolling", "epoch", "emergency"):
             number = getattr(self, name)
-            if number is not None and number < 0:
-                raise UsageError(f"{name} must be at least 0 or None, got {number}.")
-        if self.every is not None and self.every < 1:
-            raise UsageError(f"every must be at least 1 or None, got {self.every}.")
+            if number is not None:
+                check_whole(number, name=name, least=0, hint=" or None")
+        if self.every is not None:
+            check_whole(self.every, name="every", least=1, hint=" or None")
 
     def superseded(self, manifests: Sequence[Manifest], *, keep: Iterable[str]) -> list[Manifest]:
         """Those that may go, by step; `keep` names ones that stay whatever their kind."""

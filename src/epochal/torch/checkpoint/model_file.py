@@ -13,6 +13,7 @@ from torch.nn.parameter import is_lazy
 
 from epochal.errors import UsageError, ValueTypeError
 from epochal.torch.checkpoint.file import Content, Layout, Source, read_checkpoint, write_checkpoint
+from epochal.torch.checks import check
 from epochal.torch.measure import HostCopy, copied_to_host
 from epochal.torch.structure import name_finder, structural_hash, unwrapped
 
@@ -93,8 +94,7 @@ def load_checkpoint_file(
     hash: Hash = "auto",  # noqa: A002 (the seed's own name)
 ) -> LoadReport:
     """Load from a path; everything else as `load_checkpoint`."""
-    if not isinstance(path, (str, os.PathLike)):
-        raise ValueTypeError(f"path must be a path, got {type(path).__name__}.")
+    check(isinstance(path, (str, os.PathLike)), path, "a path", name="path")
     return load_checkpoint(path, named, buffers, hash)
 
 

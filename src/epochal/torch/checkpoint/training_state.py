@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from epochal.errors import FormatError, UsageError, ValueTypeError
 from epochal.torch.checkpoint.file import Content, read_checkpoint
+from epochal.torch.checks import check, check_module
 from epochal.torch.rng import Rng
 from epochal.torch.structure import unwrapped
 
@@ -58,14 +59,10 @@ class TrainingState:
     others: Mapping[str, Stateful] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.model, nn.Module):
-            raise ValueTypeError(f"model must be a torch module, got {type(self.model).__name__}.")
+        check_module(self.model)
         for name, part in (*self.shared_parts().items(), ("data", self.data)):
-            if part is not None and not isinstance(part, Stateful):
-                raise ValueTypeError(
-                    f"{name} must have state_dict() and load_state_dict(), "
-                    f"got {type(part).__name__}."
-                )
+            is_stateful = part is None or isinstance(part, Stateful)
+            check(is_stateful, part, "an object with state_dict() and load_state_dict()", name=name)
         named_generators(self.rng)
 
     def shared_parts(self) -> dict[str, Stateful]:

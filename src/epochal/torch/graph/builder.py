@@ -109,7 +109,9 @@ class FlowBuilder:
     part, `FlowBuilder.start()` with the input itself. `build()` reports all mistakes at once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *parts: object) -> None:
+        if parts:
+            raise UsageError("Begin a graph with FlowBuilder.start(part), not FlowBuilder(part).")
         self._nodes = [Node("input", "input")]
         self._modules: dict[int, nn.Module] = {}
         self._streams = [0]

@@ -19,8 +19,8 @@ from typing import NamedTuple
 from torch import fx, nn
 
 from epochal.atomic_file import new_text_file
-from epochal.errors import UsageError
 from epochal.format import format_count
+from epochal.torch.checks import check_module
 from epochal.torch.graph.builder import Kind, Merge, kind_of, title_of
 from epochal.torch.graph.graph import Graph, counts
 from epochal.torch.graph.profile import Profile, format_time, is_part, parts_of
@@ -123,8 +123,7 @@ def picture_of(module: nn.Module, *, depth: int | None = None) -> Picture:
     picture's `note` says why. `depth` draws modules that deep in the tree as one; without it that
     happens only when there would be more than 160 nodes.
     """
-    if not isinstance(module, nn.Module):
-        raise UsageError(f"module must be a torch.nn.Module, got {type(module).__name__}.")
+    check_module(module, name="module")
     plain = unwrapped(module)
     if isinstance(plain, Graph):
         return plain.picture()

@@ -24,6 +24,7 @@ from epochal.errors import UsageError
 from epochal.journal.line import now
 from epochal.run.current import given_or_current
 from epochal.run.run import Run
+from epochal.torch.checks import check_module, check_whole
 from epochal.torch.guarded import exclude_from_compile, guarded_hook
 from epochal.torch.measure import HostCopy, copied_to_host
 from epochal.torch.moe.stats import (
@@ -412,9 +413,9 @@ def watch_moe(
     of the two losses are those of the model's ``config`` by default. Each rank records its own
     tokens. Call it before a compiled model runs for the first time. Raises when no router is found.
     """
-    for name, number in (("every", every), ("experts_every", experts_every)):
-        if number < 1:
-            raise UsageError(f"{name}={number} must be 1 or more steps.")
+    check_module(model)
+    check_whole(every, name="every", least=1)
+    check_whole(experts_every, name="experts_every", least=1)
     config = getattr(unwrapped(model), "config", None)
     return MoeWatch(
         model,
