@@ -88,25 +88,36 @@ class Evaluation:
 
 @torch.no_grad()
 def draw_samples(
-    model: GPT, tokenizer: Tokenizer, process: Process, *, prompt: str, num_tokens: int = 32
+    model: GPT,
+    tokenizer: Tokenizer,
+    process: Process,
+    *,
+    prompt: str,
+    num_tokens: int = 32,
+    num_samples: int = 5,
+    temperature: float = 1.0,
+    top_k: int = 50,
+    seed: int = 42,
 ) -> list[str]:
-    """Continue a prompt five times, each token drawn from the 50 most likely ones.
+    """Continue a prompt several times, each token drawn from the `top_k` most likely ones.
 
-    The generator is seeded again each time and is not the one of the training. So two samples
-    differ only by what the model has learned. A model with NaN weights writes nothing more.
+    A lower `temperature` prefers likely tokens, and 0 always takes the likeliest. The generator is
+    seeded again each time and is not the one of the training. So two samples differ only by what
+    the model has learned. A model with NaN weights writes nothing more.
     """
-    generator = torch.Generator(process.device).manual_seed(42 + process.rank)
+    generator = torch.Generator(process.device).manual_seed(seed + process.rank)
     start = tokenizer.encode(prompt) or [tokenizer.end]
-    tokens = torch.tensor([start] * 5, device=process.device)
+    tokens = torch.tensor([start] * num_samples, device=process.device)
     for _ in range(num_tokens):
         with process.autocast():
             logits = model.logits(tokens[:, -model.shape.context_length :])[:, -1, :]
         # The vocabulary may be padded beyond the tokens of the tokenizer.
-        chances = logits[:, : tokenizer.num_tokens].float().softmax(-1)
-        if not chances.isfinite().all():
+        logits = logits[:, : tokenizer.num_tokens].float()
+        if not logits.isfinite().all():
             break
-        top, indices = chances.topk(min(50, chances.shape[-1]))
-        drawn = torch.multinomial(top, 1, generator=generator)
+        top, indices = logits.topk(min(top_k, logits.shape[-1]) if temperature else 1)
+        chances = (top / (temperature or 1.0)).softmax(-1)
+        drawn = torch.multinomial(chances, 1, generator=generator)
         tokens = torch.cat((tokens, indices.gather(-1, drawn)), dim=1)
     return [tokenizer.decode(row) for row in tokens.tolist()]
 

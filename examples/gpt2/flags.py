@@ -107,6 +107,19 @@ class Flags:
         return min(self.max_steps or self.num_steps, self.num_steps)
 
     @property
+    def beyond_plan(self) -> str | None:
+        """What to say if ``--max_steps`` is larger than the number of steps of the run."""
+        if self.max_steps is None or self.max_steps <= self.num_steps:
+            return None
+        enough = -(-self.max_steps // self.steps_per_epoch)
+        return (
+            f"--max_steps {self.max_steps} is beyond the {self.num_steps} steps of this run "
+            f"({self.num_epochs} epochs of {self.steps_per_epoch}), so it ends after "
+            f"{self.num_steps}. To train longer, use --num_epochs {enough}; the learning rate then "
+            "follows the longer schedule."
+        )
+
+    @property
     def warmup(self) -> int:
         """The steps of the warm-up, with the default filled in."""
         return self.warmup_steps or 0
@@ -161,6 +174,20 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "checkpoint_freq": 50,
         "histogram_freq": 50,
     },
+    "10M": {
+        "total_batch_size": 8192,
+        "mini_batch_size": 16,
+        "context_length": 256,
+        "num_layers": 6,
+        "embd_size": 384,
+        "num_heads": 6,
+        "warmup_steps": 100,
+        "num_epochs": 7,
+        "steps_per_epoch": 280,
+        "eval_freq": 140,
+        "checkpoint_freq": 140,
+        "histogram_freq": 280,
+    },
     "124M": {"num_layers": 12, "num_heads": 12, "embd_size": 768},
     "355M": {"num_layers": 24, "num_heads": 16, "embd_size": 1024},
     "774M": {"num_layers": 36, "num_heads": 20, "embd_size": 1280},
@@ -212,7 +239,9 @@ def _parser() -> argparse.ArgumentParser:
             shown = text if entry.default is None else f"{text} ({entry.default})"
             parser.add_argument(flag, type=kind, metavar=kind.__name__.upper(), help=shown)
     parser.add_argument("--preset", choices=PRESETS, help="sizes of the model")
-    parser.add_argument("--resume", metavar="WHICH", help="auto, latest, best, or a path")
+    parser.add_argument(
+        "--resume", metavar="WHICH", help="auto, latest, best, a run's name, or a path"
+    )
     for name, text in (
         ("list_checkpoints", "list the checkpoints and exit"),
         ("estimate", "measure a few steps, print the cost of the run and exit"),

@@ -4,7 +4,8 @@
     torchrun --standalone --nproc_per_node=8 examples/gpt2/train.py --data shards
 
 `train` is the loop. `flags.py` has the flags, `training.py` builds what is trained, `data.py` and
-`batches.py` read the data, `evaluation.py` evaluates, `resuming.py` finds checkpoints.
+`batches.py` read the data, `evaluation.py` evaluates, `resuming.py` finds checkpoints. `sample.py`
+writes text with a trained model.
 """
 
 from __future__ import annotations
@@ -209,7 +210,7 @@ def open_run(training: Training, origin: Origin | None, console: Console, *, res
     elif origin is not None and not is_same:
         config["forked_from"] = origin.facts()
     elif origin is None and flags.init_from is not None:
-        config["forked_from"] = initial_weights(Path(flags.init_from))[2]
+        config["forked_from"] = initial_weights(flags)[2]
     if flags.logdir is not None:
         # In an existing folder the log is named after the run.
         Path(flags.logdir).mkdir(parents=True, exist_ok=True)
@@ -295,23 +296,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def start(command: Command, process: Process) -> None:
     """Find the checkpoint to continue from, set up the training, and run it."""
-    origin = find_origin(command.resume, command.flags()) if command.resume else None
+    origin = find_origin(command) if command.resume else None
     if origin is not None:
         check_ranks(origin, process)
         flags = command.flags(origin.manifest.config)
-    elif (weights := command.flags().init_from) is not None:
-        flags = command.flags(initial_weights(Path(weights))[1])
+    elif command.flags().init_from is not None:
+        flags = command.flags(initial_weights(command.flags())[1])
     else:
         flags = command.flags()
         if command.resume and process.rank == 0:
             msg("%s", "There is no checkpoint yet, so the training starts at step 0.")
+    if process.rank == 0 and flags.beyond_plan is not None:
+        msg("%s", flags.beyond_plan)
     if origin is not None and origin.next_step >= flags.last_step:
         if process.rank == 0:
             msg("%s", nothing_left(origin, flags))
         return
     training = set_up(flags, process)
+    if process.rank == 0 and training.repeats is not None:
+        msg("%s", training.repeats)
     if origin is None and flags.init_from is not None:
-        load_checkpoint(initial_weights(Path(flags.init_from))[0], training.model)
+        load_checkpoint(initial_weights(flags)[0], training.model)
     if command.estimate:
         for line in estimate(training):
             if process.rank == 0:

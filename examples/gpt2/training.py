@@ -14,6 +14,7 @@ from data import Shard, Tokenizer, has_token_files, open_corpus, open_tokenizer
 from distributed import Process
 from epochal import UsageError
 from epochal.console import msg
+from epochal.format import format_count
 from epochal.torch import CosineScheduler, Scheduler, WarmupScheduler, seed_everything
 from evaluation import HELLASWAG_FILE, Evaluation, Example, find_hellaswag, read_examples
 from flags import Flags
@@ -44,6 +45,20 @@ class Training:
     splits: tuple[Split, ...]
     accumulation: int
 
+    @property
+    def repeats(self) -> str | None:
+        """What to say if an epoch reads the data more than once."""
+        flags, there = self.flags, self.splits[0].num_tokens
+        once = max(1, there // flags.total_batch_size)
+        if flags.steps_per_epoch <= once or flags.finetune is not None:
+            return None
+        total = format_count(flags.last_step * flags.total_batch_size)
+        return (
+            f"The data has {format_count(there)} tokens for training, and {flags.last_step} steps "
+            f"read {total}, so parts of it are read more than once in an epoch. "
+            f"--steps_per_epoch {once} reads it once in each epoch."
+        )
+
     def config(self) -> dict[str, Any]:
         """Return the configuration of the run and of its checkpoints."""
         return {
@@ -62,7 +77,7 @@ def set_up(flags: Flags, process: Process) -> Training:
         train, held_out, batch_size=flags.mini_batch_size, seed=flags.seed, process=process
     )
     seed_everything(flags.seed)
-    model = GPT(_shape(flags, tokenizer)).to(process.device)
+    model = GPT(shape_of(flags, tokenizer)).to(process.device)
     compiled: Any = torch.compile(model) if flags.compile else model
     optimizer = torch.optim.AdamW(
         model.decay_groups(flags.weight_decay),
@@ -82,8 +97,12 @@ def set_up(flags: Flags, process: Process) -> Training:
         is_finetuning=flags.finetune is not None,
     )
     return Training(
-        # A resumed training needs the same vocabulary.
-        replace(flags, vocab_size=model.shape.vocab_size),
+        # A resumed training and the sampler need the same vocabulary.
+        replace(
+            flags,
+            vocab_size=model.shape.vocab_size,
+            tokenizer=flags.tokenizer if tokenizer is None else tokenizer.name,
+        ),
         process,
         model,
         process.wrap(compiled),
@@ -113,7 +132,7 @@ def _tokenizer(flags: Flags, process: Process) -> Tokenizer | None:
         return None
 
 
-def _shape(flags: Flags, tokenizer: Tokenizer | None) -> Shape:
+def shape_of(flags: Flags, tokenizer: Tokenizer | None) -> Shape:
     vocab_size = flags.vocab_size or (50_304 if tokenizer is None else tokenizer.padded_size)
     if tokenizer is not None and vocab_size < tokenizer.num_tokens:
         raise UsageError(

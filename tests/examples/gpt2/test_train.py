@@ -18,6 +18,7 @@ from epochal.cli.main import main as epochal_command
 from epochal.journal.layout import RunFolder, read_json
 from epochal.reading import open as open_store
 from epochal.torch.checkpoint.manifest import list_manifests
+from sample import main as write_text
 from tests.examples.gpt2.trainings import (
     SMALL,
     command,
@@ -258,7 +259,7 @@ def test_what_cannot_be_done_is_one_sentence(tmp_path: Path) -> None:
     code, shown = run_here(tmp_path, ["--resume", "nowhere"])
     assert code == 2
     assert shown.count("\n") == 1
-    assert "--resume nowhere is not a checkpoint" in shown
+    assert "--resume nowhere is neither a run nor a checkpoint" in shown
 
 
 def test_an_estimate_trains_nothing_and_says_what_a_run_takes(tmp_path: Path) -> None:
@@ -303,6 +304,61 @@ def test_two_ranks_killed_and_resumed_are_the_same_to_the_last_bit(
     code, shown = run_here(tmp_path, words)
     assert code == 2
     assert "Start it with --nproc_per_node=2" in shown
+
+
+def test_a_run_is_resumed_by_its_name_and_the_latest_is_one_of_the_same_plan(
+    tmp_path: Path,
+) -> None:
+    place = ["--dir", str(tmp_path / "runs")]
+    finish(tmp_path, run_name="first", max_steps=4)
+    finish(tmp_path, run_name="wide", max_steps=4, embd_size=16)
+    for which in ("first", "gpt2/first", str(tmp_path / "runs" / "gpt2" / "first")):
+        code, shown = run_here(tmp_path, [*place, "--resume", which, "--max_steps", "4"])
+        assert (code, "step-3 of first is the last of 4 steps" in shown) == (0, True), shown
+    finish(tmp_path, "--resume", "latest", max_steps=6)
+    assert max(losses(tmp_path, "first")) == 5
+    assert max(losses(tmp_path, "wide")) == 3
+    code, shown = run_here(tmp_path, [*place, "--resume", "latest", "--preset", "tiny"])
+    assert code == 2
+    assert "no run of the project 'gpt2' has the sizes and the data of this command" in shown
+    assert "--resume first or wide" in shown
+
+
+def test_more_steps_than_the_plan_has_are_explained(tmp_path: Path) -> None:
+    shown = finish(tmp_path, run_name="run", max_steps=25, steps_per_epoch=4, warmup_steps=2)
+    assert "--max_steps 25 is beyond the 8 steps of this run (2 epochs of 4)" in shown
+    assert "use --num_epochs 7" in shown
+    assert max(losses(tmp_path, "run")) == 7
+    assert "read more than once" not in shown
+    shown = finish(tmp_path, run_name="again", max_steps=1, steps_per_epoch=100)
+    assert "The data has 2.6k tokens for training" in shown
+    assert "--steps_per_epoch 41 reads it once" in shown
+
+
+def sample(folder: Path, *words: str) -> tuple[int, str]:
+    """Run the sampler; returns its exit code and what it printed."""
+    return run_here(folder, [*words, "--dir", str(folder / "runs"), "--device", "cpu"], write_text)
+
+
+def test_a_trained_model_writes_text(tmp_path: Path) -> None:
+    finish(tmp_path, run_name="run", max_steps=8)
+    code, shown = sample(tmp_path, "run", "--prompt", "the quick", "--tokens", "12")
+    assert code == 0
+    heading, text = shown.split("\n", 1)
+    assert heading.startswith("step-7 of run: ")
+    assert text.startswith("the quick")
+    assert len(text) > len("the quick\n\n")
+    assert sample(tmp_path, "latest", "--prompt", "the quick", "--tokens", "12")[1] == shown
+    likely = ("--temperature", "0", "--seed")
+    assert sample(tmp_path, "run", *likely, "1") == sample(tmp_path, "gpt2/run", *likely, "2")
+    # A damaged checkpoint is left out.
+    (tmp_path / "runs" / "gpt2" / "run" / "checkpoints" / "step-7" / "model.safetensors").unlink()
+    _, shown = sample(tmp_path, "run")
+    assert "step-7 is left out because it is damaged: model.safetensors is missing." in shown
+    assert "step-4 of run: " in shown
+    code, shown = sample(tmp_path, "other")
+    assert (code, shown.count("\n")) == (2, 2)
+    assert "other is neither a run nor a checkpoint" in shown
 
 
 def test_a_training_that_is_done_says_how_to_train_longer(tmp_path: Path) -> None:

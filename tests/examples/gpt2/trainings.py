@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +74,10 @@ def start(folder: Path, *more: str, ranks: int = 1, **given: Any) -> subprocess.
     )
 
 
-def run_here(folder: Path, words: Sequence[str]) -> tuple[int, str]:
-    """Run the script in this process, which has loaded torch; returns exit code and output."""
+def run_here(
+    folder: Path, words: Sequence[str], script: Callable[[Sequence[str]], int] = main
+) -> tuple[int, str]:
+    """Run a script in this process, which has loaded torch; returns exit code and output."""
     shown = io.StringIO()
     num_threads = torch.get_num_threads()
     with (
@@ -87,7 +89,7 @@ def run_here(folder: Path, words: Sequence[str]) -> tuple[int, str]:
             patch.setenv(name, value)
         torch.set_num_threads(1)
         try:
-            code = main(words)
+            code = script(words)
         finally:
             torch.set_num_threads(num_threads)
     return code, shown.getvalue()
