@@ -18,11 +18,12 @@ from epochal.cli.main import _parser
 from epochal.cli.main import main as epochal_command
 from epochal.sinks.tags import RoleTags
 from flags import PRESETS, Flags
+from sample import main as write_text
 from tests.examples.gpt2.trainings import SCRIPT, SMALL, environment, run_here
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "gpt2.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^\$ (.*)$", GUIDE, flags=re.MULTILINE)
-TRAINER = "examples/gpt2/train.py"
+TRAINER, SAMPLER = "examples/gpt2/train.py", "examples/gpt2/sample.py"
 # Not ours, or not installed for tests: that they are spelt right is for the reader to find out.
 OTHERS = ("ssh", "tmux", "tensorboard")
 ENDLESS = ("serve", "watch")
@@ -38,6 +39,8 @@ def write_data(folder: Path) -> None:
     rows = [{"instruction": f"say {n}", "output": f"{n} {n}"} for n in range(20)]
     text = "\n".join(json.dumps(row) for row in rows)
     (folder / "instructions.jsonl").write_text(text, encoding="utf-8")
+    (folder / "notes").mkdir()
+    (folder / "notes" / "one.md").write_text("What I wrote down. " * 200, encoding="utf-8")
 
 
 def small(words: list[str]) -> list[str]:
@@ -83,6 +86,9 @@ def test_every_command_works_in_its_order(
         words = shlex.split(command)
         if TRAINER in words:
             shown[command] = train(tmp_path, words)
+        elif SAMPLER in words:
+            code, text = run_here(tmp_path, words[2:], write_text)
+            assert (code, "The cat" in text) == (0, True), text
         elif words[0] == "epochal":
             assert _parser().parse_args(words[1:]).command == words[1]
             if words[1] not in ENDLESS:
@@ -90,10 +96,7 @@ def test_every_command_works_in_its_order(
                 assert epochal_command(words[1:]) in ((0, 1) if words[1] == "doctor" else (0,))
         else:
             assert words[0] in OTHERS, command
-    assert (
-        "resumed as attempt"
-        in shown["python examples/gpt2/train.py --resume latest --run_name baseline"]
-    )
+    assert "resumed as attempt" in shown["python examples/gpt2/train.py --resume baseline"]
     assert not (tmp_path / "runs" / "gpt2" / "branch").exists()
     assert "baseline" in capsys.readouterr().out
 
