@@ -19,9 +19,6 @@ from epochal.companion.timeline import (
     idle_gaps,
     on_grid,
 )
-from epochal.journal.alike import decode_alike
-from epochal.journal.line import encode
-from epochal.journal.shape import NUMBER, struct_of
 from tests.doubles.companions import companion_config, wait_for
 from tests.doubles.journals import of_kind
 
@@ -110,22 +107,6 @@ def test_a_busy_process_is_seen_to_be_busy() -> None:
     finally:
         ring.stop()
     assert all(percent >= 0 for _, percent in found)
-
-
-def test_steps_that_are_alike_are_followed_as_others_are(tmp_path: Path) -> None:
-    times = [1000.0 + i / 100 for i in range(60)] + [1004.0]
-    steps = [{"log": "step", "t": at, "step": i} for i, at in enumerate(times)]
-    text = b"".join(map(encode, steps))
-    model = struct_of(encode(steps[0])[:-1], NUMBER)
-    assert model is not None
-    alike = decode_alike(model, text)
-    assert alike is not None
-    for name, records in (("alike", alike), ("each", steps)):
-        bench = Bench(tmp_path / name, {})
-        bench.now = 1004.0
-        bench.timeline.take("loop", records)
-        (record,) = bench.written()
-        assert record["reason"] == "step 60 took 3.4 s, 341.0 times the usual"
 
 
 # -- slow steps -------------------------------------------------------------------

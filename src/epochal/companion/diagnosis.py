@@ -20,7 +20,6 @@ from epochal.health import diagnosis
 from epochal.health.engine import RULE_BUDGET_S
 from epochal.health.finding import Finding, dedup_key
 from epochal.health.rule_settings import rules_of
-from epochal.journal.alike import Records
 from epochal.journal.follow import Batch, Follower
 from epochal.journal.layout import FINDINGS, LOOP, rank_of_writer, read_json
 from epochal.journal.reader import JOURNAL_SHORTENED
@@ -43,7 +42,7 @@ class Diagnosis:
         on_finding: Callable[[Finding], object] = lambda _finding: None,
         on_finish: Callable[[Record], object] = lambda _record: None,
         on_alert: Callable[[Record], object] = lambda _record: None,
-        on_records: Callable[[str, Records], object] = lambda _writer, _records: None,
+        on_records: Callable[[str, Sequence[Record]], object] = lambda _writer, _records: None,
         clock: Callable[[], float] = time.time,
         guard: Guard | None = None,
         budget_s: float = RULE_BUDGET_S,
@@ -130,7 +129,7 @@ class Diagnosis:
             self._feed(writer, records)
         return sum(len(batch.records) for batch in found) >= _RECORDS_A_LOOK
 
-    def _in_order(self, found: Sequence[Batch]) -> Iterator[tuple[str, Records]]:
+    def _in_order(self, found: Sequence[Batch]) -> Iterator[tuple[str, Sequence[Record]]]:
         """Consecutive records and their writer, for the rules."""
         watched = [
             (batch.part.writer, batch.records)
@@ -146,7 +145,7 @@ class Diagnosis:
         for writer, group in groupby(items, key=itemgetter(0)):
             yield writer, [record for _, record in group]
 
-    def _feed(self, writer: str, records: Records) -> None:
+    def _feed(self, writer: str, records: Sequence[Record]) -> None:
         rank = self._ranks[writer]
         seen = self._findings.thin(records, rank=rank)
         for sample in seen:

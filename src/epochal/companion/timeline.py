@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from epochal.companion.own_journal import OwnJournal
 from epochal.guard import Guard
-from epochal.journal.alike import AlikeRecords
 from epochal.journal.layout import LOOP
 from epochal.records import Record, finite
 from epochal.series.window import RecentMedian
@@ -79,9 +78,6 @@ class Timeline:
         """Take in what the writer of this name wrote."""
         if writer != LOOP:
             return
-        if isinstance(records, AlikeRecords) and records.kind in STEP_KINDS:
-            self._take_alike(records)
-            return
         last_step_at = self._last_step_at
         for record in records:
             if record["log"] in STEP_KINDS:
@@ -91,14 +87,6 @@ class Timeline:
                         continue  # so soon after the last step that neither can have been slow
                     last_step_at = self._last_step_at = at
             self._take(record)
-
-    def _take_alike(self, records: AlikeRecords) -> None:
-        """The same for steps, without a look into those that are left out."""
-        last_step_at = self._last_step_at
-        for place, at in enumerate(records.times):
-            if not 0.0 <= at - last_step_at < _SOON_S:
-                last_step_at = self._last_step_at = at
-                self._take(records[place])
 
     def _take(self, record: Record) -> None:
         if self._started is None:

@@ -14,7 +14,6 @@ from epochal.health.engine import RULE_BUDGET_S, Health
 from epochal.health.finding import Evaluated, Finding, dedup_key
 from epochal.health.rate_limiter import Sample
 from epochal.health.rule import Rule
-from epochal.journal.alike import Records
 from epochal.records import Record
 
 _LOOP = "loop"
@@ -64,7 +63,7 @@ class Diagnosis:
         """How many of the records so far the rules have seen."""
         return self._health.evaluated
 
-    def thin(self, records: Records, *, rank: int = 0) -> list[Sample]:
+    def thin(self, records: Sequence[Record], *, rank: int = 0) -> list[Sample]:
         """The records that the rules see: all of them, unless there are too many a second."""
         return self._health.thin(records, rank=rank)
 

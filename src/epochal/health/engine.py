@@ -27,7 +27,6 @@ from epochal.health.rate_limiter import RateLimiter, Sample
 from epochal.health.roles import Roles
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds, with_values
-from epochal.journal.alike import Records
 from epochal.records import Record, finite, scalars_by_name
 
 _LOOP = "loop"
@@ -102,7 +101,7 @@ class Health:
         samples = self.thin([record], rank=rank)
         return [news for one in samples for news in self.judge(one, rank=rank, writer=writer)]
 
-    def thin(self, records: Records, *, rank: int = 0) -> list[Sample]:
+    def thin(self, records: Sequence[Record], *, rank: int = 0) -> list[Sample]:
         """The records that the rules see: all of them, unless there are too many a second.
 
         Each record goes through here or through ``feed``, and once only.

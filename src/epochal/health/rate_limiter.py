@@ -12,12 +12,10 @@ and a value that is not finite always passes.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
-from itertools import groupby
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from epochal.health.roles import CURVE_ROLES, Roles
-from epochal.journal.alike import AlikeRecords, Records
 from epochal.records import KINDS, Record, finite
 
 # Judging a hundred records a second costs about one percent of a core.
@@ -55,15 +53,13 @@ class RateLimiter:
         # By rank and series: the extremes among the records since the last one that passed.
         self._ranges: dict[int, dict[str, _Range]] = {}
 
-    def accepted(self, records: Records, rank: int) -> list[Sample]:
+    def accepted(self, records: Sequence[Record], rank: int) -> list[Sample]:
         """The records that the rules see, in order."""
-        if isinstance(records, AlikeRecords) and records.kind in _DENSE:
-            return self._accepted_alike(records, rank)
         seen: list[Sample] = []
         last_kind, last_names, stream = "", (), _Stream(())
         ranges = self._ranges.setdefault(rank, {})
         # Here every record of a flood comes by: few calls, and no look-up in one stream.
-        for place, record in enumerate(records):
+        for record in records:
             kind = str(record.get("log"))
             if kind in _DENSE:
                 metrics = record.get("m")
@@ -74,7 +70,7 @@ class RateLimiter:
                 if "nonfinite" not in record and not stream.accepts(record.get("t")):
                     values = _finite_values(record, stream.series)
                     if values is not None:
-                        at = (self.num_records, records, place)
+                        at = (self.num_records, record)
                         for name, value in values:
                             _note(ranges, name, value, at)
                         continue
@@ -91,45 +87,13 @@ class RateLimiter:
         for rank in self._ranges:
             yield rank, self._extremes(rank)
 
-    def _accepted_alike(self, records: AlikeRecords, rank: int) -> list[Sample]:
-        """The same for records of one stream, a second of them at a time."""
-        stream = self._stream(rank, records.kind, records.names)
-        columns = [(name, records.column(*path)) for name, path in stream.series]
-        ranges = self._ranges.setdefault(rank, {})
-        seen: list[Sample] = []
-        before = self.num_records
-
-        def skip(first: int, end: int) -> None:
-            for name, column in columns:
-                values = column[first:end]
-                for value in (min(values), max(values)) if values else ():
-                    place = first + values.index(value)
-                    _note(ranges, name, value, (before + place + 1, records, place))
-
-        start = first = 0
-        for second, some in groupby(map(int, records.times)):
-            if second != stream.second:
-                stream.turn(second)
-            end = start + len(list(some))
-            for place in stream.places(start, end):
-                skip(first, place)
-                seen += self._extremes(rank)
-                seen.append(Sample(records[place]))
-                self.num_accepted += 1
-                first = place + 1
-            start = end
-        skip(first, len(records))
-        self.num_records += len(records)
-        return seen
-
     def _extremes(self, rank: int) -> list[Sample]:
         """The extremes of the interval that ends, in the order of their records."""
         ranges = self._ranges[rank]
-        found = {at[0]: at for each in ranges.values() for at in (each.lowest_at, each.highest_at)}
+        found = dict(at for each in ranges.values() for at in (each.lowest_at, each.highest_at))
         ranges.clear()
         self.num_accepted += len(found)
-        ordered = (found[order] for order in sorted(found))
-        return [Sample(records[place], is_extreme=True) for _, records, place in ordered]
+        return [Sample(found[order], is_extreme=True) for order in sorted(found)]
 
     def _define(self, record: Record) -> None:
         """A series may have been given a role: look again which ones have."""
@@ -157,17 +121,17 @@ class RateLimiter:
 
 
 class _Range:
-    """The smallest and the largest of some values, and where each was first seen."""
+    """The smallest and the largest of some values; order and record of where each was first."""
 
     __slots__ = ("highest", "highest_at", "lowest", "lowest_at")
 
-    def __init__(self, value: float, at: tuple[int, Records, int]) -> None:
+    def __init__(self, value: float, at: tuple[int, Record]) -> None:
         self.lowest = self.highest = value
         self.lowest_at = self.highest_at = at
 
 
-def _note(ranges: dict[str, _Range], name: str, value: float, at: tuple[int, Records, int]) -> None:
-    """Add a value of a series; ``at`` has its order, and where the record is."""
+def _note(ranges: dict[str, _Range], name: str, value: float, at: tuple[int, Record]) -> None:
+    """Add a value of a series; ``at`` is the order of its record, and the record."""
     known = ranges.get(name)
     if known is None:
         ranges[name] = _Range(value, at)
@@ -213,19 +177,6 @@ class _Stream:
             self.stride *= 2
         self.index += 1
         return self.index % self.stride == 0
-
-    def places(self, start: int, end: int) -> Iterator[int]:
-        """Which of some records in one second pass."""
-        while start < end:
-            if self.num_this_second >= _BURST * self.stride:
-                self.stride *= 2
-            size = min(end - start, _BURST * self.stride - self.num_this_second)
-            # The next one whose index is a multiple of the stride.
-            first = start + self.stride - 1 - self.index % self.stride
-            yield from range(first, start + size, self.stride)
-            self.num_this_second += size
-            self.index += size
-            start += size
 
     def turn(self, second: int) -> None:
         """Begin another second of the run's clock."""

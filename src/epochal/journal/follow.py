@@ -9,16 +9,16 @@ from __future__ import annotations
 import contextlib
 from typing import NamedTuple
 
-from epochal.journal.alike import AlikeDecoder, Records
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.reader import PartReader
+from epochal.records import Record
 
 
 class Batch(NamedTuple):
     """Records that follow each other in one part."""
 
     part: PartName
-    records: Records
+    records: list[Record]
 
 
 class Follower:
@@ -27,7 +27,6 @@ class Follower:
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
         self._readers: dict[PartName, PartReader] = {}
-        self._decoders: dict[PartName, AlikeDecoder] = {}
         self._seen: dict[PartName, tuple[int, int]] = {}
         # Parts that became shorter: what is gone, a sentence each.
         self.losses: list[str] = []
@@ -46,12 +45,11 @@ class Follower:
             if reader is None:
                 reader = PartReader(self.folder.part_path(name), name)
                 self._readers[name] = reader
-                self._decoders[name] = AlikeDecoder()
             if not self._has_grown(reader):
                 continue
             # Sealed or removed between the look and the opening: what it held is elsewhere now.
             with contextlib.suppress(FileNotFoundError):
-                for records in reader.read_alike(self._decoders[name]):
+                for records in reader.read_blocks():
                     if records:
                         found.append(Batch(name, records))
                         num_found += len(records)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from epochal.errors import FormatError
-from epochal.journal.alike import AlikeDecoder, Records
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import decode, decode_json
 from epochal.journal.regular_file import regular_only
@@ -26,8 +25,6 @@ JOURNAL_SHORTENED = "journal-shortened"
 _CHUNK_BYTES = 4 * 1024 * 1024
 # So few that their records are still in the processor's cache when they are looked at.
 _BLOCK_BYTES = 256 * 1024
-# So few that a line of another kind makes only some hundred records be decoded.
-_ALIKE_BYTES = 64 * 1024
 
 
 class NewerFormatError(FormatError):
@@ -61,17 +58,6 @@ class PartReader:
         """The same, many records at a time, which takes a third of the time."""
         for text in self._texts(_BLOCK_BYTES):
             yield self._take_all(text.split(b"\n")[:-1])
-
-    def read_alike(self, decoder: AlikeDecoder) -> Iterator[Records]:
-        """The same for a reader that looks at some of the records only."""
-        for text in self._texts(_ALIKE_BYTES):
-            alike = decoder.decode(text)
-            if alike is None or self.ordinal == 0:
-                yield self._take_all(text.split(b"\n")[:-1])
-            else:
-                self.offset += len(text)
-                self.ordinal += len(alike)
-                yield alike
 
     def recover(self) -> str:
         """Go on behind the records that are left of a part that became shorter.

@@ -30,7 +30,6 @@ Keys = tuple[tuple[str, tuple[str, ...] | None], ...]
 Column = bytes | list[str] | None
 
 _SCALAR: Any = int | float | bool | str | None
-NUMBER: Any = int | float
 _SCALARS = frozenset({int, float, bool, str, type(None)})
 _CODES = {float: "d", int: "q", bool: "?"}
 # What numbers are made of. Lines that differ in nothing else usually have the same keys.
@@ -111,17 +110,17 @@ class Decoded(NamedTuple):
 
 
 class LineStruct:
-    """Decodes lines of one kind that have the same keys, and values of a type.
+    """Decodes lines of one kind that have the same keys.
 
     ``as_floats`` is the shape of the lines if all of their numbers are read as floats.
     """
 
-    def __init__(self, kind: str, keys: Keys, value: Any) -> None:
+    def __init__(self, kind: str, keys: Keys) -> None:
         self.kind = kind
         self.keys = keys
         types = tuple(int if path in _POSITIONS else float for path in paths_of(keys))
         self.as_floats = Shape(kind, keys, types)
-        self._decode_lines = self._decoder(value, value)
+        self._decode_lines = self._decoder(_SCALAR, _SCALAR)
         self._decode_floats = self._decoder(float, int)
 
     def _decoder(self, value: Any, position: Any) -> Callable[[bytes], list[Any]]:
@@ -185,15 +184,15 @@ def _object(names: tuple[str, ...], value: Any) -> Any:
 
 
 @lru_cache(_MAX_STRUCTS)
-def _line_struct(kind: str, keys: Keys, value: Any) -> LineStruct | None:
+def _line_struct(kind: str, keys: Keys) -> LineStruct | None:
     """The struct for a kind and its keys; None where a struct cannot have such names."""
     try:
-        return LineStruct(kind, keys, value)
+        return LineStruct(kind, keys)
     except ValueError:
         return None
 
 
-def struct_of(line: bytes, scalar: Any = _SCALAR) -> LineStruct | None:
+def _struct_of(line: bytes) -> LineStruct | None:
     """The struct for lines like this one; None where only the reference decoder can read them."""
     record = decode_whole(line)
     if record is None or record["log"] not in DENSE_KINDS:
@@ -207,7 +206,7 @@ def struct_of(line: bytes, scalar: Any = _SCALAR) -> LineStruct | None:
             keys.append((name, inner))
     if not keys or sum(len(inner or " ") for _, inner in keys) > _MAX_FIELDS:
         return None
-    return _line_struct(record["log"], tuple(keys), scalar)
+    return _line_struct(record["log"], tuple(keys))
 
 
 class KnownShapes:
@@ -230,7 +229,7 @@ class KnownShapes:
         self.seen[signature] += count
         if self.seen[signature] < WORTH_A_STRUCT or len(self.structs) >= _MAX_STRUCTS:
             return None
-        made = self.structs[signature] = struct_of(line)
+        made = self.structs[signature] = _struct_of(line)
         return made
 
 
