@@ -205,3 +205,15 @@ def test_links_in_a_circle_end(tmp_path: Path) -> None:
     source = find(tmp_path)
     assert source is not None
     assert [run.key for run in source.runs()] == ["run"]
+
+
+def test_an_event_that_ends_within_its_step_is_damage(tmp_path: Path) -> None:
+    cut = b"\x09" + bytes(8) + b"\x10"
+    plain = [scalar("loss", 1.0, step=i) for i in range(20)]
+    endless = cut + b"\xff" * 11 + b"\x01" + plain[0][9:]
+    write_events(tmp_path, [*plain, cut, cut + b"\xff", endless])
+    (run,) = opened(tmp_path).runs()
+    assert [record["step"] for batch in run.read_new() for record in batch.records] == list(
+        range(20)
+    )
+    assert len(run.problems) == 3

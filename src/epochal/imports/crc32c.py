@@ -6,6 +6,7 @@ follow. One table per distance from the end turns a whole column of rows into on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -17,6 +18,8 @@ _POLYNOMIAL = 0x82F63B78  # reflected
 _ALL = 0xFFFFFFFF
 _MASK_DELTA = 0xA282EAD8
 _BLOCK = 1024
+# From so many texts of one length on, their checksums are computed together.
+_WORTH_GROUPING = 16
 
 
 @cache
@@ -64,6 +67,24 @@ def masked(check: Checks) -> Checks:
 def masked_of_bytes(data: bytes | memoryview) -> int:
     """The stored form of the checksum of one text."""
     return int(masked(np.array([of_bytes(data)], dtype=np.uint32))[0])
+
+
+def masked_of_each(texts: Sequence[bytes]) -> list[int]:
+    """The stored forms of the checksums of some texts; those of one length are made together."""
+    by_length: dict[int, list[int]] = {}
+    for index, text in enumerate(texts):
+        by_length.setdefault(len(text), []).append(index)
+    checks = [0] * len(texts)
+    for length, indices in by_length.items():
+        if len(indices) < _WORTH_GROUPING or not length:
+            for index in indices:
+                checks[index] = masked_of_bytes(texts[index])
+            continue
+        data = b"".join([texts[index] for index in indices])
+        rows = np.frombuffer(data, dtype=np.uint8).reshape(len(indices), length)
+        for index, check in zip(indices, masked(of_rows(rows)).tolist(), strict=True):
+            checks[index] = check
+    return checks
 
 
 def _over_block(tables: Checks, state: Checks, block: NDArray[np.uint8]) -> Checks:

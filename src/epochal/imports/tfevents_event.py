@@ -1,13 +1,10 @@
-"""Reads one TensorBoard event field by field: every kind of summary, old style and new.
-
-This is the way for the first event of a shape; ``tfevents_file`` reads others like it faster.
-"""
+"""Reads one TensorBoard event field by field: every kind of summary, old style and new."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,10 +23,10 @@ _LEVELS = {10: "debug", 20: "info", 30: "warning", 40: "error", 50: "error"}
 _STATUS = {1: "success", 2: "failure", 3: "running"}
 _MAX_DEPTH = 20
 _PROTOBUF = "application/x-protobuf"
-_STRING, _BFLOAT16, _HALF = 7, 14, 19
+_FLOAT, _STRING, _BFLOAT16, _HALF = 1, 7, 14, 19
 # Number of a type: how its raw content is laid out, and the field that else holds its values.
 _TYPES: dict[int, tuple[str, int]] = {
-    1: ("<f4", 5),
+    _FLOAT: ("<f4", 5),
     2: ("<f8", 6),
     3: ("<i4", 7),
     4: ("<u1", 7),
@@ -45,13 +42,6 @@ _TYPES: dict[int, tuple[str, int]] = {
 }
 _MAX_DIMENSIONS = 32
 _MAX_FILLED = 1_000_000
-
-
-class NumberPlace(NamedTuple):
-    """Where a number lies in an event, and how it is laid out."""
-
-    start: int
-    layout: str
 
 
 class Tags(msgspec.Struct):
@@ -72,8 +62,14 @@ class Event(msgspec.Struct):
     blobs: dict[str, Field] = {}
     writer: str | None = None
     is_restart: bool = False
-    # Where the number of the last point lies.
-    number: NumberPlace | None = None
+    # Where the last point ends, if it is a 32-bit float.
+    float_end: int | None = None
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it is one number and nothing else."""
+        is_more = self.records or self.writer or self.is_restart
+        return len(self.points) == 1 and not is_more
 
     def add(self, kind: str, name: str, **fields: Any) -> None:
         """Add a record of this step."""
@@ -132,7 +128,7 @@ def _read_value(value: Field, event: Event, tags: Tags) -> None:
         event.records.extend(_hparam_records(metadata[1][2].content, event.t))
     elif value[2].wire == FIXED32:
         event.points.append((name, value[2].real))
-        event.number = NumberPlace(value[2].start, "<f4")
+        event.float_end = value[2].end
     elif 4 in value or 6 in value:  # an image or a sound
         for content in value[4 if 4 in value else 6].each(4)[-1:]:
             event.add_blob(name, content)
@@ -162,7 +158,9 @@ def _read_tensor(tensor: Field, event: Event, name: str, plugin: str) -> None:
     numbers = _shaped(_numbers(tensor, kind), tensor)
     if numbers.ndim == 0 or (plugin in ("", "scalars") and numbers.size == 1):
         event.points.append((name, float(numbers.reshape(-1)[0])))
-        event.number = _place_of(tensor, kind)
+        values = [value for tag, each in tensor.inner.items() if tag > 2 for value in each]
+        if kind == _FLOAT and len(values) == 1 and values[0].end - values[0].start == 4:
+            event.float_end = values[0].end
     elif plugin == "histograms" and numbers.ndim == 2 and numbers.shape[1] == 3:
         rows = numbers.astype(np.float64)
         edges = [*rows[:1, 0].tolist(), *rows[:, 1].tolist()]
@@ -184,16 +182,6 @@ def _read_strings(strings: list[Field], event: Event, name: str, plugin: str) ->
     else:
         words = "\n\n".join(string.text for string in strings)
         event.add("text", name.removesuffix(_TEXT_SUFFIX) or name, text=words)
-
-
-def _place_of(tensor: Field, kind: int) -> NumberPlace | None:
-    """Where the only value of a tensor of floats lies; None where that is not plain."""
-    layout = _TYPES[kind][0]
-    values = [value for tag, each in tensor.inner.items() if tag > 2 for value in each]
-    is_plain = layout in ("<f4", "<f8") and len(values) == 1
-    if not is_plain or values[0].end - values[0].start != int(layout[2]):
-        return None
-    return NumberPlace(values[0].start, layout)
 
 
 def _numbers(tensor: Field, kind: int) -> NDArray[Any]:

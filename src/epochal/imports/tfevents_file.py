@@ -8,36 +8,28 @@ end that are not a whole record are a record being written.
 
 from __future__ import annotations
 
+import math
 import os
+import struct
 from collections.abc import Iterator
 from functools import lru_cache
-from operator import itemgetter
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
-
-import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
+from typing import BinaryIO, NamedTuple
 
 from epochal.imports import crc32c
 from epochal.imports.foreign import Problems
-from epochal.imports.protobuf import WireError
+from epochal.imports.protobuf import WireError, signed, varint
 from epochal.imports.tfevents_event import Event, Tags, read_event
 from epochal.journal.regular_file import regular_only
 
 HEADER_BYTES, FOOTER_BYTES = 12, 4
 _FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
 _CHUNK_BYTES = 2 * 1024 * 1024
-# Fewer records of one length than this are verified one by one.
-_WORTH_A_TABLE = 4
 _TIME, _STEP = 0x09, 0x10
 _TIME_BYTES = 9
-# Events of more shapes than this are parsed one by one.
-_MAX_SHAPES = 64
-_place = itemgetter(0)
+_CHECK, _FLOAT, _DOUBLE = struct.Struct("<I"), struct.Struct("<f"), struct.Struct("<d")
+_MAX_SCALARS = 4096
 
-Bytes = NDArray[np.uint8]
-Starts = NDArray[np.int64]
 # Place, time in whole milliseconds, step, name and value of a scalar; or an event in its place.
 Item = tuple[int, float, int, str, "float | Event"]
 
@@ -104,46 +96,6 @@ def _is_whole(buffer: bytes, start: int, length: int) -> bool:
     return crc32c.masked_of_bytes(buffer[start:end]) == stored
 
 
-class _Shape(NamedTuple):
-    """Where the step of an event ends, and where its only number lies."""
-
-    step_end: int
-    start: int
-    layout: np.dtype[np.floating[Any]]
-
-    def mask(self, length: int) -> Bytes:
-        """Zero where events of this shape differ: time, step and number."""
-        mask = np.full(length, 0xFF, dtype=np.uint8)
-        mask[1:9] = mask[self.start : self.start + self.layout.itemsize] = 0
-        mask[10 : self.step_end] = 0x80
-        return mask
-
-
-def _shape_of(data: bytes, event: Event) -> _Shape | None:
-    """The shape of an event that is a time, a step and one number; None for any other."""
-    is_more = event.records or event.writer or event.is_restart or len(event.points) != 1
-    if is_more or event.number is None or data[0] != _TIME:
-        return None
-    end = 9
-    if data[9] == _STEP:
-        end = next(place for place in range(10, len(data)) if data[place] < 0x80) + 1
-    shape = _Shape(end, event.number.start, np.dtype(event.number.layout))
-    row = np.frombuffer(data, dtype=np.uint8)[None]
-    is_plain = (_times(row)[0], _steps(row, end)[0]) == (event.t, event.step)
-    return shape if is_plain else None
-
-
-def _times(rows: Bytes) -> NDArray[np.float64]:
-    return rows[:, 1:9].copy().view("<f8")[:, 0]
-
-
-def _steps(rows: Bytes, end: int) -> NDArray[np.int64]:
-    steps = np.zeros(len(rows), dtype=np.uint64)
-    for shift, column in enumerate(range(10, end)):
-        steps |= (rows[:, column] & 0x7F).astype(np.uint64) << np.uint64(7 * shift)
-    return steps.view(np.int64)
-
-
 class EventFile:
     """One event file; ``offset`` is how far it has been read."""
 
@@ -152,11 +104,13 @@ class EventFile:
         self.offset = 0
         self.problems = Problems(path)
         self._tags = tags
+        # The names of scalars, by what follows the step in their events, without the number.
+        self._scalars: dict[bytes, str] = {}
         self._stuck_at: tuple[int, int] | None = None
         # The attempt of the run that the file is part of, once that is known.
         self.attempt: int | None = None
 
-    def read(self) -> Iterator[list[Item]]:
+    def read(self) -> Iterator[Iterator[Item]]:
         """What was written since, in the order of the file; raises ``OSError``."""
         with open(self.path, "rb", opener=regular_only) as file:
             status = os.fstat(file.fileno())
@@ -207,84 +161,47 @@ class EventFile:
             # The next chunk overlaps this one: a record may lie across the border.
             place += _CHUNK_BYTES // 2
 
-    def _items(self, buffer: bytes, frames: Frames) -> list[Item]:
-        items: list[Item] = []
-        text = np.frombuffer(buffer, dtype=np.uint8)
-        all_starts, all_lengths = np.array(frames.starts), np.array(frames.lengths)
-        for length in np.unique(all_lengths).tolist():
-            starts = all_starts[all_lengths == length]
-            if length <= _TIME_BYTES or len(starts) < _WORTH_A_TABLE:
-                whole = np.array([_is_whole(buffer, start, length) for start in starts.tolist()])
-                left = starts[whole]
-            else:
-                framed = sliding_window_view(text, length + FOOTER_BYTES)[starts]
-                rows = framed[:, :length]
-                stored = framed[:, length:].copy().view("<u4")[:, 0]
-                whole = crc32c.masked(crc32c.of_rows(rows)) == stored
-                left = self._take_points(rows[whole], starts[whole], items)
-            for start in starts[~whole].tolist():
-                place = self.offset + start
+    def _items(self, buffer: bytes, frames: Frames) -> Iterator[Item]:
+        """The events of whole records, those like an earlier scalar without parsing them."""
+        pairs = zip(frames.starts, frames.lengths, strict=True)
+        events = [buffer[start : start + length] for start, length in pairs]
+        checks = crc32c.masked_of_each(events)
+        for start, data, check in zip(frames.starts, events, checks, strict=True):
+            place = self.offset + start
+            if check != _CHECK.unpack_from(buffer, start + len(data))[0]:
                 self.problems.say_damage(place, "a record does not agree with its checksum")
-            for start in left.tolist():
-                self._take_event(buffer[start : start + length], start, items)
-        items.sort(key=_place)
-        return items
-
-    def _take_points(self, rows: Bytes, starts: Starts, items: list[Item]) -> Starts:
-        """Decode events of one length that are points; the starts of the others."""
-        others: list[int] = []
-        for _ in range(_MAX_SHAPES):
-            if not len(rows):
-                break
-            _, shape = self._probe(rows[0].tobytes())
-            if shape is None:
-                others.append(int(starts[0]))
-                rows, starts = rows[1:], starts[1:]
                 continue
-            is_point = self._take_alike(rows, starts, shape, items)
-            rows, starts = rows[~is_point], starts[~is_point]
-        return np.concatenate([np.array(others, dtype=np.int64), starts])
+            content = _after_step(data)
+            name = self._scalars.get(data[content:-4])
+            try:
+                if name is not None:
+                    t, value = _DOUBLE.unpack_from(data, 1)[0], _FLOAT.unpack(data[-4:])[0]
+                    if math.isfinite(t):
+                        yield place, round(t, 3), _step(data[_TIME_BYTES:content]), name, value
+                        continue
+                event = read_event(data, self._tags)
+            except WireError as error:
+                self.problems.say_damage(place, str(error))
+                continue
+            if content and event.is_scalar and event.float_end == len(data):
+                if len(self._scalars) >= _MAX_SCALARS:
+                    self._scalars.clear()
+                self._scalars[data[content:-4]] = event.points[0][0]
+            yield place, round(event.t, 3), event.step, "", event
 
-    def _take_alike(
-        self, rows: Bytes, starts: Starts, shape: _Shape, items: list[Item]
-    ) -> NDArray[np.bool_]:
-        """Decode the events of one shape; says which of the rows those are."""
-        plain = np.ascontiguousarray(rows & shape.mask(rows.shape[1]))
-        keys = plain.view(np.dtype((np.void, rows.shape[1])))[:, 0]
-        _, first, which = np.unique(keys, return_index=True, return_inverse=True)
-        probed = [self._probe(rows[row].tobytes()) for row in first.tolist()]
-        names = np.array([name for name, _ in probed], dtype=object)
-        is_named = np.array([found == shape for _, found in probed])
-        times = _times(rows)
-        is_point: NDArray[np.bool_] = is_named[which] & np.isfinite(times)
-        rows = rows[is_point]
-        number = rows[:, shape.start : shape.start + shape.layout.itemsize].copy()
-        with np.errstate(invalid="ignore"):  # a signalling nan stays a nan
-            values = number.view(shape.layout)[:, 0].astype(np.float64)
-        columns = (
-            starts[is_point] + self.offset,
-            np.rint(times[is_point] * 1000) / 1000,
-            _steps(rows, shape.step_end),
-            names[which[is_point]],
-            values,
-        )
-        items.extend(zip(*(column.tolist() for column in columns), strict=True))
-        return is_point
 
-    def _probe(self, data: bytes) -> tuple[str, _Shape | None]:
-        """The name and the shape of an event that is a point; the tags stay as they are."""
-        try:
-            event = read_event(data, Tags(self._tags.plugins, set(self._tags.described)))
-        except WireError:
-            return "", None
-        shape = _shape_of(data, event)
-        return ("", None) if shape is None else (event.points[0][0], shape)
+def _after_step(data: bytes) -> int:
+    """Where time and step end in an event that begins with them; 0 for any other."""
+    if len(data) <= _TIME_BYTES or data[0] != _TIME:
+        return 0
+    end = _TIME_BYTES
+    if data[end] == _STEP:
+        end += 2
+        while end <= len(data) and data[end - 1] >= 0x80:
+            end += 1
+    return end
 
-    def _take_event(self, data: bytes, start: int, items: list[Item]) -> None:
-        place = self.offset + start
-        try:
-            event = read_event(data, self._tags)
-        except WireError as error:
-            self.problems.say_damage(place, str(error))
-            return
-        items.append((place, round(event.t, 3), event.step, "", event))
+
+@lru_cache(4096)
+def _step(field: bytes) -> int:
+    return signed(varint(field, 1, len(field))[0]) if field else 0

@@ -13,12 +13,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
-
 from epochal.imports import crc32c
 
-# From so many records of one length on, their checksums are computed together.
-_WORTH_GROUPING = 16
 _LENGTH, _CHECK = struct.Struct("<Q"), struct.Struct("<I")
 
 
@@ -57,10 +53,9 @@ class EventFile:
 
 def framed(events: Sequence[bytes]) -> bytes:
     """Events as the records of a file."""
-    checks = _checks(events)
     return b"".join(
         part
-        for event, check in zip(events, checks, strict=True)
+        for event, check in zip(events, crc32c.masked_of_each(events), strict=True)
         for part in (_header(len(event)), event, _CHECK.pack(check))
     )
 
@@ -69,21 +64,3 @@ def framed(events: Sequence[bytes]) -> bytes:
 def _header(length: int) -> bytes:
     data = _LENGTH.pack(length)
     return data + _CHECK.pack(crc32c.masked_of_bytes(data))
-
-
-def _checks(events: Sequence[bytes]) -> list[int]:
-    """The stored checksum of each event."""
-    by_length: dict[int, list[int]] = {}
-    for index, event in enumerate(events):
-        by_length.setdefault(len(event), []).append(index)
-    checks = [0] * len(events)
-    for length, indices in by_length.items():
-        if len(indices) < _WORTH_GROUPING or not length:
-            for index in indices:
-                checks[index] = crc32c.masked_of_bytes(events[index])
-            continue
-        data = b"".join([events[index] for index in indices])
-        rows = np.frombuffer(data, dtype=np.uint8).reshape(len(indices), length)
-        for index, check in zip(indices, crc32c.masked(crc32c.of_rows(rows)).tolist(), strict=True):
-            checks[index] = check
-    return checks
