@@ -76,13 +76,7 @@ def test_sink_of_another_machine_is_held_while_its_entry_is_young(ledger: Ledger
     assert ledger.claim("aim").owner == process_identity()
 
 
-def test_file_of_a_newer_version_is_refused(ledger: Ledger) -> None:
-    write_json(ledger.path, {"v": 99})
-    with pytest.raises(FormatError, match="newer"):
-        ledger.progress_by_sink()
-
-
 def test_entry_that_is_none_is_named(ledger: Ledger) -> None:
-    write_json(ledger.path, {"v": 1, "sinks": {"aim": {"sent": {"loop": [1]}}}})
+    write_json(ledger.path, {"sinks": {"aim": {"sent": {"loop": [1]}}}})
     with pytest.raises(FormatError, match=r"sinks\.json"):
         ledger.progress_by_sink()

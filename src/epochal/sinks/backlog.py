@@ -82,9 +82,7 @@ class Backlog:
 
     def close(self) -> None:
         """Close the files that are open."""
-        for backlog in self._writers.values():
-            backlog.close()
-        self._writers.clear()
+        self._writers.clear()  # the end of a generator closes its file
 
     def _parts_ahead(self) -> list[PartName]:
         """The parts there are in either form that are not yet behind."""
@@ -113,7 +111,8 @@ class _WriterBacklog:
         self._folder = folder
         self.place = place
         self.parts: Sequence[PartName] = ()
-        self._cursor: _Cursor | None = None
+        self._reader: PartReader | None = None
+        self._items: Iterator[Item] | None = None
         self._head: Item | None = None
 
     def peek(self) -> Item | None:
@@ -130,63 +129,34 @@ class _WriterBacklog:
         self.place = (attempt, part, ordinal + 1)
         return head
 
-    def close(self) -> None:
-        if self._cursor is not None:
-            self._cursor.close()
-            self._cursor = None
-
     def _next(self) -> Item | None:
         # A writer that has begun a part never writes to an earlier one again.
         for name in self.parts:
-            here = (name.attempt, name.part)
-            if here < self.place[:2]:
-                continue
-            if self._cursor is None or self._cursor.name < name:
-                first = self.place[2] if here == self.place[:2] else 0
-                self.close()
-                self._cursor = _Cursor(self._folder, name, first)
-            item = self._cursor.next() if self._cursor.name == name else None
-            if item is not None:
-                return item
+            if self._reader is None or self._reader.name < name:
+                if name[1:] > self.place[:2]:
+                    self.place = (*name[1:], 0)
+                self._reader, self._items = PartReader(self._folder.part_path(name), name), None
+            if self._reader.name == name:
+                self._items = self._items or self._read_on(self._reader)
+                for position, record in self._items:
+                    if position.ordinal >= self.place[2]:
+                        return position, record
+                self._items = None
         return None
 
-
-class _Cursor:
-    """Reads one part from an ordinal on; continues where it stopped when the part has grown."""
-
-    def __init__(self, folder: RunFolder, name: PartName, first: int) -> None:
-        self.name = name
-        self._folder = folder
-        self._ordinal = first
-        self._reader = PartReader(folder.part_path(name), name)
-        self._items: Iterator[Item] | None = None
-
-    def next(self) -> Item | None:
-        if self._items is None:
-            self._items = self._read_on()
-        for position, record in self._items:
-            if position.ordinal >= self._ordinal:
-                self._ordinal = position.ordinal + 1
-                return position, record
-        self._items = None
-        return None
-
-    def close(self) -> None:
-        self._items = None  # the end of a generator closes its file
-
-    def _read_on(self) -> Iterator[Item]:
+    def _read_on(self, reader: PartReader) -> Iterator[Item]:
         try:
-            size = self._folder.part_path(self.name).stat().st_size
-            if size < self._reader.offset:
-                self._reader.recover()
-                self._ordinal = min(self._ordinal, self._reader.ordinal)
-            if size > self._reader.offset:
-                yield from self._reader.read()
+            size = reader.path.stat().st_size
+            if size < reader.offset:
+                reader.recover()
+                self.place = (*self.place[:2], min(self.place[2], reader.ordinal))
+            if size > reader.offset:
+                yield from reader.read()
         except FileNotFoundError:
             # Sealed since the parts were listed.
-            with Segment(self._folder.sealed_path(self.name)) as segment:
-                for ordinal, record in segment.records(first=self._ordinal):
-                    yield Position(*self.name, ordinal), record
+            with Segment(self._folder.sealed_path(reader.name)) as segment:
+                for ordinal, record in segment.records(first=self.place[2]):
+                    yield Position(*reader.name, ordinal), record
 
 
 def _num_records(folder: RunFolder, name: PartName) -> int:

@@ -1,6 +1,6 @@
 """``sinks.json`` in a run's folder: where the run goes to, how far each sink has come, what failed.
 
-    {"v": 1, "report_to": ["wandb"], "options": {"wandb_project": "gpt2"},
+    {"report_to": ["wandb"], "options": {"wandb_project": "gpt2"},
      "sinks": {"wandb": {"sent": {"loop": [1, 0, 523]}, "sending": null, "num_sent": 523,
                          "skipped": {"not held": {"table": 2}}, "behind": 0, "phase": "sending",
                          "error": null, "state": {…}, …}}}
@@ -30,7 +30,6 @@ from epochal.sinks.reporting import Reporting, options_from
 from epochal.sinks.sink import SinkBusyError
 from epochal.sinks.skipped import Counts
 
-VERSION = 1
 # A process on another machine cannot be looked at: it counts as alive while its entry is young.
 HEARTBEAT_S = 20.0
 _SILENT_S = 3 * HEARTBEAT_S
@@ -124,16 +123,13 @@ class Ledger:
                 raise UsageError(f"{lock} cannot be written: {error.strerror}.") from error
             kept = self._read()
             yield kept
-            write_json(self.path, {"v": VERSION, **kept})
+            write_json(self.path, kept)
 
     def _read(self) -> dict[str, Any]:
         try:
-            kept = read_json(self.path)
+            return read_json(self.path)
         except FileNotFoundError:
             return {}
-        if kept.get("v", VERSION) != VERSION:
-            raise FormatError(f"{self.path} was written by a newer Epochal: upgrade this one.")
-        return kept
 
     @staticmethod
     def _sinks(kept: Mapping[str, Any]) -> dict[str, Any]:

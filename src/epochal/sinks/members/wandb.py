@@ -10,9 +10,10 @@ from __future__ import annotations
 import base64
 import html
 import importlib.util
+import itertools
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -238,45 +239,25 @@ def _settings(wandb: Any) -> Any:
 def pie_svg(title: str, sizes: Mapping[str, float]) -> str:
     """A slice for each size in bytes that is not 0, the largest first, with a legend."""
     shown = sorted(((s, n) for n, s in sizes.items() if s > 0), reverse=True)
+    total = math.fsum(size for size, _ in shown)
     height = max(_SIZE, _LINE * (len(shown) + 1)) + _LINE
+    drawn, begin = [], 0.0
+    for (size, name), colour in zip(shown, itertools.cycle(_COLOURS), strict=False):
+        share, y = 100 * size / total, _LINE * (len(drawn) + 2)
+        words = f"{html.escape(name)} {format_bytes(size)}"
+        # A slice is a dash on a circle whose line is as wide as the circle.
+        drawn.append(
+            f'<circle cx="{_SIZE / 2}" cy="{_SIZE / 2 + _LINE}" r="{_RADIUS / 2}" fill="none"'
+            f' stroke="{colour}" stroke-width="{_RADIUS}" pathLength="100"'
+            f' stroke-dasharray="{share:.3f} {100 - share:.3f}"'
+            f' stroke-dashoffset="{25 - begin:.3f}"><title>{words}</title></circle>'
+            f'<rect x="{_SIZE}" y="{y - 11}" width="12" height="12" fill="{colour}"/>'
+            f'<text x="{_SIZE + 18}" y="{y}">{words}</text>'
+        )
+        begin += share
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_SIZE * 2} {height}"'
         ' font-family="sans-serif" font-size="13">'
         f'<text x="8" y="16" font-weight="bold">{html.escape(title)}</text>'
-        f"{''.join(_slices(shown))}{''.join(_legend(shown))}</svg>"
+        f"{''.join(drawn)}</svg>"
     )
-
-
-def _slices(shown: list[tuple[float, str]]) -> Iterator[str]:
-    total = math.fsum(size for size, _ in shown)
-    x, y = _SIZE / 2, _SIZE / 2 + _LINE
-    begin = 0.0
-    for index, (size, name) in enumerate(shown):
-        end = begin + size / total
-        words = f"<title>{html.escape(name)}: {format_bytes(size)}</title>"
-        if len(shown) == 1:
-            yield f'<circle cx="{x}" cy="{y}" r="{_RADIUS}" fill="{_colour(0)}">{words}</circle>'
-            return
-        points = [_edge(x, y, share) for share in (begin, end)]
-        large = int(end - begin > 0.5)
-        yield (
-            f'<path d="M{x} {y}L{points[0]}A{_RADIUS} {_RADIUS} 0 {large} 1 {points[1]}Z"'
-            f' fill="{_colour(index)}">{words}</path>'
-        )
-        begin = end
-
-
-def _legend(shown: list[tuple[float, str]]) -> Iterator[str]:
-    for index, (size, name) in enumerate(shown):
-        y = _LINE * (index + 2)
-        yield f'<rect x="{_SIZE}" y="{y - 11}" width="12" height="12" fill="{_colour(index)}"/>'
-        yield f'<text x="{_SIZE + 18}" y="{y}">{html.escape(name)} {format_bytes(size)}</text>'
-
-
-def _edge(x: float, y: float, share: float) -> str:
-    angle = math.tau * share
-    return f"{x + _RADIUS * math.sin(angle):.2f} {y - _RADIUS * math.cos(angle):.2f}"
-
-
-def _colour(index: int) -> str:
-    return _COLOURS[index % len(_COLOURS)]
