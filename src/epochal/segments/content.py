@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -24,23 +25,24 @@ _MAX_KEPT = 4096
 class PartContent:
     """The content of one part; ``groups`` are the rows of each shape and GPU.
 
-    ``documents`` are the records that are kept as JSON, and ``damage`` the bytes that no reader
-    returns, each by ordinal.
+    ``documents`` are the records that are kept as JSON, by ordinal, and ``damage`` the bytes that
+    no reader returns.
     """
 
     groups: dict[tuple[Shape, Any], Rows] = field(default_factory=dict)
     documents: list[tuple[int, Record]] = field(default_factory=list)
-    damage: list[tuple[int, bytes]] = field(default_factory=list)
+    damage: list[bytes] = field(default_factory=list)
     num_records: int = 0
     num_damaged: int = 0
     journal_bytes: int = 0
+    journal_crc: int = 0
 
     def take(self, decoded: Decoded, text: bytes) -> None:
         """Take in the next lines of the part, all but its rows."""
         for line in decoded.lines:
             if not line.is_whole:
                 # A torn line may end in a whole record; the bytes before it are kept as well.
-                self.damage.append((line.ordinal, text[line.start : line.end - 1]))
+                self.damage.append(text[line.start : line.end - 1])
                 self.num_damaged += line.record is None
             if line.record is not None:
                 self.documents.append((line.ordinal, line.record))
@@ -96,6 +98,7 @@ def read_content(path: Path) -> PartContent:
         rest = b""
         while chunk := file.read(max(_CHUNK_BYTES, len(rest))):  # so that long lines end soon
             content.journal_bytes += len(chunk)
+            content.journal_crc = zlib.crc32(chunk, content.journal_crc)
             text = rest + chunk
             # Reading ends at a torn last line, or at the line that holds the first NUL.
             nul = text.find(b"\0")
@@ -111,9 +114,10 @@ def read_content(path: Path) -> PartContent:
             if nul >= 0:
                 behind = file.read()
                 content.journal_bytes += len(behind)
+                content.journal_crc = zlib.crc32(behind, content.journal_crc)
                 rest += behind
                 break
     content.groups = {key: joined(some) for key, some in pieces.items()}
     if rest:
-        content.damage.append((content.num_records, rest))
+        content.damage.append(rest)
     return content

@@ -62,9 +62,8 @@ class Column(NamedTuple):
 class Footer(msgspec.Struct, dict=True, frozen=True, kw_only=True):
     """The metadata of one segment; ``records`` are those of the kinds in ``kept``.
 
-    ``documented`` are the series that have points in records kept as JSON, and ``damage`` the
-    ordinals of the records that damaged bytes stand before. ``packed`` has the summaries of the
-    series in their order, as MessagePack, which can hold NaN.
+    ``documented`` are the series that have points in records kept as JSON. ``packed`` has the
+    summaries of the series in their order, as MessagePack, which can hold NaN.
     """
 
     v: int
@@ -73,6 +72,7 @@ class Footer(msgspec.Struct, dict=True, frozen=True, kw_only=True):
     num_damaged: int
     num_malformed: int
     journal_bytes: int
+    journal_crc: int
     kinds: dict[str, int]
     extents: dict[str, Extent]
     groups: list[Group]
@@ -82,7 +82,6 @@ class Footer(msgspec.Struct, dict=True, frozen=True, kw_only=True):
     packed: bytes = msgspec.field(name="summaries")
     kept: list[str]
     records: list[tuple[int, Record]]
-    damage: list[int]
 
     @cached_property
     def keys(self) -> dict[SeriesKey, None]:
@@ -112,9 +111,6 @@ def decode_footer(metadata: Mapping[bytes, bytes], *, file: str) -> Footer:
     """The metadata of a file; raises ``FormatError``, naming the file, where it cannot be read."""
     value = metadata.get(KEY)
     if value is None:
-        # Builds before 0.2.0 had other keys, and nothing was published with them.
-        if any(key.startswith(b"epochal.segment") for key in metadata):
-            raise FormatError(f"{file} was sealed by an earlier build, and cannot be read.")
         raise FormatError(f"{file} is not a sealed part of a journal.")
     text = value[_DIGEST_CHARS:]
     if value[:_DIGEST_CHARS] != _digest(text):

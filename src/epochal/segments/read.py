@@ -24,9 +24,9 @@ from epochal.segments.columns import NO_STEP, STEP_LIMIT, PartColumns, SeriesKey
 from epochal.segments.footer import Column, Group, decode_footer
 from epochal.series.series import Series
 
-# The columns of a segment that are no values: the kind of a record, the number of its group, the
-# record as JSON where it is in no group, and bytes that are no record.
-LOG, GROUP, JSON, DAMAGE = "log", "group", "json", "damage"
+# The columns of a segment that are no values: the kind of a record, the number of its group, and
+# the record as JSON where it is in no group.
+LOG, GROUP, JSON = "log", "group", "json"
 _BATCH_ROWS = 8192
 # The segments that were opened last. So few files are open at once, whatever the number of runs.
 _MAX_OPEN = 128
@@ -222,7 +222,7 @@ class Segment:
                     for batch in batches:
                         if start + batch.num_rows > first:
                             found = enumerate(self._records_of(batch), start)
-                            yield from ((o, r) for o, r in found if o >= first and r is not None)
+                            yield from (item for item in found if item[0] >= first)
                         start += batch.num_rows
             start = end
 
@@ -252,9 +252,9 @@ class Segment:
             texts = table.column(1).take(pa.array(some)).to_pylist()
             yield from zip(some.tolist(), map(decode_json, texts), strict=True)
 
-    def _records_of(self, batch: pa.RecordBatch) -> list[Record | None]:
-        """The records of some rows; None for a row that is none."""
-        found: list[Record | None] = [None] * batch.num_rows
+    def _records_of(self, batch: pa.RecordBatch) -> list[Record]:
+        """The records of some rows."""
+        found: list[Record] = [{}] * batch.num_rows
         texts, groups = batch.column(JSON), batch.column(GROUP).fill_null(-1).to_numpy()
         for row in np.flatnonzero(texts.is_valid().to_numpy(False)).tolist():
             found[row] = decode_json(texts[row].as_py())
@@ -272,11 +272,6 @@ class Segment:
             for row, record in zip(rows.tolist(), records, strict=True):
                 found[row] = record
         return found
-
-    def damage(self) -> list[tuple[int, bytes]]:
-        """The bytes that no reader returns, and the ordinal of the record they stand before."""
-        texts = self._table([DAMAGE]).column(0).slice(self.num_records).to_pylist()
-        return list(zip(self.footer.damage, texts, strict=True))
 
     def _table(self, names: list[str]) -> pa.Table:
         with translated(self.path):

@@ -2,12 +2,15 @@
 
 The file is written under a name that no reader looks at, opened again, brought to the disk and
 renamed. Only then is the journal part deleted, so that its records are always in one of the two.
+Bytes that are no record are kept beside the journal part, in a file with the suffix ``.damaged``.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,13 +24,12 @@ from epochal.atomic_file import replaced_file, sync_folder
 from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import encode_json
-from epochal.journal.reader import read_part
 from epochal.journal.shape import WORTH_A_STRUCT, FieldPath, Rows
 from epochal.segments.columns import WORDS, plan_of
 from epochal.segments.content import PartContent, PartNumbers, read_content
 from epochal.segments.finished import is_sealable
 from epochal.segments.footer import KEY, VERSION, Column, Footer, Group, pack_summaries
-from epochal.segments.read import DAMAGE, GROUP, JSON, LOG, Segment
+from epochal.segments.read import GROUP, JSON, LOG, Segment
 
 _ABANDONED_S = 3600.0
 _LATEST_MS = 2**52
@@ -52,41 +54,40 @@ def seal_part(folder: RunFolder, name: PartName, *, into: Path | None = None) ->
         raise UsageError(
             f"{journal} may still be written, or is not there: only finished parts can be sealed."
         )
-    covered = _covers(target, journal, name) if target.exists() else False
+    covered = _covers(target, journal) if target.exists() else False
+    content = read_content(journal)
     if not covered:
-        _write(journal, name, target)
+        _write(content, name, target)
     segment = Segment(target)
     if journal.stat().st_size != segment.journal_bytes:
         if into is None and not covered:
             target.unlink()
         raise UsageError(f"{journal} was written to while it was being sealed: try again later.")
     if into is None:
+        if content.damage:
+            with open(journal.with_name(f"{journal.name}.damaged"), "ab") as kept:
+                kept.writelines(text + b"\n" for text in content.damage)
+                kept.flush()
+                os.fsync(kept.fileno())
         with contextlib.suppress(FileNotFoundError):  # another process has sealed it as well
             journal.unlink()
         sync_folder(journal.parent)
     return segment
 
 
-def _write(journal: Path, name: PartName, target: Path) -> None:
+def _write(content: PartContent, name: PartName, target: Path) -> None:
     """Make a segment appear under its name, complete and readable."""
     is_first = not target.parent.exists()
     target.parent.mkdir(parents=True, exist_ok=True)
     _sweep(target)
     with replaced_file(target, durable=True) as temporary:
-        content = read_content(journal)
         write_segment(temporary, content, part=name.stem)
         with Segment(temporary) as segment:
-            if (segment.num_records, segment.num_rows) != (content.num_records, _num_rows(content)):
-                raise FormatError(
-                    f"{journal} was not sealed: its segment does not have all records."
-                )
+            if not segment.num_records == segment.num_rows == content.num_records:
+                raise FormatError(f"{name.stem} was not sealed: its segment lacks some records.")
     sync_folder(target.parent)
     if is_first:
         sync_folder(target.parent.parent)
-
-
-def _num_rows(content: PartContent) -> int:
-    return content.num_records + len(content.damage)
 
 
 def _sweep(target: Path) -> None:
@@ -97,39 +98,31 @@ def _sweep(target: Path) -> None:
                 left.unlink()
 
 
-def _covers(target: Path, journal: Path, name: PartName) -> bool:
-    """Whether a segment that is already there has just what the journal part has.
+def _covers(target: Path, journal: Path) -> bool:
+    """Whether a segment that is already there has all of the journal part.
 
-    One that has less, or that cannot be read, is written again from the journal. One that has
-    something else is never replaced: raises UsageError.
+    One that has less, or that cannot be read, is written again from the journal. One that was made
+    of other lines is never replaced: raises UsageError.
     """
     try:
         with Segment(target) as segment:
-            records = segment.records()
-            for position, record in read_part(journal, name):
-                sealed = next(records, None)
-                if sealed is None:
-                    return False
-                if sealed != (position.ordinal, record):
-                    raise UsageError(
-                        f"{target} and {journal} hold different records: move one away."
-                    )
-            if next(records, None) is not None:
-                raise UsageError(f"{target} holds more records than {journal}: move one away.")
-            return segment.journal_bytes == journal.stat().st_size
+            size, checksum = segment.footer.journal_bytes, segment.footer.journal_crc
     except FormatError:
         return False
+    text = journal.read_bytes()
+    if zlib.crc32(text[:size]) != checksum:
+        raise UsageError(f"{target} and {journal} hold different records: move one away.")
+    return size == len(text)
 
 
 # -- the file -------------------------------------------------------------------------------------
 
 
 def write_segment(path: Path, content: PartContent, *, part: str) -> None:
-    """Write a part as Parquet: a row for each record in file order, then one for each damage."""
+    """Write a part as Parquet: a row for each record in file order."""
     _keep_rare_shapes(content)
-    num_rows = _num_rows(content)
-    cells = _Table(num_rows)
-    numbers = np.full(num_rows, -1, dtype=np.int16)
+    cells = _Table(content.num_records)
+    numbers = np.full(content.num_records, -1, dtype=np.int16)
     for number, ((_, gpu), rows) in enumerate(content.groups.items()):
         places = np.array(rows.ordinals)
         numbers[places] = number
@@ -144,20 +137,16 @@ def write_segment(path: Path, content: PartContent, *, part: str) -> None:
             cells[key].put(places[is_word], values)
     _put_positions(cells, content)
     columns = {
-        LOG: _kinds(content, num_rows),
+        LOG: _kinds(content),
         GROUP: pa.array(numbers, mask=numbers < 0),
-        JSON: _texts(num_rows, [(o, encode_json(r).decode()) for o, r in content.documents]),
+        JSON: _texts(content),
     }
     described: list[Column] = []
-    used = {*columns, DAMAGE}
+    used = set(columns)
     for one in cells.values():
         name = _unused(".".join(one.path), used)
         columns[name], stored = one.array()
         described.append(Column(name, one.path, one.type.__name__, stored))
-    first = content.num_records
-    columns[DAMAGE] = _texts(
-        num_rows, [(first + n, text) for n, (_, text) in enumerate(content.damage)], pa.binary()
-    )
     table = pa.table(columns)
     numeric = [column for column in described if column.type in ("int", "float")]
     encodings = {
@@ -268,24 +257,23 @@ def _unused(name: str, used: set[str]) -> str:
     return found
 
 
-def _kinds(content: PartContent, num_rows: int) -> pa.Array:
+def _kinds(content: PartContent) -> pa.Array:
     groups = [rows.shape.kind for rows in content.groups.values()]
     documents = [record["log"] for _, record in content.documents]
     kinds = {kind: number for number, kind in enumerate(dict.fromkeys([*groups, *documents]))}
-    numbers = np.full(num_rows, -1, dtype=np.int32)
+    numbers = np.zeros(content.num_records, dtype=np.int32)
     for rows in content.groups.values():
         numbers[np.array(rows.ordinals)] = kinds[rows.shape.kind]
     for ordinal, record in content.documents:
         numbers[ordinal] = kinds[record["log"]]
-    indices = pa.array(numbers, mask=numbers < 0)
-    return pa.DictionaryArray.from_arrays(indices, pa.array(list(kinds), pa.string()))
+    return pa.DictionaryArray.from_arrays(pa.array(numbers), pa.array(list(kinds), pa.string()))
 
 
-def _texts(num_rows: int, texts: list[tuple[int, Any]], kind: Any = None) -> pa.Array:
-    found: list[Any] = [None] * num_rows
-    for place, text in texts:
-        found[place] = text
-    return pa.array(found, pa.string() if kind is None else kind)
+def _texts(content: PartContent) -> pa.Array:
+    texts: list[str | None] = [None] * content.num_records
+    for ordinal, record in content.documents:
+        texts[ordinal] = encode_json(record).decode()
+    return pa.array(texts, pa.string())
 
 
 def _footer(content: PartContent, columns: list[Column], *, part: str) -> Footer:
@@ -300,6 +288,7 @@ def _footer(content: PartContent, columns: list[Column], *, part: str) -> Footer
         num_damaged=content.num_damaged,
         num_malformed=numbers.columns.num_malformed,
         journal_bytes=content.journal_bytes,
+        journal_crc=content.journal_crc,
         kinds=dict(numbers.kinds),
         extents=numbers.extents,
         groups=[
@@ -312,7 +301,6 @@ def _footer(content: PartContent, columns: list[Column], *, part: str) -> Footer
         packed=pack_summaries([summaries[key] for key in names]),
         kept=kept,
         records=records,
-        damage=[ordinal for ordinal, _ in content.damage],
     )
 
 
