@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from epochal.imports.formats.csv import _unique
 from epochal.records import Record
 from tests.imports.samples import opened, records_in, values_of
 
@@ -63,11 +62,6 @@ def test_a_column_of_runs_makes_several(tmp_path: Path) -> None:
     assert values_of(records_in(path, runs[0].key), "loss") == [(1, 0.5), (2, 0.125)]
 
 
-def test_a_table_without_a_header_has_numbered_columns(tmp_path: Path) -> None:
-    records = read(tmp_path, "1,0.5,0.25\n2,0.4,0.2\n")
-    assert values_of(records, "column_2") == [(1, 0.5), (2, 0.4)]
-
-
 def test_two_columns_of_one_name_are_both_kept(tmp_path: Path) -> None:
     (record,) = read(tmp_path, "step,loss,loss\n1,0.5,0.25\n")
     assert record["m"] == {"loss": 0.5, "loss_2": 0.25}
@@ -97,9 +91,3 @@ def test_a_byte_order_mark_and_windows_lines_are_no_obstacle(tmp_path: Path) -> 
     path = tmp_path / "a.csv"
     path.write_bytes(b"\xef\xbb\xbfstep,loss\r\n1,0.5\r\n")
     assert values_of(records_in(path), "loss") == [(1, 0.5)]
-
-
-def test_thousands_of_columns_get_names_of_their_own() -> None:
-    names = ["a", "b_2", "b", "b", "", *["c"] * 20_000]
-    assert _unique(names)[:7] == ["a", "b_2", "b", "b_3", "column_5", "c", "c_2"]
-    assert len(set(_unique(names))) == len(names)

@@ -19,9 +19,7 @@ from epochal.imports.values import json_value
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _TIMEOUT_S = 30.0
-_RESPONSE_S = 120.0
 _MAX_BYTES = 128 * 1024 * 1024
-_CHUNK_BYTES = 1024 * 1024
 _MAX_MESSAGE = 300
 # A server that is overloaded or being restarted says so, and is asked again after these times.
 _BUSY = frozenset({429, 502, 503, 504})
@@ -88,7 +86,7 @@ class HttpApi:
     def _opened(self, request: urllib.request.Request, path: str) -> bytes:
         try:
             with self._opener.open(request, timeout=_TIMEOUT_S) as response:
-                return self._read(response)
+                body: bytes = response.read(_MAX_BYTES + 1)
         except urllib.error.HTTPError as error:
             with error:
                 raise self._refusal(path, error) from None
@@ -98,17 +96,9 @@ class HttpApi:
                 f"cannot read from the {self._label} server at {self.address}: {reason}."
                 " Check the address and that the server runs."
             ) from error
-
-    def _read(self, response: http.client.HTTPResponse) -> bytes:
-        chunks, size, deadline = [], 0, time.monotonic() + _RESPONSE_S
-        while chunk := response.read(_CHUNK_BYTES):
-            chunks.append(chunk)
-            size += len(chunk)
-            if size > _MAX_BYTES:
-                raise ServerError(f"{self.address} sends more than {_MAX_BYTES} bytes at once.")
-            if time.monotonic() > deadline:
-                raise ServerError(f"{self.address} takes longer than {_RESPONSE_S:.0f} s.")
-        return b"".join(chunks)
+        if len(body) > _MAX_BYTES:
+            raise ServerError(f"{self.address} sends more than {_MAX_BYTES} bytes at once.")
+        return body
 
     def _refusal(self, path: str, error: urllib.error.HTTPError) -> ServerError:
         server = f"the {self._label} server at {self.address}"
@@ -149,7 +139,7 @@ def _given(values: Mapping[str, object]) -> dict[str, object]:
 def _message(error: urllib.error.HTTPError) -> str:
     """What the body of an error says, as a clause; nothing where it is no JSON."""
     try:
-        body = json_value(error.read(_CHUNK_BYTES))
+        body = json_value(error.read(_MAX_BYTES))
     except (OSError, http.client.HTTPException, ValueError, RecursionError):
         return ""
     said = body.get("message") if isinstance(body, dict) else None

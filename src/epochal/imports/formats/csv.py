@@ -1,13 +1,17 @@
 """CSV tables of metrics: wide (a column a metric) or long (name, step, value), any separator.
 
 The step, time and epoch columns are found by their usual names; a column ``run`` makes several runs
-of one file. A table without a header has columns ``column_1``, ``column_2`` and so on. The last
-line is left for later while it may still be being written.
+of one file. The first line names the columns. The last line is left for later while it may still be
+being written.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import itertools
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -22,7 +26,6 @@ IS_GENERAL = True
 _SEPARATORS = ",;\t|"
 _NAME_COLUMNS = ("tag", "metric", "name", "key", "variable")
 _RUN_COLUMNS = ("run", "run_name", "run_id")
-_MAX_RUNS = 10_000
 
 
 class CsvRun(TextFileRun):
@@ -57,7 +60,7 @@ class CsvRun(TextFileRun):
         if self._layout is None:
             self._layout = layout_of(lines)
         reader = csv.reader(lines, delimiter=self._layout.separator)
-        is_header = self._line == 0 and self._layout.has_header
+        is_header = self._line == 0
         while True:
             self.offset = places[reader.line_num]
             try:
@@ -114,15 +117,9 @@ find = CsvFiles.find
 class Layout:
     """How a table is laid out: separator, names of columns, and which of them are special."""
 
-    def __init__(self, separator: str, first: Sequence[str]) -> None:
+    def __init__(self, separator: str, header: Sequence[str]) -> None:
         self.separator = separator
-        self.has_header = any(isinstance(_value(cell, separator), str) for cell in first)
-        if self.has_header:
-            self.columns = _unique([cell.strip() for cell in first])
-        else:
-            self.columns = [f"column_{number}" for number in range(1, len(first) + 1)]
-            if len(first) > 1 and isinstance(_value(first[0], separator), int):
-                self.columns[0] = "step"
+        self.columns = _unique([cell.strip() for cell in header])
         lower = {column.lower(): column for column in reversed(self.columns)}
         self.run_column = next((lower[name] for name in _RUN_COLUMNS if name in lower), None)
         self.name_column: str | None = None
@@ -151,20 +148,15 @@ def layout_of(lines: Sequence[str]) -> Layout:
 def _run_names(path: Path) -> list[str | None]:
     """The runs of a table by a column; one without a name if there is no such column."""
     layout = layout_of(_lines(beginning(path, CsvFiles.peek_bytes)))
-    if layout.run_column is None or not layout.has_header:
+    if layout.run_column is None:
         return [None]
     place = layout.columns.index(layout.run_column)
     names: dict[str | None, None] = {}
     reader = csv.reader(_lines(read_regular(path)), delimiter=layout.separator)
-    while len(names) < _MAX_RUNS:
-        try:
-            cells = next(reader)
-        except StopIteration:
-            break
-        except csv.Error:
-            continue
-        if reader.line_num > 1 and place < len(cells) and cells[place].strip():
-            names[str(_value(cells[place], layout.separator))] = None
+    with contextlib.suppress(csv.Error):
+        for cells in itertools.islice(reader, 1, None):
+            if place < len(cells) and cells[place].strip():
+                names[str(_value(cells[place], layout.separator))] = None
     return list(names)
 
 
@@ -191,24 +183,17 @@ def _value(cell: str, separator: str) -> float | int | str | None:
             return kind(text)
         except ValueError:
             continue
-    if separator != "," and "," in text:
-        try:
-            return float(text.replace(",", "."))
-        except ValueError:
-            return text
+    if separator != "," and re.fullmatch(r"-?\d+,\d+", text):
+        return float(text.replace(",", "."))
     return {"true": 1, "false": 0}.get(text.lower(), text)
 
 
 def _unique(names: Sequence[str]) -> list[str]:
     """Column names with numbers behind those that come again, so that none hides another."""
-    found: dict[str, None] = {}
-    # The number to try next for each name that came again.
-    next_of: dict[str, int] = {}
+    seen: Counter[str] = Counter()
+    columns = []
     for number, name in enumerate(names, 1):
-        base = name or f"column_{number}"
-        candidate, again = base, next_of.get(base, 2)
-        while candidate in found:
-            candidate, again = f"{base}_{again}", again + 1
-        next_of[base] = again
-        found[candidate] = None
-    return list(found)
+        column = name or f"column_{number}"
+        seen[column] += 1
+        columns.append(column if seen[column] == 1 else f"{column}_{seen[column]}")
+    return columns

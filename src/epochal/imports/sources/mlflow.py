@@ -13,7 +13,7 @@ import os
 import re
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -21,7 +21,7 @@ from epochal.errors import UsageError
 from epochal.imports.foreign import Batch, Identity, RecordList, stable_id
 from epochal.imports.formats.mlflow import finish_record, identity_of, restored
 from epochal.imports.http_api import HttpApi, ServerError, is_address
-from epochal.imports.values import plain_number, unix_seconds
+from epochal.imports.values import unix_seconds
 from epochal.records import Record
 
 _LABEL = "MLflow"
@@ -31,7 +31,7 @@ _EXPERIMENTS_PER_REQUEST = 100
 _POINTS_PER_PAGE = 25_000
 _MAX_POINTS_HELD = 1_000_000
 _MAX_PAGES = 100_000
-_MAX_FILES, _MAX_FOLDERS = 1000, 100
+_MAX_FILES = 1000
 _HELP_401 = "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN."
 _WITHIN = re.compile(r"/experiments/(?P<experiment>[^/?]+)(?:/runs/(?P<run>[0-9a-zA-Z_-]+))?")
 _Row = Mapping[str, Any]
@@ -188,34 +188,22 @@ class MlflowServerRun:
 
     def _artifacts(self, t: float) -> list[Record]:
         """One event that lists the files; that they cannot be listed is a problem."""
-        files: dict[str, int | None] = {}
-        waiting, num_asked = [""], 0
+        files: dict[str, object] = {}
         try:
-            while waiting and len(files) < _MAX_FILES and num_asked < _MAX_FOLDERS:
-                folder, num_asked = waiting.pop(0), num_asked + 1
-                asked = {"run_id": self.key, "path": folder or None}
-                for row in chain.from_iterable(
-                    _pages(self._api.get, "/artifacts/list", "files", asked)
-                ):
-                    if row.get("is_dir"):
-                        waiting.append(str(row.get("path")))
-                    else:
-                        size = plain_number(row.get("file_size"))
-                        files[str(row.get("path"))] = None if size is None else int(size)
+            for row in islice(self._files(None), _MAX_FILES):
+                files[str(row.get("path"))] = row.get("file_size")
         except ServerError as error:
             self.problems.append(f"the artifacts of run {self.key} are not listed: {error}")
-        if not files:
-            return []
-        event: Record = {
-            "log": "event",
-            "t": unix_seconds(self._info.get("end_time")) or t,
-            "name": "artifacts",
-            "uri": self._info.get("artifact_uri"),
-            "files": dict(sorted(files.items())[:_MAX_FILES]),
-        }
-        if waiting or len(files) > _MAX_FILES:
-            event["more"] = f"only {_MAX_FILES} files in {_MAX_FOLDERS} folders are listed"
-        return [event]
+        t = unix_seconds(self._info.get("end_time")) or t
+        uri = self._info.get("artifact_uri")
+        event: Record = {"log": "event", "t": t, "name": "artifacts", "uri": uri, "files": files}
+        return [event] if files else []
+
+    def _files(self, folder: object) -> Iterator[_Row]:
+        asked = {"run_id": self.key, "path": folder}
+        for page in _pages(self._api.get, "/artifacts/list", "files", asked):
+            for row in page:
+                yield from self._files(row.get("path")) if row.get("is_dir") else (row,)
 
 
 def _pages(
