@@ -42,7 +42,6 @@ from epochal.shipping.protocol import (
     ControlRequests,
     FileKind,
     LabelsOffer,
-    UnknownEncodingError,
     checked_identity,
     decompress,
     is_run_id,
@@ -409,8 +408,6 @@ def _answering(handler: Handler) -> Handler:
             return error_response(409, str(error))
         except RemovedError as error:
             return error_response(410, str(error))
-        except UnknownEncodingError as error:
-            return error_response(415, str(error))
         except FullError as error:
             return error_response(507, str(error), headers={"retry-after": str(_RETRY_FULL_S)})
         except (FormatError, UsageError) as error:

@@ -108,8 +108,6 @@ class HubClient:
         # Headers for a proxy that is asked for whole addresses; None without one.
         self._by_proxy: Mapping[str, str] | None = None
         self._way = ""
-        # What the hub can read; it refuses zstd where its machine lacks the package.
-        self._may_zstd = True
         self.num_sent_bytes = 0
 
     def close(self) -> None:
@@ -135,15 +133,8 @@ class HubClient:
     def append(self, run_id: str, stem: str, *, first: int, lines: bytes) -> int:
         """Send lines of a part; the number of lines of it that the hub has then."""
         path = f"{protocol_path(run_id)}/parts/{quote(stem)}?first={first}"
-        encoding, body = protocol.compress(lines, may_zstd=self._may_zstd)
-        headers = {protocol.SIZE_HEADER: str(len(lines)), "content-encoding": encoding}
-        try:
-            return self._json("POST", path, Ack, body=body, headers=headers).have
-        except HubError as error:
-            if error.status != 415 or not self._may_zstd:
-                raise
-            self._may_zstd = False
-            return self.append(run_id, stem, first=first, lines=lines)
+        headers = {protocol.SIZE_HEADER: str(len(lines)), "content-encoding": "gzip"}
+        return self._json("POST", path, Ack, body=protocol.compress(lines), headers=headers).have
 
     def put_file(
         self,

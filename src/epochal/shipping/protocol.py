@@ -6,7 +6,7 @@ number of lines that it has on its disk. Sending lines again is harmless: it ski
 
 from __future__ import annotations
 
-import contextlib
+import gzip
 import re
 import zlib
 from collections.abc import Mapping
@@ -154,51 +154,21 @@ def lines_after(lines: bytes, num_known: int) -> bytes:
     return lines[start:]
 
 
-def compress(lines: bytes, *, may_zstd: bool = True) -> tuple[str, bytes]:
-    """The name of an encoding, and lines in it: zstd where the package is there, else gzip."""
-    if may_zstd:
-        with contextlib.suppress(ImportError):
-            import zstandard
-
-            return "zstd", zstandard.ZstdCompressor(level=3).compress(lines)
-    packer = zlib.compressobj(6, zlib.DEFLATED, 31)
-    return "gzip", packer.compress(lines) + packer.flush()
+def compress(lines: bytes) -> bytes:
+    """Lines as the body of a request: gzip."""
+    return gzip.compress(lines, 3, mtime=0)
 
 
 def decompress(encoding: str, body: bytes, *, size: int) -> bytes:
     """The ``size`` bytes of a body; raises ``FormatError`` when it holds anything else."""
     if not 0 <= size <= MAX_LINES_BYTES:
         raise FormatError(f"a request holds at most {MAX_LINES_BYTES:,} bytes of lines.")
-    lines = _expand(encoding, body, size)
+    if encoding not in ("", "identity", "gzip"):
+        raise FormatError(f"the encoding {encoding!r} is unknown; use gzip or none.")
+    try:
+        lines = zlib.decompressobj(31).decompress(body, size + 1) if encoding == "gzip" else body
+    except zlib.error as error:
+        raise FormatError(f"the body is not gzip: {error}.") from error
     if len(lines) != size:
         raise FormatError(f"the body does not hold the {size:,} bytes that its header states.")
     return lines
-
-
-def _expand(encoding: str, body: bytes, size: int) -> bytes:
-    if encoding in ("", "identity"):
-        return body
-    if encoding == "gzip":
-        unpacker = zlib.decompressobj(31)
-        try:
-            return unpacker.decompress(body, size + 1)
-        except zlib.error as error:
-            raise FormatError(f"the body is not gzip: {error}.") from error
-    if encoding != "zstd":
-        raise FormatError(f"the encoding {encoding!r} is unknown; use zstd, gzip or none.")
-    try:
-        import zstandard
-    except ImportError:
-        raise UnknownEncodingError("this hub has no zstandard package; send gzip.") from None
-    try:
-        if zstandard.frame_content_size(body) == size:  # as senders have it: one step, no buffers
-            whole: bytes = zstandard.ZstdDecompressor().decompress(body)
-            return whole
-        with zstandard.ZstdDecompressor().stream_reader(body) as reader:
-            return reader.read(size + 1)
-    except zstandard.ZstdError as error:
-        raise FormatError(f"the body is not zstd: {error}.") from error
-
-
-class UnknownEncodingError(FormatError):
-    """The hub cannot read this encoding: the sender chooses another."""
