@@ -330,11 +330,10 @@ def _points(series: Series) -> list[Point]:
 
 
 def _spread(series: Series, steps: NDArray[np.int64]) -> NDArray[Any]:
-    """The values of a series at steps; where it has none nan, or None beside whole numbers."""
+    """The values of a series at steps; nan where it has none."""
     if len(series) == steps.size:
         return series.values
-    is_whole = series.has_integers
-    values = np.full(steps.size, None if is_whole else np.nan, dtype=object if is_whole else float)
+    values = np.full(steps.size, np.nan)
     values[np.searchsorted(steps, series.steps)] = series.values
     return values
 

@@ -92,16 +92,6 @@ def test_bounds_are_along_the_axis_that_a_series_was_put_on(journal: Journal) ->
     assert len(chosen.between(301, 302)) == 0
 
 
-def test_whole_numbers_stay_and_are_rounded_only_as_floats(tmp_path: Path) -> None:
-    run = load_run(Journal(tmp_path).metrics(0, n=2**53 + 1).folder.path)
-    series = run.series("n")
-    assert (series.has_integers, series.values.tolist()) == (True, [2**53 + 1])
-    assert series.floats.tolist() == [2.0**53]
-    assert (
-        not load_run(Journal(tmp_path / "b").metrics(0, n=1).folder.path).series("n").has_integers
-    )
-
-
 def test_series_one_after_the_other_keep_the_name_of_the_first(journal: Journal) -> None:
     run = load_run(journal.folder.path)
     both = concatenated([run.series("train/loss"), run.series("note")])

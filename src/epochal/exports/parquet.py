@@ -1,8 +1,8 @@
 """Runs as one Parquet table: the rows and columns of the CSV table, with types.
 
 The first column, ``run``, is there for a single run as well, so that several files can be read as
-one table. ``step`` and ``epoch`` are integers, ``t`` is in Unix seconds, metrics are floats; whole
-numbers that floats cannot hold are integers. A missing value is null, while nan stays nan.
+one table. ``step`` and ``epoch`` are integers, ``t`` is in Unix seconds, metrics are floats. A
+missing value is null, while nan stays nan.
 """
 
 from __future__ import annotations

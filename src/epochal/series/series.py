@@ -34,8 +34,6 @@ Floats = NDArray[np.float64]
 EPOCH_OF_STEP = "train/epoch"
 TOKENS_OF_STEP = "train/step_tokens"
 _OF_STEP = {"epoch": EPOCH_OF_STEP, "tokens": TOKENS_OF_STEP}
-# Whole numbers beyond this may have been rounded when they became floats.
-EXACT_UP_TO = 2.0**53
 _OWN_X: dict[str, X] = {"step": "step", "epoch": "epoch", "time": "wall"}
 
 
@@ -56,8 +54,7 @@ class Series:
 
     ``axis`` is the one that the points were logged on. ``steps`` holds steps or epochs; on the time
     axis the step that a record named, -1 where it named none. ``times`` are Unix seconds.
-    ``values`` are floats, nan and infinities included. Where every value is a whole number and
-    floats cannot hold all of them, ``values`` are 64-bit integers.
+    ``values`` are floats, nan and infinities included.
 
     A store returns the points in the order of ``at``, one for each step. ``duplicates`` counts the
     points that a later one of the same step replaced, ``hidden`` those that a newer attempt
@@ -114,24 +111,8 @@ class Series:
 
     @property
     def floats(self) -> Floats:
-        """The values as floats, for drawing and arithmetic; integers beyond 2^53 are rounded."""
+        """The values as floats, for drawing and arithmetic."""
         return self.values.astype(np.float64, copy=False)
-
-    @property
-    def has_integers(self) -> bool:
-        """Whether ``values`` are 64-bit integers because floats cannot represent them."""
-        return self.values.dtype.kind in "iu"
-
-    @property
-    def may_be_rounded(self) -> bool:
-        """Whether some of the values may have been whole numbers that a float cannot hold."""
-        floats = self.floats
-        if not len(self) or not max(floats.max(), -floats.min()) >= EXACT_UP_TO:
-            return False
-        if floats.min() < -(2.0**63) or floats.max() > 2.0**64:
-            return False  # 64-bit integers cannot hold them either
-        # One fraction says that they were floats: a loss that exploded is not read a second time.
-        return bool(np.all(floats == np.floor(floats)))
 
     @property
     def nbytes(self) -> int:

@@ -5,21 +5,17 @@ A part is a growing journal, a sealed segment or an import.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
 
 from epochal.errors import FormatError
 from epochal.journal.layout import LOOP, PartName, rank_of_writer
 from epochal.journal.line import nests_too_deeply
-from epochal.records import Axis, Position, Record, axis_of, numbers_of, whole_number
+from epochal.records import Axis, Position, Record, whole_number
 from epochal.segments.columns import NO_STEP, Extent, PartSummary, SeriesKey
-from epochal.series.series import Series, merge
+from epochal.series.series import Series
 from epochal.store.answers import Entry
-from epochal.values import as_float
 
 # Kinds that say something about the run as a whole; "epoch" says how many there will be.
 FACT_KINDS = ("run", "finish", "define", "resume", "option", "summary", "epoch")
@@ -119,47 +115,6 @@ def cuts_of(takeovers: Mapping[int, int], *, attempts: Iterable[int]) -> dict[in
 def weight_of(origin: Origin) -> tuple[bool, int]:
     """Later ones win: children before rank 0 itself, older attempts before newer."""
     return not origin.is_child, origin.attempt
-
-
-def exact_values(
-    parts: Sequence[Part], key: SeriesKey, rank: int, *, cuts: Mapping[int, int]
-) -> NDArray[np.int64] | NDArray[np.uint64] | None:
-    """The values of a series as 64-bit integers; None unless every one of them is such a number."""
-    pieces: list[tuple[int | None, Series]] = []
-    for part in sorted(parts, key=lambda part: weight_of(part.facts.origin)):
-        origin = part.facts.origin
-        piece = part.series(key) if origin.rank == rank else None
-        if piece is None:
-            continue
-        numbers = _numbers(part, key.name, key.axis)
-        if not _are_same(numbers, piece.floats):
-            return None
-        whole = replace(piece, values=np.array(numbers, dtype=object))
-        pieces.append((cuts.get(origin.attempt), whole))
-    merged = merge(pieces).values.tolist()
-    if min(merged) >= -(2**63) and max(merged) < 2**63:
-        return np.array(merged, dtype=np.int64)
-    if min(merged) >= 0 and max(merged) < 2**64:
-        return np.array(merged, dtype=np.uint64)
-    return None
-
-
-def _numbers(part: Part, name: str, axis: Axis) -> list[Any]:
-    return [
-        number
-        for _, record in part.records(first=0)
-        if axis_of(record) == axis
-        for found, number in numbers_of(record)
-        if found == name
-    ]
-
-
-def _are_same(numbers: list[Any], values: NDArray[np.float64]) -> bool:
-    """Whether all numbers are integers, and the column has their floats."""
-    return len(numbers) == values.size and all(
-        type(number) is int and as_float(number) == value
-        for number, value in zip(numbers, values.tolist(), strict=True)
-    )
 
 
 def unix_time(value: Any) -> float | None:

@@ -14,15 +14,7 @@ from epochal.records import DENSE_KINDS, KINDS, Axis, Position, Record
 from epochal.segments.columns import PartSummary, SeriesKey, seconds
 from epochal.series.series import Series, merge
 from epochal.store.answers import Cursor, Entry, Metric
-from epochal.store.local.part import (
-    DELETED,
-    Part,
-    PartFacts,
-    cuts_of,
-    entries_in,
-    exact_values,
-    weight_of,
-)
+from epochal.store.local.part import DELETED, Part, PartFacts, cuts_of, entries_in, weight_of
 from epochal.store.metrics import metrics_of, set_metrics
 
 if TYPE_CHECKING:
@@ -187,15 +179,10 @@ class RunState:
 
     def series(self, key: SeriesKey, rank: int) -> Series:
         """Every point of one rank's series."""
-        cuts = self.cuts(key.axis)
-        parts = self._parts_of.get(rank, ())
-        pieces = self._lazy_pieces(key, rank)
-        merged = merge(pieces, like=self._last.get((key.axis, rank)))
-        exact = exact_values(parts, key, rank, cuts=cuts) if merged.may_be_rounded else None
+        merged = merge(self._lazy_pieces(key, rank), like=self._last.get((key.axis, rank)))
         metric = self._metric_of.get(key)
         series = replace(
             merged,
-            values=merged.values if exact is None else exact,
             goal=None if metric is None else metric.goal,
             unit=None if metric is None else metric.unit,
         )
