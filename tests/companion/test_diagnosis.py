@@ -152,7 +152,7 @@ def test_records_of_several_writers_are_judged_in_the_order_of_their_times(tmp_p
     assert [t for _, t in seen] == sorted(t for _, t in seen)
 
 
-def test_a_journal_that_became_shorter_is_recorded(tmp_path: Path) -> None:
+def test_a_journal_that_became_shorter_is_followed_on(tmp_path: Path) -> None:
     run = started(tmp_path)
     for step in range(100):
         run.log({"loss": 1.0}, step=step)
@@ -166,6 +166,4 @@ def test_a_journal_that_became_shorter_is_recorded(tmp_path: Path) -> None:
     run.log({"loss": 2.0}, step=200)
     run.finish()
     diagnosis.go_on()
-    info = epochal.load(run.dir).info
-    assert "became shorter" in str(info.problem)
-    assert info.step == 200
+    assert epochal.load(run.dir).info.step == 200

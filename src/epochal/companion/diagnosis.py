@@ -22,7 +22,6 @@ from epochal.health.finding import Finding, dedup_key
 from epochal.health.rule_settings import rules_of
 from epochal.journal.follow import Batch, Follower
 from epochal.journal.layout import FINDINGS, LOOP, rank_of_writer, read_json
-from epochal.journal.reader import JOURNAL_SHORTENED
 from epochal.records import Record, moment_of
 
 # So many that a fast run is kept up with, so few that one look does not hold up telemetry.
@@ -114,8 +113,6 @@ class Diagnosis:
     def _read_on(self) -> bool:
         """Whether there is more to read."""
         found, attempt = self._follower.poll(enough=_RECORDS_A_LOOK), self._config.attempt
-        while self._follower.losses:
-            self._journal.event(JOURNAL_SHORTENED, sentence=self._follower.losses.pop(0))
         for batch in found:
             if batch.part.writer == FINDINGS:
                 for record in batch.records:

@@ -28,8 +28,6 @@ class Follower:
         self.folder = folder
         self._readers: dict[PartName, PartReader] = {}
         self._seen: dict[PartName, tuple[int, int]] = {}
-        # Parts that became shorter: what is gone, a sentence each.
-        self.losses: list[str] = []
 
     @property
     def damaged(self) -> int:
@@ -66,7 +64,7 @@ class Follower:
         self._seen[reader.name] = now
         if status.st_size < reader.offset:
             with contextlib.suppress(FileNotFoundError):
-                self.losses.append(reader.recover())
+                reader.recover()
         # A NUL may be a page that a network file system has yet to fetch: look again on change.
         if reader.stopped_at_nul and seen == now:
             return False

@@ -20,8 +20,6 @@ from epochal.journal.line import decode, decode_json
 from epochal.journal.regular_file import regular_only
 from epochal.records import FORMAT_VERSION, Position, Record
 
-# The event that tells of a part that became shorter while a companion read it.
-JOURNAL_SHORTENED = "journal-shortened"
 _CHUNK_BYTES = 4 * 1024 * 1024
 # So few that their records are still in the processor's cache when they are looked at.
 _BLOCK_BYTES = 256 * 1024
@@ -59,17 +57,12 @@ class PartReader:
         for text in self._texts(_BLOCK_BYTES):
             yield self._take_all(text.split(b"\n")[:-1])
 
-    def recover(self) -> str:
-        """Go on behind the records that are left of a part that became shorter.
-
-        Returns what is gone, in a sentence.
-        """
+    def recover(self) -> None:
+        """Go on behind the records that are left of a part that became shorter."""
         left = PartReader(self.path, self.name)
         for _ in left.read_blocks():
             pass
-        lost = max(self.ordinal - left.ordinal, 0)
         self.offset, self.ordinal = left.offset, left.ordinal
-        return records_lost(self.path, lost)
 
     def _texts(self, at_once: int) -> Iterator[bytes]:
         """The whole lines from the offset on, read so many bytes at once; none with a NUL."""
@@ -123,12 +116,6 @@ def read_journal(folder: RunFolder) -> Iterator[tuple[Position, Record]]:
     """Every whole record of a run's unsealed parts, writer by writer, in file order."""
     for name in folder.parts():
         yield from read_part(folder.part_path(name), name)
-
-
-def records_lost(path: Path, count: int) -> str:
-    """The sentence about a part that became shorter."""
-    what = f"{count} record{'' if count == 1 else 's'} that had been read"
-    return f"{path.name} became shorter while the run was being read: {what} are gone."
 
 
 def is_newer(record: Record) -> bool:

@@ -296,12 +296,6 @@ EVENTS = (
         "in `findings`: the training entered a phase",
         (*texts("phase", "was"), *counts("step", "epoch")),
     ),
-    Event(
-        "journal-shortened",
-        "companion",
-        "in `findings`: records that had been read are gone",
-        texts("sentence"),
-    ),
     # -- any process ------------------------------------------------------------------------------
     Event("internal-error", "any", "the first fault of a member of Epochal itself", _FAULT),
     Event(

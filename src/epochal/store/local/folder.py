@@ -12,7 +12,7 @@ from typing import Any
 from epochal.errors import FormatError, UsageError
 from epochal.imports.converting import ConvertedRun
 from epochal.journal.layout import PartName, RunFolder
-from epochal.journal.reader import NewerFormatError, ShorterFileError, records_lost
+from epochal.journal.reader import NewerFormatError, ShorterFileError
 from epochal.journal.regular_file import read_regular
 from epochal.journal.search_bounds import SearchBounds
 from epochal.store.answers import Labels, LabelsEdit, Machine
@@ -148,11 +148,10 @@ class LoadedParts:
         try:
             part.poll()
         except ShorterFileError:
-            before = part.facts.num_records
             part = self._new_tail(name, journal)
             part.poll()
-            lost = max(before - part.facts.num_records, 0)
-            self._losses[name] = records_lost(journal.path, lost)
+            what = "became shorter while the run was being read: some of its records are gone."
+            self._losses[name] = f"{journal.path.name} {what}"
         self._parts[name] = part
         self._sealed.pop(name, None)
         return True

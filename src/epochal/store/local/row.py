@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import LOOP, TELEMETRY
 from epochal.journal.line import decode
 from epochal.journal.process import PROCESS_FIELDS
-from epochal.journal.reader import JOURNAL_SHORTENED, is_newer
+from epochal.journal.reader import is_newer
 from epochal.journal.regular_file import open_regular, regular_only
 from epochal.records import ROLE_GUESSES, Record, axis_of, stored_numbers_of, whole_number
 from epochal.segments.columns import SeriesKey, seconds
@@ -112,7 +112,7 @@ def make_row(
             "records": state.num_records,
             "damaged": state.num_damaged,
             "summary": state.summary,
-            "problem": " ".join(_with_losses(state, problems)) or None,
+            "problem": " ".join(problems) or None,
             "nonfinite": ends_nonfinite(state),
             "fork": fork_of(source.run_json),
         },
@@ -225,15 +225,6 @@ def faulty_row(path: Path, problem: str) -> StoredRow:
         problem=problem,
     )
     return StoredRow(row, RowBasis(is_unreadable=True))
-
-
-def _with_losses(state: RunState, problems: Sequence[str]) -> list[str]:
-    """The problems, and what a companion saw go from the journal; each file's loss once."""
-    events = state.entries("event", name=JOURNAL_SHORTENED)
-    seen = {str(event.record.get("sentence")) for event in events}
-    files = {sentence.partition(" ")[0] for sentence in seen}
-    own = [p for p in problems if "became shorter" not in p or p.partition(" ")[0] not in files]
-    return [*own, *sorted(seen)]
 
 
 def _vanished(state: RunState) -> str | None:
