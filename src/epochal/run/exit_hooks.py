@@ -31,8 +31,6 @@ class ExitHooks:
     def __init__(self) -> None:
         self._runs: list[Ending] = []
         self._links: list[_ExceptionLink | _SignalLink] = []
-        self._is_telling = False
-        self._last_calls: list[Callable[[], object]] = []
 
     def add(self, run: Ending) -> None:
         """Call the hooks of a run until it closes."""
@@ -100,13 +98,9 @@ class ExitHooks:
         name = signal.Signals(number).name
         if not is_handled:
             end_runs(self._own_runs(), "terminated", name)
-        elif not self._is_reporting:  # a handler in between may lead to another link of ours
-            self._is_reporting = True
-            try:
-                for run in self._own_runs():
-                    run.on_signal(f"{name} received")
-            finally:
-                self._is_reporting = False
+        else:
+            for run in self._own_runs():
+                run.on_signal(f"{name} received")
 
 
 def end_runs(
