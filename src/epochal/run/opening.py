@@ -64,7 +64,7 @@ def join_parent(request: Request) -> Run | None:
     current = OPEN_RUNS.current
     if current is not None and not recorder_of(current).is_of_this_process:
         return current  # forked: the writer has already turned to a file of its own
-    if multiprocessing.parent_process() is None or not request.settings.enabled:
+    if multiprocessing.parent_process() is None:
         return None
     parent = read_parent_run()
     if parent is None or not Path(parent.folder).is_dir():

@@ -117,7 +117,7 @@ def init(
         fork_from=fork_from,
         resume_step=resume_step,
     )
-    joined = join_parent(request)
+    joined = join_parent(request) if request.settings.enabled else None
     if joined is not None:
         recorder_of(joined).values.strict = request.settings.strict
         if joined not in OPEN_RUNS:
