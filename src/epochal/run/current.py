@@ -124,7 +124,10 @@ def finish(status: str = "finished") -> None:
 def current_values() -> ValuePolicy:
     """How values are read outside a run's own calls: as the current run does, if there is one."""
     run = OPEN_RUNS.newest
-    return _OUTSIDE.policy() if run is None or run.state == "finished" else recorder_of(run).values
+    if run is not None and run.state != "finished":
+        return recorder_of(run).values
+    _VALUES.strict = read_variable("strict")
+    return _VALUES
 
 
 def guard_of(run: object = None) -> Guard:
@@ -150,5 +153,5 @@ def _print_fault(fault: Fault) -> None:
 
 
 # What is recorded while there is no run, such as the values of a graph.
-_VALUES = ValuePolicy(lambda sentence, *_: error("epochal: %s", sentence))
+_VALUES = ValuePolicy(lambda sentence, *_, **__: error("epochal: %s", sentence))
 _GUARD = Guard(_print_fault)
