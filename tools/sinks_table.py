@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
-from epochal.imports.media import TABLE
+from epochal.media.files import TABLE
 from epochal.sinks.registry import own_sinks
 from epochal.sinks.sink import Sink, is_held
 

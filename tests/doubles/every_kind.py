@@ -19,9 +19,12 @@ from epochal.journal.layout import LOOP, PartName, RunFolder, create_run_folder,
 from epochal.journal.line import encode, now
 from epochal.journal.process import process_identity
 from epochal.journal.writer import JournalWriter
+from epochal.media.files import blob_record, store_blob
+from epochal.media.image import encode_png
 from epochal.records import FORMAT_VERSION, Record
-from epochal.run import samples, typed
+from epochal.run import typed
 from epochal.run.accepted import strict_values
+from epochal.run.histogram import histogram_record
 from epochal.run.provenance import describe_process
 from tests.doubles import every_kind_scenario as scenario
 from tests.doubles.every_kind_scenario import FIRST, SECOND, Attempt, Step
@@ -280,14 +283,15 @@ def _occasional(
     yield typed.record("eval", at, strict_values(), fields, step=step)
     for name, width in (("weights/blocks.0", 0.02 + step / 20_000), ("gradients/blocks.0", 1e-3)):
         values = width * rng.standard_normal(2000)
-        yield samples.histogram_record(at, name=name, values=values, step=step, bins=64)
+        yield histogram_record(at, name=name, values=values, step=step, bins=64)
     maxes = {"blocks.0.attention": 3.5 + step / 100, "blocks.11.mlp": 12.25 + step / 50}
     yield {"log": "abs-maxes", "t": at, "step": step, "values": maxes}
     yield {"log": "text", "t": at, "step": step, "name": "sample", "text": _sample(step)}
     pixels = rng.integers(0, 256, size=(24, 32, 3), dtype=np.uint8)
-    yield samples.image_record(
-        at, folder=writer.folder, name="noise", image=pixels, step=step, caption='made up, "noise"'
-    )
+    data = encode_png(pixels)
+    record = blob_record("noise", data, t=at, step=step, media_type="image/png")
+    store_blob(writer.folder, record["file"], data)
+    yield {**record, "caption": 'made up, "noise"'}
 
 
 def _sample(step: int) -> str:

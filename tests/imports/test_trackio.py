@@ -5,7 +5,7 @@ import math
 import sqlite3
 from pathlib import Path
 
-from epochal.imports.media import TABLE
+from epochal.media.files import TABLE
 from tests.imports.samples import TRACKIO, opened, records_in, values_of
 
 FIRST, SECOND = opened(TRACKIO).runs()

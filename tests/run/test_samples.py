@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from epochal.errors import ValueTypeError
+from epochal.media.image import encode_png
 from epochal.run.run import Run, recorder_of
-from epochal.run.samples import encode_png
 from tests.doubles.journals import of_kind
 
 

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.run.samples import histogram_record, with_distribution
+from epochal.run.histogram import histogram_record, with_distribution
 from epochal.torch.measure import distribution
 from epochal.values import DeviceParts
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochal.imports.histogram import edges_from_limits, histogram_record, moments_of
-from epochal.imports.media import blob_record, media_type_of
 from epochal.imports.protobuf import BYTES, FIXED32, VARINT, Field, WireError, message, varint
+from epochal.media.files import blob_record, media_type_of
 from epochal.records import Record
 from epochal.values import nonfinite_word
 

@@ -19,8 +19,8 @@ import numpy as np
 
 from epochal.imports.foreign import Problems
 from epochal.imports.histogram import histogram_record
-from epochal.imports.media import blob_record, media_type_of_name
 from epochal.journal.regular_file import read_regular, regular_only
+from epochal.media.files import blob_record, media_type_of_name
 from epochal.records import Record
 
 MAGIC = b":W&B"

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from epochal.media.files import store_blob
 from epochal.records import Record
 from epochal.run.run import Run, recorder_of
-from epochal.run.samples import store_blob
 from epochal.sinks import protobuf as pb
 
 if TYPE_CHECKING:

@@ -100,7 +100,7 @@ class RunWriter:
 
     def keep_png(self, tag: str, pixels: Any, global_step: Any, walltime: float | None) -> None:
         """Store pixels as an image of the run."""
-        from epochal.run.samples import encode_png
+        from epochal.media.image import encode_png
 
         self.keep(tag, encode_png(pixels), "image/png", global_step, walltime)
 
@@ -115,7 +115,7 @@ class RunWriter:
         call: str = "",
     ) -> None:
         """Store a file of the run; say once of a ``call`` that the page only links to it."""
-        from epochal.imports.media import TABLE, blob_record
+        from epochal.media.files import TABLE, blob_record
 
         run, step = self.run, self.step(tag, global_step)
         at = time_of(walltime)

@@ -20,7 +20,6 @@ from types import TracebackType
 from typing import Any
 
 from epochal.errors import MissingPackageError, RunFinishedError
-from epochal.imports.media import TABLE
 from epochal.integrations.file_writer import FileWriter
 from epochal.integrations.run_writer import (
     RunWriter,
@@ -31,6 +30,7 @@ from epochal.integrations.run_writer import (
     one_number,
     time_of,
 )
+from epochal.media.files import TABLE
 from epochal.run.accepted import CallValues
 from epochal.run.run import recorder_of
 from epochal.run.start import init_in
@@ -193,7 +193,7 @@ class SummaryWriter:
         """
         from epochal.imports.histogram import histogram_record, moments_of
         from epochal.integrations.tensorboard_values import as_array, counted
-        from epochal.run import samples
+        from epochal.run import histogram
 
         count = element_count(values)
         if count == 0:
@@ -203,7 +203,7 @@ class SummaryWriter:
             values = as_array(values) if count is None else values
             equal = _BINS if max_bins is None else max(1, min(_BINS, int(max_bins)))
             step = self._to.step(tag, global_step)
-            record = samples.histogram_record(at, name=name, values=values, step=step, bins=equal)
+            record = histogram.histogram_record(at, name=name, values=values, step=step, bins=equal)
         else:
             array = as_array(values).astype(float).reshape(-1)
             edges, counts = counted(array, bins, max_bins)

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from epochal.errors import MissingPackageError
-from epochal.imports.media import PR_CURVE_COLUMNS
 from epochal.journal.line import encode_json
-from epochal.run.samples import encode_png
+from epochal.media.files import PR_CURVE_COLUMNS
+from epochal.media.image import encode_png
 
 Array = npt.NDArray[Any]
 Pixels = npt.NDArray[np.uint8]

@@ -39,15 +39,17 @@ from epochal.journal.fork import call_in_children
 from epochal.journal.layout import RunFolder, write_json
 from epochal.journal.line import decode, decode_json, encode, now
 from epochal.journal.writer import JournalWriter
+from epochal.media.files import blob_record, store_blob
+from epochal.media.image import encode_image
 from epochal.records import KINDS, Record, axis_of
 from epochal.redact import Redactor
-from epochal.run import samples
-from epochal.run.accepted import CallValues, ValuePolicy
+from epochal.run.accepted import CallValues, ValuePolicy, shown_text
 from epochal.run.alerts import RunAlerts
 from epochal.run.callbacks import Callbacks
 from epochal.run.config import RunConfig
 from epochal.run.console_reporter import ConsoleReporter
 from epochal.run.ending import Ending
+from epochal.run.histogram import histogram_record, with_distribution
 from epochal.run.pending_values import PendingValues
 from epochal.run.phases import Phases
 from epochal.run.progress_estimator import ProgressEstimator, Totals
@@ -344,21 +346,24 @@ class Recorder:
 
     def write_histogram(self, name: str, values: Any, step: int, *, bins: int = 64) -> None:
         """Append the distribution of many values; what has none is noted."""
-        made = partial(samples.histogram_record, now(), name=name, step=step, bins=bins)
+        made = partial(histogram_record, now(), name=name, step=step, bins=bins)
         self.write(self.values.read(name, lambda many: made(values=many), values))
 
     def write_image(self, name: str, image: Any, step: int, *, caption: str | None) -> None:
         """Store an image beside the journal and append the record that names it."""
         if self._writer is None:
             return
-        make = partial(samples.image_record, folder=self.folder, caption=caption)
-        record, error = attempt(make, now(), name=name, image=image, step=step)
-        if isinstance(error, OSError):
+        encoded = self.values.read(name, encode_image, image, name=name)
+        if encoded is None:
+            return
+        record = blob_record(name, encoded[0], t=now(), step=step, media_type=encoded[1])
+        try:
+            store_blob(self.folder, record["file"], encoded[0])
+        except OSError as error:
             lost = f"image {name!r} could not be stored: {error}"
             self._report(lost, "blob-lost", name_of=name, reason=str(error))
-        elif error is not None:
-            self.values.drop(name, image, error)
-        self.write(record)
+            return
+        self.write(record if caption is None else {**record, "caption": shown_text(caption)})
 
     def flush(self) -> None:
         """Wait until everything logged so far is on the disk itself."""
@@ -384,7 +389,7 @@ class Recorder:
     def write_arrived(self, record: Record) -> None:
         """Append a record whose values have come from the accelerator."""
         if record["log"] == "histogram":
-            record = samples.with_distribution(record, record["values"])
+            record = with_distribution(record, record["values"])
         self._write_or_defer(record)
 
     def report_lost(self, count: int, reason: str) -> None:

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 import numpy as np
 
 from epochal.atomic_file import new_text_file
-from epochal.imports.media import PR_CURVE_COLUMNS, TABLE
+from epochal.media.files import PR_CURVE_COLUMNS, TABLE
 from epochal.sinks import protobuf as pb
 from epochal.sinks import summaries
 from epochal.sinks.sink import Entry, NotHeldError

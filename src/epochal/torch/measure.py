@@ -209,7 +209,7 @@ _SCALE = 0.125
 
 @torch.no_grad()
 def distribution(values: Any, *, bins: int) -> Tensor:
-    """What ``run.samples.with_distribution`` takes, as one row of float64 on the values' device.
+    """What ``run.histogram.with_distribution`` takes, as one row of float64 on the values' device.
 
     By sorting: torch's own histograms wait for the device to learn the range, and sums into few
     bins have its threads wait for one another.

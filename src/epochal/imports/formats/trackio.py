@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 
 from epochal.errors import FormatError
 from epochal.imports.foreign import Batch, FileRun, FileSignature, Identity, stable_id
-from epochal.imports.media import TABLE, blob_record
 from epochal.imports.sqlite_file import SqliteFile, SqliteFiles
 from epochal.imports.values import iso_seconds, json_safe, json_value, sort_values
 from epochal.imports.wandb_log import media_records
 from epochal.journal.line import encode_json
+from epochal.media.files import TABLE, blob_record
 from epochal.records import Record
 
 ORDER = 40

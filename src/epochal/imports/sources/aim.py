@@ -27,7 +27,7 @@ from epochal.imports.foreign import (
     stable_id,
 )
 from epochal.imports.histogram import histogram_record
-from epochal.imports.media import blob_record, media_type_of
+from epochal.media.files import blob_record, media_type_of
 from epochal.records import Record
 
 # What Aim calls the values of a sequence.

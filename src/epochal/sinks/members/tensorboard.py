@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from epochal.imports.media import TABLE
+from epochal.media.files import TABLE
 from epochal.records import scalars_of
 from epochal.sinks import summaries
 from epochal.sinks.sink import NUMBERS, Entry, NotHeldError, Sink, SinkContext, SinkOptions, option

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from epochal.imports.media import TABLE
+from epochal.media.files import TABLE
 from epochal.sinks.keys import histogram_bins, keyed_scalars
 from epochal.sinks.sink import NUMBERS, Entry, Sink, SinkContext, SinkOptions, option, require
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from epochal.format import format_bytes
-from epochal.imports.media import TABLE
+from epochal.media.files import TABLE
 from epochal.sinks.keys import allocator_prefix, histogram_bins, keyed_scalars, segments_of
 from epochal.sinks.sink import NUMBERS, Entry, Sink, SinkContext, SinkOptions, option, require
 from epochal.values import as_float

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from epochal.errors import MissingPackageError
-from epochal.imports.media import UNKNOWN, media_type_of_name
 from epochal.journal.line import encode_json
+from epochal.media.files import UNKNOWN, media_type_of_name
 from epochal.wandb.data_types.media import Media, MediaFile, path_or_data
 from epochal.wandb.notices import say_once
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from epochal.imports.media import media_type_of
+from epochal.media.files import media_type_of
 from epochal.wandb.data_types.media import Media, MediaFile
 from epochal.wandb.notices import not_supported
 
@@ -77,7 +77,7 @@ def _encoded(value: Any, mode: str | None, file_type: str | None) -> tuple[bytes
         return _saved(value if mode is None else value.convert(mode), file_type)
     pixels = _pixels(value)
     if mode is None and file_type in (None, "png"):
-        from epochal.run.samples import encode_png
+        from epochal.media.image import encode_png
 
         return encode_png(pixels), "image/png"
     from PIL import Image as pillow  # noqa: N813

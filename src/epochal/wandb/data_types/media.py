@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from epochal.errors import ValueTypeError
-from epochal.imports.media import blob_record
 from epochal.integrations.file_writer import write_blob
 from epochal.journal.line import now
+from epochal.media.files import blob_record
 from epochal.run.run import Run
 from epochal.wandb.notices import ExplainsMissingMembers
 

@@ -8,8 +8,8 @@ import mimetypes
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from epochal.imports.media import TABLE
 from epochal.journal.line import encode_json
+from epochal.media.files import TABLE
 from epochal.run.run import Run
 from epochal.wandb.data_types.media import Media, MediaFile, WBValue, keep_file
 

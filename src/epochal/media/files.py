@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
+from epochal.atomic_file import replaced_file
+from epochal.journal.layout import RunFolder, is_patch
 from epochal.records import Record
 
 _SIGNATURES = {
@@ -74,3 +76,15 @@ def blob_record(name: str, data: bytes, *, t: float, step: int, media_type: str)
         "media_type": media_type,
         "bytes": len(data),
     }
+
+
+def store_blob(folder: RunFolder, file_name: str, data: bytes) -> None:
+    """Write a blob once, under a name that says what it holds; raises OSError when it cannot."""
+    path = folder.blobs / file_name
+    if path.exists():
+        return
+    folder.blobs.mkdir(parents=True, exist_ok=True)
+    with replaced_file(path) as temporary:
+        if is_patch(file_name):
+            temporary.touch(0o600)
+        temporary.write_bytes(data)

@@ -1,25 +1,19 @@
-"""Builds the records of histograms and images; numpy is imported only when one is logged."""
+"""Builds the records of histograms; numpy is imported only when one is logged."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from epochal.atomic_file import replaced_file
-from epochal.errors import MissingPackageError, UsageError, ValueTypeError
-from epochal.imports.media import blob_record, media_type_of
-from epochal.journal.layout import RunFolder, is_patch
+from epochal.errors import ValueTypeError
+from epochal.media.image import as_array
 from epochal.records import Record
-from epochal.run.accepted import MAX_DEPTH, shown_text
+from epochal.run.accepted import MAX_DEPTH
 from epochal.values import MAX_COUNTED, SAMPLE_SIZE, DeviceParts, element_count, is_device_tensor
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-
-_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
 def histogram_record(at: float, *, name: str, values: Any, step: int, bins: int) -> Record:
@@ -41,7 +35,7 @@ def histogram_record(at: float, *, name: str, values: Any, step: int, bins: int)
             return with_distribution(record, [0, 0, 0])
         known = {"sampled_from": there} if there is not None and there > MAX_COUNTED else {}
         return {**record, "values": values, "bins": bins, **known}
-    array = _as_array(values, what=f"histogram {name!r}")
+    array = as_array(values, what=f"histogram {name!r}")
     sample = array.ravel()
     if array.size > MAX_COUNTED:  # as many as are counted, taken evenly
         sample = array.flat[np.arange(SAMPLE_SIZE) * array.size // SAMPLE_SIZE]
@@ -87,7 +81,7 @@ def _gathered(values: Iterable[Any], *, what: str) -> Any:
         return DeviceParts(tuple(parts))
     if all(isinstance(part, (int, float)) for part in parts):
         return np.asarray(parts, dtype=np.float64)
-    return np.concatenate([_as_array(part, what=what).ravel() for part in parts])
+    return np.concatenate([as_array(part, what=what).ravel() for part in parts])
 
 
 def _parts(values: Iterable[Any], what: str, *, deep: int) -> Iterator[Any]:
@@ -121,89 +115,3 @@ def _binned(finite: npt.NDArray[np.float64], bins: int) -> tuple[float, float, l
     largest = float(np.finfo(np.float64).max)
     low, high = (max(-largest, min(largest, float(edge) / scale)) for edge in edges[[0, -1]])
     return low, high, counts.tolist()
-
-
-def image_record(
-    at: float, *, folder: RunFolder, name: str, image: Any, step: int, caption: str | None
-) -> Record:
-    """Store an image under its own digest and give the record that names it."""
-    data, media_type = _encoded(image, name=name)
-    record = blob_record(name, data, t=at, step=step, media_type=media_type)
-    store_blob(folder, record["file"], data)
-    if caption is not None:
-        record["caption"] = shown_text(caption)
-    return record
-
-
-def store_blob(folder: RunFolder, file_name: str, data: bytes) -> None:
-    """Write a blob once, under a name that says what it holds; raises OSError when it cannot."""
-    path = folder.blobs / file_name
-    if path.exists():
-        return
-    folder.blobs.mkdir(parents=True, exist_ok=True)
-    with replaced_file(path) as temporary:
-        if is_patch(file_name):
-            temporary.touch(0o600)
-        temporary.write_bytes(data)
-
-
-def encode_png(pixels: npt.NDArray[np.uint8]) -> bytes:
-    """A PNG of an H×W, H×W×1, H×W×3 or H×W×4 array of bytes; raises ``MissingPackageError``."""
-    try:
-        from PIL import Image
-    except ModuleNotFoundError as error:
-        raise MissingPackageError("a picture of an array", error) from error
-    is_grey = pixels.ndim == 3 and pixels.shape[2] == 1
-    file = io.BytesIO()
-    Image.fromarray(pixels[..., 0] if is_grey else pixels).save(file, format="PNG")
-    return file.getvalue()
-
-
-def _encoded(image: Any, *, name: str) -> tuple[bytes, str]:
-    if isinstance(image, (str, Path)):
-        try:
-            image = Path(image).read_bytes()
-        except OSError as error:
-            raise UsageError(f"image {name!r} cannot be read: {error}") from error
-    if isinstance(image, (bytes, bytearray, memoryview)):
-        data = bytes(image)
-        media_type = media_type_of(data)
-        if media_type not in _IMAGE_TYPES:
-            raise ValueTypeError(f"image {name!r} is not PNG, JPEG, GIF or WebP data.")
-        return data, media_type
-    if hasattr(image, "convert") and hasattr(image, "getdata"):  # a PIL image
-        image = image.convert("RGBA" if "A" in image.getbands() else "RGB")
-    return encode_png(_as_pixels(image, name=name)), "image/png"
-
-
-def _as_pixels(image: Any, *, name: str) -> npt.NDArray[np.uint8]:
-    """H×W×C bytes of an array: floats are taken as 0 to 1, a leading channel axis is moved last."""
-    import numpy as np
-
-    array = _as_array(image, what=f"image {name!r}")
-    if array.ndim == 3 and array.shape[0] in (1, 3, 4) and array.shape[2] not in (1, 3, 4):
-        array = np.moveaxis(array, 0, -1)
-    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 3, 4)):
-        raise ValueTypeError(
-            f"image {name!r} has shape {tuple(array.shape)}: use H×W, H×W×3, H×W×4 or C×H×W."
-        )
-    if array.size == 0:
-        raise ValueTypeError(f"image {name!r} is empty.")
-    if array.dtype != np.uint8:
-        scale = 255.0 if array.dtype.kind in "fb" else 1.0
-        filled = np.nan_to_num(array.astype(np.float64) * scale)
-        array = np.clip(np.rint(filled), 0, 255).astype(np.uint8)
-    return np.ascontiguousarray(array)
-
-
-def _as_array(values: Any, *, what: str) -> npt.NDArray[Any]:
-    import numpy as np
-
-    if hasattr(values, "detach"):  # a torch tensor, wherever it lives
-        values = values.detach().cpu()
-        values = values.float() if str(values.dtype) == "torch.bfloat16" else values
-        values = values.numpy()
-    array = np.asarray(values)
-    if array.dtype.kind not in "fiub":
-        raise ValueTypeError(f"{what} must hold numbers, not {array.dtype}.")
-    return array

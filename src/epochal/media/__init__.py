@@ -1,0 +1,1 @@
+"""Files that a run keeps beside its journal: what they are, and how pictures are encoded."""
