@@ -213,7 +213,8 @@ def split_nonfinite(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str
         for name, value in values.items()
         if isinstance(value, float) and value - value != 0
     }
-    return {**values, **dict.fromkeys(words)}, words
+    clean = {**values, **dict.fromkeys(words)} if words else dict(values)
+    return clean, words
 
 
 def as_pairs(metrics: Any, *, argument: str) -> dict[str, Any]:

@@ -157,9 +157,11 @@ def test_a_wrong_shape_raises_and_names_the_fields(run: Run, kind: str) -> None:
     _, name, fields = CALLS[kind]
     log = getattr(run, name)
     last = list(fields)[-1]
-    with pytest.raises(UsageError, match=rf"'{kind}' has no field 'unheard'\. Its fields are .*\b"):
+    with pytest.raises(
+        UsageError, match=rf"{kind} record has no field 'unheard'\. Its fields are "
+    ):
         log({**fields, "unheard": 1})
-    with pytest.raises(UsageError, match="this is a record of the kind 'metrics', not"):
+    with pytest.raises(UsageError, match="this is a record of 'metrics', not"):
         log({**fields, "log": "metrics"})
     if kind != "allocator":  # whose argument may be a list of segments
         with pytest.raises(ValueTypeError, match=rf"Its fields are .*{last.removeprefix('moe_')}"):

@@ -194,9 +194,9 @@ class CallValues:
             items = self.policy.read(where, lambda given: list(given.items()), metrics) or []
         inside.add(id(metrics))
         for key, value in items:
-            # A whole number becomes the name that the fast path of ``Run.log`` writes.
-            key = str(key) if type(key) is int else key
-            name = key if type(key) is str and key else self.name(key)
+            name: str | None = key
+            if type(key) is not str or not key:  # a whole number as ``Run.log`` writes it
+                name = self.name(str(key) if type(key) is int else key)
             if name is None:
                 continue
             name = f"{prefix}{name}"

@@ -111,11 +111,11 @@ def _fields(kind: Kind, name: str, first: Any, others: dict[str, Any]) -> dict[s
         isinstance(first, (list, tuple, set)) or (not name and first is not None)
     ):
         raise ValueTypeError(
-            f"a {kind.name} record is given by its fields or by one mapping that has them, not by a"
-            f" {type(first).__name__}. {_known(kind)}"
+            f"pass the fields of a {kind.name} record one by one, or all of them in one mapping,"
+            f" not a {type(first).__name__}. {_known(kind)}"
         )
     if given is not None and given.get("log", kind.name) != kind.name:
-        raise UsageError(f"this is a record of the kind {given['log']!r}, not {kind.name!r}.")
+        raise UsageError(f"this is a record of {given['log']!r}, not of {kind.name!r}.")
     fields = others
     if given is not None:
         fields |= _with_words(given)
@@ -125,10 +125,10 @@ def _fields(kind: Kind, name: str, first: Any, others: dict[str, Any]) -> dict[s
         if field in _IGNORED:
             del fields[field]
         elif not (field.startswith(tuple(kind.families)) or (field == "step" and _has_step(kind))):
-            raise UsageError(f"{kind.name!r} has no field {field!r}. {_known(kind)}")
+            raise UsageError(f"a {kind.name} record has no field {field!r}. {_known(kind)}")
     for required in _REQUIRED.get(kind.name, ()):
         if required not in fields:
-            raise UsageError(f"{kind.name!r} needs the field {required!r}. {_known(kind)}")
+            raise UsageError(f"a {kind.name} record needs the field {required!r}. {_known(kind)}")
     return fields
 
 
