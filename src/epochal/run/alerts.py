@@ -15,14 +15,6 @@ from epochal.values import plain_float
 if TYPE_CHECKING:
     from epochal.run.recorder import Recorder
 
-LEVELS = ("info", "warning", "error")
-_LEVEL_OF = {
-    **{level: level for level in LEVELS},
-    "debug": "info",
-    "warn": "warning",
-    "critical": "error",
-    "fatal": "error",
-}
 _WAIT_S = 60.0
 
 
@@ -83,11 +75,12 @@ class RunAlerts:
         return True
 
     def _level(self, level: Any) -> str:
-        """One of ``LEVELS``; the words and numbers of ``logging`` count as well."""
-        if type(level) is int:
-            return "error" if level >= 40 else "warning" if level >= 30 else "info"
-        known = _LEVEL_OF.get(shown_text(level).lower())
-        if known is None:
-            reason = f"level={level!r} is not known: use one of {', '.join(LEVELS)}."
-            self._recorder.values.drop("level=", level, reason, then="It is sent as a warning.")
-        return known or "warning"
+        """``info``, ``warning`` or ``error``, from the words and numbers of ``logging``."""
+        import logging
+
+        named = level if type(level) is int else logging.getLevelName(shown_text(level).upper())
+        if isinstance(named, int):
+            return "error" if named >= 40 else "warning" if named >= 30 else "info"
+        reason = f"level={level!r} is not known: use info, warning or error."
+        self._recorder.values.drop("level=", level, reason, then="It is sent as a warning.")
+        return "warning"

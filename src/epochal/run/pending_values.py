@@ -61,19 +61,13 @@ class ArrayReader:
         self._then = then
         self._lost = lost
         self._records: queue.Queue[Record] = queue.Queue(MAX_PENDING)
-        self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
+        name = "epochal-array-values"
+        threading.Thread(target=self._read, name=name, daemon=True).start()
 
     def defer(self, record: Record) -> None:
         """Hand the record on when the arrays it holds are computed."""
         for _, _, value in pending_arrays(record):
             attempt(value.copy_to_host_async)
-        with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._read, name="epochal-array-values", daemon=True
-                )
-                self._thread.start()
         self._records.put(record)
 
     def flush(self) -> None:

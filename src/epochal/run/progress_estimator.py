@@ -120,16 +120,10 @@ class ProgressEstimator:
         duration_ms = _number(record, "duration_ms")
         self.has_printed = True
         shown = gap_text(gap, percent=percent)
+        fields: dict[str, Any] = {"gap": gap, "gap_percent": percent, "duration_ms": duration_ms}
+        fields |= {"eval_tokens": _number(record, "eval_tokens"), "metrics": record.get("m") or {}}
         self._console.eval(
-            lambda: eval_line(
-                loss,
-                step=record.get("step"),
-                gap=gap,
-                gap_percent=percent,
-                eval_tokens=_number(record, "eval_tokens"),
-                duration_ms=duration_ms,
-                metrics=record.get("m") or {},
-            ),
+            lambda: eval_line(loss, step=record.get("step"), **fields),
             graded=None if shown is None or percent is None else (shown, gap_grade(percent)),
         )
 

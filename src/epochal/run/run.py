@@ -528,8 +528,10 @@ class Run:
             if value is not None and choices and value not in choices:
                 known = ", ".join(choices)
                 raise UsageError(f"{key}={value!r} of {name!r} is not known: use one of {known}.")
-        record: Record = {"log": "define", "t": now(), "name": typed.checked_name(name)}
-        self.write({**record, **{key: str(value) for key, value in given.items() if value}})
+        call = self._recorder.call("define")
+        if (metric := call.name(name)) is not None:
+            own = {key: str(value) for key, value in given.items() if value is not None}
+            self.write({"log": "define", "t": now(), "name": metric, **own})
 
     def write(self, record: Record, *, silent: bool = False) -> None:
         """Append one complete record of any kind, and print what belongs to its kind.

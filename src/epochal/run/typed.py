@@ -87,13 +87,6 @@ def record(
     return made
 
 
-def checked_name(name: Any) -> str:
-    """A series or sample name: a text that is not empty."""
-    if not isinstance(name, str) or not name:
-        raise ValueTypeError(f"a name must be a non-empty text, not {name!r}.")
-    return name
-
-
 def as_fields(value: Any) -> Mapping[str, Any] | None:
     """A mapping, or the fields of a result that has ``fields()``; None for anything else."""
     if isinstance(value, (int, float, str)):
@@ -124,7 +117,9 @@ def _fields(kind: Kind, name: str, first: Any, others: dict[str, Any]) -> dict[s
     for field in [field for field in fields if field not in kind.by_name]:
         if field in _IGNORED:
             del fields[field]
-        elif not (field.startswith(tuple(kind.families)) or (field == "step" and _has_step(kind))):
+        elif not (
+            str(field).startswith(tuple(kind.families)) or (field == "step" and _has_step(kind))
+        ):
             raise UsageError(f"a {kind.name} record has no field {field!r}. {_known(kind)}")
     for required in _REQUIRED.get(kind.name, ()):
         if required not in fields:
@@ -154,7 +149,8 @@ def _known(kind: Kind) -> str:
 def _with_words(given: Mapping[str, Any]) -> dict[str, Any]:
     """A record from a JSON log, with the numbers that JSON cannot hold."""
     fields = dict(given)
-    for key, word in given.get("nonfinite", {}).items():
+    words = given.get("nonfinite")
+    for key, word in words.items() if isinstance(words, Mapping) else ():
         holder = "m" if isinstance(given.get("m"), Mapping) else "values"
         if key in fields:
             fields[key] = float(word)
