@@ -53,8 +53,8 @@ def test_the_default_follows_the_process(level: LogVerbosity | None) -> None:
 def test_lines_go_to_stderr_and_messages_by_their_level(capsys: pytest.CaptureFixture[str]) -> None:
     console = Console(verbosity=Verbosity.DEBUG)
     console.step(":: step")
-    console.message("loading weights")
-    console.message("detail", Verbosity.DEBUG)
+    console.message("loading %s", "weights")
+    console.message("detail", level=Verbosity.DEBUG)
     assert capsys.readouterr() == ("loading weights\n", ":: step\ndetail\n")
 
 

@@ -9,7 +9,14 @@ from collections.abc import Callable
 from typing import Protocol, TextIO
 
 from epochal.console.cell import CellBar, CellOutput, kernel_shell
-from epochal.console.messages import LogVerbosity, Verbosity, as_verbosity, enabled, stream_for
+from epochal.console.messages import (
+    LogVerbosity,
+    Verbosity,
+    as_verbosity,
+    enabled,
+    render,
+    stream_for,
+)
 from epochal.console.progress import ProgressBar
 from epochal.console.stream import obeys_control_codes, printable, write_line
 from epochal.errors import UsageError
@@ -134,11 +141,11 @@ class Console:
         if self.enabled(Verbosity.NORMAL) and self.card is None:
             self._print(line)
 
-    def message(self, text: str, level: Verbosity = Verbosity.NORMAL) -> None:
-        """Print what the program says itself, on the stream that ``console.messages`` gives it."""
+    def message(self, text: str, *args: object, level: Verbosity = Verbosity.NORMAL) -> None:
+        """Print a message of the program, on the stream that ``console.messages`` gives it."""
         if self.enabled(level):
             self._release()
-            write_line(stream_for(level), text)
+            write_line(stream_for(level), render(text, args))
 
     def notice(self, text: str) -> None:
         """Say on stderr, at every level, what must not go unseen; the same sentence only once."""

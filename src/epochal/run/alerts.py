@@ -35,7 +35,7 @@ class RunAlerts:
             console.notice(text)
         elif self._recorder.rank == 0:
             shown = Verbosity.DEBUG if level == "debug" else Verbosity.NORMAL
-            console.message(text, shown)
+            console.message("%s", text, level=shown)
 
     def send(self, title: Any, text: Any, *, level: Any, wait_s: Any) -> bool:
         """Record an alert and print it; False where it would be repeated too soon."""
@@ -46,7 +46,7 @@ class RunAlerts:
         words = f"alert: {record['title']}" + (f": {record['text']}" if record["text"] else "")
         console = self._recorder.console
         if record["level"] == "info":
-            console.message(words)
+            console.message("%s", words, level=Verbosity.NORMAL)
         else:
             console.notice(words)
         return True
