@@ -184,11 +184,11 @@ class Console:
 
     def progress(self, done: float, *, now: float, **figures: float | None) -> None:
         """Redraw the bar if it is due; figures are ``loss``, ``rate`` (per second), ``eta_s``."""
-        with self.guard.member("progress bar"):
-            if self._bar is not None:
+        if self._bar is not None:
+            with self.guard.member("progress bar"):
                 self._bar.update(done, now=now, **figures)
-            elif (card := self._shown_card) is not None:
-                card.update(now)
+        elif (card := self._shown_card) is not None:
+            self.guard.run("notebook display", card.update, now)
 
     def close(self) -> None:
         """Remove the bar and print the delayed step line; closing twice does nothing."""
@@ -201,7 +201,7 @@ class Console:
 
     @property
     def _shown_card(self) -> Card | None:
-        return self.card if self.enabled(Verbosity.NORMAL) else None
+        return self.card if self.card is not None and self.enabled(Verbosity.NORMAL) else None
 
     def _target(self) -> TextIO | None:
         if self._stream is not None:
