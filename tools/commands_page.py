@@ -2,48 +2,59 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from epochal.cli.main import COMMANDS
+import click
+
+from epochal.cli.command import Command, Group
+from epochal.cli.main import program
 
 PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
 INTRODUCTION = """# Commands
 
-This page is printed by the program (`make docs`). `RUN` is an id, the beginning of one, a name,
-`project/name` or a folder. Every command takes the options of the first list.
-Exit codes: 0 it worked, 1 the command found a problem, 2 it was called wrongly.
+This page is printed by the program (`make docs`); `epochal COMMAND --help` prints the same. `RUN` is a name,
+`project/name`, an id or its beginning, a folder, `latest` or `latest:PROJECT`. Commands about one run take the newest one
+without it, and say which. Every command has the options `--dir`, `--follow-links`, `--verbose` and `--quiet` of the first list.
+
+| exit code | meaning |
+|---|---|
+| 0 | everything is fine, or the run has ended |
+| 1 | there are findings: an error or an open warning |
+| 2 | the command was called wrongly, or something else failed |
+| 3 | a timeout |
+| 4 | the condition of `wait --until` is met |
+| 130 | interrupted |
 """
 
 
-def help_of(*command: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "epochal", *command, "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1"},
-    )
-    return done.stdout.rstrip()
+def help_of(command: click.Command, path: str, *, is_whole: bool = False) -> str:
+    """The help of a command; only the first has the options of all commands."""
+    settings = {"max_content_width": 100, "terminal_width": 100}
+    with click.Context(command, info_name=path, **settings) as context:  # type: ignore[arg-type]
+        shared = {parameter.name for parameter in Command("any").params}
+        params = command.params
+        command.params = [one for one in params if is_whole or one.name not in shared]
+        try:
+            return command.get_help(context).rstrip()
+        finally:
+            command.params = params
 
 
-def without_common_options(text: str) -> str:
-    """The help of a command without the options of all commands, which the page has once."""
-    options = r"-h, --help|--dir DIR|--follow-links|-v, --verbose|-q, --quiet"
-    text = re.sub(rf"^  (?:{options})\b.*\n(?: {{10,}}.*\n)*", "", f"{text}\n", flags=re.MULTILINE)
-    return re.sub(r"\noptions:\n(?=\n|$)", "", text).rstrip()
+def sections(group: Group, path: str) -> Iterator[str]:
+    """A section for each command; the commands of a group follow it."""
+    with click.Context(group, info_name=path) as context:
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            assert command is not None
+            yield f"## {path} {name}\n\n```\n{help_of(command, f'{path} {name}')}\n```"
+            if isinstance(command, Group):
+                yield from sections(command, f"{path} {name}")
 
 
 def page() -> str:
-    parts = [INTRODUCTION, f"```\n{help_of()}\n```"]
-    parts += [
-        f"## epochal {name}\n\n```\n{without_common_options(help_of(name))}\n```"
-        for name in COMMANDS
-    ]
-    return "\n".join(f"{part}\n" for part in parts)
+    first = f"```\n{help_of(program, 'epochal', is_whole=True)}\n```"
+    return "\n".join(f"{part}\n" for part in (INTRODUCTION, first, *sections(program, "epochal")))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ they are shown escaped, ``\\x1b``. Our own colours are spans of a line, painted 
     remark(text)     what is said about the data, on stdout; ``--quiet`` silences it
     hint(text)       the same on stderr, beside one value that scripts take from stdout
     complain(text)   a problem, on stderr
+    agreed(question) ask for yes or no on stderr
 
 A lint rule keeps ``print`` out of the other files of this folder.
 """
@@ -108,6 +109,12 @@ def complain(text: str, *, style: str = "") -> None:
         _print_styled([[(text, style)]], sys.stderr)
     else:
         print(visible(text), file=sys.stderr, flush=True)
+
+
+def agreed(question: str) -> bool:
+    """Ask on stderr; whether the answer is yes."""
+    print(f"{visible(question)} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 class VisibleStream:

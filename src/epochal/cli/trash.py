@@ -20,12 +20,12 @@ from epochal.cli.command import (
     where_option,
     yes_option,
 )
-from epochal.cli.disk_usage import disk_usage, folder_bytes
 from epochal.cli.output import agreed, remark, say, say_json
 from epochal.cli.table import table, terminal_columns
 from epochal.errors import UsageError
 from epochal.format import format_bytes, plural
 from epochal.store.answers import TrashedRun
+from epochal.store.local.disk_usage import disk_usage, folder_bytes
 from epochal.store.local.store import LocalStore
 from epochal.store.local.trash import check_removable, is_removable
 from epochal.store.row import RunRow
