@@ -13,13 +13,12 @@ import pytest
 
 import epochal
 from epochal import records, settings
-from epochal.cli.main import COMMANDS
-from epochal.cli.main import _parser as main_parser
 from epochal.cli.main import main as epochal_main
 from epochal.health.rule_settings import rule_settings
 from epochal.records.kinds.events import EVENTS
 from epochal.sinks.reporting import located_options
-from tools import panels_table, settings_table, sinks_table
+from tests.doubles.command_lines import understood
+from tools import commands_page, panels_table, settings_table, sinks_table
 
 ROOT = Path(__file__).parent.parent
 COVERAGE = (ROOT / "docs" / "development" / "coverage.md").read_text(encoding="utf-8")
@@ -178,7 +177,7 @@ def test_the_examples_of_other_pages_are_run_by_their_own_tests(page: str, test:
 @pytest.mark.parametrize("page", [page for page in PAGES if epochal_commands(page)])
 def test_the_commands_of_a_page_are_understood(page: str) -> None:
     for words in epochal_commands(page):
-        assert main_parser().parse_args(words).command, words
+        assert understood(words), words
 
 
 def test_the_commands_of_the_readme_run_after_its_examples(
@@ -189,7 +188,7 @@ def test_the_commands_of_the_readme_run_after_its_examples(
     commands = [words for words in epochal_commands("README.md") if words[0] not in ENDLESS]
     assert {"ls", "compare", "export", "doctor"} <= {words[0] for words in commands}
     for words in commands:
-        assert epochal_main(words) == 0, words
+        assert epochal_main(words) == (1 if words[0] == "doctor" else 0), words
 
 
 def test_the_journal_of_an_open_run_is_read_as_the_readme_says(
@@ -239,22 +238,12 @@ def test_every_public_member_is_documented(name: str) -> None:
 # -- commands ------------------------------------------------------------------------------------
 
 
-COMMON_OPTIONS = {"--help", "--dir", "--follow-links", "--verbose", "--quiet"}
-
-
-@pytest.mark.parametrize("command", list(COMMANDS))
-def test_the_page_of_commands_has_every_option(command: str) -> None:
-    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
-    section = page.partition(f"## epochal {command}\n")[2].partition("\n## ")[0]
-    shown = subprocess.run(
-        [sys.executable, "-m", "epochal", command, "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    # Python's own layout of help differs between versions, so options are compared, not lines.
-    for option in set(re.findall(r"--[a-z][a-z-]*", shown)) - COMMON_OPTIONS:
-        assert option in section, f"run 'make docs': {option} is missing"
+def test_the_page_of_commands_has_every_option() -> None:
+    shown = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    # The layout of help differs between versions of click, so options are compared, not lines.
+    pattern = r"^## .*|--[a-z][a-z-]*"
+    now = re.findall(pattern, commands_page.page(), flags=re.MULTILINE)
+    assert re.findall(pattern, shown, flags=re.MULTILINE) == now, "run 'make docs'"
 
 
 def test_the_readme_commands_exist() -> None:

@@ -13,9 +13,10 @@ from epochal.cli.main import program
 PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
 INTRODUCTION = """# Commands
 
-This page is printed by the program (`make docs`); `epochal COMMAND --help` prints the same. `RUN` is a name,
-`project/name`, an id or its beginning, a folder, `latest` or `latest:PROJECT`. Commands about one run take the newest one
-without it, and say which. Every command has the options `--dir`, `--follow-links`, `--verbose` and `--quiet` of the first list.
+This page is printed by the program (`make docs`); `epochal COMMAND --help` prints the
+same. `RUN` is a name, `project/name`, an id or its beginning, a folder, `latest` or
+`latest:PROJECT`. Without it, commands about one run take the newest one, and say which. Every
+command also has the options of the first list: `--dir`, `--follow-links`, `--verbose`, `--quiet`.
 
 | exit code | meaning |
 |---|---|
@@ -30,15 +31,16 @@ without it, and say which. Every command has the options `--dir`, `--follow-link
 
 def help_of(command: click.Command, path: str, *, is_whole: bool = False) -> str:
     """The help of a command; only the first has the options of all commands."""
-    settings = {"max_content_width": 100, "terminal_width": 100}
-    with click.Context(command, info_name=path, **settings) as context:  # type: ignore[arg-type]
-        shared = {parameter.name for parameter in Command("any").params}
-        params = command.params
-        command.params = [one for one in params if is_whole or one.name not in shared]
-        try:
-            return command.get_help(context).rstrip()
-        finally:
-            command.params = params
+    shared = {"help", *(parameter.name for parameter in Command("any").params)}
+    params, command.params = command.params, []
+    command.params = [one for one in params if is_whole or one.name not in shared]
+    command.add_help_option = is_whole
+    try:
+        width = {"terminal_width": 100, "max_content_width": 100}
+        context = command.make_context(path, [], resilient_parsing=True, **width)
+        return command.get_help(context).rstrip()
+    finally:
+        command.params, command.add_help_option = params, True
 
 
 def sections(group: Group, path: str) -> Iterator[str]:

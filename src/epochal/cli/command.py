@@ -118,7 +118,9 @@ class Command(click.Command):
         self.params += _shared_options()
 
 
-cli_command: Callable[[Callable[..., Any]], Command] = click.command(cls=Command)
+def cli_command(function: Callable[..., Any]) -> Command:
+    """Make a command of a function; its docstring is the help."""
+    return click.command(cls=Command)(function)
 
 
 class Group(click.Group, Command):

@@ -9,14 +9,7 @@ from typing import Any
 
 import click
 
-from epochal.cli.command import (
-    FINDINGS,
-    chosen_run,
-    cli_command,
-    json_option,
-    local_store,
-    runs_argument,
-)
+from epochal.cli.command import FINDINGS, RUN, chosen_run, cli_command, json_option, local_store
 from epochal.cli.output import Line, one_line, say_json, say_lines
 from epochal.errors import UsageError
 from epochal.format import format_reached, plural
@@ -26,6 +19,7 @@ from epochal.store.record_text import MARKS, STYLES
 from epochal.store.store import RunView
 
 _WIDTH = 96
+_SEVERITY = click.Choice(SEVERITIES)
 # The goodput of a shorter run says nothing, unless work was lost.
 _GOODPUT_FROM_S = 60.0
 _EXTREMES = (
@@ -35,8 +29,8 @@ _EXTREMES = (
 
 
 @cli_command
-@runs_argument
-@click.option("--severity", type=click.Choice(SEVERITIES), default="info", help="Lowest to show.")
+@click.argument("runs", metavar="[RUN]", nargs=-1, type=RUN)
+@click.option("--severity", type=_SEVERITY, default="info", help="The lowest severity to show.")
 @click.option("--open", "only_open", is_flag=True, help="Open findings only.")
 @json_option
 def command(runs: tuple[str, ...], severity: Severity, only_open: bool, as_json: bool) -> int:

@@ -35,13 +35,14 @@ from epochal.store.store import RunView
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _MOST_METRICS = 8
+_VALUE = click.Choice(CHOICES)
 _UNCOUNTED_WORDS = {"nonfinite": "ended as nan or infinity", "missing": "never logged it"}
 _OPTIONS = (
     click.option("--group-by", metavar="KEYS", help="Group runs by configuration: lr,model."),
     click.option("--all-but", metavar="KEYS", help="Group by all that differs but these: seed."),
     click.option("--importance", metavar="METRIC", help="Rank which settings a metric depends on."),
     click.option(
-        "--value", type=click.Choice(CHOICES), default="last", help="What counts of a run."
+        "--value", type=_VALUE, default="last", help="The value of a run that counts (last)."
     ),
     click.option("--at", type=float, metavar="STEP", help="Count the value at this step instead."),
     click.option("--steps", is_flag=True, help="Numbers at each step, with --csv or --json."),

@@ -25,7 +25,7 @@ _PLAIN_COLUMNS = 100
 
 @cli_command
 @click.argument("what", metavar="[RUN|DIR]", required=False, type=RUN)
-@click.option("-c", "--compare", metavar="RUN", multiple=True, type=RUN, help="Compare with it.")
+@click.option("-c", "--compare", metavar="RUN", multiple=True, type=RUN, help="Draw this run too.")
 @click.option("--once", is_flag=True, help="Print the state once and exit, as in a pipe.")
 @hub_option
 def command(what: str | None, compare: tuple[str, ...], once: bool, hub: str | None) -> int:

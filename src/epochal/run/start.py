@@ -57,7 +57,7 @@ def init(
                 run.log({"loss": train(step)}, step=step)
 
     What you do not pass comes from environment variables, from the ``epochal.toml`` of the project,
-    from that of the user, or from the defaults, in this order. ``epochal config show`` prints the
+    from that of the user, or from the defaults, in this order. ``epochal config`` prints the
     values and where they come from.
 
     Args:

@@ -32,7 +32,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
 
     ``from_text`` reads the text of a variable, never an empty one; ``checked`` reads a value of a
     TOML file or an argument of ``init``. ``merged`` combines a value of the settings with that of
-    an argument. ``is_secret`` keeps values out of errors and of ``epochal config show``.
+    an argument. ``is_secret`` keeps values out of errors and of ``epochal config``.
     """
 
     accepts: str

@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 import torch.distributed as dist
 
-from epochal.cli.main import _parser
 from epochal.cli.main import main as epochal_command
 from epochal.sinks.tags import RoleTags
 from flags import PRESETS, Flags
-from sample import main as write_text
+from tests.doubles.command_lines import understood
 from tests.examples.gpt2.trainings import SCRIPT, SMALL, environment, run_here
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "gpt2.md").read_text(encoding="utf-8")
@@ -90,7 +89,7 @@ def test_every_command_works_in_its_order(
             code, text = run_here(tmp_path, words[2:], write_text)
             assert (code, "The cat" in text) == (0, True), text
         elif words[0] == "epochal":
-            assert _parser().parse_args(words[1:]).command == words[1]
+            assert understood(words[1:]), words
             if words[1] not in ENDLESS:
                 # doctor's exit code says whether it found something
                 assert epochal_command(words[1:]) in ((0, 1) if words[1] == "doctor" else (0,))
