@@ -221,15 +221,15 @@ def test_a_link_shows_a_group_in_a_view(
         ship_now(RunFolder(run.dir), hub.client())
     view = "https://hub.example.org/#q=loss+%3C+1"
     root = ("--hub", str(hub.root))
-    assert main(["hub", "share", "--query", 'group == "sweep"', *root, "--view", view]) == 0
+    assert main(["hub", "share", "--where", 'group == "sweep"', *root, "--url", view]) == 0
     link = capsys.readouterr().out.split()[-1]
     assert link.startswith("https://hub.example.org/?token=share_")
     token, _, shown = link.partition("=")[2].partition("#")
     assert shown == "q=loss+%3C+1"
     rows = hub.client(token).get_json("/api/runs")["rows"]
     assert sorted(row["name"] for row in rows) == ["a", "b"]
-    assert main(["hub", "share", "--query", 'group == "none"', *root]) == 2
-    assert "no run of the hub fits" in capsys.readouterr().err
+    assert main(["hub", "share", "--where", 'group == "none"', *root]) == 2
+    assert "no run matches" in capsys.readouterr().err
 
 
 class Proxy(socketserver.ThreadingTCPServer):

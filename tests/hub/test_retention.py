@@ -80,15 +80,6 @@ def test_a_project_says_only_what_differs(tmp_path: Path) -> None:
     assert not rules.of("My scratch").keeps(("paper",))
 
 
-def test_options_are_the_rule_of_every_other_project(tmp_path: Path) -> None:
-    (tmp_path / "epochal.toml").write_text(
-        '[retention]\ntrash_after = "90d"\n[retention.projects.p]\ntrash_after = "1d"\n'
-    )
-    rules = read_rules(tmp_path, trash_after_s=5.0, erase_after_s=6.0, keep_tagged=True)
-    assert rules.of("q") == RetentionRule(5.0, 6.0, True)
-    assert rules.of("p") == RetentionRule(DAY, 6.0, True)
-
-
 def test_without_rules_nothing_goes(tmp_path: Path) -> None:
     assert not read_rules(tmp_path)
 
@@ -147,7 +138,10 @@ def test_old_runs_go_to_the_trash_and_nothing_goes_silently(
 
 @pytest.mark.slow
 def test_a_hub_says_at_its_start_what_it_would_do(tmp_path: Path) -> None:
-    hub = HubProcess(tmp_path / "hub", "--trash-after", "30d")
+    root = tmp_path / "hub"
+    root.mkdir()
+    (root / "epochal.toml").write_text('[retention]\ntrash_after = "30d"\n')
+    hub = HubProcess(root)
     ship_now(record(tmp_path / "runs", "old"), hub.client())
     hub.stop()
     age(hub.root / "p" / "old", days=31)

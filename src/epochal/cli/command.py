@@ -338,6 +338,12 @@ def chosen_run(store: Store, key: str | None) -> RunView:
     return view
 
 
+def full_name(view: RunView) -> str:
+    """``project/name`` of a run."""
+    row = view.outline()
+    return f"{row.project}/{row.name}"
+
+
 def own_run(key: str | None) -> LocalRun:
     """The run of our own that RUN names, else the newest one; its store stays open."""
     view = chosen_run(local_store(), key)

@@ -29,27 +29,14 @@ from epochal.guard import Guard
 from epochal.journal.layout import slugify
 from epochal.store.store import RunView
 
+_FORMAT = "Format (default: by the suffix of FILE, else html)."
+
 
 @cli_command
 @runs_argument
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice([*FORMATS, *BINARY]),
-    help="Format (default: by the suffix of FILE, else html): html is the page in one file, csv and"
-    " parquet are tables, jsonl has every record.",
-)
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    help="Output file, - for stdout; in a folder, one file for each run.",
-)
-@click.option(
-    "--rows",
-    type=click.Choice(("epoch", "step")),
-    help="Rows of csv and parquet (default: epochs if a run has any, else steps).",
-)
+@click.option("--format", "form", type=click.Choice([*FORMATS, *BINARY]), help=_FORMAT)
+@click.option("-o", "--output", metavar="FILE", help="A file, - for stdout, or a folder for files.")
+@click.option("--rows", type=click.Choice(("epoch", "step")), help="Rows of csv and parquet.")
 @hub_option
 @json_option
 def command(
@@ -62,7 +49,9 @@ def command(
 ) -> None:
     """Write runs as a file: 'epochal export RUN' makes RUN.html, one file that you can share.
 
-    RUN may be a project or a folder of runs. Without -o, csv and jsonl go to stdout.
+    RUN may be a project or a folder of runs. html is the page in one file, csv and parquet are
+    tables of epochs, or of steps where a run has no epochs, and jsonl has every record. Without -o,
+    csv and jsonl go to stdout.
     """
     suffix = Path(output or "").suffix.lower().lstrip(".")
     form = form or (suffix if suffix in (*FORMATS, *BINARY) else "html")

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from epochal.cli.command import DURATION, SIZE, cli_command
+from epochal.cli.command import SIZE, cli_command
 from epochal.cli.output import remark, say
 from epochal.errors import UsageError
 from epochal.settings import read_settings
 
 if TYPE_CHECKING:
-    from epochal.server.access import TrustedProxy
+    from epochal.server.access import Role, TrustedProxy
     from epochal.server.process import TlsFiles
     from epochal.serving import ServerAddress
 
@@ -26,68 +26,39 @@ _FILE = click.Path(exists=True, dir_okay=False)
 @cli_command
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--port", type=int, help="Port to listen on (default: the setting server.port).")
-@click.option("--host", default="127.0.0.1", help="Address to listen on (default: 127.0.0.1).")
+@click.option("--host", default="127.0.0.1", help="Address to listen on (127.0.0.1).")
 @click.option("--max-size", type=SIZE, help="Store at most so much, such as 500GB.")
 @click.option("--quota", type=SIZE, help="Store at most so much of each token's runs.")
-@click.option(
-    "--trash-after",
-    type=DURATION,
-    help="Move runs to the trash of which nothing was received for so long, such as 90d.",
-)
-@click.option(
-    "--erase-after",
-    type=DURATION,
-    help="Erase what has been in the trash for so long (default: never).",
-)
-@click.option("--keep-tagged", is_flag=True, help="Keep every run with a tag, however old.")
 @click.option("--tls-cert", type=_FILE, help="Serve over TLS with this certificate.")
 @click.option("--tls-key", type=_FILE, help="The key of that certificate.")
-@click.option(
-    "--user-header",
-    metavar="NAME",
-    help="Header in which a trusted proxy names the person it signed in.",
-)
-@click.option(
-    "--trust",
-    metavar="ADDRESS",
-    multiple=True,
-    help="Address or network of a proxy, such as 10.0.0.1, whose X-Forwarded-For names clients.",
-)
+@click.option("--user-header", help="Header in which a proxy names the person it signed in.")
+@click.option("--trust", metavar="ADDRESS", multiple=True, help="Address or network of that proxy.")
 @click.option(
     "--user-role",
     type=click.Choice(("read", "write", "admin")),
     default="read",
-    help="What people of that proxy may do (default: read).",
+    help="What people of that proxy may do (read).",
 )
-@click.option(
-    "--allow-control",
-    is_flag=True,
-    help="Let people with the role write stop, suspend and continue trainings from here.",
-)
-@click.option(
-    "--allow-host",
-    metavar="NAME",
-    multiple=True,
-    help="Another host name of the hub, for example behind a proxy.",
-)
+@click.option("--allow-control", is_flag=True, help="Let the role write stop trainings from here.")
+@click.option("--allow-host", metavar="NAME", multiple=True, help="Another host name of the hub.")
 def serve(
     folder: Path,
     port: int | None,
     host: str,
     max_size: float | None,
     quota: float | None,
-    trash_after: float | None,
-    erase_after: float | None,
-    keep_tagged: bool,
     tls_cert: str | None,
     tls_key: str | None,
     user_header: str | None,
     trust: tuple[str, ...],
-    user_role: str,
+    user_role: Role,
     allow_control: bool,
     allow_host: tuple[str, ...],
 ) -> None:
-    """Receive runs from other machines into DIR and show them live, until Ctrl-C."""
+    """Receive runs from other machines into DIR and show them live, until Ctrl-C.
+
+    [retention] in DIR/epochal.toml decides which runs go to the trash.
+    """
     from epochal.hub.ledger import Ledger, only_hub
     from epochal.hub.limits import Budget
     from epochal.hub.retention import read_rules
@@ -98,9 +69,7 @@ def serve(
     root = folder.expanduser()
     root.mkdir(parents=True, exist_ok=True)
     with only_hub(root), closing(Ledger(root)) as ledger:
-        retention = read_rules(
-            root, trash_after_s=trash_after, erase_after_s=erase_after, keep_tagged=keep_tagged
-        )
+        retention = read_rules(root)
         port = read_settings().server_port if port is None else port
         server = find_address([root], port=port, host=host, allow_hosts=allow_host, may_move=False)
         if server.listening is None:
@@ -156,16 +125,14 @@ def _tls(certificate: str | None, key: str | None) -> TlsFiles | None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key, password=lambda: "")
     except ssl.SSLError as error:
-        if error.reason == "KEY_VALUES_MISMATCH":
-            raise UsageError(f"--tls-key: {key} is not the key of {certificate}.") from error
         raise UsageError(
             f"--tls-cert {certificate}, --tls-key {key}: one of them is not a PEM file of its kind,"
-            " or the key has a password."
+            " they do not belong together, or the key has a password."
         ) from error
     return TlsFiles(certificate, key)
 
 
-def _proxy(header: str | None, trusted: tuple[str, ...], role: str) -> TrustedProxy | None:
+def _proxy(header: str | None, trusted: tuple[str, ...], role: Role) -> TrustedProxy | None:
     from epochal.server.access import TrustedProxy
 
     if header is None and not trusted:

@@ -45,9 +45,8 @@ def push(runs: tuple[str, ...], hub: str | None, watch: bool) -> int:
     with hub_client(hub) as client:
         while True:
             num_failed = 0
-            with local_store() as store:
-                for view in named_runs(store, runs):
-                    num_failed += not _push(view, client, removed, watch=watch)
+            for view in named_runs(local_store(), runs):
+                num_failed += not _push(view, client, removed, watch=watch)
             if not watch:
                 return int(num_failed > 0)
             if num_failed:

@@ -151,11 +151,10 @@ class Launch:
             announcements = Path(folder) / "runs.jsonl"
             # Python holds back what it prints into a pipe; a crash would lose the last lines.
             variables = {"PYTHONUNBUFFERED": "1", **launch_variable(announcements)}
-            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            variables = {**os.environ, **environment, **variables}
+            pipe = subprocess.PIPE
             try:
-                process = subprocess.Popen(
-                    command, env={**os.environ, **environment, **variables}, **pipes
-                )
+                process = subprocess.Popen(command, env=variables, stdout=pipe, stderr=pipe)
             except OSError as error:
                 raise EpochalError(f"{command[0]!r} cannot be started: {error}") from error
             readers = [

@@ -9,13 +9,25 @@ from dataclasses import dataclass, field
 
 import click
 
-from epochal.cli.command import check_own, cli_command, json_option, local_store, runs_argument
+from epochal.cli.command import (
+    check_own,
+    cli_command,
+    full_name,
+    json_option,
+    local_store,
+    runs_argument,
+)
 from epochal.cli.output import complain, remark, say_json
 from epochal.errors import EpochalError, UsageError
 from epochal.format import format_bytes, plural
 from epochal.segments.finished import WORTH_SEALING_BYTES, sealable_parts
 from epochal.segments.seal import seal_part
 from epochal.store.local.run import LocalRun
+
+_RECEIVED = (
+    "this folder belongs to a hub, and its sender may have more records of these parts."
+    " Pack the run where it was recorded, and push it again."
+)
 
 
 @dataclass(slots=True)
@@ -42,31 +54,24 @@ def command(runs: tuple[str, ...], every: bool, as_json: bool) -> int:
     """
     if bool(runs) == every:
         raise UsageError("pack takes runs, or --all.")
-    with local_store() as store:
-        chosen = map(store.run, runs) if runs else (v for v in store.runs() if v.tracker is None)
-        found = [_pack(view) for view in {view.place: view for view in chosen}.values()]
+    store = local_store()
+    chosen = map(store.run, runs) if runs else (v for v in store.runs() if v.tracker is None)
+    found = [_pack(view) for view in {view.place: view for view in chosen}.values()]
     if as_json:
         say_json(found)
-    else:
-        for packed in found:
-            _report(packed)
+    for packed in found if not as_json else ():
+        _report(packed)
     return int(any(packed.problems for packed in found))
 
 
 def _pack(view: LocalRun) -> Packed:
     from epochal.hub.ledger import is_received
 
-    row, folder = view.outline(), check_own(view)
-    packed = Packed(f"{row.project}/{row.name}")
-    if is_received(folder.path, view.id):
-        packed.left = len(folder.parts())
-        if packed.left:
-            packed.problems.append(
-                "this folder belongs to a hub, and its sender may have more records of these"
-                " parts. Pack the run where it was recorded, and push it again."
-            )
-        return packed
-    for name in sealable_parts(folder):
+    packed, folder = Packed(full_name(view)), check_own(view)
+    is_hub = is_received(folder.path, view.id)
+    if is_hub and folder.parts():
+        packed.problems.append(_RECEIVED)
+    for name in sealable_parts(folder) if not is_hub else ():
         if folder.part_path(name).stat().st_size < WORTH_SEALING_BYTES:
             packed.small += 1
             continue
@@ -92,9 +97,7 @@ def _report(packed: Packed) -> None:
     if packed.small:
         are, size = "is" if packed.small == 1 else "are", format_bytes(WORTH_SEALING_BYTES)
         lines.append(f"{plural(packed.small, 'part')} {are} smaller than {size} and not sealed.")
-    if not lines and not packed.problems:
-        lines.append("nothing to seal.")
-    for line in lines:
+    for line in lines or (["nothing to seal."] if not packed.problems else []):
         remark(f"{packed.run}: {line}")
     for problem in packed.problems:
         complain(f"{packed.run}: {problem}")

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 
-from epochal.cli.command import RUN, check_own, cli_command, json_option, local_store, runs_dir
+from epochal.cli.command import RUN, cli_command, json_option, own_run, runs_dir
 from epochal.cli.output import one_line, remark, say, say_json
 from epochal.errors import EpochalError, FormatError, UsageError
 from epochal.format import plural
 from epochal.journal.layout import PartName, RunFolder, run_folders
-from epochal.journal.repair import PartDamage, diagnose, repair
-
-_BEGINNING_S = 600.0
+from epochal.journal.repair import Diagnosis, diagnose, repair
 
 
 @dataclass(slots=True)
@@ -45,28 +42,27 @@ def command(run: str | None, every: bool, dry_run: bool, as_json: bool) -> int:
     """
     if (run is None) != every:
         raise UsageError("repair takes a run, or --all.")
-    if run is None:
-        root = runs_dir()
-        folders = list(run_folders(root))
-    else:
-        with local_store() as store:
-            folders = [check_own(store.run(run))]
-        root = folders[0].path.parent.parent
+    folders = list(run_folders(runs_dir())) if every else [RunFolder(own_run(run).path)]
+    root = runs_dir() if every else folders[0].path.parent.parent
     with _alone(root) as is_alone:
         may_change = is_alone and not dry_run
         results = [_repair(folder, root, may_change=may_change) for folder in folders]
-        if every:
-            results += [_remove_empty(folder, may_change=may_change) for folder in _empty(root)]
     num_damaged = sum(not result.whole for result in results)
     if as_json:
         say_json(results if every else results[0])
         return int(num_damaged > 0)
     for result in results:
-        _report(result, is_one=not every)
-    if every and num_damaged:
+        prefix = f"{one_line(result.run)}: " if every else ""
+        for line in (*result.found, *result.done):
+            say(f"{prefix}{line}")
+        if result.alive and not result.whole:
+            say(f"{prefix}The run is still being written to: nothing was changed.")
+    if num_damaged and every:
         say(f"{num_damaged} of {plural(len(results), 'run')} are incomplete or damaged.")
     elif every:
         say(f"No damage was found in {plural(len(results), 'run')}.")
+    elif not results[0].found:
+        say(f"Nothing is damaged: {results[0].records} records in {results[0].parts} parts.")
     if num_damaged and not is_alone and not dry_run:
         remark("A hub is running over this folder. Stop it to repair what was found.")
     return int(num_damaged > 0)
@@ -78,74 +74,48 @@ def _alone(root: Path) -> Iterator[bool]:
     from epochal.hub.ledger import FOLDER, only_hub
 
     with contextlib.ExitStack() as held:
-        is_alone = True
-        if (root / FOLDER).is_dir():
-            try:
+        is_alone = not (root / FOLDER).is_dir()
+        with contextlib.suppress(UsageError):
+            if not is_alone:
                 held.enter_context(only_hub(root))
-            except UsageError:
-                is_alone = False
+                is_alone = True
         yield is_alone
 
 
 def _repair(folder: RunFolder, root: Path, *, may_change: bool) -> Repaired:
     """Examine and repair one run; a run that cannot be examined does not stop the others."""
+    from epochal.hub.inbox import interrupted_uploads, settle_upload
+
     result = Repaired("/".join(folder.path.parts[-2:]))
     try:
-        _examine(result, folder, root, may_change=may_change)
+        damage, uploads = diagnose(folder), list(interrupted_uploads(folder))
+        result.records = sum(part.num_records for part in damage.parts)
+        result.parts, result.alive = len(damage.parts), damage.alive
+        lasting = [*_unreadable(folder), *_missing(folder)]
+        result.found = [*_damage_lines(damage), *lasting]
+        for upload in uploads:
+            state = "complete, but not under its name" if upload.is_whole else "incomplete"
+            result.found.append(f"{upload.kind}/{upload.name}: an upload of it is {state}.")
+        if may_change and not damage.alive:
+            result.done = [*repair(folder, damage), *(settle_upload(root, up) for up in uploads)]
+            damage, uploads = diagnose(folder), list(interrupted_uploads(folder))
+        result.whole = damage.is_whole and not (lasting or uploads)
     except (EpochalError, OSError) as error:
         result.found.append(f"the run cannot be repaired: {error}")
         result.whole = False
     return result
 
 
-def _examine(result: Repaired, folder: RunFolder, root: Path, *, may_change: bool) -> None:
-    from epochal.hub.inbox import interrupted_uploads, settle_upload
-
-    found, uploads = diagnose(folder), list(interrupted_uploads(folder))
-    result.records = sum(part.num_records for part in found.parts)
-    result.parts, result.alive = len(found.parts), found.alive
-    if found.identity_problem is not None:
-        result.found.append(f"{found.identity_problem}.")
-    for part in found.parts:
-        result.found += _part_lines(part)
-    for upload in uploads:
-        state = "complete, but not under its name" if upload.is_whole else "incomplete"
-        result.found.append(f"{upload.kind}/{upload.name}: an upload of it is {state}.")
-    lasting = [*_unreadable(folder), *_missing(folder)]
-    result.found += lasting
-    is_whole = found.is_whole
-    if may_change and not found.alive:
-        result.done += repair(folder, found)
-        for upload in uploads:
-            result.done.append(settle_upload(root, upload))
-        is_whole, uploads = diagnose(folder).is_whole, list(interrupted_uploads(folder))
-    result.whole = is_whole and not (lasting or uploads)
-
-
-def _empty(root: Path) -> Iterator[Path]:
-    """Folders without a file that are not new: a run was about to begin there, and never did."""
-    for folder in root.glob("[!.]*/[!.]*"):
-        is_old = time.time() - folder.stat().st_mtime > _BEGINNING_S
-        if is_old and folder.is_dir() and not any(folder.iterdir()):
-            yield folder
-
-
-def _remove_empty(folder: Path, *, may_change: bool) -> Repaired:
-    result = Repaired("/".join(folder.parts[-2:]), whole=may_change)
-    result.found.append("the folder is empty: a run was about to begin, and never did.")
-    if may_change:
-        folder.rmdir()
-        result.done.append("deleted the empty folder.")
-    return result
-
-
-def _part_lines(part: PartDamage) -> Iterator[str]:
-    if part.problem is not None:
-        yield f"{part.name.stem}: {part.problem}"
-    if part.damaged_lines:
-        yield f"{part.name.stem}: {part.damaged_lines} damaged lines, which readers skip."
-    if part.tail_bytes:
-        yield f"{part.name.stem}: {part.tail_bytes} bytes at its end are not a whole record."
+def _damage_lines(damage: Diagnosis) -> Iterator[str]:
+    if damage.identity_problem is not None:
+        yield f"{damage.identity_problem}."
+    for part in damage.parts:
+        if part.problem is not None:
+            yield f"{part.name.stem}: {part.problem}"
+        if part.damaged_lines:
+            yield f"{part.name.stem}: {part.damaged_lines} damaged lines, which readers skip."
+        if part.tail_bytes:
+            yield f"{part.name.stem}: {part.tail_bytes} bytes at its end are not a whole record."
 
 
 def _unreadable(folder: RunFolder) -> Iterator[str]:
@@ -167,13 +137,3 @@ def _missing(folder: RunFolder) -> Iterator[str]:
         for part in sorted(set(range(max(parts))) - parts):
             stem = PartName(writer, attempt, part).stem
             yield f"{stem}: this part is missing, and a later one is there."
-
-
-def _report(result: Repaired, *, is_one: bool) -> None:
-    prefix = "" if is_one else f"{one_line(result.run)}: "
-    if is_one and not result.found:
-        say(f"Nothing is damaged: {result.records} records in {result.parts} parts.")
-    for line in (*result.found, *result.done):
-        say(f"{prefix}{line}")
-    if result.alive and not result.whole:
-        say(f"{prefix}The run is still being written to: nothing was changed.")

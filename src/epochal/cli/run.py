@@ -131,9 +131,10 @@ def _result(ended: Launch) -> dict[str, Any]:
         info, names = ended.run.info, ("project", "name", "folder", "step", "epoch")
         result |= {"run": info.id, **{name: getattr(info, name) for name in names}}
         result |= {"status": info.status.state, "loss": ended.run.latest("loss")}
-        names = ("severity", "rule", "sentence", "advice")
-        found = ended.open_findings()
-        result["findings"] = [{name: getattr(one, name) for name in names} for one in found]
+        result["findings"] = [
+            {"severity": one.severity, "rule": one.rule, "sentence": one.sentence}
+            for one in ended.open_findings()
+        ]
     return result
 
 

@@ -12,6 +12,7 @@ from epochal.cli.command import (
     DURATION,
     chosen_run,
     cli_command,
+    full_name,
     json_option,
     local_store,
     run_argument,
@@ -44,6 +45,7 @@ _DONE: dict[ProcessAction, str] = {
     "continue": "continues",
     "checkpoint": "was asked to save after its step",
 }
+_HUB = "Ask through a hub (without URL: the setting hub.url); needs a token with the role write."
 _ENDING: tuple[ProcessAction, ...] = ("stop", "interrupt", "kill")
 
 
@@ -58,14 +60,7 @@ def _action(name: ProcessAction, words: str, *more: str) -> Callable[[Any], Any]
 @_action("suspend", "Suspend it; it keeps its memory.", "--pause")
 @_action("continue", "Continue a suspended training.")
 @_action("checkpoint", "Ask it to save a checkpoint after its step, and go on.")
-@click.option(
-    "--hub",
-    is_flag=False,
-    flag_value="",
-    metavar="[URL]",
-    help="Ask through this hub, from any machine; needs a token with the role write"
-    " (without URL: the setting hub.url).",
-)
+@click.option("--hub", is_flag=False, flag_value="", metavar="[URL]", help=_HUB)
 @click.option("--wait", type=DURATION, default=30.0, help="How long to wait for its end (30s).")
 @yes_option
 @json_option
@@ -88,24 +83,22 @@ def command(
         if action not in CONTROL_ACTIONS:
             raise UsageError(f"--{action} does not work through a hub: only on the run's machine.")
         return _ask_hub(hub, run, action, wait, as_json=as_json)
-    with local_store() as store:
-        view = chosen_run(store, run)
-        name = f"{view.info.project}/{view.info.name}"
-        if action == "kill" and not yes and not agreed(f"Kill {name}, without a checkpoint?"):
-            remark(f"{name} was not killed.")
-            return 1
-        sent = send_action(view, action)
-        if not as_json:
-            others = f"{sent.elsewhere} more are on other machines and end with their launcher."
-            done = f"{name} {_DONE[action]} ({sent.receivers})."
-            remark(f"{done} {others}" if sent.elsewhere else done)
-        until = time.monotonic() + wait
-        while action in _ENDING and time.monotonic() < until:
-            view.refresh()
-            if view.info.status.state not in LIVE_STATES:
-                break
-            time.sleep(_REFRESH_S)
-        info, status = view.info, view.info.status
+    view = chosen_run(local_store(), run)
+    name = full_name(view)
+    if action == "kill" and not yes and not agreed(f"Kill {name}, without a checkpoint?"):
+        remark(f"{name} was not killed.")
+        return 1
+    sent = send_action(view, action)
+    if not as_json:
+        others = f" {sent.elsewhere} more are on other machines and end with their launcher."
+        remark(f"{name} {_DONE[action]} ({sent.receivers}).{others if sent.elsewhere else ''}")
+    until = time.monotonic() + wait
+    while action in _ENDING and time.monotonic() < until:
+        view.refresh()
+        if view.info.status.state not in LIVE_STATES:
+            break
+        time.sleep(_REFRESH_S)
+    info, status = view.info, view.info.status
     has_ended = status.state not in LIVE_STATES
     is_done = has_ended or action not in _ENDING or wait == 0
     if as_json:

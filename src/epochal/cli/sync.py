@@ -9,17 +9,10 @@ from typing import Any
 
 import click
 
-from epochal.cli.command import (
-    DURATION,
-    check_own,
-    chosen_run,
-    cli_command,
-    json_option,
-    local_store,
-    run_argument,
-)
+from epochal.cli.command import DURATION, cli_command, json_option, own_run, run_argument
 from epochal.cli.output import say, say_json
 from epochal.errors import UsageError
+from epochal.journal.layout import RunFolder
 from epochal.sinks.backlog import Backlog, is_sent
 from epochal.sinks.ledger import Ledger, SinkProgress
 from epochal.sinks.reporting import KnownSinks, Reporting, options_from
@@ -29,22 +22,13 @@ from epochal.sinks.worker import Forwarding, Worker
 _TRIES = 3
 _PAUSE_S = 0.1
 _KNOWN = KnownSinks.load()
+_OPTIONS = f"An option, stored with the run: {', '.join(_KNOWN.options)}."
 
 
 @cli_command
 @run_argument
-@click.option(
-    "--to",
-    metavar="TRACKERS",
-    help=f"Trackers, separated by commas: {', '.join(_KNOWN.sinks)} (default: those of the run).",
-)
-@click.option(
-    "--set",
-    "settings",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help=f"An option, stored with the run: {', '.join(_KNOWN.options)}.",
-)
+@click.option("--to", help=f"With commas, of {', '.join(_KNOWN.sinks)} (default: of the run).")
+@click.option("--set", "settings", metavar="NAME=VALUE", multiple=True, help=_OPTIONS)
 @click.option("--timeout", type=DURATION, help="Longest time to wait (default: no limit).")
 @click.option("--status", is_flag=True, help="Print what each tracker has, send nothing.")
 @json_option
@@ -57,8 +41,7 @@ def command(
     as_json: bool,
 ) -> int:
     """Send what is new in a run to other trackers; the exit code is 1 if something is left."""
-    with local_store() as store:
-        folder = check_own(chosen_run(store, run))
+    folder = RunFolder(own_run(run).path)
     ledger = Ledger(folder)
     before = ledger.progress_by_sink()
     if status:

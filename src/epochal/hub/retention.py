@@ -105,14 +105,8 @@ class RetentionRules:
         return f"Retention: {' '.join(rules)} The hub looks every {every}, first in {every}."
 
 
-def read_rules(
-    root: Path,
-    *,
-    trash_after_s: float | None = None,
-    erase_after_s: float | None = None,
-    keep_tagged: bool = False,
-) -> RetentionRules:
-    """The rules of the hub in a folder; options win over ``[retention]``, not over a project's."""
+def read_rules(root: Path) -> RetentionRules:
+    """The rules of the hub in a folder: ``[retention]`` in its ``epochal.toml``."""
     path = root / FILE
     tables: dict[str, dict[str, Any]] = {_DEFAULT: {}}
     for key, located in (read_table(path, "retention") if path.is_file() else {}).items():
@@ -124,13 +118,7 @@ def read_rules(
             )
         project = slugify(table.removeprefix(_PROJECTS)) if table else _DEFAULT
         tables.setdefault(project, {}).update(_read(key, name, located))
-    options = {
-        "trash_after_s": trash_after_s,
-        "erase_after_s": erase_after_s,
-        "keep_tags": keep_tagged or None,
-    }
     default = tables.pop(_DEFAULT)
-    default |= {name: value for name, value in options.items() if value is not None}
     every_s = default.pop("every_s", EVERY_S)
     rule = RetentionRule(**default)
     by_project = {name: replace(rule, **values) for name, values in tables.items()}
