@@ -93,8 +93,9 @@ def answered(capsys: Capture, *arguments: str) -> str:
         "compare every-kind every-kind-2 --json -m train/loss",
         "why every-kind every-kind-2",
         "why every-kind every-kind-2 --metric train/loss --json",
-        "checkpoints every-kind",
-        "repair every-kind",
+        "series every-kind train/loss",
+        "manage checkpoints every-kind",
+        "manage repair every-kind",
         "watch every-kind --once",
     ],
 )

@@ -221,7 +221,7 @@ def test_failures_are_one_sentence(
         (["ls", "--hub", "http://127.0.0.1:9"], "cannot reach the hub http://127.0.0.1:9"),
         (["ls", "--hub", "nowhere"], "is not the address of a hub"),
     ):
-        assert main(words) == 1
+        assert main(words) == 2
         said = capsys.readouterr().err
         assert expected in said
         assert len(said.splitlines()) == 1

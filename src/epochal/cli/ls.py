@@ -34,7 +34,6 @@ from epochal.store.answers import LIVE_STATES
 from epochal.store.columns import RunTable, parse_columns, run_table
 from epochal.store.local.store import open_store
 from epochal.store.lookup import is_address
-from epochal.store.projects import ProjectRow
 from epochal.store.row import RunRow
 from epochal.store.selection import FIELDS, fields_in
 from epochal.store.status import format_age
@@ -97,11 +96,12 @@ def command(
     selection = f'project == "{query}"' if is_project else query
     if projects and (query is not None or sort is not None):
         raise UsageError("--projects lists all projects: it takes no query and no --sort.")
+    # The token of a link is not printed.
+    where = str(folder or runs_dir()) if hub is None else hub.partition("?")[0] or "the hub"
+    nothing = _nothing(where, query, is_project=is_project, is_here=hub is None)
     with _store(folder, hub) as store:
         if projects:
-            store.read_on(math.inf)
-            rows = store.projects(budget_s=math.inf).projects[:limit]
-            say_json(rows) if as_json else _print_projects(rows)
+            _list_projects(store, limit, nothing, as_json=as_json)
             return
         is_plain = selection is None and sort is None and not (as_json or as_csv)
         known = store.known_runs(budget_s=_PATIENCE_S) if is_plain else None
@@ -121,9 +121,7 @@ def command(
     elif found.runs:
         _print(found, chosen)
     else:
-        # The token of a link is not printed.
-        where = str(folder or runs_dir()) if hub is None else hub.partition("?")[0] or "the hub"
-        remark(_nothing(where, query, is_project=is_project, is_here=hub is None))
+        remark(nothing)
 
 
 def _fields(
@@ -195,8 +193,12 @@ def _marked(line: str, row: RunRow) -> list[tuple[str, str]]:
     return [(before, ""), (found, style), (after, "")]
 
 
-def _print_projects(rows: Sequence[ProjectRow]) -> None:
-    now = time.time()
+def _list_projects(store: Store, limit: int | None, nothing: str, *, as_json: bool) -> None:
+    store.read_on(math.inf)
+    rows, now = store.projects(budget_s=math.inf).projects[:limit], time.time()
+    if as_json or not rows:
+        say_json(rows) if as_json else remark(nothing)
+        return
     header = ("PROJECT", "RUNS", "LIVE", "FAILED", "FINDINGS", "BEST", "LAST ACTIVITY", "OWNERS")
     cells = [
         (

@@ -30,7 +30,7 @@ from epochal.store.selection import FIELDS, field_reading, metric_name, search_t
 from epochal.store.status import format_age
 from epochal.store.store import RunView
 from epochal.store.words import format_value, most_severe_text, progress_text
-from epochal.values import flat_items
+from epochal.values import as_float, flat_items
 
 # In place of what was not read yet.
 _PENDING = "…"
@@ -217,4 +217,4 @@ def _plain(value: Any) -> Any:
 
 def _is_finite(value: Any) -> bool:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_number and math.isfinite(value)
+    return is_number and math.isfinite(as_float(value))
