@@ -6,7 +6,6 @@ is stopped. What could not be done in time is named with the command that does i
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,11 +16,10 @@ from epochal.companion.config import CompanionConfig
 from epochal.format import format_bytes, format_reached
 from epochal.guard import Guard, describe
 from epochal.journal.layout import RunFolder
-from epochal.journal.line import decode
 from epochal.journal.tail import last_epoch_in, last_step_in
+from epochal.segments.finished import has_finish
 from epochal.telemetry.cgroup import Cgroup
 
-_END_BYTES = 16 * 1024
 _PAUSE_S = 0.05
 # Jobs do a little at a time; what takes long they leave to a process or a thread.
 JOB_BUDGET_S = 30.0
@@ -87,22 +85,7 @@ def has_finished(folder: RunFolder, writer: str, attempt: int) -> bool:
     parts = [part for part in folder.parts() if part[:2] == (writer, attempt)]
     if not parts:
         return any(part[:2] == (writer, attempt) for part in folder.sealed_parts())
-    return any(
-        record is not None and record["log"] == "finish"
-        for line in _end_of(folder.part_path(parts[-1])).split(b"\n")[:-1]
-        if b'"finish"' in line
-        for record in [decode(line)]
-    )
-
-
-def _end_of(path: Path) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            file.seek(max(0, size - _END_BYTES))
-            return file.read(_END_BYTES)
-    except FileNotFoundError:
-        return b""
+    return has_finish(folder, parts[-1])
 
 
 # -- a process that vanished -----------------------------------------------------------------------

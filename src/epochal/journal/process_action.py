@@ -158,8 +158,7 @@ def send_signal(identity: Mapping[str, Any], name: str) -> None:
     """Send a signal, by name, to a living process of this machine and user.
 
     Raises ``ProcessOutOfReachError`` for one that has ended, is on another machine or belongs to
-    another user, ``UsageError`` for a signal that this system does not have. If the kernel supports
-    it, a descriptor refers to the process during the check, so a reused pid never gets the signal.
+    another user, ``UsageError`` for a signal that this system does not have.
     """
     number = getattr(signal, name, None)
     if number is None:
@@ -167,25 +166,15 @@ def send_signal(identity: Mapping[str, Any], name: str) -> None:
     pid = identity.get("pid")
     if not isinstance(pid, int) or pid <= 0:
         raise ProcessOutOfReachError("its record names no process.")
-    with contextlib.ExitStack() as stack:
-        descriptor: int | None = None
-        # Not every system has it; the check of the identity alone must do there.
-        if hasattr(os, "pidfd_open"):
-            with contextlib.suppress(OSError):
-                descriptor = os.pidfd_open(pid)
-                stack.callback(os.close, descriptor)
-        _check_reach(identity)
-        try:
-            if descriptor is not None and hasattr(signal, "pidfd_send_signal"):
-                signal.pidfd_send_signal(descriptor, number)
-            else:
-                os.kill(pid, number)
-        except ProcessLookupError:
-            raise ProcessOutOfReachError(f"process {pid} has ended.") from None
-        except PermissionError:
-            raise ProcessOutOfReachError(
-                f"process {pid} belongs to another user: only they, or an administrator, may."
-            ) from None
+    _check_reach(identity)
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        raise ProcessOutOfReachError(f"process {pid} has ended.") from None
+    except PermissionError:
+        raise ProcessOutOfReachError(
+            f"process {pid} belongs to another user: only they, or an administrator, may."
+        ) from None
 
 
 def _check_reach(identity: Mapping[str, Any]) -> None:

@@ -46,7 +46,7 @@ def _is_imported(folder: RunFolder) -> bool:
 
 
 def _has_ended(folder: RunFolder, part: PartName) -> bool:
-    if _has_finish(folder, part):
+    if has_finish(folder, part):
         return True
     header = decode(_read(folder, part, end=False).partition(b"\n")[0]) or {}
     if "pid" not in header and _is_imported(folder):
@@ -67,14 +67,15 @@ def _loop_has_ended(folder: RunFolder, attempt: int) -> bool:
     last = PartName(LOOP, attempt, 0)
     while _exists(folder, following := last._replace(part=last.part + 1)):
         last = following
-    return _has_finish(folder, last) or folder.sealed_path(last).exists()
+    return has_finish(folder, last) or folder.sealed_path(last).exists()
 
 
 def _exists(folder: RunFolder, part: PartName) -> bool:
     return folder.part_path(part).exists() or folder.sealed_path(part).exists()
 
 
-def _has_finish(folder: RunFolder, part: PartName) -> bool:
+def has_finish(folder: RunFolder, part: PartName) -> bool:
+    """Whether a journal part ends with ``finish``; reads only the end of the file."""
     for line in _read(folder, part, end=True).split(b"\n")[:-1]:
         record = decode(line) if b'"finish"' in line else None
         if record is not None and record["log"] == "finish":

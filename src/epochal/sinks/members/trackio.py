@@ -20,25 +20,6 @@ from epochal.sinks.sink import NUMBERS, Entry, Sink, SinkContext, SinkOptions, o
 _TELEMETRY = frozenset({"gpu", "system"})
 
 
-@dataclass(slots=True)
-class _Rows:
-    """Rows of one of Trackio's tables, column by column."""
-
-    metrics: list[dict[str, Any]]
-    steps: list[int]
-    timestamps: list[str]
-    log_ids: list[str]
-
-    @classmethod
-    def of(cls, rows: Sequence[tuple[Entry, dict[str, Any]]], *, run_id: str) -> _Rows:
-        return cls(
-            [metrics for _, metrics in rows],
-            [entry.step for entry, _ in rows],
-            [datetime.fromtimestamp(entry.t, timezone.utc).isoformat() for entry, _ in rows],
-            [f"{run_id}.{entry.position}" for entry, _ in rows],
-        )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackioOptions(SinkOptions):
     """A run in Trackio's own folder (``TRACKIO_DIR``)."""
@@ -97,9 +78,12 @@ class TrackioSink(Sink):
         rows, self._rows = self._rows, []
         telemetry, self._telemetry = self._telemetry, []
         if rows:
-            self._store(_Rows.of(rows, run_id=self._run_id))
+            config = self._config if self._has_new_config else None
+            steps = [entry.step for entry, _ in rows]
+            self._storage.bulk_log(**self._columns(rows), steps=steps, config=config)
+            self._has_new_config = False
         if telemetry:
-            self._store_telemetry(_Rows.of(telemetry, run_id=self._run_id))
+            self._storage.bulk_log_system(**self._columns(telemetry))
         return self._state()
 
     def close(self, status: str | None) -> dict[str, Any]:
@@ -110,28 +94,17 @@ class TrackioSink(Sink):
         config = {name: value for name, value in self._config.items() if name != "_Created"}
         return {"project": self._project, "run_id": self._run_id, "config": config}
 
-    def _store(self, rows: _Rows) -> None:
-        self._storage.bulk_log(
-            project=self._project,
-            run=self._name,
-            run_id=self._run_id,
-            metrics_list=rows.metrics,
-            steps=rows.steps,
-            timestamps=rows.timestamps,
-            log_ids=rows.log_ids,
-            config=self._config if self._has_new_config else None,
-        )
-        self._has_new_config = False
-
-    def _store_telemetry(self, rows: _Rows) -> None:
-        self._storage.bulk_log_system(
-            project=self._project,
-            run=self._name,
-            run_id=self._run_id,
-            metrics_list=rows.metrics,
-            timestamps=rows.timestamps,
-            log_ids=rows.log_ids,
-        )
+    def _columns(self, rows: Sequence[tuple[Entry, dict[str, Any]]]) -> dict[str, Any]:
+        """Rows of one of Trackio's tables, column by column."""
+        times = [datetime.fromtimestamp(entry.t, timezone.utc).isoformat() for entry, _ in rows]
+        return {
+            "project": self._project,
+            "run": self._name,
+            "run_id": self._run_id,
+            "metrics_list": [metrics for _, metrics in rows],
+            "timestamps": times,
+            "log_ids": [f"{self._run_id}.{entry.position}" for entry, _ in rows],
+        }
 
     def _row(self, entry: Entry) -> dict[str, Any]:
         name = str(entry.record.get("name"))
