@@ -71,7 +71,7 @@ def test_a_line_that_is_too_long_for_a_hub_is_told(hub: HubProcess, tmp_path: Pa
     with open(next(folder.journal.glob("loop*")), "ab") as part:
         part.write(b'{"log":"long","t":1,"text":"%s"}\n' % (b"a" * MAX_LINES_BYTES))
     with pytest.raises(
-        HubError, match=r"a line of .* is longer than the 64.0 MiB that a hub takes"
+        HubError, match=r"a line of .* is longer than the 16.0 MiB that a hub takes"
     ):
         ship_now(folder, hub.client())
     assert values(hub.root) == values(tmp_path / "runs")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import math
 import sqlite3
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from typing import IO, Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import msgspec
 from starlette.requests import Request
@@ -150,10 +147,6 @@ def _may_control(who: Principal) -> bool:
 # Requests that wait at once for the disk: it writes what many wait for together.
 _THREADS = 32
 _CLOSE_TIMEOUT_S = 5.0
-# Requests with lines of more than 4 MiB: so many arrive in files at once, and are in memory.
-_MOST_ARRIVING = 32
-_MOST_LARGE = 4
-_WRITTEN_AT_ONCE = 1 << 20
 _MOST_DIGITS = 18
 _RETRY_FULL_S = 60
 Value = TypeVar("Value")
@@ -169,8 +162,6 @@ class Receiving:
         self._ledger = ledger
         self._controls = controls
         self._pool = ThreadPool("epochal-receive", _THREADS)
-        self._arriving = asyncio.Semaphore(_MOST_ARRIVING)
-        self._large = asyncio.Semaphore(_MOST_LARGE)
 
     def close(self) -> None:
         """End the threads: no request follows."""
@@ -243,15 +234,8 @@ class Receiving:
             lines = decompress(encoding, body, size=size)
             return self._inbox.append(run_id, request.path_params["stem"], first=first, lines=lines)
 
-        if max(size, _length(request)) <= MAX_BODY_BYTES:
-            body = await _body(request, MAX_BODY_BYTES)
-            return _json(Ack(await self._in_thread(append, body)))
-        # Their bodies would take all memory together. Who sends slowly keeps no other waiting.
-        async with self._arriving:
-            with tempfile.TemporaryFile(dir=self._inbox.root) as file:
-                await self._body_to_file(request, file)
-                async with self._large:
-                    return _json(Ack(await self._in_thread(lambda: append(_read_all(file)))))
+        body = await _body(request, MAX_LINES_BYTES)
+        return _json(Ack(await self._in_thread(append, body)))
 
     async def lines(self, request: Request) -> Response:
         """``GET …/parts/{stem}?first=N``: lines of a part."""
@@ -328,19 +312,6 @@ class Receiving:
         if not await self._in_thread(end):
             return error_response(404, "there is no such request that waits for its outcome.")
         return _json({})
-
-    async def _body_to_file(self, request: Request, file: IO[bytes]) -> None:
-        """Write a body to a file, some of it at a time: a line of noise hardly becomes smaller."""
-        pieces, waiting, size = list[bytes](), 0, 0
-        async for piece in request.stream():
-            size, waiting = size + len(piece), waiting + len(piece)
-            if size > MAX_LINES_BYTES:
-                raise _too_large(MAX_LINES_BYTES)
-            pieces.append(piece)
-            if waiting >= _WRITTEN_AT_ONCE:
-                await self._in_thread(file.writelines, pieces)
-                pieces, waiting = [], 0
-        await self._in_thread(file.writelines, pieces)
 
     def _restored(self, run_id: str, *, is_refused: bool) -> str | None:
         """The project of a run that was deleted here and restored; None for one that is new.
@@ -419,30 +390,14 @@ def _answering(handler: Handler) -> Handler:
     return answer
 
 
-def _length(request: Request) -> float:
-    """How long the body is; one that does not say it may be of any length."""
-    length = request.headers.get("content-length", "")
-    is_number = length.isascii() and length.isdigit() and len(length) <= _MOST_DIGITS
-    return int(length) if is_number else math.inf
-
-
 async def _body(request: Request, most: int) -> bytes:
     pieces, size = [], 0
     async for piece in request.stream():
         size += len(piece)
         if size > most:
-            raise _too_large(most)
+            raise UsageError(f"the body must have at most {most:,} bytes.")
         pieces.append(piece)
     return b"".join(pieces)
-
-
-def _too_large(most: int) -> UsageError:
-    return UsageError(f"the body must have at most {most:,} bytes.")
-
-
-def _read_all(file: IO[bytes]) -> bytes:
-    file.seek(0)
-    return file.read()
 
 
 def _number(request: Request, name: str) -> int:

@@ -20,9 +20,9 @@ from epochal.journal.layout import parse_part_name
 PROTOCOL = 1
 # Lines of one request before compression. One line may be longer, and travels alone.
 BATCH_BYTES = 1 << 20
-# The longest body, and the most that it may expand to.
+# The longest body of a request, and the longest with lines, before and after compression.
 MAX_BODY_BYTES = 4 << 20
-MAX_LINES_BYTES = 64 << 20
+MAX_LINES_BYTES = 16 << 20
 # Of a segment or a blob, in one request.
 CHUNK_BYTES = 1 << 20
 _MAX_NAME = 200
