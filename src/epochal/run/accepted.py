@@ -143,21 +143,17 @@ class CallValues:
 
     def name(self, value: Any) -> str | None:
         """Read a name: a text that is not empty, or anything else by its text."""
-        if isinstance(value, str) and value:
-            return str.__str__(value)
-        text = None if self.policy.strict else attempt(_own_text, value)[0]
+        text = self._text(value)
         if not text:
             is_empty = value is None or isinstance(value, str)
             shown = repr(value) if is_empty else f"a {type(value).__name__}"
             wrong = ValueTypeError(f"a name must be a non-empty text, not {shown}.")
             self.policy.drop("(no name)", value, wrong)
-        return text[:_LONGEST_NAME] if text else None
+        return text or None
 
     def text(self, value: Any, *, name: str) -> str | None:
         """Read a text, or anything else by its text."""
-        if isinstance(value, str):
-            return str.__str__(value)
-        text = None if self.policy.strict else attempt(_own_text, value)[0]
+        text = self._text(value)
         if text is None:
             kind = type(value).__name__
             self.policy.drop(name, value, ValueTypeError(f"{name!r} must be a text, not a {kind}."))
@@ -177,6 +173,11 @@ class CallValues:
         return flat
 
     # -- inner ------------------------------------------------------------------------------------
+
+    def _text(self, value: Any) -> str | None:
+        if isinstance(value, str):
+            return str.__str__(value)
+        return None if self.policy.strict else attempt(_own_text, value)[0]
 
     def _read(self, name: str, value: Any, read: Callable[..., T], **options: Any) -> T | None:
         found, error = attempt(read, value, name=name, **options)
