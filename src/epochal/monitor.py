@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from epochal.errors import UsageError, ValueTypeError
-from epochal.guard import attempt
 from epochal.journal.reader import read_journal
 from epochal.run.accepted import CallValues, strict_values
 from epochal.run.run import Run, recorder_of
@@ -303,16 +302,10 @@ def _metrics(metrics: Any, call: CallValues) -> dict[str, Any]:
     if isinstance(metrics, EpochMetrics):
         return dict(metrics.merged_by(call))
     if isinstance(metrics, HasLatestMetrics):
-        latest, error = attempt(metrics.latest_metrics)
-        if error is not None:
-            call.policy.drop("latest_metrics()", metrics, error)
-            return {}
-        return as_pairs(latest, argument="latest_metrics()")
-    if (
-        isinstance(metrics, tuple)
-        and len(metrics) == 2
-        and isinstance(metrics[0], HasLatestMetrics)
-    ):
+        latest = call.policy.read("latest_metrics()", lambda given: given.latest_metrics(), metrics)
+        return {} if latest is None else as_pairs(latest, argument="latest_metrics()")
+    is_pair = isinstance(metrics, tuple) and len(metrics) == 2
+    if is_pair and isinstance(metrics[0], HasLatestMetrics):
         return {**_metrics(metrics[0], call), **as_pairs(metrics[1], argument="extras")}
     if isinstance(metrics, (int, float)):
         raise ValueTypeError("metrics must have names: pass {'loss': value}.")
