@@ -24,7 +24,6 @@ from epochal.console.cell import INTERVAL_S, CellOutput
 from epochal.format import format_clock, format_count, format_duration, format_number
 from epochal.guard import Guard
 from epochal.invocation import invocation
-from epochal.journal.alike import AlikeDecoder, AlikeRecords
 from epochal.journal.line import now as unix_now
 from epochal.records import GUESSED_ROLE, Record, numbers_of
 from epochal.run.own_records import OwnRecords
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from epochal.run.recorder import Recorder
 
 _KINDS = frozenset({"metrics", "step", "eval", "epoch"})
-_SLICES_PER_BLOCK = 32
+_MANY = 32
 _MOST_LINES = 5
 _MOST_NOTES = 10
 _MOST_METRICS = 6
@@ -115,7 +114,7 @@ class RunCard:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._records = OwnRecords(decoder=AlikeDecoder())
+        self._records = OwnRecords()
         self._is_reading = threading.Lock()
         # By role: the losses, and the first other metric for a run that has no loss.
         self._curves: dict[str, _Curve] = {}
@@ -244,28 +243,32 @@ class RunCard:
 
     def _read_on(self) -> None:
         for _, records in self._records.read(self._recorder, attempt=self._recorder.attempt):
-            if self._started is None and len(records):
+            if self._started is None and records:
                 self._started = records[0].get("t")
-            if isinstance(records, AlikeRecords) and records.kind == "metrics":
-                self._take_many(records)
-                continue
+            plain = [r for r in records if r["log"] == "metrics" and "nonfinite" not in r]
+            names = plain[0]["m"].keys() if plain else set()
+            many = [record for record in plain if record["m"].keys() == names]
+            if len(many) > _MANY:
+                self._take_many(many)
+                taken = set(map(id, many[:-1]))
+                records = [record for record in records if id(record) not in taken]
             for record in records:
                 if record["log"] in _KINDS:
                     self._take(record)
                 elif record["log"] == "finish":
                     self._ended = record
 
-    def _take_many(self, records: AlikeRecords) -> None:
-        """Take the extremes of many records, and the last one, without decoding the others."""
-        steps = records.column("step")
-        size = len(records) // _SLICES_PER_BLOCK + 1
+    def _take_many(self, records: list[Record]) -> None:
+        """Take the extremes of many records with the same metrics: a fast loop logs thousands."""
+        self._take(records[0])  # makes the curves
+        size = len(records) // _MANY + 1
         for curve in self._shown_curves:
-            values = records.column("m", curve.name)
-            for start in range(0, len(values), size):
-                points = list(zip(values[start : start + size], steps[start:], strict=False))
-                for value, step in {min(points), max(points)}:
-                    curve.add(step, value)
-        self._take(records[-1])
+            if curve.name in records[0]["m"]:
+                points = [(record["m"][curve.name], record["step"]) for record in records]
+                for start in range(0, len(points), size):
+                    part = points[start : start + size]
+                    for value, step in {min(part), max(part)}:
+                        curve.add(step, value)
 
     def _take(self, record: Record) -> None:
         kind = record["log"]

@@ -10,7 +10,6 @@ from epochal.journal.layout import LOOP, PartName, RunFolder, rank_writer
 from epochal.records import Record
 
 if TYPE_CHECKING:
-    from epochal.journal.alike import AlikeDecoder, Records
     from epochal.journal.reader import PartReader
     from epochal.run.recorder import Recorder
 
@@ -20,18 +19,16 @@ _CHILD = "child-"
 class OwnRecords:
     """The records of a run's own rank; each call of ``read`` continues where the last one ended.
 
-    With ``writer``, they are those of another writer. ``decoder`` is for a reader that looks at
-    some of the records only.
+    With ``writer``, they are those of another writer.
     """
 
-    def __init__(self, *, writer: str | None = None, decoder: AlikeDecoder | None = None) -> None:
+    def __init__(self, *, writer: str | None = None) -> None:
         self._readers: dict[PartName, PartReader] = {}
         self._writer = writer
-        self._decoder = decoder
 
     def read(
         self, recorder: Recorder, *, attempt: int | None = None
-    ) -> Iterator[tuple[int, Records]]:
+    ) -> Iterator[tuple[int, list[Record]]]:
         """Blocks of records with their attempt, older attempts first; of one attempt, if given."""
         folder, rank = recorder.folder, max(recorder.rank, 0)
         if not recorder.is_recorded:
@@ -43,17 +40,14 @@ class OwnRecords:
                 for block in self._new_blocks(folder, name):
                     yield name.attempt, block
 
-    def _new_blocks(self, folder: RunFolder, name: PartName) -> Iterator[Records]:
+    def _new_blocks(self, folder: RunFolder, name: PartName) -> Iterator[list[Record]]:
         from epochal.journal.reader import PartReader, ShorterFileError
 
         reader = self._readers.get(name)
         if reader is None:
             reader = self._readers[name] = PartReader(folder.part_path(name), name)
         try:
-            if self._decoder is None:
-                yield from reader.read_blocks()
-            else:
-                yield from reader.read_alike(self._decoder)
+            yield from reader.read_blocks()
         except ShorterFileError:
             reader.recover()
         except FileNotFoundError:
