@@ -171,7 +171,7 @@ def test_a_name_alone_is_a_metric_or_of_the_config(
 
 
 def test_a_name_that_no_run_has_is_a_mistake(store: LocalStore) -> None:
-    with pytest.raises(UsageError, match=r"no run has 'stepp'. Did you mean 'step'"):
+    with pytest.raises(UsageError, match="no run has 'stepp'; did you mean 'step'"):
         store.runs("stepp > 1")
     with pytest.raises(UsageError, match="no run has 'nothing'"):
         store.runs(order="-nothing")

@@ -16,7 +16,7 @@ from epochal.store.local.run import LocalRun
 from epochal.store.local.store import LocalStore
 from tests.doubles.companions import wait_for
 
-SMALL = ("msgspec", "psutil")
+SMALL = ("click", "msgspec", "psutil")
 TRAINING = """
 import sys
 import time
@@ -89,7 +89,7 @@ def test_a_training_records_measures_and_is_diagnosed(node: Node, tmp_path: Path
 def test_what_reads_runs_says_which_package_it_needs(node: Node, tmp_path: Path) -> None:
     said = "needs the package 'numpy': pip install numpy."
     done = node.run("-m", "epochal", "ls", "--dir", str(tmp_path))
-    assert (done.returncode, done.stderr) == (1, f"epochal: epochal ls {said}\n")
+    assert (done.returncode, done.stderr) == (2, f"epochal: epochal ls {said}\n")
     done = node.run("-c", "import epochal; epochal.load('x')")
     assert done.stderr.splitlines()[-1].endswith(f"MissingPackageError: epochal.load {said}")
 
@@ -98,12 +98,13 @@ def test_with_numpy_as_beside_torch_the_commands_of_a_node_work(tmp_path: Path) 
     node = Node(tmp_path / "env", *SMALL, "numpy")
     runs = str(tmp_path / "runs")
     assert node.run("-c", TRAINING, runs).returncode == 0
-    for command in ("ls", "show one", "tail one", "doctor one", "export one", "resume one"):
+    for command in ("ls", "show one", "tail one", "doctor one", "export one --format csv", "resume one"):
         done = node.run("-m", "epochal", *command.split(), "--dir", runs)
         assert (done.returncode, done.stderr) == (0, ""), command
     started = node.run("-m", "epochal", "--dir", runs, "run", "--", sys.executable, "-c", "pass")
     assert "recorded no run" in started.stderr
-    for command, package in (("watch", "plotext"), ("serve", "starlette"), ("pack", "pyarrow")):
-        done = node.run("-m", "epochal", command, *(["one"] * (command != "serve")), "--dir", runs)
-        assert done.returncode == 1
+    for command, package in (("watch", "plotext"), ("serve", "starlette"), ("manage pack", "pyarrow")):
+        words = [*command.split(), *(["one"] * (command != "serve"))]
+        done = node.run("-m", "epochal", *words, "--dir", runs)
+        assert done.returncode == 2
         assert f"pip install {package}." in done.stderr

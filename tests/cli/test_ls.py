@@ -202,8 +202,8 @@ def test_short_names_are_understood_in_queries(
 
 def test_a_name_that_no_run_has_gets_a_suggestion(tried: Path, capsys: Capture) -> None:
     assert main(["ls", "val/ac > 0.1", "--dir", str(tried)]) == 2
-    assert "no run has 'val/ac'. Did you mean 'val/acc'?" in capsys.readouterr().err
+    assert "no run has 'val/ac'; did you mean 'val/acc':\n" in capsys.readouterr().err
     assert main(["ls", "--sort", "acc/val", "--dir", str(tried)]) == 2
-    assert "Did you mean 'val/acc'?" in capsys.readouterr().err
+    assert "did you mean 'val/acc':" in capsys.readouterr().err
     assert main(["ls", "--columns", "scor", "--dir", str(tried)]) == 0
     assert "No run here has 'scor'. Did you mean 'score'?" in capsys.readouterr().err

@@ -199,13 +199,13 @@ def _list_projects(store: Store, limit: int | None, nothing: str, *, as_json: bo
     if as_json or not rows:
         say_json(rows) if as_json else remark(nothing)
         return
-    header = ("PROJECT", "RUNS", "LIVE", "FAILED", "FINDINGS", "BEST", "LAST ACTIVITY", "OWNERS")
+    header = ("PROJECT", "RUNS", "LIVE", "FAILED", "FINDINGS", "BEST", "UPDATED", "OWNERS")
     cells = [
         (
             row.name,
             f"{row.runs:,}",
             *(str(sum(row.states.get(one, 0) for one in some)) for some in (LIVE_STATES, _FAILED)),
-            f"{plural(row.errors, 'error')}, {plural(row.warnings, 'warning')}",
+            plural(row.errors, "error") if row.errors else plural(row.warnings, "warning"),
             UNKNOWN
             if row.best is None
             else f"{format_number(row.best.value)} {row.best.role.replace('_', ' ')}",

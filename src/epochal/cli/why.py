@@ -64,7 +64,8 @@ def command(
 
 def _lines(found: Why, *, with_all: bool) -> Iterator[str]:
     width = terminal_columns()
-    hint = " Use --unfinished to include them." if found.unfinished.left_out else ""
+    them = "it" if len(found.unfinished.runs) == 1 else "them"
+    hint = f" Use --unfinished to include {them}." if found.unfinished.left_out else ""
     yield from textwrap.wrap(f"{found.sentence}{hint}", width)
     yield ""
     names = [one_line(side.name) for side in (found.left, found.right)]

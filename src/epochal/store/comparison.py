@@ -91,6 +91,7 @@ def compare(
     else:
         every = [metric for run in runs for metric in _all_metrics(run)]
         found = in_order(metric for metric in every if _is_compared(metric, with_all=with_all))
+        found.sort(key=lambda metric: metric.goal is None and metric.axis != "none")
         left_out = {metric.name for metric in every} - {metric.name for metric in found}
     return Comparison(config, tuple(_metrics(runs, found)), len(left_out))
 

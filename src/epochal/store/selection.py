@@ -176,8 +176,11 @@ def metric_name(field: q.Field) -> str | None:
     return _statistic_of(names if root == "summary" else field.path)[0]
 
 
-def check_fields(text: str, fields: Iterable[q.Field], runs: Sequence[Subject]) -> None:
-    """Raise ``UsageError`` for a short name that no run has; it suggests similar ones."""
+def check_fields(text: str | None, fields: Iterable[q.Field], runs: Sequence[Subject]) -> None:
+    """Raise ``UsageError`` for a short name that no run has; it suggests similar ones.
+
+    ``text`` is the query that has the fields; without it the name alone is shown.
+    """
     for field in fields:
         if field.path[0] in (*_PLAIN, *_NESTED):
             continue
@@ -185,7 +188,8 @@ def check_fields(text: str, fields: Iterable[q.Field], runs: Sequence[Subject]) 
         if all(reading(run) is NOT_THERE for run in runs):
             known = [*_PLAIN, *(name for run in runs[:_NEAR_IN] for name in run.names())]
             near = near_names(str(field), known, most=1)
-            q.fail(f"no run has {str(field)!r}.{near}".rstrip("."), text, field.column)
+            hint = near.replace(" Did", "; did").rstrip("?")
+            q.fail(f"no run has {str(field)!r}{hint}", text or str(field), field.column)
 
 
 def _group_value(value: Any) -> Any:

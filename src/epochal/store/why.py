@@ -557,7 +557,9 @@ def _sentence(why: Why, verdict: Verdict) -> str:
     else:
         worse, better = names if why.worse == "left" else reversed(names)
         by = f" by {gap}" if math.isfinite(why.gap) else ""
-        start = f"{worse} is worse than {better}{by} in {why.metric}."
+        several = len((why.left if why.worse == "left" else why.right).runs) > 1
+        verb = "are" if several else "is"
+        start = f"{worse} {verb} worse than {better}{by} in {why.metric}."
     if why.parted_at is not None:
         start += f" The curves part at {why.x} {why.parted_at:,.0f}."
     return f"{start} {_conclusion(why, verdict)}{_shown(why)}"

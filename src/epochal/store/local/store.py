@@ -523,7 +523,7 @@ class _Selection:
             if self._query is not None and not runs and every:
                 check_fields(self._query, fields_in(self._query, None), every)
             if self._order is not None and runs:
-                check_fields(self._order, fields_in(None, self._order), runs)
+                check_fields(None, fields_in(None, self._order), runs)
         return runs if self._sort is None else self._sort(runs)
 
 
