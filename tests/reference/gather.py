@@ -182,7 +182,9 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "ls-all": ("ls", "--all", "project == 'endings'", "--sort=name"),
     "ls-query": ("ls", "config.lr < 1e-2 and status == 'finished'", "--sort=-config.lr,name"),
     "ls-projects": ("ls", "--projects"),
-    "show-numbers": ("show", "numbers"),
+    "show-numbers": ("show", "numbers", "--all"),
+    "show-short": ("show", "numbers"),
+    "ls-columns": ("ls", "sweep", "--columns=best.eval/loss,lr", "--sort=best.eval/loss,name"),
     "show-resumed": ("show", "resumed"),
     "show-forked": ("show", "lineage/forked"),
     "show-four-ranks": ("show", "id-four-ranks"),
@@ -194,7 +196,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "compare-importance": ("compare", "sweep", "--importance", "eval/loss", "--unfinished"),
     "compare-where": ("compare", "--where", "config.seed == 0", "--group-by", "lr", "-m", "loss"),
     "why": ("why", "lr0.01-w128-s0", "lr0.001-w128-s0"),
-    "why-group": ("why", "lr0.0001-w64-s0", "--group", "--metric", "eval/loss"),
+    "why-group": ("why", "lr0.0001-w64-s0", "--metric", "eval/loss"),
     "why-against": ("why", "diverging", "--against", "project == 'sweep'", "--unfinished"),
     "doctor-every-kind": ("doctor", "id-every-kind"),
     "doctor-diverging": ("doctor", "diverging"),
@@ -203,7 +205,8 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "doctor-failed": ("doctor", "endings/failed"),
     "doctor-healthy": ("doctor", "long"),
     "doctor-four-ranks": ("doctor", "four-ranks"),
-    "doctor-disk": ("doctor",),
+    "disk": ("manage", "du"),
+    "series": ("series", "long", "loss", "--points", "12"),
 }
 
 
