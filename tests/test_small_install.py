@@ -98,12 +98,23 @@ def test_with_numpy_as_beside_torch_the_commands_of_a_node_work(tmp_path: Path) 
     node = Node(tmp_path / "env", *SMALL, "numpy")
     runs = str(tmp_path / "runs")
     assert node.run("-c", TRAINING, runs).returncode == 0
-    for command in ("ls", "show one", "tail one", "doctor one", "export one --format csv", "resume one"):
+    for command in (
+        "ls",
+        "show one",
+        "tail one",
+        "doctor one",
+        "export one --format csv",
+        "resume one",
+    ):
         done = node.run("-m", "epochal", *command.split(), "--dir", runs)
         assert (done.returncode, done.stderr) == (0, ""), command
     started = node.run("-m", "epochal", "--dir", runs, "run", "--", sys.executable, "-c", "pass")
     assert "recorded no run" in started.stderr
-    for command, package in (("watch", "plotext"), ("serve", "starlette"), ("manage pack", "pyarrow")):
+    for command, package in (
+        ("watch", "plotext"),
+        ("serve", "starlette"),
+        ("manage pack", "pyarrow"),
+    ):
         words = [*command.split(), *(["one"] * (command != "serve"))]
         done = node.run("-m", "epochal", *words, "--dir", runs)
         assert done.returncode == 2

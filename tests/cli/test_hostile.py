@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from epochal.cli.main import COMMANDS, main
+from epochal.cli.main import main, program
 from tests.store.journals import Journal
 
 # A colour, the clipboard (OSC 52), the bell, NUL, a one-byte CSI, DEL, and text written backwards.
@@ -63,10 +63,45 @@ def ways(root: Path) -> dict[str, list[list[str]]]:
     """Every command, in every form that prints what runs say."""
     one, other = str(root / "p/x"), str(root / "p/y")
     both = [[], ["--json"]]
-    plain = {name: [[name, one, *more] for more in both] for name in ("show", "doctor", "note")}
+    plain = {
+        name: [[name, one, *more] for more in both] for name in ("show", "doctor", "note", "wait")
+    }
+    manage = [
+        ["du"],
+        ["trash", "list"],
+        ["trash", "restore", EVIL],
+        ["trash", "empty", one],
+        ["prune", "--older", "1d"],
+        ["pack", one],
+        ["repair", one],
+        ["rename", one, f"new {EVIL}"],
+        ["hide", one],
+        ["checkpoints", one],
+    ]
+    hub = [
+        ["push", one, "--to", "http://127.0.0.1:9"],
+        ["push", one, "--to", EVIL],
+        ["pull", EVIL, "--from", "http://127.0.0.1:9"],
+        ["token", "add", EVIL, "--hub", str(root)],
+        ["token", "revoke", EVIL, "--hub", str(root)],
+        ["share", one, "--hub", str(root), "--url", EVIL],
+        ["share", one, "--hub", str(root), "--view", "http://[" + EVIL],
+        ["share", "--query", EVIL, "--hub", str(root)],
+        ["share", "--hub", EVIL.replace("\x00", "")],
+        ["audit", "--hub", EVIL.replace("\x00", "")],
+        ["serve", str(root), "--trust", EVIL, "--user-header", "x"],
+    ]
     return {
         **plain,
-        "ls": [["ls"], ["ls", "--json"], ["ls", EVIL], ["ls", f"config.a {EVIL}"]],
+        "ls": [
+            ["ls"],
+            ["ls", "--json"],
+            ["ls", "--csv", "--columns", f"notes,tags,{EVIL}"],
+            ["ls", "--columns", "notes,tags,config.a"],
+            ["ls", EVIL],
+            ["ls", f"config.a {EVIL}"],
+        ],
+        "series": [["series", one, EVIL], ["series", one, "loss"]],
         "tail": [["tail", one, "-a", "-n", "99", *more] for more in both],
         "compare": [["compare", one, other, "-a", *more] for more in both],
         "export": [["export", one, "--format", f] for f in "csv jsonl".split()],
@@ -77,51 +112,28 @@ def ways(root: Path) -> dict[str, list[list[str]]]:
         "why": [["why", one, other, *more] for more in both],
         "sync": [["sync", one], ["sync", one, "--status"], ["sync", one, "--to", EVIL]],
         "import": [["import", f"{one}/{EVIL.replace(chr(0), '')}"]],
-        "repair": [["repair", one, *more] for more in both],
         "resume": [["resume", one, *more] for more in both],
         "stop": [["stop", one]],
         "watch": [["watch", one, "--once"], ["watch", str(root), "--once"]],
-        "checkpoints": [["checkpoints", one, *more] for more in both],
         "tag": [["tag", one, EVIL, *more] for more in both] + [["tag", one, "-r", f"{EVIL}?"]],
-        "rename": [["rename", one, f"new {EVIL}", *more] for more in both],
         "run": [["run", "--", EVIL.replace("\x00", "")]],
-        "pack": [["pack", one, *more] for more in both],
-        "trash": [
-            ["trash"],
-            ["trash", "--json"],
-            ["trash", "restore", EVIL],
-            ["trash", "empty", one],
-        ],
-        "prune": [["prune", "--older", "1d", *more] for more in ([], ["--json"], ["--yes"])],
-        "hide": [["hide", one, *more] for more in (*both, ["--undo"])],
+        "manage": [["manage", *words] for words in manage],
+        "hub": [["hub", *words] for words in hub],
         "rm": [["rm", one], ["rm", one, "--yes"], ["rm", other, "--yes", "--json"]],
-        "push": [["push", one, "--to", "http://127.0.0.1:9"], ["push", one, "--to", EVIL]],
-        "pull": [["pull", EVIL, "--from", "http://127.0.0.1:9"]],
-        "token": [
-            ["token", "add", EVIL, "--hub", str(root)],
-            ["token", "list", "--hub", EVIL],
-            ["token", "revoke", EVIL, "--hub", str(root)],
-        ],
-        "share": [
-            ["share", one, "--hub", str(root), "--url", EVIL],
-            ["share", one, "--hub", str(root), "--view", "http://[" + EVIL],
-            ["share", "--query", EVIL, "--hub", str(root)],
-            ["share", "--hub", EVIL],
-        ],
-        "audit": [["audit", "--hub", str(root)], ["audit", "--hub", EVIL]],
-        "hub": [["hub", str(root), "--trust", EVIL, "--user-header", "x"]],
-        # These two print no words of runs; what they refuse they quote.
+        # These print no words of runs; what they refuse they quote.
         "demo": [["demo", "--seed", EVIL]],
         "serve": [["serve", EVIL.replace("\x00", "")]],
         "config": [["config"], ["config", EVIL]],
+        "skill": [["skill", EVIL]],
+        "mcp": [["mcp", EVIL]],
     }
 
 
 def test_every_command_is_tried() -> None:
-    assert set(ways(Path())) == set(COMMANDS)
+    assert set(ways(Path())) == set(program.summaries)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", program.summaries)
 def test_control_characters_of_a_run_do_not_reach_the_terminal(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,12 +141,12 @@ def test_control_characters_of_a_run_do_not_reach_the_terminal(
     hostile(tmp_path, "y")
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
-    if command == "trash":
-        main(["rm", str(tmp_path / "p/y"), "--yes", "--dir", str(tmp_path), "--quiet"])
+    if command == "manage":
+        main(["rm", str(tmp_path / "p/y"), "--yes", "--dir", str(tmp_path)])
     for words in ways(tmp_path)[command]:
         terminal = Terminal()
         with contextlib.redirect_stdout(terminal), contextlib.redirect_stderr(terminal):
-            main([words[0], "--dir", str(tmp_path), *words[1:]])
+            main(["--dir", str(tmp_path), *words])
         shown = terminal.getvalue()
         assert shown, words
         assert "evil\x1b" not in shown
@@ -161,7 +173,7 @@ def test_a_note_keeps_its_lines(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_json_holds_what_the_file_held(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hostile(tmp_path)
     main(["show", "x", "--json", "--dir", str(tmp_path)])
-    assert json.loads(capsys.readouterr().out)["info"]["notes"] == EVIL
+    assert json.loads(capsys.readouterr().out)["notes"] == EVIL
 
 
 def test_an_export_to_a_file_is_exact(tmp_path: Path) -> None:
