@@ -29,11 +29,11 @@ def call(run: Run, *arguments: str) -> int:
 def test_sends_what_is_new_and_says_how_much(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(run, "--to", "json_log,tensorboard") == 0
     assert sorted(capsys.readouterr().out.splitlines()) == [
-        "json_log: 4 records sent, 4 in all.",
-        "tensorboard: 4 records sent, 4 in all.",
+        "json_log: 4 records sent, none left.",
+        "tensorboard: 4 records sent, none left.",
     ]
     assert call(run, "--to", "json_log") == 0
-    assert capsys.readouterr().out == "json_log: nothing new, 4 in all.\n"
+    assert capsys.readouterr().out == "json_log: 4 records sent, none left.\n"
 
 
 def test_goes_where_the_run_reports_to(run: Run, tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_one_sink_that_cannot_be_used_keeps_no_other_from_it(
     assert call(run, "--to", "wandb,json_log") == 1
     out = capsys.readouterr().out
     assert "json_log: 4 records sent" in out
-    assert "wandb: 4 records not sent: 'wandb' needs the package" in out
+    assert "wandb: 0 records sent, 4 left: 'wandb' needs the package" in out
     assert "pip install 'epochal[wandb]'" in out
 
 
@@ -71,7 +71,7 @@ def test_status_tells_and_sends_nothing(run: Run, capsys: pytest.CaptureFixture[
     with open(next((run.dir / "journal").iterdir()), "ab") as journal:
         journal.write(b'{"log":"message","t":1.0,"text":"late"}\n')
     call(run, "--status")
-    assert capsys.readouterr().out == "json_log: 4 records sent, 1 to go; closed.\n"
+    assert capsys.readouterr().out == "json_log: 4 records sent, 1 left.\n"
 
 
 def test_what_a_target_cannot_hold_is_reported_every_time(
@@ -81,9 +81,9 @@ def test_what_a_target_cannot_hold_is_reported_every_time(
         journal.write(b'{"log":"message","t":1.0,"text":"late"}\n' * 2)
     report = "tensorboard: 2 messages were not sent: tensorboard cannot hold them.\n"
     assert call(run, "--to", "tensorboard") == 0
-    assert capsys.readouterr().out == f"tensorboard: 4 records sent, 4 in all.\n{report}"
+    assert capsys.readouterr().out == f"tensorboard: 4 records sent, none left.\n{report}"
     assert call(run, "--to", "tensorboard") == 0
-    assert capsys.readouterr().out == f"tensorboard: nothing new, 4 in all.\n{report}"
+    assert capsys.readouterr().out == f"tensorboard: 4 records sent, none left.\n{report}"
     call(run, "--status")
     assert capsys.readouterr().out.endswith(report)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -120,10 +119,10 @@ def _plan(view: LocalRun, more: Sequence[str]) -> dict[str, Any]:
     if any(REDACTED in word for word in started):
         remarks.append(_SECRETS)
     cwd, environment = facts.get("cwd"), environment_of(view)
-    variables = [f"{name}={_quoted(value)}" for name, value in environment.items()]
-    shell = " ".join([*variables, *map(_quoted, started)])
+    variables = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
+    shell = " ".join([*variables, shlex.join(started)])
     return {
-        "shell": f"cd {_quoted(cwd)} && {shell}" if isinstance(cwd, str) else shell,
+        "shell": f"cd {shlex.quote(cwd)} && {shell}" if isinstance(cwd, str) else shell,
         "command": started,
         "environment": environment,
         "cwd": cwd,
@@ -132,14 +131,6 @@ def _plan(view: LocalRun, more: Sequence[str]) -> dict[str, Any]:
         "drift": [asdict(drift) for drift in _drift(view, manifest, more)],
         "remarks": [*_checkpoint_remarks(view, path, manifest), *remarks, *_changed(facts)],
     }
-
-
-def _quoted(word: str) -> str:
-    """A word for a shell; control characters as bash and zsh spell them, not as they are."""
-    if word.isprintable():
-        return shlex.quote(word)
-    plain = word.replace("\\", "\\\\").replace("'", "\\'")
-    return "$'" + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in plain) + "'"
 
 
 def restarted(command: Sequence[str], view: LocalRun) -> tuple[list[str], str]:
@@ -239,11 +230,10 @@ def _launched(command: Sequence[str], view: LocalRun) -> tuple[list[str], list[s
     program = list(command[1:])
     while program and program[0].startswith("-") and program[0] != "-m":
         del program[: 2 if program[0] in _WITH_VALUE else 1]
-    launcher = [command[0], "-m", "torch.distributed.run", f"--nproc-per-node={here}"]
-    if nodes == 1:
-        return [*launcher, *program], []
+    options = [f"--nproc-per-node={here}", *([f"--nnodes={nodes}"] if nodes > 1 else [])]
     words = f"it ran on {nodes} machines: start it on each of them."
-    return [*launcher, f"--nnodes={nodes}", *program], [words]
+    started = [command[0], "-m", "torch.distributed.run", *options, *program]
+    return started, [words] if nodes > 1 else []
 
 
 def _drift(view: LocalRun, manifest: Manifest | None, more: Sequence[str]) -> list[Drift]:
@@ -272,15 +262,7 @@ def _changed(facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"it ran on {host!r}, and this is {socket.gethostname()!r}."
     if not isinstance(cwd, str) or not os.path.isdir(cwd):
         yield f"its folder {cwd} is not here."
-        return
-    program = str(facts["command"][0])
-    if shutil.which(program) is None:
-        yield f"its Python {program} is not here; this one is {sys.executable}."
-    now = describe_git(Path(cwd))[0] if isinstance(git, Mapping) else None
-    if now is None or not isinstance(git, Mapping):
-        return
-    if now["commit"] != git.get("commit"):
-        yield f"its code was at {str(git.get('commit'))[:10]} and is at {now['commit'][:10]} now."
-    elif now["dirty"] != git.get("dirty"):
-        word = "has uncommitted changes now" if now["dirty"] else "had uncommitted changes then"
-        yield f"its code {word}."
+    elif isinstance(git, Mapping) and (now := describe_git(Path(cwd))[0]) is not None:
+        names = [str(one.get("commit"))[:10] + "+" * bool(one.get("dirty")) for one in (git, now)]
+        if names[0] != names[1]:
+            yield f"its code was at {names[0]} and is at {names[1]} now (+: uncommitted changes)."

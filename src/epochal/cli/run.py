@@ -17,25 +17,21 @@ from epochal.cli.resume import environment_of, restarted
 from epochal.console.messages import Verbosity, enabled
 from epochal.errors import UsageError
 from epochal.format import format_duration, format_number, format_reached, plural
-from epochal.settings.declared import BY_NAME
+from epochal.settings.declared import LABELS, RUN_OPTIONS
 
 _SIGNALLED = 128  # what a shell adds to the number of the signal that ended a command
 _STOPPED = {None: None, 1: "finding", 3: "timeout"}
 _SEVERITIES = {None: (), "error": ("error",), "warning": ("error", "warning")}
-# The settings that describe one run: each is an option.
-_LABELS = [
-    BY_NAME[name]
-    for name in ("project", "name", "tags", "notes", "group", "job_type")
-    if name in BY_NAME
-]
 
 
 def _label_options(function: Any) -> Any:
-    for setting in reversed(_LABELS):
-        is_list = isinstance(setting.default, tuple)
-        flag = f"--{setting.name.removesuffix('s' * is_list).replace('_', '-')}"
-        words = f"{setting.meaning[:1].upper()}{setting.meaning[1:].rstrip('.')}."
-        option = click.option(flag, setting.name, multiple=is_list, metavar="TEXT", help=words)
+    """Add an option for each setting that describes one run."""
+    for name in reversed(LABELS):
+        flag = "--tag" if name == "tags" else f"--{name.replace('_', '-')}"
+        meaning = RUN_OPTIONS[name].meaning.partition(". ")[0].rstrip(".")
+        option = click.option(
+            flag, name, multiple=name == "tags", metavar="TEXT", help=f"{meaning}."
+        )
         function = option(function)
     return function
 
@@ -81,8 +77,8 @@ def command(
         stop_on=_SEVERITIES[stop_on],
         grace_s=grace,
     )
-    given = [(setting, labels[setting.name]) for setting in _LABELS if labels[setting.name]]
-    environment = {str(one.variable): one.kind.to_text(value) for one, value in given}
+    given = [(RUN_OPTIONS[name], value) for name, value in labels.items() if value]
+    environment = {str(option.variable): option.kind.to_text(value) for option, value in given}
     if folder := shared().dir:
         environment["EPOCHAL_DIR"] = str(Path(folder).absolute())
     started = list(words)

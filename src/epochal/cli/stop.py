@@ -98,6 +98,7 @@ def command(
         if view.info.status.state not in LIVE_STATES:
             break
         time.sleep(_REFRESH_S)
+    view.refresh()  # a process writes how it ended before it is gone
     info, status = view.info, view.info.status
     has_ended = status.state not in LIVE_STATES
     is_done = has_ended or action not in _ENDING or wait == 0

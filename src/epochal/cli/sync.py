@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,12 +12,13 @@ import click
 from epochal.cli.command import DURATION, cli_command, json_option, own_run, run_argument
 from epochal.cli.output import say, say_json
 from epochal.errors import UsageError
+from epochal.format import plural
 from epochal.journal.layout import RunFolder
 from epochal.sinks.backlog import Backlog, is_sent
 from epochal.sinks.ledger import Ledger, SinkProgress
 from epochal.sinks.reporting import KnownSinks, Reporting, options_from
 from epochal.sinks.skipped import sentences
-from epochal.sinks.worker import Forwarding, Worker
+from epochal.sinks.worker import Forwarding
 
 _TRIES = 3
 _PAUSE_S = 0.1
@@ -43,14 +44,13 @@ def command(
     """Send what is new in a run to other trackers; the exit code is 1 if something is left."""
     folder = RunFolder(own_run(run).path)
     ledger = Ledger(folder)
-    before = ledger.progress_by_sink()
     if status:
         # What there is to send now: a sink that gave up no longer counts.
         now = {
             name: replace(progress, behind=Backlog(folder, progress.sent, wants=is_sent).count())
-            for name, progress in before.items()
+            for name, progress in ledger.progress_by_sink().items()
         }
-        _print_status(now, as_json=as_json)
+        _print(now, as_json=as_json)
         return 0
     reporting = _with_settings(ledger.reporting(), settings)
     names = _names(to, reporting)
@@ -59,27 +59,14 @@ def command(
     forwarding = Forwarding(folder, reporting, names=names, tries=_TRIES)
     forwarding.finish()
     forwarding.start()
-    for worker in _ended(forwarding, timeout):
-        if not as_json:
-            had = before.get(worker.name, SinkProgress()).num_sent
-            say(f"{worker.name}: {_sentence(worker.progress, had)}", flush=True)
-            _print_skipped(worker.name, worker.progress)
-    after = forwarding.progress_by_sink()
-    if as_json:
-        _print_status(after, as_json=True)
-    return int(not all(progress.is_done for progress in after.values()))
-
-
-def _ended(forwarding: Forwarding, timeout_s: float | None) -> Iterator[Worker]:
-    """Each worker when it has ended; when time is up, those that have not."""
-    deadline_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+    deadline = float("inf") if timeout is None else time.monotonic() + timeout
     left = list(forwarding.workers)
-    while left and time.monotonic() < deadline_s:
-        ended = [worker for worker in left if worker.join(_PAUSE_S / len(left))]
-        left = [worker for worker in left if worker not in ended]
-        yield from ended
+    while left and time.monotonic() < deadline:
+        left = [worker for worker in left if not worker.join(_PAUSE_S / len(left))]
     forwarding.stop()
-    yield from left
+    after = forwarding.progress_by_sink()
+    _print(after, as_json=as_json)
+    return int(not all(progress.is_done for progress in after.values()))
 
 
 def _names(to: str | None, reporting: Reporting) -> tuple[str, ...]:
@@ -105,34 +92,17 @@ def _with_settings(reporting: Reporting, settings: tuple[str, ...]) -> Reporting
     return options_from({**reporting.plain(), **given})
 
 
-def _print_status(progress_by_sink: Mapping[str, SinkProgress], *, as_json: bool) -> None:
+def _print(progress_by_sink: Mapping[str, SinkProgress], *, as_json: bool) -> None:
     if as_json:
         fields = ("phase", "num_sent", "skipped", "rejection", "behind", "error", "state")
-        say_json(
-            {
-                name: {field: getattr(progress, field) for field in fields}
-                for name, progress in progress_by_sink.items()
-            }
-        )
+        found = progress_by_sink.items()
+        say_json({name: {field: getattr(one, field) for field in fields} for name, one in found})
         return
     if not progress_by_sink:
         say("The run was never sent to another tracker.")
     for name, progress in progress_by_sink.items():
-        words = f"{progress.num_sent} records sent, {progress.behind} to go"
-        say(f"{name}: {words}; {progress.error or progress.phase}.")
-        _print_skipped(name, progress)
-
-
-def _print_skipped(name: str, progress: SinkProgress) -> None:
-    for sentence in sentences(name, progress.skipped, progress.rejection):
-        say(f"{name}: {sentence}", flush=True)
-
-
-def _sentence(progress: SinkProgress, had: int) -> str:
-    num_new = progress.num_sent - had
-    if progress.error is not None:
-        return f"{progress.behind} records not sent: {progress.error}"
-    if not progress.is_done:
-        return f"{max(0, num_new)} records sent; time is up."
-    new = f"{num_new} records sent" if num_new > 0 else "nothing new"
-    return f"{new}, {progress.num_sent} in all."
+        error = f": {progress.error.rstrip('.')}" if progress.error else ""
+        sent = f"{plural(progress.num_sent, 'record')} sent, {progress.behind or 'none'} left"
+        skipped = sentences(name, progress.skipped, progress.rejection)
+        for sentence in (f"{sent}{error}.", *skipped):
+            say(f"{name}: {sentence}")
