@@ -241,7 +241,8 @@ def pie_svg(title: str, sizes: Mapping[str, float]) -> str:
     shown = sorted(((s, n) for n, s in sizes.items() if s > 0), reverse=True)
     total = math.fsum(size for size, _ in shown)
     height = max(_SIZE, _LINE * (len(shown) + 1)) + _LINE
-    drawn, begin = [], 0.0
+    drawn: list[str] = []
+    begin = 0.0
     for (size, name), colour in zip(shown, itertools.cycle(_COLOURS), strict=False):
         share, y = 100 * size / total, _LINE * (len(drawn) + 2)
         words = f"{html.escape(name)} {format_bytes(size)}"
