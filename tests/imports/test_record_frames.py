@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epochal.imports.tfevents_file import find_frames, next_frame
+from epochal.imports.tfevents_file import find_frames
 from tests.imports.event_files import frame
 
 
@@ -42,12 +42,3 @@ def test_a_broken_header_is_damage_at_its_place() -> None:
     whole = frame(b"whole")
     frames = find_frames(whole + b"\x05" + bytes(7) + b"abcd" + b"x" * 20)
     assert (frames.end, frames.is_damaged) == (len(whole), True)
-
-
-def test_the_next_whole_record_after_damage_is_found() -> None:
-    text = b"rubbish" + frame(b"one")[:-1] + b"?" + frame(b"two")
-    assert next_frame(text, 0) == text.index(frame(b"two"))
-
-
-def test_no_record_after_damage_is_none() -> None:
-    assert next_frame(b"rubbish" * 10, 0) is None

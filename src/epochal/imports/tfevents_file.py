@@ -2,8 +2,8 @@
 
 A record is ``length (8 bytes) | checksum of the length (4) | data | checksum of the data (4)``.
 Every length and every record is verified. A record that fails is skipped; where no record begins,
-reading goes on at the next one that is whole. Both leave a sentence with the place. Bytes at the
-end that are not a whole record are a record being written.
+reading ends, as TensorBoard's does. Both leave a sentence with the place. Bytes at the end that are
+not a whole record are a record being written.
 """
 
 from __future__ import annotations
@@ -66,20 +66,6 @@ def find_frames(buffer: bytes) -> Frames:
     return Frames(starts, lengths, place)
 
 
-def next_frame(buffer: bytes, after: int) -> int | None:
-    """Where the next whole record begins whose length and data both agree with their checksums."""
-    # The upper half of every length is zero.
-    zeros = buffer.find(bytes(4), after + 5)
-    while zeros >= 0:
-        place = zeros - 4
-        length = _length(buffer[place : place + HEADER_BYTES])
-        if length is not None and place + length + _FRAME_BYTES <= len(buffer):  # noqa: SIM102
-            if _is_whole(buffer, place + HEADER_BYTES, length):
-                return place
-        zeros = buffer.find(bytes(4), zeros + 1)
-    return None
-
-
 @lru_cache(4096)
 def _length(header: bytes) -> int | None:
     """The length in a header; None if it is cut or its checksum differs."""
@@ -87,13 +73,6 @@ def _length(header: bytes) -> int | None:
         return None
     is_right = crc32c.masked_of_bytes(header[:8]) == int.from_bytes(header[8:], "little")
     return int.from_bytes(header[:8], "little") if is_right else None
-
-
-def _is_whole(buffer: bytes, start: int, length: int) -> bool:
-    """Whether the data of a record agrees with its checksum."""
-    end = start + length
-    stored = int.from_bytes(buffer[end : end + FOOTER_BYTES], "little")
-    return crc32c.masked_of_bytes(buffer[start:end]) == stored
 
 
 class EventFile:
@@ -125,10 +104,12 @@ class EventFile:
                 buffer, frames = self._next_frames(file, status.st_size)
                 yield self._items(buffer, frames)
                 self.offset += frames.end
-                if frames.is_damaged and not self._skip_damage(file):
+                if frames.is_damaged:
+                    what = "no record begins there, so the rest is not read"
+                    self.problems.say_damage(self.offset, what, once=True)
                     self._stuck_at = seen
                     return
-                if not frames.is_damaged and not frames.starts:
+                if not frames.starts:
                     return
 
     def _next_frames(self, file: BinaryIO, size: int) -> tuple[bytes, Frames]:
@@ -143,23 +124,6 @@ class EventFile:
             if frames.wanted <= len(buffer) or self.offset + frames.wanted > size:
                 return buffer, frames  # its end has not been written yet
             wanted = frames.wanted
-
-    def _skip_damage(self, file: BinaryIO) -> bool:
-        """Go to the next whole record; False when there is none, or none yet."""
-        start = place = self.offset
-        while True:
-            file.seek(place)
-            buffer = file.read(_CHUNK_BYTES)
-            found = next_frame(buffer, 0 if place == start else -1)
-            if found is not None:
-                self.problems.say_damage(start, f"{place + found - start} bytes are no records")
-                self.offset = place + found
-                return True
-            if len(buffer) < _CHUNK_BYTES:
-                self.problems.say_damage(start, "no record begins there, nor after it", once=True)
-                return False
-            # The next chunk overlaps this one: a record may lie across the border.
-            place += _CHUNK_BYTES // 2
 
     def _items(self, buffer: bytes, frames: Frames) -> Iterator[Item]:
         """The events of whole records, those like an earlier scalar without parsing them."""

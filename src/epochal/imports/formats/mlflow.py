@@ -123,15 +123,8 @@ class MlflowFile(SqliteFiles[MlflowRun]):
     label = "MLflow"
     tables: ClassVar = {
         "experiments": {"experiment_id", "name"},
-        "runs": {
-            "run_uuid",
-            "status",
-            "start_time",
-            "end_time",
-            "experiment_id",
-            "lifecycle_stage",
-        },
-        "metrics": {"key", "value", "timestamp", "run_uuid", "step", "is_nan"},
+        "runs": {"run_uuid", "status", "experiment_id", "lifecycle_stage"},
+        "metrics": {"key", "value", "run_uuid", "step", "is_nan"},
         "params": {"key", "value", "run_uuid"},
         "tags": {"key", "value", "run_uuid"},
     }
