@@ -152,9 +152,7 @@ class Ending:
         project, name = str(recorder.identity["project"]), recorder.name
         if hasattr(sys, "ps1"):  # a notebook or a Python prompt
             return f"Continue it with epochal.init({project!r}, {name!r}, resume='must')."
-        root = recorder.folder.path.absolute().parent.parent
-        is_usual = recorder.settings is not None and Path(recorder.settings.dir).absolute() == root
-        run = f"{project}/{name}" if is_usual else format_path(recorder.folder.path)
+        run = shown_path(recorder.folder.path)
         return f"Continue it with: epochal resume {shlex.quote(run)}"
 
     def _end(self, status: str, reason: str | None) -> None:
