@@ -97,9 +97,10 @@ class ProgressEstimator:
 
                 self._phase = PhaseDetector(total=self._totals.steps)
             phase = self._phase.observe(number, loss)
-        percent, eta_s = self.percent(record), self.eta.remaining_s()
+        eta_s = self.eta.remaining_s()
         self.has_printed = True
         self._console.progress(self._count(number), now=now, loss=loss, eta_s=eta_s)
+        percent = self.percent(record)
 
         def line() -> str:
             fields: dict[str, Any] = {name: _number(record, name) for name in _OF_STEP}

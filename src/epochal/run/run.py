@@ -242,11 +242,23 @@ class Run:
         """
         if moe is not None and not isinstance(moe, Mapping):
             raise ValueTypeError(f"moe must be a mapping, not a {type(moe).__name__}.")
-        router = {f"moe_{str(n).removeprefix('moe_')}": value for n, value in (moe or {}).items()}
-        fields = {"epoch": epoch, "step_tokens": tokens, "duration_ms": duration_ms, "norm": norm}
-        fields |= {"loss": loss, "lr": lr, "norm_clipped": norm_clipped, "tokens_per_second": None}
-        more: dict[str, Any] = {"kd_loss": kd_loss, "sol": sol, "phase": phase, **router}
-        typed.write(self._recorder, "step", "step", step, **fields, **more, m=metrics)
+        fields: dict[str, Any] = {
+            "epoch": epoch,
+            "step_tokens": tokens,
+            "duration_ms": duration_ms,
+            "norm": norm,
+            "loss": loss,
+            "lr": lr,
+            "norm_clipped": norm_clipped,
+            "tokens_per_second": None,
+            "kd_loss": kd_loss,
+            "sol": sol,
+            "phase": phase,
+        }
+        for name, value in (moe or {}).items():
+            fields[f"moe_{str(name).removeprefix('moe_')}"] = value
+        fields["m"] = metrics
+        typed.write(self._recorder, "step", "step", step, fields)
 
     def log_eval(
         self,
@@ -269,7 +281,7 @@ class Run:
         """
         speed: dict[str, Any] = {"eval_tokens": tokens, "duration_ms": duration_ms, "loss": loss}
         more: dict[str, Any] = {"tokens_per_second": None, "m": metrics}
-        typed.write(self._recorder, "eval", "step", step, epoch=epoch, **speed, **more)
+        typed.write(self._recorder, "eval", "step", step, {"epoch": epoch, **speed, **more})
 
     def log_epoch(
         self,
@@ -292,7 +304,7 @@ class Run:
         """
         machine = {"resources": resources or None, "gpus": list(gpus) or None}
         own = {"total": total, "duration_s": duration_s, "m": metrics}
-        typed.write(self._recorder, "epoch", "epoch", epoch, **own, **machine)
+        typed.write(self._recorder, "epoch", "epoch", epoch, {**own, **machine})
 
     def log_moe_stats(
         self,
@@ -317,7 +329,7 @@ class Run:
         stats = typed.as_fields(aux_loss)
         fields: dict[str, Any] = {"aux_loss": aux_loss if stats is None else None, "z_loss": z_loss}
         fields |= {"expert_utilization": utilization, "load_imbalance": imbalance}
-        typed.write(self._recorder, "moe", "step", step, **{**fields, **more, **(stats or {})})
+        typed.write(self._recorder, "moe", "step", step, {**fields, **more, **(stats or {})})
 
     def log_gpu_state(
         self, /, step: Whole = None, gpu_id: Value = 0, **fields: Scalar | str | None
@@ -333,7 +345,7 @@ class Run:
             run.log_gpu_state(3, 0, clock=1980, power=650_000, gpu_util=98, throttle="")
             run.log_gpu_state({"step": 4, "id": 1, "temperature": 71})
         """
-        typed.write(self._recorder, "gpu", "step", step, id=gpu_id, **fields)
+        typed.write(self._recorder, "gpu", "step", step, {"id": gpu_id, **fields})
 
     def log_gpu_model(
         self, /, model: Mapping[str, Any] | None = None, **fields: Scalar | str | None
@@ -347,7 +359,7 @@ class Run:
             run.log_gpu_model(name="NVIDIA H200", sm_count=132, memory=150_000_000_000)
             run.log_gpu_model({"name": "NVIDIA H200", "major": 9, "minor": 0})
         """
-        typed.write(self._recorder, "gpu-model", "", model, **fields)
+        typed.write(self._recorder, "gpu-model", "", model, dict(fields))
 
     def log_sol_estimate(
         self,
@@ -366,7 +378,7 @@ class Run:
             run.log_sol_estimate(blocks=2.1e10, lm_head=1.2e9, attention=1.4e9, tps=40_000)
         """
         dtype = {"dtype": "bf16"} if estimate is None else {}
-        typed.write(self._recorder, "sol", "", estimate, **{**dtype, **fields})
+        typed.write(self._recorder, "sol", "", estimate, {**dtype, **fields})
 
     def log_allocator(
         self, stats: Iterable[Any] | Mapping[str, Any], *, step: Value = 0, gpu: Value = None
@@ -383,7 +395,7 @@ class Run:
         is_record = isinstance(stats, Mapping) and isinstance(stats.get("stats"), list)
         whole = stats if is_record else {"stats": stats}
         gpu = getattr(stats, "gpu", None) if gpu is None else gpu
-        typed.write(self._recorder, "allocator", "", whole, step=step, id=gpu)
+        typed.write(self._recorder, "allocator", "", whole, {"step": step, "id": gpu})
 
     def log_dataset(
         self,
@@ -406,7 +418,7 @@ class Run:
         """
         size = {"files": files, "tokens": tokens}
         place = {"file_index": file_index, "chunk_index": chunk_index, "seed": seed}
-        typed.write(self._recorder, "dataset", "split", split, **size, **place)
+        typed.write(self._recorder, "dataset", "split", split, {**size, **place})
 
     def log_abs_maxes(self, step: Whole, values: Metrics | None = None) -> None:
         """Append the largest absolute value of each named tensor.
@@ -418,7 +430,7 @@ class Run:
             run.log_abs_maxes({"step": 4, "values": {"blocks.0.mlp": 12.8}})
         """
         own = {} if values is None else {"values": values}
-        typed.write(self._recorder, "abs-maxes", "step", step, **own)
+        typed.write(self._recorder, "abs-maxes", "step", step, own)
 
     # -- samples ----------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = {
 }
 # Of a record that was logged before; ``valid`` is what trainers add to router statistics.
 _IGNORED = frozenset({"log", "t", "time", "v", "nonfinite", "valid"})
+_NUMBER = Field("")  # a field of an open family
 
 
 class HasFields(Protocol):
@@ -42,28 +43,29 @@ class HasFields(Protocol):
         """The fields by name."""
 
 
-def write(recorder: Recorder, kind: str, name: str, first: Any, /, **others: Any) -> None:
+def write(recorder: Recorder, kind: str, name: str, first: Any, others: dict[str, Any]) -> None:
     """Append the record of a typed call, and the texts and arrays among its metrics.
 
     ``name`` is the field that ``first`` is, unless ``first`` is the whole record.
     """
-    call = recorder.call(kind)
-    fields = _fields(KINDS[kind], name, first, others)
+    call, declared = recorder.call(kind), KINDS[kind]
+    fields = _fields(declared, name, first, others)
     if kind == "dataset":
         _read_dataset(fields)
     head: Record = {}
     step = fields.pop("step", None)
     if kind == "step":
         head["step"] = recorder.next_step(step)
-    elif KINDS[kind].axis == "step" or step is not None:
+    elif declared.axis == "step" or step is not None:
         head["step"] = recorder.sample_step(step)
     elif kind == "epoch":
-        number = call.field(KINDS[kind]["epoch"], fields.pop("epoch"))
+        number = call.field(declared["epoch"], fields.pop("epoch"))
         head["epoch"] = recorder.epoch = recorder.epoch + 1 if number is None else number
     made = record(kind, now(), call, fields, **head)
-    if all(required in made for required in _REQUIRED.get(kind, ())):
+    if _missing(kind, made) is None:
         recorder.write(made)
-    recorder.write_samples(call, head.get("step"))
+    if call.samples:
+        recorder.write_samples(call, head.get("step"))
 
 
 def record(
@@ -78,7 +80,7 @@ def record(
                 value = _rate(made.get(f"{kind}_tokens"), made.get("duration_ms"))
         elif name == "stats":
             value = _segments(call, declared[name], value)
-        else:  # fields of an open family are numbers
+        elif type(value) is not float or declared.get(name, _NUMBER).type != "number":
             value = call.field(declared.get(name) or Field(name), value)
         if value is not None:
             made[name] = value
@@ -97,34 +99,37 @@ def as_fields(value: Any) -> Mapping[str, Any] | None:
     return attempt(lambda: dict(fields()))[0] if callable(fields) else None
 
 
-def _fields(kind: Kind, name: str, first: Any, others: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a call; those of a whole record win. Raises for a wrong shape."""
-    given = as_fields(first)
-    if given is None and (
-        isinstance(first, (list, tuple, set)) or (not name and first is not None)
-    ):
+def _fields(kind: Kind, name: str, first: Any, fields: dict[str, Any]) -> dict[str, Any]:
+    """Add the first argument of a call, or the whole record that it is; raise for a wrong shape."""
+    if name and type(first) is int:
+        given: Mapping[str, Any] | None = None
+    elif (given := as_fields(first)) is not None:
+        if given.get("log", kind.name) != kind.name:
+            raise UsageError(f"this is a record of {given['log']!r}, not of {kind.name!r}.")
+        fields |= _with_words(given)
+    elif isinstance(first, (list, tuple, set)) or (not name and first is not None):
         raise ValueTypeError(
             f"pass the fields of a {kind.name} record one by one, or all of them in one mapping,"
             f" not a {type(first).__name__}. {_known(kind)}"
         )
-    if given is not None and given.get("log", kind.name) != kind.name:
-        raise UsageError(f"this is a record of {given['log']!r}, not of {kind.name!r}.")
-    fields = others
-    if given is not None:
-        fields |= _with_words(given)
-    elif name:
-        fields[name] = first
     for field in [field for field in fields if field not in kind.by_name]:
+        is_step = field == "step" and kind.axis in ("step", "time")
         if field in _IGNORED:
             del fields[field]
-        elif not (
-            str(field).startswith(tuple(kind.families)) or (field == "step" and _has_step(kind))
-        ):
+        elif not is_step and not str(field).startswith(tuple(kind.families)):
             raise UsageError(f"a {kind.name} record has no field {field!r}. {_known(kind)}")
-    for required in _REQUIRED.get(kind.name, ()):
-        if required not in fields:
-            raise UsageError(f"a {kind.name} record needs the field {required!r}. {_known(kind)}")
+    if name and given is None:
+        fields[name] = first
+    if (missing := _missing(kind.name, fields)) is not None:
+        raise UsageError(f"a {kind.name} record needs the field {missing!r}. {_known(kind)}")
     return fields
+
+
+def _missing(kind: str, fields: Mapping[str, Any]) -> str | None:
+    for required in _REQUIRED.get(kind, ()):
+        if required not in fields:
+            return required
+    return None
 
 
 def _read_dataset(fields: dict[str, Any]) -> None:
@@ -137,12 +142,8 @@ def _read_dataset(fields: dict[str, Any]) -> None:
         fields.update(files=len(files), names=[shown_text(file) for file in files])
 
 
-def _has_step(kind: Kind) -> bool:
-    return kind.axis in ("step", "time")
-
-
 def _known(kind: Kind) -> str:
-    step = ("step",) if _has_step(kind) else ()
+    step = ("step",) if kind.axis in ("step", "time") else ()
     return f"Its fields are {', '.join((*step, *kind.by_name))}."
 
 
