@@ -106,7 +106,7 @@ def elsewhere() -> dict[str, int]:
             len(text_of(name).splitlines()) for name in tracked("web/src/*.ts", "web/src/*.tsx")
         ),
         "Markdown, words": sum(len(text_of(name).split()) for name in tracked("*.md")),
-        "commands": len(COMMANDS),
+        "commands": sum(map(len, COMMANDS.values())),
         "init arguments": len(inspect.signature(epochal.init).parameters),
         "Run members": len(members),
         "epochal.torch names": len(epochal.torch.__all__),

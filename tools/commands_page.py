@@ -36,8 +36,9 @@ def help_of(command: click.Command, path: str, *, is_whole: bool = False) -> str
     command.params = [one for one in params if is_whole or one.name not in shared]
     command.add_help_option = is_whole
     try:
-        width = {"terminal_width": 100, "max_content_width": 100}
-        context = command.make_context(path, [], resilient_parsing=True, **width)
+        context = command.make_context(
+            path, [], resilient_parsing=True, terminal_width=100, max_content_width=100
+        )
         return command.get_help(context).rstrip()
     finally:
         command.params, command.add_help_option = params, True

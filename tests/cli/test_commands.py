@@ -272,6 +272,6 @@ def test_labels_that_no_list_can_show_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], reason: str
 ) -> None:
     journal = Journal(tmp_path).metrics(1, loss=1.0)
-    assert main([*arguments, "--dir", str(tmp_path)]) == 1
+    assert main([*arguments, "--dir", str(tmp_path)]) == 2
     assert reason in capsys.readouterr().err
     assert not journal.folder.labels.exists()

@@ -58,8 +58,6 @@ def command(
     epochal compare --importance val/acc     which settings matter
     """
     is_grouped = any(groups[name] is not None for name in ("group_by", "all_but", "importance"))
-    if as_csv and as_json:
-        raise UsageError("--csv and --json exclude each other.")
     if not is_grouped and (as_csv or groups["steps"] or groups["unfinished"]):
         raise UsageError(
             "--csv, --steps and --unfinished go with --group-by, --all-but or --importance."

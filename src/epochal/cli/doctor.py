@@ -9,9 +9,15 @@ from typing import Any
 
 import click
 
-from epochal.cli.command import FINDINGS, RUN, chosen_run, cli_command, json_option, local_store
+from epochal.cli.command import (
+    FINDINGS,
+    chosen_run,
+    cli_command,
+    json_option,
+    local_store,
+    run_argument,
+)
 from epochal.cli.output import Line, one_line, say_json, say_lines
-from epochal.errors import UsageError
 from epochal.format import format_reached, plural
 from epochal.health.finding import SEVERITIES, Finding, Severity, evidence_text, is_more_severe
 from epochal.store.brief import diagnosis, findings_of
@@ -29,19 +35,17 @@ _EXTREMES = (
 
 
 @cli_command
-@click.argument("runs", metavar="[RUN]", nargs=-1, type=RUN)
+@run_argument
 @click.option("--severity", type=_SEVERITY, default="info", help="The lowest severity to show.")
 @click.option("--open", "only_open", is_flag=True, help="Open findings only.")
 @json_option
-def command(runs: tuple[str, ...], severity: Severity, only_open: bool, as_json: bool) -> int:
+def command(run: str | None, severity: Severity, only_open: bool, as_json: bool) -> int:
     """Diagnose a run: what is wrong, the evidence and what to try.
 
     The exit code is 1 when an error or an open warning is among the findings, else 0.
     """
-    if len(runs) > 1:
-        raise UsageError("doctor takes one run; 'epochal compare' and 'epochal why' take several.")
     with local_store() as store:  # closing it keeps the count for lists
-        view = chosen_run(store, runs[0] if runs else None)
+        view = chosen_run(store, run)
         found = [one for one in findings_of(view) if not is_more_severe(severity, one.severity)]
         found = [one for one in found if one.state == "open" or not only_open]
         if as_json:

@@ -14,10 +14,8 @@ from epochal.cli.output import hint, say, say_csv, say_json
 from epochal.cli.table import table, terminal_columns
 from epochal.errors import UsageError
 from epochal.format import UNKNOWN, format_number
-from epochal.series.aggregate import Numbers
 from epochal.store.groups import (
     CHOICES,
-    UNCOUNTED,
     Choice,
     GroupRow,
     GroupSeries,
@@ -93,7 +91,7 @@ def print_groups(
         return
     tables = [groups.table(metric, value=value, at=at) for metric in metrics]
     if as_csv:
-        say_csv([_csv_row(groups, one, row) for one in tables for row in one.rows])
+        say_csv([row for one in tables for row in one.records(groups.keys)])
         _hint_unfinished(tables)
     elif as_json:
         grouping = groups.grouping
@@ -106,16 +104,6 @@ def print_groups(
 def _hint_unfinished(found: Sequence[GroupTable] | Sequence[GroupSeries]) -> None:
     for sentence in {unfinished_text(one.unfinished) for one in found} - {""}:
         hint(sentence)
-
-
-def _csv_row(groups: RunGroups, found: GroupTable, row: GroupRow) -> dict[str, Any]:
-    names = ("n", *UNCOUNTED, *Numbers.__struct_fields__[1:])
-    return {
-        "metric": found.metric,
-        **dict(zip(groups.keys, row.values, strict=True)),
-        "members": len(row.members),
-        **{name: getattr(row, name) for name in names},
-    }
 
 
 def _block(groups: RunGroups, found: GroupTable) -> str:

@@ -10,26 +10,17 @@ import click
 from epochal.cli.command import chosen_run, cli_command, csv_option, data_options, reading_store
 from epochal.cli.output import say, say_csv, say_json, say_lines
 from epochal.cli.table import terminal_columns
-from epochal.errors import UsageError
 from epochal.format import plural
 from epochal.series.series import Series
 from epochal.store.points import SeriesPoints, read_series, series_points
 from epochal.store.words import format_value
 
-_SMALLEST = 4
 _WIDEST = 120
 
 
 @cli_command
 @click.argument("words", metavar="[RUN] METRIC...", nargs=-1, required=True)
-@click.option(
-    "-p",
-    "--points",
-    type=click.IntRange(min=_SMALLEST),
-    default=40,
-    metavar="N",
-    help="At most so many points in CSV and JSON (default: 40).",
-)
+@click.option("-p", "--points", type=click.IntRange(4), default=40, help="At most so many (40).")
 @csv_option
 @data_options
 def command(
@@ -44,26 +35,17 @@ def command(
     epochal series loss
     epochal series my-run loss val/loss --json --points 100
     """
-    if as_csv and as_json:
-        raise UsageError("--csv and --json exclude each other.")
     key, metrics = (None, words) if len(words) == 1 else (words[0], words[1:])
     with reading_store(hub) as store:
         view = chosen_run(store, key)
         found = [series_points(view, metric, points) for metric in metrics]
-        if not (as_csv or as_json):
+        if as_json:
+            say_json(found[0] if len(found) == 1 else found)
+        elif as_csv:
+            say_csv([row for one in found for row in one.rows()])
+        else:
             for one in found:
                 _print(one, read_series(view, one.metric))
-            return
-    if as_json:
-        say_json(found[0] if len(found) == 1 else found)
-        return
-    say_csv(
-        [
-            {"metric": one.metric, one.x: step, "value": value}
-            for one in found
-            for step, value in zip(one.steps, one.values, strict=True)
-        ]
-    )
 
 
 def _print(found: SeriesPoints, series: Series) -> None:

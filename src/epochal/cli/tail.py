@@ -14,8 +14,8 @@ from epochal.records import Position, Record, moment_of
 from epochal.store.record_text import is_shown, record_line, style_of
 from epochal.store.store import RunView
 
-_LOOK_EVERY_S = 0.25
-_ASK_EVERY_S = 1.0
+_PAUSE_S = 0.25
+_REMOTE_PAUSE_S = 1.0  # another machine is asked less often than a disk
 # How many more records are looked through where too few of them are for people.
 _FURTHER = 8
 _Item = tuple[Position, Record]
@@ -31,8 +31,6 @@ def command(
     run: str | None, lines: int, follow: bool, all_kinds: bool, hub: str | None, as_json: bool
 ) -> None:
     """Print the latest records of a run, and follow it with -f."""
-    # Another machine is asked less often than a disk.
-    pause_s = _LOOK_EVERY_S if hub is None else _ASK_EVERY_S
     with reading_store(hub) as store:
         view = chosen_run(store, run)
         _print(_latest(view, lines, all_kinds=all_kinds), as_json=as_json)
@@ -46,7 +44,7 @@ def command(
             elif not may_go_on:
                 break
             else:
-                time.sleep(pause_s)
+                time.sleep(_PAUSE_S if hub is None else _REMOTE_PAUSE_S)
 
 
 def _latest(view: RunView, count: int, *, all_kinds: bool) -> list[_Item]:

@@ -71,8 +71,7 @@ def _lines(found: Why, *, with_all: bool) -> Iterator[str]:
     names = [one_line(side.name) for side in (found.left, found.right)]
     longest = max(map(len, names))
     for name, side in zip(names, (found.left, found.right), strict=True):
-        value = f"{format_number(side.value)}{_end(side, found.x)}"
-        yield f"  {name:<{longest}}  {found.metric} {value}"
+        yield f"  {name:<{longest}}  {found.metric} {_end(side, found.x)}"
     for kind, title in _TITLES.items():
         of_kind = [one for one in found.differences if one.kind == kind]
         shown = [one for one in of_kind if with_all or one.score >= _LEAST_SCORE]
@@ -92,11 +91,11 @@ def _lines(found: Why, *, with_all: bool) -> Iterator[str]:
 
 def _end(side: Side, x: str) -> str:
     """What the value of a side is: the mean of its last points, or the last one."""
-    where = f"{x} {side.at:,.0f}"
+    value, where = format_number(side.value), f"{x} {side.at:,.0f}"
     if side.points == 1:
-        return f" at {where}"
+        return f"{value} at {where}"
     median = "median of the runs, " if len(side.runs) > 1 else ""
-    return f" ({median}mean of {side.points} points up to {where})"
+    return f"{value} ({median}mean of {side.points} points up to {where})"
 
 
 def _difference(one: RunDifference, width: int) -> Iterator[str]:

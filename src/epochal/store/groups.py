@@ -185,6 +185,19 @@ class GroupTable(msgspec.Struct, frozen=True):
     differences: list[Difference]
     unfinished: Unfinished
 
+    def records(self, keys: Sequence[str]) -> list[dict[str, Any]]:
+        """One mapping per group: the values of its keys, then its numbers."""
+        names = ("n", *UNCOUNTED, *Numbers.__struct_fields__[1:])
+        return [
+            {
+                "metric": self.metric,
+                **dict(zip(keys, row.values, strict=True)),
+                "members": len(row.members),
+                **{name: getattr(row, name) for name in names},
+            }
+            for row in self.rows
+        ]
+
 
 class GroupTables(msgspec.Struct, frozen=True):
     """Groups of runs by ``keys``; ``repeats`` are the keys that repeat an experiment (seeds).

@@ -38,6 +38,11 @@ class SeriesPoints(msgspec.Struct, frozen=True):
     steps: list[float]
     values: list[float]
 
+    def rows(self) -> list[dict[str, float | str]]:
+        """One mapping per point."""
+        points = zip(self.steps, self.values, strict=True)
+        return [{"metric": self.metric, self.x: at, "value": value} for at, value in points]
+
 
 def read_series(view: RunView, name: str) -> Series:
     """The series that a name means, along the axis that was defined for it; see ``resolve``.
