@@ -1,4 +1,4 @@
-"""``rm``, ``trash``, ``prune``, the disk in ``doctor``, and labels of many runs at once."""
+"""``rm``, ``trash``, ``prune``, ``du``, and labels of many runs at once."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_prune_without_a_limit_is_refused(tmp_path: Path, capsys: Capture) -> No
     assert "--older AGE, --max-size SIZE" in capsys.readouterr().err
 
 
-def test_doctor_says_what_fills_the_disk(tmp_path: Path, capsys: Capture) -> None:
+def test_du_says_what_fills_the_disk(tmp_path: Path, capsys: Capture) -> None:
     journal = Journal(tmp_path).metrics(1, a=1).finish()
     journal.folder.blobs.mkdir()
     (journal.folder.blobs / "b").write_bytes(b"0" * 2048)
@@ -111,13 +111,13 @@ def test_doctor_says_what_fills_the_disk(tmp_path: Path, capsys: Capture) -> Non
     Journal(tmp_path, "y", project="q").finish()
     epochal(tmp_path, "rm", "y", "--yes")
     capsys.readouterr()
-    assert epochal(tmp_path, "doctor", "--json") == 0
+    assert epochal(tmp_path, "manage", "du", "--json") == 0
     disk = json.loads(capsys.readouterr().out)["disk"]
     assert disk["p"]["blobs"] == 2048
     assert disk["p"]["checkpoints"] == 4096
     assert disk["p"]["journals"] == journal.path().stat().st_size
     assert list(disk["q"]) == ["trash"]
-    assert epochal(tmp_path, "doctor") == 0
+    assert epochal(tmp_path, "manage", "du") == 0
     assert "CHECKPOINTS" in capsys.readouterr().out
 
 

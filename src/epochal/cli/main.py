@@ -110,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         complain(f"epochal: {error.format_message()}")
         return ERROR
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):  # click exits when a pipe is closed
         # The reader has seen enough. Nothing may be flushed into the closed pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
