@@ -146,9 +146,11 @@ def own_environment(monkeypatch: pytest.MonkeyPatch, environments: Iterator[Path
 
 
 @pytest.fixture(autouse=True)
-def normal_verbosity() -> None:
-    """A command that was told to be quiet is so for the whole process."""
+def normal_verbosity() -> Iterator[None]:
+    """A command that was told to be quiet is so for the whole process, and for those it starts."""
+    yield
     set_verbosity(Verbosity.NORMAL)
+    os.environ.pop("EPOCHAL_VERBOSITY", None)
 
 
 @pytest.fixture(autouse=True)

@@ -90,7 +90,7 @@ def test_packing_all_leaves_them_alone(logs: Path, capsys: pytest.CaptureFixture
 
 
 def test_they_are_not_deleted(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["rm", "-y", str(logs / "a")]) == 1
+    assert main(["rm", "-y", str(logs / "a")]) == 2
     assert "which are only read" in capsys.readouterr().err
 
 

@@ -107,6 +107,6 @@ def test_a_damaged_run_leaves_the_others(
     (folder,) = (p for p in (repo / ".aim" / "meta" / "chunks").iterdir() if p.name != good)
     for file in folder.iterdir():
         file.write_bytes(b"rubbish")
-    assert main(["import", str(repo)]) == 1
+    assert main(["import", str(repo)]) == 2
     assert "cannot be read" in capsys.readouterr().err
     assert [folder.name for folder in run_folders(runs)] == ["first"]

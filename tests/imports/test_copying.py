@@ -131,7 +131,7 @@ def test_damage_is_said_and_makes_the_exit_code(tmp_path: Path, capsys: Any) -> 
     text = bytearray(path.read_bytes())
     text[60] ^= 1
     path.write_bytes(text)
-    assert command(str(tmp_path / "logs"), "--dir", str(tmp_path / "runs")) == 1
+    assert command(str(tmp_path / "logs"), "--dir", str(tmp_path / "runs")) == 2
     assert f"{path} is damaged at byte" in capsys.readouterr().err
 
 

@@ -267,7 +267,7 @@ def test_a_run_whose_history_cannot_be_read_is_not_copied(
     server: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.broken["/metrics/get-history"] = (200, b'{"metrics": [{"key": "loss"}]}')
-    assert main(["--dir", str(tmp_path), "import", server.address]) == 1
+    assert main(["--dir", str(tmp_path), "import", server.address]) == 2
     assert capsys.readouterr().err.count("has a point that is damaged") == 3
     assert list(tmp_path.rglob("run.json")) == []
 
@@ -276,13 +276,13 @@ def test_artifacts_that_cannot_be_listed_are_a_problem_of_the_run(
     server: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.broken["/artifacts/list"] = (500, b"")
-    assert main(["--dir", str(tmp_path), "import", f"{server.address}/#/experiments/1"]) == 1
+    assert main(["--dir", str(tmp_path), "import", f"{server.address}/#/experiments/1"]) == 2
     assert "the artifacts of run" in capsys.readouterr().err
     assert len(list(tmp_path.rglob("run.json"))) == 1
 
 
 def test_no_server_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["import", "http://127.0.0.1:1"]) == 1
+    assert main(["import", "http://127.0.0.1:1"]) == 2
     assert "cannot read from the MLflow server at http://127.0.0.1:1" in capsys.readouterr().err
 
 
@@ -295,5 +295,5 @@ def test_other_addresses_are_refused(address: str) -> None:
 
 
 def test_a_port_that_is_no_number_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["import", "http://127.0.0.1:port"]) == 1
+    assert main(["import", "http://127.0.0.1:port"]) == 2
     assert "127.0.0.1:port" in capsys.readouterr().err

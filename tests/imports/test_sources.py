@@ -28,7 +28,7 @@ def test_a_source_that_fails_is_a_sentence(
     monkeypatch.setattr(f"epochal.imports.sources.{name}.find", fault)
     with pytest.raises(InternalError, match=f"importer {name} failed"):
         open_source(str(tmp_path))
-    assert main(["import", str(tmp_path)]) == 1
+    assert main(["import", str(tmp_path)]) == 2
     assert f"importer {name} failed" in capsys.readouterr().err
 
 
@@ -41,7 +41,7 @@ def test_aim_is_named_when_it_is_missing(
     assert source is not None
     with pytest.raises(MissingPackageError, match="pip install aim"):
         source.runs()
-    assert main(["import", str(tmp_path / ".aim")]) == 1
+    assert main(["import", str(tmp_path / ".aim")]) == 2
     assert "needs the package 'aim': pip install aim." in capsys.readouterr().err
 
 

@@ -69,7 +69,7 @@ def test_a_file_of_an_importer_that_fails_is_one_run_with_a_problem(
         return  # a table or lines to the next importer
     with pytest.raises(InternalError, match=f"importer {name} failed.*please report it"):
         open_foreign(source)
-    assert main(["import", str(source)]) == 1
+    assert main(["import", str(source)]) == 2
     assert f"importer {name} failed" in capsys.readouterr().err
     with LocalStore(source) as store:
         assert any("failed" in (run.info.problem or "") for run in store.runs())
@@ -98,10 +98,10 @@ def test_an_exporter_that_fails_says_so_and_leaves_no_file(
     module = {**EXPORTS, **BINARY}[name]
     other = next(one for one in EXPORTS if one != name)
     monkeypatch.setattr(f"{module}.write", fault)
-    assert main(["export", str(run.dir), "--format", name, "-o", "broken"]) == 1
+    assert main(["export", str(run.dir), "--format", name, "-o", "broken"]) == 2
     assert f"exporter {name} failed" in capsys.readouterr().err
     assert list(tmp_path.glob("*broken*")) == []
-    assert main(["-v", "export", str(run.dir), "--format", name, "-o", "broken"]) == 1
+    assert main(["-v", "export", str(run.dir), "--format", name, "-o", "broken"]) == 2
     said = capsys.readouterr()
     assert "Traceback" in said.err + said.out
     assert main(["export", str(run.dir), "--format", other, "-o", "whole"]) == 0

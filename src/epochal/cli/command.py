@@ -201,7 +201,7 @@ class Group(click.Group, Command):
 # -- arguments and options ------------------------------------------------------------------------
 
 
-class RunType(click.ParamType):
+class RunType(click.ParamType):  # type: ignore[type-arg] # older versions take no argument
     """A run, by name, path or id; shells complete the names."""
 
     name = "run"
@@ -220,7 +220,7 @@ class RunType(click.ParamType):
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-class Amount(click.ParamType):
+class Amount(click.ParamType):  # type: ignore[type-arg]
     """A number with a unit, such as ``30m`` or ``50GB``."""
 
     def __init__(self, name: str, read: Callable[[str], float]) -> None:
