@@ -51,7 +51,7 @@ def test_runs_are_shown_compared_and_exported(
     assert "files of      TensorBoard" in capsys.readouterr().out
     assert main(["--dir", str(logs), "compare", "a", "b"]) == 0
     assert "0.5000 (+0.2500)" in capsys.readouterr().out
-    assert main(["export", str(logs / "a")]) == 0
+    assert main(["export", str(logs / "a"), "--format", "csv"]) == 0
     assert capsys.readouterr().out.splitlines()[:2] == ["step,t,loss", "0,1700000000.0,1.0"]
     assert main(["tail", str(logs / "b"), "-n", "1"]) == 0
     assert "loss=0.5000" in capsys.readouterr().out
@@ -76,16 +76,16 @@ def test_a_run_is_renamed_and_its_files_stay(
     assert {path.name for path in logs.iterdir()} == {"a", "b"}
 
 
-@pytest.mark.parametrize("command", ["pack", "repair", "sync", "checkpoints"])
+@pytest.mark.parametrize("command", ["manage pack", "manage repair", "sync", "manage checkpoints"])
 def test_what_needs_a_folder_of_ours_says_how_to_get_one(
     command: str, logs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([command, str(logs / "a")]) == 1
-    assert f"'epochal import {logs / 'a'}' makes a run of ours" in capsys.readouterr().err
+    assert main([*command.split(), str(logs / "a")]) == 2
+    assert f"'epochal import {logs / 'a'}' makes a copy" in capsys.readouterr().err
 
 
 def test_packing_all_leaves_them_alone(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--dir", str(logs), "pack", "--all", "--json"]) == 0
+    assert main(["--dir", str(logs), "manage", "pack", "--all", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
 
 
