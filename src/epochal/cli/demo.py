@@ -30,9 +30,7 @@ _NEXT = {
 @cli_command
 @click.option("--fast", is_flag=True, help="Train for a few seconds only.")
 @click.option("--open", "opens", is_flag=True, help="Open the live page in a browser.")
-@click.option(
-    "--seed", type=click.IntRange(0), default=0, metavar="N", help="Seed of text and weights."
-)
+@click.option("--seed", type=click.IntRange(0), default=0, help="Seed of text and weights.")
 @json_option
 def command(fast: bool, opens: bool, seed: int, as_json: bool) -> None:
     """Train a small model, live in the browser, and tell what to try next."""
@@ -75,16 +73,13 @@ def command(fast: bool, opens: bool, seed: int, as_json: bool) -> None:
 
 def _what_next(folder: RunFolder, name: str) -> str:
     """Commands that work as they are printed, where this one was started."""
-    given = shared().dir
-    place = f" --dir {shlex.quote(given)}" if given else ""
+    place = f" --dir {shlex.quote(shared().dir or '')}" if shared().dir else ""
     lines = {
         f"{invocation()} {words.format(run=shlex.quote(name))}{place}": gives
         for words, gives in _NEXT.items()
     }
-    archive = folder.path / _ARCHIVE
-    if archive.exists():
-        lines[os.path.relpath(archive)] = "the page with all of it, in one file to share"
+    if (folder.path / _ARCHIVE).exists():
+        lines[os.path.relpath(folder.path / _ARCHIVE)] = "the page, in one file to share"
     width = max(map(len, lines))
-    return "\n".join(
-        ["", "Next:", *(f"  {line:<{width}}   {gives}" for line, gives in lines.items())]
-    )
+    shown = [f"  {line:<{width}}   {gives}" for line, gives in lines.items()]
+    return "\n".join(["", "Next:", *shown])

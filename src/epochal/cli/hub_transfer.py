@@ -28,7 +28,6 @@ from epochal.store.local.trash import is_live
 from epochal.store.remote.store import hub_address
 
 _REFRESH_S = 2.0
-_PAGE = 1000
 _ADDRESS = "Address of the hub (default: the setting hub.url)."
 
 
@@ -87,10 +86,8 @@ def _push(view: LocalRun, client: HubClient, removed: set[str], *, watch: bool) 
     counts = ((shipped.lines, "record"), (shipped.files, "file"))
     sent = " and ".join(plural(count, noun) for count, noun in counts if count)
     if sent or not watch:
-        say(
-            f"{name}: {f'{sent} sent' if sent else 'nothing to send'}; the hub has everything.",
-            flush=True,
-        )
+        sent = f"{sent} sent" if sent else "nothing to send"
+        say(f"{name}: {sent}; the hub has everything.", flush=True)
     return True
 
 

@@ -22,6 +22,8 @@ from epochal.settings.declared import LABELS, RUN_OPTIONS
 _SIGNALLED = 128  # what a shell adds to the number of the signal that ended a command
 _STOPPED = {None: None, 1: "finding", 3: "timeout"}
 _SEVERITIES = {None: (), "error": ("error",), "warning": ("error", "warning")}
+_STOP_ON = click.Choice(("error", "warning"))
+_COUNT = click.IntRange(0)
 
 
 def _label_options(function: Any) -> Any:
@@ -29,6 +31,7 @@ def _label_options(function: Any) -> Any:
     for name in reversed(LABELS):
         flag = "--tag" if name == "tags" else f"--{name.replace('_', '-')}"
         meaning = RUN_OPTIONS[name].meaning.partition(". ")[0].rstrip(".")
+        meaning = "A tag of the run; you can give several" if name == "tags" else meaning
         option = click.option(
             flag, name, multiple=name == "tags", metavar="TEXT", help=f"{meaning}."
         )
@@ -39,14 +42,16 @@ def _label_options(function: Any) -> Any:
 @cli_command
 @click.argument("words", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
 @click.option("--timeout", type=DURATION, help="Stop the training after so long, such as 30m.")
+@click.option("--stop-on", type=_STOP_ON, help="Stop it when a rule finds an error, or a warning.")
 @click.option(
-    "--stop-on", type=click.Choice(("error", "warning")), help="Stop it at such a finding."
+    "--grace", type=DURATION, default=30.0, help="Time to save before it is killed (30s)."
 )
-@click.option("--grace", type=DURATION, default=30.0, help="Time to save before a kill (30s).")
 @_label_options
-@click.option("--first-step", type=DURATION, default=600.0, help="Warn if no step comes (10m).")
 @click.option(
-    "--restarts", type=click.IntRange(0), default=0, help="Resume so often after a crash."
+    "--first-step", type=DURATION, default=600.0, help="Warn without a step by then (10m)."
+)
+@click.option(
+    "--restarts", type=_COUNT, metavar="N", default=0, help="Resume at most N times after crashes."
 )
 @click.option("--restart-wait", type=DURATION, default=5.0, help="Wait before a restart (5s).")
 @json_option
