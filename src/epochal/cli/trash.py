@@ -93,7 +93,7 @@ def trash(action: str, runs: tuple[str, ...], older: float, yes: bool, as_json: 
         say_json([{"run": run, "bytes": bytes_} for run, bytes_ in rows])
     elif action == "list" and rows:
         cells = [(run.name, run.project, bytes_, now - run.deleted) for run, bytes_ in rows]
-        _print_table("DELETED", cells)
+        _print_table("DELETED AGO", cells)
     elif action == "list":
         remark(f"The trash of {runs_dir()} is empty.")
     elif rows and not yes and not agreed(f"Erase {what} for ever?"):
