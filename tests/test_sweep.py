@@ -73,7 +73,7 @@ def test_the_best_run_is_the_same_everywhere(
     answer = server.ask("/api/runs", query=query, order=order, limit=1).json
     assert answer["rows"][0]["name"] == best
     assert main(["ls", query, f"--sort={order}", "-n", "1", "--json", "--dir", str(root)]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["info"]["name"] == best
+    assert json.loads(capsys.readouterr().out)[0]["name"] == best
 
 
 def test_means_over_seeds_are_the_same_everywhere(

@@ -130,6 +130,6 @@ def test_an_importer_reads_its_files_beside_one_that_fails(
     assert "monday" in done.stdout
     (tmp_path / "unknown.bin").write_text("?")
     done = installed.run(COMMAND, "import", tmp_path / "unknown.bin", "--dir", tmp_path / "runs")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "importer broken failed: RuntimeError: no idea." in done.stderr
     assert "a defect of the package 'more-members': please report it" in done.stderr
