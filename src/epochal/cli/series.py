@@ -20,16 +20,16 @@ _WIDEST = 120
 
 @cli_command
 @click.argument("words", metavar="[RUN] METRIC...", nargs=-1, required=True)
-@click.option("-p", "--points", type=click.IntRange(4), default=40, help="At most so many (40).")
+@click.option("-p", "--points", type=click.IntRange(5), default=40, help="At most so many (40).")
 @csv_option
 @data_options
 def command(
     words: tuple[str, ...], points: int, hub: str | None, as_csv: bool, as_json: bool
 ) -> None:
-    """Print one metric of a run: its first, last, smallest and largest value.
+    """Print metrics of a run: the course, and the first, last, smallest and largest value.
 
-    With one argument it is a metric of the newest run. --csv and --json print points, the exact
-    extremes among them.
+    With one argument it is a metric of the newest run. --csv and --json print points at equal
+    distances and the exact extremes.
 
     \b
     epochal series loss
@@ -45,15 +45,15 @@ def command(
             say_csv([row for one in found for row in one.rows()])
         else:
             for one in found:
-                _print(one, read_series(view, one.metric))
+                _print(one, read_series(view, one.metric), points)
 
 
-def _print(found: SeriesPoints, series: Series) -> None:
+def _print(found: SeriesPoints, series: Series, points: int) -> None:
     say(f"{found.metric}  ({plural(found.count, 'point')} of {found.run})")
-    if sys.stdout.isatty() and find_spec("rich") is not None:
+    if len(series) and find_spec("rich") is not None:
         from epochal.tui.text import sparkline
 
-        columns = min(terminal_columns(), _WIDEST)
+        columns = min(terminal_columns(), _WIDEST) if sys.stdout.isatty() else points
         say_lines([[(sparkline(series.buckets(columns).mean, columns), "accent")]])
     for name in ("first", "last", "min", "max"):
         point = getattr(found, name)

@@ -12,6 +12,7 @@ from epochal.cli.output import one_line
 
 _GAP = 2
 _PLAIN_COLUMNS = 80
+_UNLIMITED = 10_000
 _NARROWEST = 8
 
 
@@ -51,9 +52,9 @@ def _shrink(widths: list[int], shrink: Sequence[int], width: int) -> None:
 
 
 def terminal_columns() -> int:
-    """How wide a table may be: the terminal's width, 80 columns for a pipe or a file."""
+    """How wide a table may be: as wide as the terminal; in a pipe or a file nothing is cut."""
     if not sys.stdout.isatty():
-        return _PLAIN_COLUMNS
+        return _UNLIMITED
     return shutil.get_terminal_size((_PLAIN_COLUMNS, 0)).columns
 
 

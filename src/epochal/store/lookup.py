@@ -103,6 +103,6 @@ def near_names(name: str, known: Iterable[str], *, most: int = 3) -> str:
     names = list(dict.fromkeys(known))
     parts = sorted(_SEPARATOR.split(name.lower()))
     near = [one for one in names if sorted(_SEPARATOR.split(one.lower())) == parts]
-    near = near[:most] or difflib.get_close_matches(name, names, n=most, cutoff=0.5)
+    near = near[:most] or difflib.get_close_matches(name, names, n=most, cutoff=0.6)
     quoted = [repr(one) for one in near]
     return f" Did you mean {' or '.join(quoted)}?" if quoted else ""

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from epochal.errors import MetricNotFoundError, UsageError
-from epochal.series.downsample import Buckets
 from epochal.series.series import Series
 from epochal.series.trend import Goal
 from epochal.store.store import RunView
 
-# Each slice of a series keeps its first, smallest, largest and last point.
-_PER_SLICE = 4
+# The first, last, smallest and largest point, and the first one that is not finite.
+_FEWEST = 5
 
 
 class SeriesPoints(msgspec.Struct, frozen=True):
     """Points of a metric along ``x``; the others between them are left out.
 
-    ``first``, ``last``, ``min`` and ``max`` have a position and a value, and are among the points.
-    ``count`` counts all points, ``nonfinite`` those that are nan or infinite.
+    ``first``, ``last``, ``min`` and ``max`` have a position and an exact value, and are among the
+    points, whose values have six digits. ``count`` counts all points, ``nonfinite`` those that are
+    nan or infinite.
     """
 
     run: str
@@ -59,14 +57,11 @@ def read_series(view: RunView, name: str) -> Series:
 
 
 def series_points(view: RunView, name: str, points: int) -> SeriesPoints:
-    """At most so many points of a metric, its extremes among them."""
-    if points < _PER_SLICE:
-        raise UsageError(f"points={points} must be {_PER_SLICE} or more.")
+    """At most so many points of a metric, evenly spread, and its extremes."""
+    if points < _FEWEST:
+        raise UsageError(f"points={points} must be {_FEWEST} or more.")
     series = read_series(view, name)
-    shown = series
-    if len(series) > points:
-        cut = series.buckets(points // _PER_SLICE)
-        shown = series.select(_kept(cut, series.at))
+    shown = series if len(series) <= points else series.select(_spread(series.values, points))
     summary = series.summary
     row = view.outline()
     return SeriesPoints(
@@ -81,14 +76,17 @@ def series_points(view: RunView, name: str, points: int) -> SeriesPoints:
         min=_pair(summary.min_step, summary.min),
         max=_pair(summary.max_step, summary.max),
         steps=shown.at.tolist(),
-        values=shown.values.tolist(),
+        values=[float(f"{value:.6g}") for value in shown.values.tolist()],
     )
 
 
-def _kept(cut: Buckets, at: NDArray[Any]) -> NDArray[np.intp]:
-    steps = (cut.first_step, cut.min_step, cut.max_step, cut.last_step)
-    wanted = np.unique(np.concatenate([np.asarray(one, dtype=at.dtype) for one in steps]))
-    return np.flatnonzero(np.isin(at, wanted))
+def _spread(values: NDArray[np.float64], points: int) -> NDArray[np.intp]:
+    """The positions of points at equal distances, of both extremes and of the first that is nan."""
+    finite = np.isfinite(values)
+    even = np.linspace(0, len(values) - 1, points - 3).round().astype(np.intp)
+    extremes = [] if not finite.any() else [np.nanargmin(np.where(finite, values, np.nan))]
+    extremes += [] if not finite.any() else [np.nanargmax(np.where(finite, values, np.nan))]
+    return np.unique([*even, *extremes, *np.flatnonzero(~finite)[:1]])
 
 
 def _pair(at: float | None, value: float | None) -> tuple[float, float] | None:

@@ -187,8 +187,8 @@ def check_fields(text: str | None, fields: Iterable[q.Field], runs: Sequence[Sub
         reading = _bare(field.path)
         if all(reading(run) is NOT_THERE for run in runs):
             known = [*_PLAIN, *(name for run in runs[:_NEAR_IN] for name in run.names())]
-            near = near_names(str(field), known, most=1)
-            hint = near.replace(" Did", "; did").rstrip("?")
+            hint = near_names(str(field), known, most=1).replace(" Did", "; did").rstrip("?")
+            hint = hint or "; a program sets such a value with run.summary"
             q.fail(f"no run has {str(field)!r}{hint}", text or str(field), field.column)
 
 

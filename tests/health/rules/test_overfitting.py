@@ -60,3 +60,10 @@ def test_an_energy_that_swings_around_zero_is_no_overfitting() -> None:
     swing = [-0.01 + 0.0002 * max(0, n - 8) + 0.02 * (n == 0) for n in range(20)]
     records = in_order(steps(losses), evals(swing, every=50))
     assert opened(Overfitting, records) == []
+
+
+def test_an_evaluation_that_never_improved_points_at_the_labels() -> None:
+    losses = [6.1 - n / 100 for n in range(4)] + [6.07 * 1.02**n for n in range(12)]
+    (found,) = opened(Overfitting, in_order(steps(falling(800)), evals(losses, every=50)))
+    assert found.severity == "warning"
+    assert "its own label" in found.advice

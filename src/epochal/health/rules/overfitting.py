@@ -61,6 +61,14 @@ class Overfitting(Rule):
             "Keep the checkpoint of {since}; add data, augmentation, dropout or weight decay, or "
             "stop here.",
         ),
+        "unrelated": Message(
+            "warning",
+            "The evaluation loss was never clearly below {start}, where the training began: {best} "
+            "at {since}, {now} at {when}. The training loss went to {train}: what the model learns "
+            "from its training data does not help on the evaluation data.",
+            "Check that each training input has its own label, and that both splits have the same "
+            "classes in the same order. If they do, add data or regularisation.",
+        ),
         "memorised": Message(
             "info",
             "The evaluation loss is {now} at {when}, and the training loss {train}: the model has "
@@ -78,6 +86,8 @@ class Overfitting(Rule):
         # Evaluations that end 2 or 3 % above their best are what healthy trainings end with.
         share: float = 0.04
         train_share: float = 0.02
+        # The best evaluation of a model that learned nothing general, as a share of the first loss.
+        unlearned: float = 0.97
         # What is left of a training loss that was memorised, as a share of the evaluation loss.
         memorised: float = 0.02
 
@@ -100,7 +110,10 @@ class Overfitting(Rule):
         best = min(self._evals, key=lambda one: one.loss)
         words = {"since": curve.at(best.at), "when": curve.at(now.at)}
         message, first = "rises", best.at
-        if not self._rises(best, now, curve):
+        if self._rises(best, now, curve):
+            if train.start and best.loss > self.thresholds.unlearned * train.start > 0:
+                message = "unrelated"
+        else:
             message, first = "memorised", self._evals[0].at
             if min(curve.lowest, train.lowest) <= 0 or not self._is_memorised():
                 return (Verdict(curve.name, False),)
@@ -112,6 +125,7 @@ class Overfitting(Rule):
                 words=words,
                 now=now.loss,
                 train=now.train,
+                start=train.start,
                 best=best.loss,
                 best_train=best.train,
             ),
