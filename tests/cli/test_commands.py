@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import re
@@ -10,16 +11,23 @@ import pytest
 
 from epochal.cli.main import main
 from epochal.journal.layout import read_json
+from tests.cli.test_hostile import OWN_COLOURS, Terminal
 from tests.store.journals import Journal
 
 Capture = pytest.CaptureFixture[str]
 
 
-def test_ls_fits_80_columns(tmp_path: Path, capsys: Capture) -> None:
+def test_ls_fits_the_terminal_and_is_complete_in_a_pipe(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     Journal(tmp_path, "n" * 90, project="p" * 60).metrics(123456, loss=0.123456)
     Journal(tmp_path, "b").epoch(2, loss=1e-9).finish("failed")
     assert main(["--dir", str(tmp_path), "ls"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    assert f"{'n' * 90}  {'p' * 60}  " in capsys.readouterr().out
+    with contextlib.redirect_stdout(Terminal()) as screen:
+        assert main(["--dir", str(tmp_path), "ls"]) == 0
+    lines = OWN_COLOURS.sub("", screen.getvalue()).splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[0].split() == "NAME PROJECT STATUS STEP LOSS FINDINGS AGE".split()
     assert any("failed" in line and "ep 2/100" in line for line in lines)

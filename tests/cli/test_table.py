@@ -9,13 +9,15 @@ def test_columns_are_as_wide_as_their_widest_cell() -> None:
 
 def test_wide_cells_are_cut_to_fit() -> None:
     text = table(("NAME", "N"), [("a" * 50, "12345")], width=20, shrink=(0,))
-    assert text.splitlines()[1] == "a" * 12 + "…  12345"
+    assert text.splitlines()[1] == "a" * 6 + "…" + "a" * 6 + "  12345"
+    text = table(("NOTE", "N"), [("a note of some words", "12345")], width=20, shrink=(0,))
+    assert text.splitlines()[1] == "a note of so…  12345"
 
 
 def test_a_cell_of_a_million_characters_is_cut_at_once() -> None:
     cells = ["a" * 1_000_000, "中" * 1_000_000]
     lines = table(["NAME", "X"], [[cell, "1"] for cell in cells], width=20, shrink=(0,))
-    assert lines.splitlines()[1:] == [f"{'a' * 16}…  1", f"{'中' * 8}…  1"]
+    assert lines.splitlines()[1:] == [f"{'a' * 8}…{'a' * 8}  1", f"{'中' * 8}…  1"]
 
 
 def test_wide_characters_count_twice() -> None:

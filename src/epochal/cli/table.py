@@ -70,8 +70,10 @@ def _cells(text: str) -> int:
 
 def _fit(text: str, size: int, columns: int, right: bool) -> str:
     if size > columns:
+        # A name often differs at its end from others, as dates and numbers do; a text begins.
+        tail = text[-(columns // 2) :] if text.isascii() and " " not in text else ""
         ends = itertools.accumulate(map(_cells, text))
-        shown = list(itertools.takewhile(lambda end: end < columns, ends))
-        text, size = f"{text[: len(shown)]}…", (shown[-1] if shown else 0) + 1
+        shown = list(itertools.takewhile(lambda end: end < columns - _cells(tail), ends))
+        text, size = f"{text[: len(shown)]}…{tail}", (shown[-1] if shown else 0) + 1 + _cells(tail)
     space = " " * (columns - size)
     return space + text if right else text + space

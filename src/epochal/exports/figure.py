@@ -50,6 +50,7 @@ _STYLE = {
 }
 # Inches; 3.4 is the width of a column of most two-column papers.
 _PANEL_WIDTH, _PANEL_HEIGHT, _LEGEND_ROW = 3.4, 2.3, 0.15
+_FEW_RUNS = 3  # of fewer the band is their range
 _MOST_INSIDE = 5  # a longer legend is put below the panels
 _LETTERS_PER_INCH = 15
 _MAX_POINTS = 1000
@@ -106,9 +107,11 @@ def read_panel(
         numbers = one.numbers
         if len(numbers):
             label = f"{one.group.label} (n={len(one.group.members) - one.missing})"
-            panel.lines[index] = Line(
-                label, numbers.at, numbers.mean, band=(numbers.low, numbers.high)
-            )
+            # The confidence interval of two runs is wider than any chart.
+            is_few = numbers.n < _FEW_RUNS
+            low = np.where(is_few, numbers.min, numbers.low)
+            high = np.where(is_few, numbers.max, numbers.high)
+            panel.lines[index] = Line(label, numbers.at, numbers.mean, band=(low, high))
     if series[0].unfinished.sentence:
         panel.remarks.append(series[0].unfinished.sentence)
     return panel

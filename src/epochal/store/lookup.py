@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import Protocol
 
 from epochal.errors import RunNotFoundError, UsageError
+from epochal.format import plural
 
 LATEST = "latest"
 _SHOWN = 8
@@ -88,6 +89,9 @@ def _ambiguous(key: str, runs: Sequence[Named]) -> str:
 def _not_found(key: str, runs: Sequence[Named]) -> str:
     if not runs:
         return f"there is no run {key!r}, nor any other run here."
+    inside = sum(run.project == key for run in runs)
+    if inside:
+        return f"{key!r} is a project of {plural(inside, 'run')}: 'epochal ls {key}' lists them."
     names = [form for run in runs for form in (run.name, f"{run.project}/{run.name}", run.id)]
     if key.startswith(f"{LATEST}:"):
         names = [f"{LATEST}:{run.project}" for run in runs]

@@ -67,6 +67,7 @@ def no_metric(
     # Comparing with each of a hundred thousand names would take seconds.
     every = chain.from_iterable(metrics for _, metrics in runs)
     known = list(dict.fromkeys(metric.name for metric in islice(every, _MOST_COMPARED)))
+    known.sort(key=lambda one: one.startswith((*_LAYERS, *_MACHINE)))
     where = f" on rank {rank}" * (rank != 0) + (f" on the {axis} axis" if axis else "")
     named = f" There are {', '.join(known[:_NAMED])}." if known else ""
     hint = near_names(name, known) or named

@@ -220,6 +220,8 @@ class _Watched:
             if metric is not None and metric.axis != "none" and 0 in metric.ranks:
                 series = self._view.series(metric.name, axis=metric.axis)
                 values = [float(value) for value in series.values[-until.most_points :]]
+                if metric.axis == "step" and len(series):
+                    self.step = int(series.at[-1])
             elif name in _POSITIONS and (reached := getattr(row, name)) is not None:
                 values = [reached]
             for value in values:

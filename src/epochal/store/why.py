@@ -20,7 +20,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from epochal.errors import MetricNotFoundError, UsageError
-from epochal.format import format_number
+from epochal.format import format_number, plural
 from epochal.series.aggregate import Number
 from epochal.series.parting import end_of, noise_between, parting
 from epochal.series.statistics import t_quantile
@@ -243,8 +243,9 @@ def _repeat_spread(values: RunValues) -> RepeatSpread | None:
     apart: list[float] = []
     num_runs = num_configs = 0
     for group in group_members(values.members, all_but=repeats).groups:
-        counted = [one for one in group.members if one.info.id in known]
-        # Runs of other code repeat nothing.
+        # Runs that went wrong repeat nothing, nor do runs of other code.
+        rows = [(one, one.info) for one in group.members if one.info.id in known]
+        counted = [one for one, row in rows if not (row.open_errors or row.open_warnings)]
         by_code: dict[str, list[float]] = {}
         for one in counted if len(counted) > 1 else ():
             by_code.setdefault(code_of(one.run), []).append(known[one.info.id])
@@ -583,7 +584,8 @@ def _conclusion(why: Why, verdict: Verdict) -> str:
     repeats = ", ".join(one.key for one in why.differences if one.is_repeat)
     if verdict == "noise":
         if spread is not None and _is_spread(why):
-            runs = f"{spread.num_runs} runs of {spread.num_configs} configs"
+            configs = plural(spread.num_configs, "configuration")
+            runs = f"{spread.num_runs} runs of {configs}"
             return f"That is noise: repeats differ by up to {format_number(spread.limit)} ({runs})."
         return (
             f"That is noise as far as is recorded: only {repeats} differs, which repeats the run."

@@ -132,7 +132,9 @@ class NoBetterThanBaseline(Rule):
                         evaluations=count,
                     )
                     return
-                is_better |= values[-1] < lowest if name == loss else values[-1] > highest
+                # One lucky evaluation is no better model.
+                newest = values[-limits.evals :]
+                is_better |= max(newest) < lowest if name == loss else min(newest) > highest
             if is_better and self._targets:
                 break
         if is_better:
