@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from epochal.cli.command import Shared
-from epochal.cli.hub_serve import serve
+from epochal.cli.serve import serve
 from epochal.shipping.protocol import MAX_LINES_BYTES
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -329,7 +329,7 @@ def test_a_bucket_refills() -> None:
     [
         (["--tls-cert", __file__], "--tls-cert and --tls-key belong together"),
         (["--tls-cert", "x", "--tls-key", "y"], "'--tls-cert': File 'x' does not exist"),
-        (["--tls-cert", __file__, "--tls-key", __file__], "is not a PEM file of its kind"),
+        (["--tls-cert", __file__, "--tls-key", __file__], "they are no pair of PEM files"),
         (["--user-header", "X-User"], "--user-header needs --trust"),
         (["--user-header", "X-User", "--trust", "nonsense"], "--trust: 'nonsense'"),
     ],

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from epochal.cli.command import cli_command, json_option, own_run, run_argument
-from epochal.cli.output import remark, say, say_json
-from epochal.cli.table import table, terminal_columns
+from epochal.cli.command import data_command, own_run, run_argument
+from epochal.cli.output import answer, remark, said_json
+from epochal.cli.table import say_table
 from epochal.errors import FormatError
 from epochal.format import UNKNOWN, format_bytes, format_number, plural
 from epochal.store.local.run import LocalRun
@@ -21,27 +21,23 @@ from epochal.torch.checkpoint.manifest import FOLDER, Manifest, pointed, problem
 _FIELDS = ("step", "epoch", "metric", "saved", "run_id", "attempt", "world_size")
 
 
-@cli_command
+@data_command
 @run_argument
 @click.option("--verify", is_flag=True, help="Read every byte and compare the checksums.")
-@json_option
-def command(run: str | None, verify: bool, as_json: bool) -> int:
+def command(run: str | None, verify: bool) -> int:
     """List the checkpoints of a run; the exit code is 1 if one of them is damaged."""
     view = own_run(run)
     folders = checkpoint_folders(view)
-    tables = [
-        [_row(folder, name, found, verify=verify) for name, found in _scanned(view, folder)]
+    rows = [
+        _row(folder, name, found, verify=verify)
         for folder in folders
+        for name, found in _scanned(view, folder)
     ]
-    rows = [row for rows_there in tables for row in rows_there]
-    if as_json:
-        say_json(rows)
-    elif not rows:
+    if not rows:
         places = " or ".join(map(str, folders))
-        remark(f"No checkpoints in {places}. epochal.Checkpoints(run, state) saves them.")
-    for folder, rows_there in zip(folders, tables, strict=True):
-        if rows_there and not as_json:
-            _print(rows_there, "" if folder == folders[0] else f" in {folder}")
+        answer([], f"No checkpoints in {places}. epochal.Checkpoints(run, state) saves them.")
+    elif not said_json(rows):
+        _print(rows)
     return int(any(row["problem"] for row in rows))
 
 
@@ -88,11 +84,12 @@ def _row(folder: Path, name: str, found: Manifest | FormatError, *, verify: bool
     return {**row, "valid": row["problem"] is None}
 
 
-def _print(rows: list[dict[str, Any]], where: str) -> None:
+def _print(rows: list[dict[str, Any]]) -> None:
     now = time.time()
+    places = list(dict.fromkeys(str(Path(row["path"]).parent) for row in rows))
     cells = [
         (
-            row["name"],
+            row["name"] if len(places) == 1 else row["path"],
             ", ".join(row["classes"]),
             UNKNOWN if row["metric"] is None else format_number(row["metric"]),
             UNKNOWN if row["bytes"] is None else format_bytes(row["bytes"]),
@@ -102,6 +99,6 @@ def _print(rows: list[dict[str, Any]], where: str) -> None:
         for row in rows
     ]
     header = ("CHECKPOINT", "CLASS", "METRIC", "SIZE", "AGE", "VALID")
-    say(table(header, cells, width=terminal_columns(), shrink=(5,), right=(2, 3, 4)))
+    say_table(header, cells, shrink=(0, 5), right=(2, 3, 4))
     total = sum(row["bytes"] or 0 for row in rows)
-    remark(f"{format_bytes(total)} in {plural(len(rows), 'checkpoint')}{where}.")
+    remark(f"{format_bytes(total)} in {plural(len(rows), 'checkpoint')} in {' and '.join(places)}.")

@@ -2,17 +2,17 @@
 
 A command is a module of this folder with a ``command``, and a line in ``main.COMMANDS``::
 
-    @cli_command
+    @data_command
     @run_argument
-    @json_option
-    def command(run: str | None, as_json: bool) -> int | None:
+    @hub_option
+    def command(run: str | None) -> int | None:
         \"\"\"Show one run in short.\"\"\"
         with reading_store() as store:
             view = chosen_run(store, run)
 
-``--dir``, ``--follow-links``, ``-v`` and ``--quiet`` belong to every command already. A command
-returns its exit code, None for 0. It prints through ``output``, and raises an ``EpochalError`` for
-whatever a person can put right: ``main`` prints its sentence.
+``--dir``, ``--follow-links``, ``-v`` and ``--quiet`` belong to every command already, ``--json``
+to a ``data_command``. A command returns its exit code, None for 0. It prints through ``output``,
+and raises an ``EpochalError`` for whatever a person can put right: ``main`` prints its sentence.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import click
 from click.shell_completion import CompletionItem
 
-from epochal.cli.output import hint
+from epochal.cli.output import choose_form, hint
 from epochal.console.messages import Verbosity, set_verbosity
 from epochal.errors import EpochalError, MissingPackageError, UsageError
 from epochal.journal.layout import RunFolder
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 FINDINGS, ERROR, TIMEOUT, UNTIL_MET = 1, 2, 3, 4
 
 _COMPLETED_RUNS = 200
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 # -- commands and groups --------------------------------------------------------------------------
@@ -55,10 +54,11 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 @dataclass(slots=True)
 class Shared:
-    """The options that every command has; they may come before the command or after it."""
+    """Options of many commands; the first two may come before the command or after it."""
 
     dir: str | None = None
     follow_links: bool = False
+    hub: str | None = None
 
 
 def shared() -> Shared:
@@ -70,7 +70,7 @@ def shared() -> Shared:
 
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     options = context.find_object(Shared)
-    if value and options is not None and parameter.name is not None:
+    if value not in (None, False) and options is not None and parameter.name is not None:
         setattr(options, parameter.name, value)
 
 
@@ -87,40 +87,39 @@ def _set_verbosity(context: click.Context, parameter: click.Parameter, value: in
 def _shared_options() -> list[click.Parameter]:
     option = partial(click.Option, expose_value=False)
     return [
-        option(
-            ["--dir"],
-            metavar="DIR",
-            callback=_keep,
-            help="Folder of runs (default: the setting dir, else runs).",
-        ),
-        option(
-            ["--follow-links"],
-            is_flag=True,
-            callback=_keep,
-            help="Follow links that lead out of the folder of runs.",
-        ),
-        option(
-            ["-v", "--verbose"],
-            count=True,
-            callback=_set_verbosity,
-            help="Print more; -vv for debugging, -vvv for everything.",
-        ),
+        option(["--dir"], metavar="DIR", callback=_keep, help="Folder of runs (setting: dir)."),
+        option(["--follow-links"], is_flag=True, callback=_keep, help="Follow links out of it."),
+        option(["-v", "--verbose"], count=True, callback=_set_verbosity, help="Print more (-vvv)."),
         option(["-q", "--quiet"], is_flag=True, callback=_set_verbosity, help="Print errors only."),
     ]
 
 
 class Command(click.Command):
-    """A command with the shared options."""
+    """A command with further options and the shared ones."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, options: Sequence[click.Option] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.context_settings.setdefault("help_option_names", ["-h", "--help"])
-        self.params += _shared_options()
+        self.params += [*options, *_shared_options()]
 
 
 def cli_command(function: Callable[..., Any]) -> Command:
     """Make a command of a function; its docstring is the help."""
     return click.command(cls=Command)(function)
+
+
+def data_command(function: Callable[..., Any]) -> Command:
+    """Make a command that prints data, as JSON with ``--json``; see ``output.form``."""
+    option = click.Option(["--json"], help="Print JSON for programs.", **_FORM)
+    return click.command(cls=Command, options=[option])(function)
+
+
+def _keep_form(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value:
+        choose_form(context, str(parameter.name))
+
+
+_FORM: dict[str, Any] = {"is_flag": True, "expose_value": False, "callback": _keep_form}
 
 
 class Group(click.Group, Command):
@@ -245,37 +244,24 @@ RUN = RunType()
 
 run_argument = click.argument("run", metavar="[RUN]", required=False, type=RUN)
 runs_argument = click.argument("runs", metavar="[RUN]...", nargs=-1, type=RUN)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 metrics_option = click.option(
-    "-m",
-    "--metric",
-    "metrics",
-    multiple=True,
-    metavar="NAME",
-    help="Metric by its name or its end; may be repeated.",
+    "-m", "--metric", "metrics", multiple=True, help="A metric, by its name or its end."
 )
-csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+csv_option = click.option("--csv", help="Print CSV.", **_FORM)
 where_option = click.option(
-    "--where",
-    metavar="QUERY",
-    help="Every run that a query selects, such as 'status == \"failed\"', in place of RUN.",
+    "--where", metavar="QUERY", help="The runs of a query, in place of RUN: 'val/acc < 0.1'."
 )
-unfinished_option = click.option(
-    "--unfinished", is_flag=True, help="Include runs that have not finished."
-)
+unfinished_option = click.option("--unfinished", is_flag=True, help="Include unfinished runs.")
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 hub_option = click.option(
     "--hub",
     is_flag=False,
     flag_value="",
     metavar="[URL]",
+    expose_value=False,
+    callback=_keep,
     help="Read the runs of a hub or a server (without URL: the setting hub.url).",
 )
-
-
-def data_options(function: _Function) -> _Function:
-    """Where a command reads runs, and that it prints JSON: ``--hub`` and ``--json``."""
-    return hub_option(json_option(function))
 
 
 def comma_list(text: str | None) -> list[str] | None:
@@ -314,7 +300,8 @@ def rules_now() -> RuleSettings:
 
 @contextlib.contextmanager
 def reading_store(hub: str | None = None) -> Iterator[Store]:
-    """The store that a command reads: that of ``--hub``, else the folder of runs."""
+    """The store that a command reads: that of ``--hub`` or of ``hub``, else the folder of runs."""
+    hub = shared().hub if hub is None else hub
     if hub is None:
         with local_store() as store:
             yield store
@@ -325,16 +312,11 @@ def reading_store(hub: str | None = None) -> Iterator[Store]:
         yield remote
 
 
-@overload
-def chosen_run(store: LocalStore, key: str | None) -> LocalRun: ...
-@overload
-def chosen_run(store: Store, key: str | None) -> RunView: ...
 def chosen_run(store: Store, key: str | None) -> RunView:
     """The run that RUN names. Without it: the newest one, which is named on stderr."""
     view = store.run("latest" if key is None else key)
     if key is None:
-        row = view.outline()
-        hint(f"The newest run is {row.project}/{row.name}.")
+        hint(f"The newest run is {full_name(view)}.")
     return view
 
 
@@ -346,7 +328,7 @@ def full_name(view: RunView) -> str:
 
 def own_run(key: str | None) -> LocalRun:
     """The run of our own that RUN names, else the newest one; its store stays open."""
-    view = chosen_run(local_store(), key)
+    view = cast("LocalRun", chosen_run(local_store(), key))
     check_own(view)
     return view
 

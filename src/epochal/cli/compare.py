@@ -9,16 +9,17 @@ from typing import Any
 import click
 
 from epochal.cli.command import (
-    cli_command,
     csv_option,
-    data_options,
+    data_command,
+    full_name,
+    hub_option,
     metrics_option,
     named_runs,
     reading_store,
     runs_argument,
 )
 from epochal.cli.group_tables import group_options, print_groups
-from epochal.cli.output import remark, say, say_json
+from epochal.cli.output import form, remark, say, say_json
 from epochal.cli.table import table, terminal_columns
 from epochal.errors import UsageError
 from epochal.format import UNKNOWN, format_number, plural
@@ -31,22 +32,19 @@ _MARK = "!"
 _LEGEND = f"{_MARK} ended as no number, or far above its best."
 
 
-@cli_command
+@data_command
 @runs_argument
 @metrics_option
 @click.option("-a", "--all", "with_all", is_flag=True, help="Show every metric and setting.")
 @click.option("--where", metavar="QUERY", help="Only runs that match: 'config.lr < 3e-4'.")
 @group_options
 @csv_option
-@data_options
+@hub_option
 def command(
     runs: tuple[str, ...],
     metrics: tuple[str, ...],
     with_all: bool,
     where: str | None,
-    hub: str | None,
-    as_csv: bool,
-    as_json: bool,
     **groups: Any,
 ) -> None:
     """Compare runs with the first one, or groups of runs with each other.
@@ -58,33 +56,30 @@ def command(
     epochal compare --importance val/acc     which settings matter
     """
     is_grouped = any(groups[name] is not None for name in ("group_by", "all_but", "importance"))
-    if not is_grouped and (as_csv or groups["steps"] or groups["unfinished"]):
+    if not is_grouped and (form() == "csv" or groups["steps"] or groups["unfinished"]):
         raise UsageError(
             "--csv, --steps and --unfinished go with --group-by, --all-but or --importance."
         )
-    with reading_store(hub) as store:
+    with reading_store() as store:
         views: Sequence[RunView] = named_runs(store, runs) if runs else store.runs(where)
         if runs and where is not None:
             wanted = {view.id for view in store.runs(where)}
             views = [view for view in views if view.id in wanted]
         if is_grouped:
-            print_groups(views, metrics, **groups, as_csv=as_csv, as_json=as_json)
+            print_groups(views, metrics, **groups)
         elif runs or where is not None:
-            _compare(views, metrics, with_all=with_all, as_json=as_json)
+            _compare(views, metrics, with_all=with_all)
         else:
             raise UsageError("name the runs to compare, or group all runs with --group-by KEYS.")
 
 
-def _compare(
-    named: Sequence[RunView], metrics: Sequence[str], *, with_all: bool, as_json: bool
-) -> None:
+def _compare(named: Sequence[RunView], metrics: Sequence[str], *, with_all: bool) -> None:
     runs = list({(view.id, view.outline().folder): view for view in named}.values())
     if len(runs) < 2:
         raise UsageError("compare takes two runs or more; the first is what others differ from.")
     found = compare(runs, names=metrics, with_all=with_all)
-    if as_json:
-        names = [f"{row.project}/{row.name}" for row in (view.outline() for view in runs)]
-        data = {"runs": names, "status": [view.status.state for view in runs]}
+    if form() == "json":
+        data = {"runs": list(map(full_name, runs)), "status": [one.status.state for one in runs]}
         data |= {"config": found.config, "metrics": found.metric_rows()}
         say_json({**data, "left_out": found.left_out})
         return

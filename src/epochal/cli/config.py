@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from epochal.cli.command import cli_command, json_option
-from epochal.cli.output import say, say_json
+from epochal.cli.command import data_command
+from epochal.cli.output import form, say, say_json
 from epochal.cli.table import table
 from epochal.redact import REDACTED, Redactor
 from epochal.settings import DECLARED, Located, Settings, file_paths, read_settings
@@ -19,16 +19,15 @@ from epochal.sinks.reporting import KnownSinks, located_options
 _Row = tuple[str, Any, Located | None]
 
 
-@cli_command
+@data_command
 @click.option("-a", "--all", "with_all", is_flag=True, help="Also show unset sinks and rules.")
-@json_option
-def command(with_all: bool, as_json: bool) -> None:
+def command(with_all: bool) -> None:
     """Show the files with settings, and every setting with its value and where it comes from."""
     settings = read_settings()
     files = dict(zip(("project", "user"), file_paths(), strict=True))
     others = (*_sinks(settings), *_rules(settings))
     shown = [*_declared(settings), *(row for row in others if with_all or row[2] is not None)]
-    if as_json:
+    if form() == "json":
         names = {origin: None if path is None else str(path) for origin, path in files.items()}
         say_json({"files": names, "settings": [_as_data(*row) for row in shown]})
         return

@@ -9,8 +9,8 @@ import webbrowser
 
 import click
 
-from epochal.cli.command import cli_command, json_option, runs_dir, shared
-from epochal.cli.output import remark, say_json
+from epochal.cli.command import data_command, runs_dir, shared
+from epochal.cli.output import form, remark, say_json
 from epochal.console.messages import Verbosity
 from epochal.invocation import invocation
 from epochal.journal.layout import RunFolder, read_json
@@ -27,12 +27,11 @@ _NEXT = {
 }
 
 
-@cli_command
+@data_command
 @click.option("--fast", is_flag=True, help="Train for a few seconds only.")
 @click.option("--open", "opens", is_flag=True, help="Open the live page in a browser.")
 @click.option("--seed", type=click.IntRange(0), default=0, help="Seed of text and weights.")
-@json_option
-def command(fast: bool, opens: bool, seed: int, as_json: bool) -> None:
+def command(fast: bool, opens: bool, seed: int) -> None:
     """Train a small model, live in the browser, and tell what to try next."""
     from epochal.recipes.demo.training import FAST, WATCHED, train
 
@@ -40,7 +39,7 @@ def command(fast: bool, opens: bool, seed: int, as_json: bool) -> None:
 
     def start(monitor: Monitor) -> None:
         nonlocal address
-        if not as_json and not is_ci():
+        if form() == "text" and not is_ci():
             address = monitor.serve()
         if address is not None and opens and not webbrowser.open(address):
             remark("Cannot open a browser.")
@@ -50,7 +49,7 @@ def command(fast: bool, opens: bool, seed: int, as_json: bool) -> None:
         FAST if fast else WATCHED,
         seed=seed,
         directory=runs_dir(),
-        verbosity=Verbosity.QUIET if as_json else None,
+        verbosity=Verbosity.QUIET if form() == "json" else None,
         on_start=start,
     )
     if not recorder_of(run).is_recorded:
@@ -58,7 +57,7 @@ def command(fast: bool, opens: bool, seed: int, as_json: bool) -> None:
         return
     folder = RunFolder(run.dir)
     identity = read_json(folder.identity)
-    if as_json:
+    if form() == "json":
         names = {key: identity[key] for key in ("id", "name", "project")}
         say_json({**names, "folder": str(folder.path)})
         return

@@ -9,15 +9,8 @@ from typing import Any
 
 import click
 
-from epochal.cli.command import (
-    FINDINGS,
-    chosen_run,
-    cli_command,
-    json_option,
-    local_store,
-    run_argument,
-)
-from epochal.cli.output import Line, one_line, say_json, say_lines
+from epochal.cli.command import FINDINGS, chosen_run, data_command, local_store, run_argument
+from epochal.cli.output import Line, one_line, said_json, say_lines
 from epochal.format import format_reached, plural
 from epochal.health.finding import SEVERITIES, Finding, Severity, evidence_text, is_more_severe
 from epochal.store.brief import diagnosis, findings_of
@@ -34,12 +27,11 @@ _EXTREMES = (
 )
 
 
-@cli_command
+@data_command
 @run_argument
 @click.option("--severity", type=_SEVERITY, default="info", help="The lowest severity to show.")
 @click.option("--open", "only_open", is_flag=True, help="Open findings only.")
-@json_option
-def command(run: str | None, severity: Severity, only_open: bool, as_json: bool) -> int:
+def command(run: str | None, severity: Severity, only_open: bool) -> int:
     """Diagnose a run: what is wrong, the evidence and what to try.
 
     The exit code is 1 when an error or an open warning is among the findings, else 0.
@@ -48,9 +40,7 @@ def command(run: str | None, severity: Severity, only_open: bool, as_json: bool)
         view = chosen_run(store, run)
         found = [one for one in findings_of(view) if not is_more_severe(severity, one.severity)]
         found = [one for one in found if one.state == "open" or not only_open]
-        if as_json:
-            say_json(diagnosis(view, found))
-        else:
+        if not said_json(diagnosis(view, found)):
             say_lines(_report(view, found))
             say_lines([(line, "")] for line in (*_beside(view), *_own_faults(view)))
     grave = [(one.severity, one.state) for one in found if one.severity != "info"]

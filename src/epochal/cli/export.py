@@ -14,14 +14,13 @@ import click
 from epochal.atomic_file import new_text_file
 from epochal.cli.command import (
     chosen_run,
-    cli_command,
+    data_command,
     hub_option,
-    json_option,
     named_runs,
     reading_store,
     runs_argument,
 )
-from epochal.cli.output import VisibleStream, remark, say_json
+from epochal.cli.output import VisibleStream, answer
 from epochal.errors import UsageError
 from epochal.exports.export import BINARY, FORMATS, Rows, export_named
 from epochal.format import plural
@@ -32,21 +31,13 @@ from epochal.store.store import RunView
 _FORMAT = "Format (default: by the suffix of FILE, else html)."
 
 
-@cli_command
+@data_command
 @runs_argument
 @click.option("--format", "form", type=click.Choice([*FORMATS, *BINARY]), help=_FORMAT)
 @click.option("-o", "--output", metavar="FILE", help="A file, - for stdout, or a folder for files.")
 @click.option("--rows", type=click.Choice(("epoch", "step")), help="Rows of csv and parquet.")
 @hub_option
-@json_option
-def command(
-    runs: tuple[str, ...],
-    form: str | None,
-    output: str | None,
-    rows: Rows | None,
-    hub: str | None,
-    as_json: bool,
-) -> None:
+def command(runs: tuple[str, ...], form: str | None, output: str | None, rows: Rows | None) -> None:
     """Write runs as a file: 'epochal export RUN' makes RUN.html, one file that you can share.
 
     RUN may be a project or a folder of runs. html is the page in one file, csv and parquet are
@@ -55,7 +46,7 @@ def command(
     """
     suffix = Path(output or "").suffix.lower().lstrip(".")
     form = form or (suffix if suffix in (*FORMATS, *BINARY) else "html")
-    with reading_store(hub) as store:
+    with reading_store() as store:
         views = named_runs(store, runs) if runs else [chosen_run(store, None)]
         if output is None and form in ("csv", "jsonl"):
             output = "-"
@@ -70,13 +61,11 @@ def command(
         for file, inside in files.items():
             with new_text_file(file) as out:
                 _write(form, inside, out, rows)
-        if as_json:
-            ids = [{"file": f, "runs": [v.outline().id for v in v_]} for f, v_ in files.items()]
-            say_json(ids[0] if len(ids) == 1 else ids)
-        elif len(files) == 1:
-            remark(f"{plural(len(views), 'run')} written to {next(iter(files))}.")
+        ids = [{"file": f, "runs": [v.outline().id for v in v_]} for f, v_ in files.items()]
+        if len(files) == 1:
+            answer(ids[0], f"{plural(len(views), 'run')} written to {next(iter(files))}.")
         else:
-            remark(f"{plural(len(files), 'file')} written to {output}.")
+            answer(ids, f"{plural(len(files), 'file')} written to {output}.")
 
 
 def _files(runs: Sequence[RunView], form: str, output: str | None) -> dict[str, list[RunView]]:

@@ -29,9 +29,7 @@ from epochal.series.smooth import parse_smoothing
 @cli_command
 @runs_argument
 @metrics_option
-@click.option(
-    "--group-by", metavar="KEYS", help="Draw means and 95 % intervals of groups: lr,model."
-)
+@click.option("--group-by", metavar="KEYS", help="Draw means and 95 % intervals of groups: lr.")
 @click.option("--log", "is_log", is_flag=True, help="Use a logarithmic y axis.")
 @click.option(
     "--smooth",
@@ -51,7 +49,6 @@ def command(
     smooth: str | None,
     output: str | None,
     unfinished: bool,
-    hub: str | None,
 ) -> None:
     """Draw metrics of runs as a figure for a paper: pdf, svg or png.
 
@@ -67,7 +64,7 @@ def command(
     smoothing = None
     if smooth is not None:
         smoothing = parse_smoothing(smooth if ":" in smooth else f"ema:{smooth}")
-    with reading_store(hub) as store:
+    with reading_store() as store:
         views = named_runs(store, runs) if runs else [chosen_run(store, None)]
         views = list({view.id: view for view in views}.values())
         keys = comma_list(group_by)

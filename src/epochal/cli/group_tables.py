@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from epochal.cli.command import comma_list, unfinished_option, unfinished_text
-from epochal.cli.output import hint, say, say_csv, say_json
+from epochal.cli.output import form, hint, said_json, say, say_csv, say_json, say_rows
 from epochal.cli.table import table, terminal_columns
 from epochal.errors import UsageError
 from epochal.format import UNKNOWN, format_number
@@ -40,7 +40,7 @@ _OPTIONS = (
     click.option("--all-but", metavar="KEYS", help="Group by all that differs but these: seed."),
     click.option("--importance", metavar="METRIC", help="Rank which settings a metric depends on."),
     click.option(
-        "--value", type=_VALUE, default="last", help="The value of a run that counts (last)."
+        "--value", type=_VALUE, default="last", help="Which value of a run counts (last)."
     ),
     click.option("--at", type=float, metavar="STEP", help="Count the value at this step instead."),
     click.option("--steps", is_flag=True, help="Numbers at each step, with --csv or --json."),
@@ -64,19 +64,15 @@ def print_groups(
     at: float | None,
     steps: bool,
     unfinished: bool,
-    as_csv: bool,
-    as_json: bool,
 ) -> None:
     """Print runs in groups, a table for each metric, or which settings matter."""
-    if steps and not (as_csv or as_json):
+    if steps and form() == "text":
         raise UsageError("--steps prints numbers for programs: add --csv or --json.")
     if importance is not None:
-        if as_csv or group_by is not None or all_but is not None:
+        if form() == "csv" or group_by is not None or all_but is not None:
             raise UsageError("--importance looks at every key: it takes no groups and no --csv.")
         found = ranked(runs, importance, value=value, at=at, unfinished=unfinished)
-        if as_json:
-            say_json(found)
-        else:
+        if not said_json(found):
             say("\n\n".join(_importance_blocks(found)))
         return
     by, but = comma_list(group_by), comma_list(all_but)
@@ -86,14 +82,14 @@ def print_groups(
     metrics = metrics or default_metrics(groups.grouping.members)[:_MOST_METRICS]
     if steps:
         curves = [curve for metric in metrics for curve in groups.series(metric)]
-        (say_json if as_json else say_csv)([row for one in curves for row in series_rows(one)])
+        say_rows([row for one in curves for row in series_rows(one)])
         _hint_unfinished(curves)
         return
     tables = [groups.table(metric, value=value, at=at) for metric in metrics]
-    if as_csv:
+    if form() == "csv":
         say_csv([row for one in tables for row in one.records(groups.keys)])
         _hint_unfinished(tables)
-    elif as_json:
+    elif form() == "json":
         grouping = groups.grouping
         named = (grouping.keys, grouping.varying, grouping.repeats)
         say_json(GroupTables(*named, len(grouping.members), tables, []))

@@ -21,7 +21,7 @@ command = Group(
     modules={
         **dict.fromkeys(("token", "share", "audit"), "hub_access"),
         **dict.fromkeys(("push", "pull"), "hub_transfer"),
-        "serve": "hub_serve",
+        "serve": "serve",
     },
     help="Share runs of several machines: 'hub serve DIR' starts a hub, 'hub push' sends runs.",
 )

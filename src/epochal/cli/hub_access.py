@@ -13,15 +13,14 @@ import click
 
 from epochal.cli.command import (
     check_own,
-    cli_command,
-    json_option,
+    data_command,
     local_store,
     named_runs,
     runs_argument,
     selected_runs,
     where_option,
 )
-from epochal.cli.output import hint, remark, say, say_json
+from epochal.cli.output import answer, hint, said_json, say
 from epochal.cli.table import table, terminal_columns
 from epochal.errors import UsageError
 from epochal.format import plural
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from epochal.hub.ledger import Ledger
     from epochal.server.access import Role
 
+ROLES = click.Choice(("read", "write", "admin"))  # each includes the ones before it
 _DAY_S = 86_400.0
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _hub_option = click.option(
@@ -37,49 +37,38 @@ _hub_option = click.option(
 )
 
 
-@cli_command
+@data_command
 @click.argument("action", type=click.Choice(("add", "list", "revoke")))
 @click.argument("name", required=False)
 @_hub_option
-@click.option(
-    "--role",
-    type=click.Choice(("read", "write", "admin")),
-    default="write",
-    help="What the token may do (write); each role includes the ones before it.",
-)
+@click.option("--role", type=ROLES, default="write", help="What the token may do (write).")
 @click.option("--project", "projects", multiple=True, help="Only for this project.")
-@json_option
-def token(
-    action: str, name: str | None, hub: Path, role: Role, projects: tuple[str, ...], as_json: bool
-) -> None:
+def token(action: str, name: str | None, hub: Path, role: Role, projects: tuple[str, ...]) -> None:
     """Make, list and revoke the tokens of a hub. A new token is printed once."""
     from epochal.journal.layout import slugify
 
     with closing(_ledger(hub)) as ledger:
         if action == "list":
-            _list_tokens(ledger, as_json=as_json)
+            _list_tokens(ledger)
         elif name is None:
             raise UsageError(f"'token {action}' needs a NAME.")
         elif action == "revoke":
             ledger.revoke_token(name)
             ledger.note(_user(), "token revoke", details=name)
-            remark(f"The token {name!r} is refused from now on.")
+            answer({"revoked": name}, f"The token {name!r} is refused from now on.")
         else:
             only = [slugify(project) for project in projects] or None
             new = ledger.add_token(name, role, only)
             where = "all projects" if only is None else ", ".join(only)
             ledger.note(_user(), "token add", details=f"{name}: {role}, {where}")
             hint("The token is shown only now; set it as EPOCHAL_HUB_TOKEN on the machine:")
-            if as_json:
-                say_json({"token": new, "name": name, "role": role})
-            else:
+            if not said_json({"token": new, "name": name, "role": role}):
                 say(new)
 
 
-def _list_tokens(ledger: Ledger, *, as_json: bool) -> None:
+def _list_tokens(ledger: Ledger) -> None:
     tokens = ledger.tokens()
-    if as_json:
-        say_json(tokens)
+    if said_json(tokens):
         return
     cells = [
         (
@@ -94,22 +83,15 @@ def _list_tokens(ledger: Ledger, *, as_json: bool) -> None:
     say(table(("NAME", "ROLE", "PROJECTS", "CREATED", ""), cells))
 
 
-@cli_command
+@data_command
 @runs_argument
 @where_option
 @_hub_option
 @click.option("--url", default="", help="Address of the hub, or of its page as you see it.")
 @click.option("--days", type=click.FloatRange(0, 3650, min_open=True), default=30.0)
 @click.option("--revoke-all", is_flag=True, help="End every link of this hub instead.")
-@json_option
 def share(
-    runs: tuple[str, ...],
-    where: str | None,
-    hub: Path,
-    url: str,
-    days: float,
-    revoke_all: bool,
-    as_json: bool,
+    runs: tuple[str, ...], where: str | None, hub: Path, url: str, days: float, revoke_all: bool
 ) -> None:
     """Make a link that shows runs of a hub to anybody who has it, for 30 days or --days.
 
@@ -122,7 +104,8 @@ def share(
         if revoke_all:
             links.revoke_all()
             ledger.note(_user(), "share --revoke-all")
-            remark("Every link that was given out before is refused from now on.")
+            sentence = "Every link that was given out before is refused from now on."
+            answer({"revoked": "all"}, sentence)
             return
         views = named_runs(store, runs) if runs else selected_runs(store, runs, where)
         ids = {view.id: check_own(view) for view in views if runs or not view.outline().hidden}
@@ -137,25 +120,20 @@ def share(
     # A browser keeps what comes after # when the hub takes the token out of the address.
     link = f"{address.rstrip('/')}/?token={link_token}{'#' * bool(page.fragment)}{page.fragment}"
     hint(f"Whoever has this link can see {plural(len(ids), 'run')} for {days:g} days:")
-    if as_json:
-        say_json({"link": link, "runs": list(ids), "until": until})
-    else:
+    if not said_json({"link": link, "runs": list(ids), "until": until}):
         say(link)
 
 
-@cli_command
+@data_command
 @_hub_option
 @click.option("-n", "--lines", default=100, help="How many lines (100).")
-@json_option
-def audit(hub: Path, lines: int, as_json: bool) -> None:
+def audit(hub: Path, lines: int) -> None:
     """Print who changed what on a hub, the newest first."""
     with closing(_ledger(hub)) as ledger:
         rows = ledger.audit(limit=lines)
-    if as_json:
-        say_json(rows)
-    elif not rows:
-        remark(f"Nobody has changed anything on the hub of {hub} yet.")
-    else:
+    if not rows:
+        answer([], f"Nobody has changed anything on the hub of {hub} yet.")
+    elif not said_json(rows):
         header = ("time", "who", "what", "run", "details")
         cells = [(_clock(row["t"]), *(row[name] or "" for name in header[1:])) for row in rows]
         # In a pipe or a file nothing of the log is cut off.

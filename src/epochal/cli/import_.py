@@ -7,8 +7,8 @@ from functools import partial
 
 import click
 
-from epochal.cli.command import cli_command, json_option, runs_dir, shared
-from epochal.cli.output import complain, remark, say, say_json
+from epochal.cli.command import data_command, runs_dir, shared
+from epochal.cli.output import complain, remark, said_json, say
 from epochal.errors import FormatError, InternalError, UsageError
 from epochal.guard import Guard
 from epochal.imports.copying import Copied, copy_run
@@ -17,15 +17,12 @@ from epochal.imports.http_api import ServerError
 from epochal.imports.registry import open_source
 
 
-@cli_command
+@data_command
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @click.option("--project", help="Project of the runs (default: from the source).")
 @click.option("--name", help="Name of the run, if the source has only one.")
 @click.option("-n", "--dry-run", is_flag=True, help="List the runs, copy nothing.")
-@json_option
-def command(
-    sources: tuple[str, ...], project: str | None, name: str | None, dry_run: bool, as_json: bool
-) -> int:
+def command(sources: tuple[str, ...], project: str | None, name: str | None, dry_run: bool) -> int:
     """Copy runs of other trackers into the folder of runs.
 
     SOURCE is a TensorBoard or W&B folder, an mlflow.db or the http://… of an MLflow server, an Aim
@@ -36,7 +33,7 @@ def command(
     if name is not None and len(found) != 1:
         raise UsageError(f"--name names one run, and there are {len(found)}: leave it out.")
     if dry_run:
-        _list(found, as_json=as_json)
+        _list(found)
         return 0
     root, guard, num_damaged, copies = runs_dir(), Guard(), 0, list[Copied]()
     for source, run in found:
@@ -51,10 +48,8 @@ def command(
         num_damaged += len(copied.problems)
         for problem in copied.problems:
             complain(f"epochal: {problem}")
-        if not as_json:
-            remark(_line(copied))
-    if as_json:
-        say_json([{**asdict(copied), "folder": str(copied.folder)} for copied in copies])
+        remark(_line(copied))
+    said_json([{**asdict(copied), "folder": str(copied.folder)} for copied in copies])
     return int(num_damaged > 0)
 
 
@@ -65,16 +60,13 @@ def _runs_in(path: str) -> list[tuple[Source, SourceRun]]:
     return [(source, run) for run in source.runs()]
 
 
-def _list(found: list[tuple[Source, SourceRun]], *, as_json: bool) -> None:
+def _list(found: list[tuple[Source, SourceRun]]) -> None:
     rows = [
         {name: getattr(run.identity, name) for name in ("id", "project", "name")}
         | {"format": source.label}
         for source, run in found
     ]
-    if as_json:
-        say_json(rows)
-        return
-    for row in rows:
+    for row in () if said_json(rows) else rows:
         say(f"{row['project']}/{row['name']}  {row['format']}")
 
 

@@ -9,15 +9,14 @@ import click
 
 from epochal.cli.command import (
     RUN,
-    cli_command,
+    data_command,
     full_name,
-    json_option,
     local_store,
     runs_argument,
     selected_runs,
     where_option,
 )
-from epochal.cli.output import one_line, remark, say, say_json
+from epochal.cli.output import answer, form, one_line, remark, say, say_json
 from epochal.errors import UsageError
 from epochal.store.label_edits import tag_edit
 from epochal.store.local.run import LocalRun
@@ -25,13 +24,12 @@ from epochal.store.local.run import LocalRun
 _Words = tuple[str, ...]
 
 
-@cli_command
+@data_command
 @click.argument("words", metavar="[RUN] [TAG]...", nargs=-1, type=RUN)
 @click.option("-a", "--add", metavar="TAG", multiple=True, help="Add a tag to every RUN.")
 @click.option("-r", "--remove", metavar="TAG", multiple=True, help="Remove a tag.")
 @where_option
-@json_option
-def tag(words: _Words, add: _Words, remove: _Words, where: str | None, as_json: bool) -> None:
+def tag(words: _Words, add: _Words, remove: _Words, where: str | None) -> None:
     """Add tags to a run, or remove them; without TAG, print the tags.
 
     With --add, every word is a run; with --where, every word is a tag.
@@ -46,9 +44,9 @@ def tag(words: _Words, add: _Words, remove: _Words, where: str | None, as_json: 
             raise UsageError(f"{full_name(views[0])} has no tag {name!r} to remove.")
     for view in views if added or remove else ():
         view.relabel(tag_edit(view, add=added, remove=remove))
-    if as_json:
+    if form() == "json":
         _print_json(views, where)
-    elif not added and not remove:
+    elif not (added or remove):
         for name in (name for view in views for name in view.outline().tags):
             say(one_line(name))
     elif len(views) == 1:
@@ -61,12 +59,11 @@ def tag(words: _Words, add: _Words, remove: _Words, where: str | None, as_json: 
         remark(f"{len(views):,} runs: {'; '.join(done)}.")
 
 
-@cli_command
+@data_command
 @click.argument("words", metavar="[RUN] [TEXT]...", nargs=-1, type=RUN)
 @click.option("-t", "--text", help="The new note of every RUN.")
 @where_option
-@json_option
-def note(words: _Words, text: str | None, where: str | None, as_json: bool) -> None:
+def note(words: _Words, text: str | None, where: str | None) -> None:
     """Write the note of a run; '' removes it. Without TEXT, print the note.
 
     With --text, every word is a run; with --where, every word belongs to the text.
@@ -76,7 +73,7 @@ def note(words: _Words, text: str | None, where: str | None, as_json: bool) -> N
     views = selected_runs(local_store(), keys, where)
     for view in views if text is not None else ():
         view.relabel(lambda labels: replace(labels, notes=text))
-    if as_json:
+    if form() == "json":
         _print_json(views, where)
     elif text is not None:
         what = _subject(views, "has", "have")
@@ -87,11 +84,10 @@ def note(words: _Words, text: str | None, where: str | None, as_json: bool) -> N
                 say(notes if len(views) == 1 else f"{full_name(view)}: {notes}")
 
 
-@cli_command
+@data_command
 @click.argument("run", type=RUN)
 @click.argument("name")
-@json_option
-def rename(run: str, name: str, as_json: bool) -> None:
+def rename(run: str, name: str) -> None:
     """Show a run under another name; an empty NAME restores the original one.
 
     The folder of the run and what was recorded stay as they are.
@@ -99,27 +95,20 @@ def rename(run: str, name: str, as_json: bool) -> None:
     view = local_store().run(run)
     old = view.outline().name
     view.relabel(lambda labels: replace(labels, name=name or None))
-    if as_json:
-        say_json(view.info)
-    else:
-        remark(f"{old!r} is now {view.outline().name!r}.")
+    answer(view.info, f"{old!r} is now {view.outline().name!r}.")
 
 
-@cli_command
+@data_command
 @runs_argument
 @where_option
 @click.option("--undo", is_flag=True, help="Show the runs again.")
-@json_option
-def hide(runs: _Words, where: str | None, undo: bool, as_json: bool) -> None:
+def hide(runs: _Words, where: str | None, undo: bool) -> None:
     """Leave runs out of lists, or show them again; the runs themselves do not change."""
     views = selected_runs(local_store(), runs, where)
     for view in views:
         view.relabel(lambda labels: replace(labels, hidden=not undo))
     done = "shown again." if undo else "hidden. 'epochal ls --all' lists hidden runs."
-    if as_json:
-        say_json([view.info for view in views])
-    else:
-        remark(f"{_subject(views, 'is', 'are')} {done}")
+    answer([view.outline() for view in views], f"{_subject(views, 'is', 'are')} {done}")
 
 
 def _split(words: _Words, where: str | None, *, has_option: bool) -> tuple[_Words, _Words]:

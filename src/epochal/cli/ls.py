@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 import click
 
 from epochal.cli.command import (
-    cli_command,
     comma_list,
     csv_option,
-    data_options,
+    data_command,
+    hub_option,
     local_store,
     reading_store,
     rules_now,
     runs_dir,
     shared,
 )
-from epochal.cli.output import complain, hint, remark, say, say_csv, say_json, say_lines
-from epochal.cli.table import table, terminal_columns
+from epochal.cli.output import complain, form, hint, remark, said_json, say, say_lines, say_rows
+from epochal.cli.table import say_table, table, terminal_columns
 from epochal.errors import UsageError
 from epochal.format import UNKNOWN, format_number, plural
 from epochal.query import Field
@@ -56,7 +56,7 @@ _NEVER_CUT = frozenset("status step loss findings age".split())
 _CAPITALS = frozenset(("loss", *FIELDS))
 
 
-@cli_command
+@data_command
 @click.argument("query", metavar="[QUERY|PROJECT|DIR]", required=False)
 @click.option("-c", "--columns", metavar="FIELDS", help="Columns: loss,best.acc,config.lr,notes.")
 @click.option("-s", "--sort", metavar="FIELDS", help="Sort by fields; - descends: -val/acc,name.")
@@ -64,7 +64,7 @@ _CAPITALS = frozenset(("loss", *FIELDS))
 @click.option("-a", "--all", "with_hidden", is_flag=True, help="Also list hidden runs.")
 @click.option("--projects", is_flag=True, help="List projects instead of runs.")
 @csv_option
-@data_options
+@hub_option
 def command(
     query: str | None,
     columns: str | None,
@@ -72,9 +72,6 @@ def command(
     limit: int | None,
     with_hidden: bool,
     projects: bool,
-    as_csv: bool,
-    hub: str | None,
-    as_json: bool,
 ) -> None:
     """List runs, the newest first.
 
@@ -88,6 +85,7 @@ def command(
     epochal ls 'tags == "baseline"' --columns loss,best.val/acc,notes
     epochal ls my-project --columns score,notes --sort=-score
     """
+    hub = shared().hub
     if is_address(query) and hub is None:
         query, hub = None, query
     folder = None if query is None or hub is not None else _folder(query)
@@ -101,13 +99,14 @@ def command(
     nothing = _nothing(where, query, is_project=is_project, is_here=hub is None)
     with _store(folder, hub) as store:
         if projects:
-            _list_projects(store, limit, nothing, as_json=as_json)
+            _list_projects(store, limit, nothing)
             return
-        is_plain = selection is None and sort is None and not (as_json or as_csv)
+        for_programs = form() != "text"
+        is_plain = selection is None and sort is None and not for_programs
         known = store.known_runs(budget_s=_PATIENCE_S) if is_plain else None
         views = store.runs(selection, order=sort) if known is None else known.runs
         shown = (view for view in views if with_hidden or not view.outline().hidden)
-        chosen, for_programs = comma_list(columns), as_json or as_csv
+        chosen = comma_list(columns)
         fields = _fields(chosen, selection, sort, for_programs=for_programs)
         until = time.monotonic() + _PATIENCE_S if is_plain else math.inf
         found = run_table(itertools.islice(shown, limit), fields, until=until)
@@ -117,7 +116,7 @@ def command(
     for text in (column.hint for column in found.columns if column.hint is not None):
         hint(text)
     if for_programs:
-        (say_json if as_json else say_csv)(found.records())
+        say_rows(found.records())
     elif found.runs:
         _print(found, chosen)
     else:
@@ -193,11 +192,13 @@ def _marked(line: str, row: RunRow) -> list[tuple[str, str]]:
     return [(before, ""), (found, style), (after, "")]
 
 
-def _list_projects(store: Store, limit: int | None, nothing: str, *, as_json: bool) -> None:
+def _list_projects(store: Store, limit: int | None, nothing: str) -> None:
     store.read_on(math.inf)
     rows, now = store.projects(budget_s=math.inf).projects[:limit], time.time()
-    if as_json or not rows:
-        say_json(rows) if as_json else remark(nothing)
+    if said_json(rows):
+        return
+    if not rows:
+        remark(nothing)
         return
     header = ("PROJECT", "RUNS", "LIVE", "FAILED", "FINDINGS", "BEST", "UPDATED", "OWNERS")
     cells = [
@@ -214,7 +215,7 @@ def _list_projects(store: Store, limit: int | None, nothing: str, *, as_json: bo
         )
         for row in rows
     ]
-    say(table(header, cells, width=terminal_columns(), shrink=(7, 0), right=(1, 2, 3)))
+    say_table(header, cells, shrink=(7, 0), right=(1, 2, 3))
 
 
 def _nothing(where: str, query: str | None, *, is_project: bool, is_here: bool) -> str:

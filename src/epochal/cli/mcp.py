@@ -8,7 +8,7 @@ from epochal.errors import MissingPackageError
 
 @cli_command
 @hub_option
-def command(hub: str | None) -> None:
+def command() -> None:
     """Answer questions of coding agents over the Model Context Protocol.
 
     Agents start this command themselves and talk to it over stdin and stdout. The tools only read.
@@ -20,5 +20,5 @@ def command(hub: str | None) -> None:
         from epochal.mcp.server import make_server
     except ModuleNotFoundError as error:
         raise MissingPackageError("epochal mcp", error, extra="mcp") from error
-    with reading_store(hub) as store:
+    with reading_store() as store:
         make_server(store).run("stdio")

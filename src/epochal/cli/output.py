@@ -7,8 +7,9 @@ they are shown escaped, ``\\x1b``. Our own colours are spans of a line, painted 
     say(text)        data, on stdout
     say_lines(lines) the same in pieces with styles, where stdout is a terminal
     say_json(value)  one JSON text on stdout
+    said_json(value) the same where ``--json`` was given, and whether it was
     say_csv(rows)    rows with a header on stdout
-    remark(text)     what is said about the data, on stdout; ``--quiet`` silences it
+    remark(text)     a remark about the data, on stdout; ``--quiet`` and ``--json`` silence it
     hint(text)       the same on stderr, beside one value that scripts take from stdout
     complain(text)   a problem, on stderr
     agreed(question) ask for yes or no on stderr
@@ -29,6 +30,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TextIO
 
+import click
+
 from epochal.console.messages import Verbosity, enabled, msg
 
 if TYPE_CHECKING:
@@ -41,6 +44,18 @@ Line = Sequence[tuple[str, str]]
 _UNUSUAL = re.compile(r"[^\x20-\x7e\n\t]")
 # Joiners: parts of words in some scripts, and of emoji.
 _JOINERS = "\u200c\u200d"
+_FORM = "epochal.form"
+
+
+def choose_form(context: click.Context, form: str) -> None:
+    """Keep what ``--json`` or ``--csv`` chose."""
+    context.meta[_FORM] = form
+
+
+def form() -> str:
+    """What the running command prints: ``text``, ``json`` or ``csv``."""
+    context = click.get_current_context(silent=True)
+    return "text" if context is None else str(context.meta.get(_FORM, "text"))
 
 
 def visible(text: str) -> str:
@@ -76,6 +91,24 @@ def say_json(value: Any) -> None:
     print(_UNUSUAL.sub(lambda found: _json_shown(found[0]), text))
 
 
+def said_json(value: Any) -> bool:
+    """Print a value as JSON where ``--json`` was given; whether it was."""
+    if form() == "json":
+        say_json(value)
+    return form() == "json"
+
+
+def say_rows(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows for programs: as CSV with ``--csv``, else as JSON."""
+    (say_csv if form() == "csv" else say_json)(rows)
+
+
+def answer(data: Any, sentence: str) -> None:
+    """Print what was done: the data with ``--json``, else a sentence."""
+    if not said_json(data):
+        remark(sentence)
+
+
 def say_csv(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print rows as CSV: every column that any row has, numbers with all their digits."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
@@ -93,8 +126,9 @@ def _csv_cell(value: Any) -> Any:
 
 
 def remark(text: str) -> None:
-    """Print a remark about the output, unless ``--quiet`` was given."""
-    msg("%s", visible(text))
+    """Print a remark about the output, unless ``--quiet`` or ``--json`` was given."""
+    if form() != "json":
+        msg("%s", visible(text))
 
 
 def hint(text: str) -> None:

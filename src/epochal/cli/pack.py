@@ -9,15 +9,8 @@ from dataclasses import dataclass, field
 
 import click
 
-from epochal.cli.command import (
-    check_own,
-    cli_command,
-    full_name,
-    json_option,
-    local_store,
-    runs_argument,
-)
-from epochal.cli.output import complain, remark, say_json
+from epochal.cli.command import check_own, data_command, full_name, local_store, runs_argument
+from epochal.cli.output import complain, remark, said_json
 from epochal.errors import EpochalError, UsageError
 from epochal.format import format_bytes, plural
 from epochal.segments.finished import WORTH_SEALING_BYTES, sealable_parts
@@ -43,11 +36,10 @@ class Packed:
     problems: list[str] = field(default_factory=list)
 
 
-@cli_command
+@data_command
 @runs_argument
 @click.option("--all", "every", is_flag=True, help="Pack every run.")
-@json_option
-def command(runs: tuple[str, ...], every: bool, as_json: bool) -> int:
+def command(runs: tuple[str, ...], every: bool) -> int:
     """Seal the finished parts of runs, so that they are small and fast to read.
 
     The exit code is 1 if a part could not be sealed.
@@ -57,9 +49,7 @@ def command(runs: tuple[str, ...], every: bool, as_json: bool) -> int:
     store = local_store()
     chosen = map(store.run, runs) if runs else (v for v in store.runs() if v.tracker is None)
     found = [_pack(view) for view in {view.place: view for view in chosen}.values()]
-    if as_json:
-        say_json(found)
-    for packed in found if not as_json else ():
+    for packed in () if said_json(found) else found:
         _report(packed)
     return int(any(packed.problems for packed in found))
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from epochal.cli.command import RUN, cli_command, json_option, own_run, runs_dir
-from epochal.cli.output import one_line, remark, say, say_json
+from epochal.cli.command import RUN, data_command, own_run, runs_dir
+from epochal.cli.output import one_line, remark, said_json, say
 from epochal.errors import EpochalError, FormatError, UsageError
 from epochal.format import plural
 from epochal.journal.layout import PartName, RunFolder, run_folders
@@ -30,12 +30,11 @@ class Repaired:
     alive: bool = False
 
 
-@cli_command
+@data_command
 @click.argument("run", metavar="[RUN]", required=False, type=RUN)
 @click.option("--all", "every", is_flag=True, help="Every run of the folder, or of a hub's folder.")
 @click.option("-n", "--dry-run", is_flag=True, help="Report, change nothing.")
-@json_option
-def command(run: str | None, every: bool, dry_run: bool, as_json: bool) -> int:
+def command(run: str | None, every: bool, dry_run: bool) -> int:
     """Report damage in the folder of a run and repair it.
 
     The exit code is 1 if damage is left.
@@ -48,8 +47,7 @@ def command(run: str | None, every: bool, dry_run: bool, as_json: bool) -> int:
         may_change = is_alone and not dry_run
         results = [_repair(folder, root, may_change=may_change) for folder in folders]
     num_damaged = sum(not result.whole for result in results)
-    if as_json:
-        say_json(results if every else results[0])
+    if said_json(results if every else results[0]):
         return int(num_damaged > 0)
     for result in results:
         prefix = f"{one_line(result.run)}: " if every else ""

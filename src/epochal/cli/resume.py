@@ -15,8 +15,8 @@ from typing import Any
 import click
 
 from epochal.cli.checkpoints import checkpoint_folders, newest_checkpoint
-from epochal.cli.command import cli_command, json_option, own_run, run_argument
-from epochal.cli.output import one_line, remark, say, say_json
+from epochal.cli.command import data_command, own_run, run_argument
+from epochal.cli.output import one_line, remark, said_json, say
 from epochal.errors import EpochalError, UsageError
 from epochal.format import plural
 from epochal.journal.layout import slugify
@@ -44,12 +44,11 @@ _SECRETS = (
 )
 
 
-@cli_command
+@data_command
 @run_argument
 @click.option("--run", "start", is_flag=True, help="Run the command.")
 @click.option("--args", "more", default="", help="Arguments that replace the program's own.")
-@json_option
-def command(run: str | None, start: bool, more: str, as_json: bool) -> None:
+def command(run: str | None, start: bool, more: str) -> None:
     """Print the command that continues a run, or run it. --quiet prints the command alone.
 
     \b
@@ -61,9 +60,8 @@ def command(run: str | None, start: bool, more: str, as_json: bool) -> None:
         raise UsageError(f"--args {more!r} cannot be read as arguments: {error}.") from error
     view = own_run(run)
     info, plan = view.info, _plan(view, arguments)
-    if as_json:
-        say_json({"run": info.id, "state": info.status.state, "step": info.step, **plan})
-    else:
+    state = {"run": info.id, "state": info.status.state, "step": info.step}
+    if not said_json({**state, **plan}):
         reason = f": {info.status.reason}" if info.status.reason else ""
         at = "" if info.step is None else f", step {info.step}"
         remark(one_line(f"{info.project}/{info.name}  ({info.status.text}{reason}{at})"))

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from epochal.cli.command import DURATION, cli_command, json_option, shared
+from epochal.cli.command import DURATION, data_command, shared
 from epochal.cli.launch import Launch, Limits
-from epochal.cli.output import complain, say, say_json
+from epochal.cli.output import complain, form, say, say_json
 from epochal.cli.resume import environment_of, restarted
 from epochal.console.messages import Verbosity, enabled
 from epochal.errors import UsageError
@@ -39,22 +39,15 @@ def _label_options(function: Any) -> Any:
     return function
 
 
-@cli_command
+@data_command
 @click.argument("words", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
 @click.option("--timeout", type=DURATION, help="Stop the training after so long, such as 30m.")
 @click.option("--stop-on", type=_STOP_ON, help="Stop it when a rule finds an error, or a warning.")
-@click.option(
-    "--grace", type=DURATION, default=30.0, help="Time to save before it is killed (30s)."
-)
+@click.option("--grace", type=DURATION, default=30.0, help="Time to save when stopped (30s).")
 @_label_options
-@click.option(
-    "--first-step", type=DURATION, default=600.0, help="Warn without a step by then (10m)."
-)
-@click.option(
-    "--restarts", type=_COUNT, metavar="N", default=0, help="Resume at most N times after crashes."
-)
+@click.option("--first-step", type=DURATION, default=600.0, help="Warn without one then (10m).")
+@click.option("--restarts", type=_COUNT, default=0, help="Resume so often after a crash (0).")
 @click.option("--restart-wait", type=DURATION, default=5.0, help="Wait before a restart (5s).")
-@json_option
 def command(
     words: tuple[str, ...],
     timeout: float | None,
@@ -63,7 +56,6 @@ def command(
     first_step: float,
     restarts: int,
     restart_wait: float,
-    as_json: bool,
     **labels: Any,
 ) -> int:
     """Start a training, watch it, and print a line about how it ended.
@@ -98,7 +90,7 @@ def command(
         time.sleep(restart_wait)
         environment |= environment_of(ended.run)
     code = ended.code if ended.code >= 0 else _SIGNALLED - ended.code
-    if as_json:
+    if form() == "json":
         if ended.ends_in_line:
             say()
         say_json(_result(ended))

@@ -7,8 +7,8 @@ from importlib.util import find_spec
 
 import click
 
-from epochal.cli.command import chosen_run, cli_command, csv_option, data_options, reading_store
-from epochal.cli.output import say, say_csv, say_json, say_lines
+from epochal.cli.command import chosen_run, csv_option, data_command, hub_option, reading_store
+from epochal.cli.output import form, say, say_csv, say_json, say_lines
 from epochal.cli.table import terminal_columns
 from epochal.format import plural
 from epochal.series.series import Series
@@ -18,15 +18,13 @@ from epochal.store.words import format_value
 _WIDEST = 120
 
 
-@cli_command
+@data_command
 @click.argument("words", metavar="[RUN] METRIC...", nargs=-1, required=True)
 @click.option("-p", "--points", type=click.IntRange(5), default=40, help="At most so many (40).")
 @csv_option
-@data_options
-def command(
-    words: tuple[str, ...], points: int, hub: str | None, as_csv: bool, as_json: bool
-) -> None:
-    """Print metrics of a run: the course, and the first, last, smallest and largest value.
+@hub_option
+def command(words: tuple[str, ...], points: int) -> None:
+    """Print one metric of a run: its first, last, smallest and largest value.
 
     With one argument it is a metric of the newest run. --csv and --json print points at equal
     distances and the exact extremes.
@@ -36,12 +34,12 @@ def command(
     epochal series my-run loss val/loss --json --points 100
     """
     key, metrics = (None, words) if len(words) == 1 else (words[0], words[1:])
-    with reading_store(hub) as store:
+    with reading_store() as store:
         view = chosen_run(store, key)
         found = [series_points(view, metric, points) for metric in metrics]
-        if as_json:
+        if form() == "json":
             say_json(found[0] if len(found) == 1 else found)
-        elif as_csv:
+        elif form() == "csv":
             say_csv([row for one in found for row in one.rows()])
         else:
             for one in found:

@@ -1,48 +1,59 @@
-"""``epochal serve``: the live page over one or many folders of runs."""
+"""``epochal serve`` and ``epochal hub serve``: runs live in the browser."""
 
 from __future__ import annotations
 
 import getpass
+import ipaddress
 import socket
+import ssl
 import webbrowser
-from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from epochal.cli.command import cli_command, rules_now, runs_dir, shared
+from epochal import serving
+from epochal.cli.command import SIZE, cli_command, rules_now, runs_dir, shared
+from epochal.cli.hub_access import ROLES
 from epochal.cli.output import remark, say
 from epochal.errors import UsageError
-from epochal.serving import ServerAddress, find_address, serve
 from epochal.settings import Settings, read_settings
 from epochal.shipping.client import first_line
 from epochal.store.lookup import is_address
 
+if TYPE_CHECKING:
+    from epochal.server.access import Role, TrustedProxy
+    from epochal.server.process import TlsFiles
+
+_FILE = click.Path(exists=True, dir_okay=False)
+_NO_PAIR = "they are no pair of PEM files, or the key has a password"
+
+
+def _address_options(function: Any) -> Any:
+    for option in (
+        click.option("--allow-host", metavar="NAME", multiple=True, help="Another host name."),
+        click.option("--host", default="127.0.0.1", help="Address (127.0.0.1, this machine only)."),
+        click.option("--port", type=int, help="Port (default: the setting server.port)."),
+    ):
+        function = option(function)
+    return function
+
 
 @cli_command
 @click.argument("folders", metavar="[DIR]...", nargs=-1)
-@click.option("--port", type=int, help="Port (default: the setting server.port, or a free one).")
-@click.option(
-    "--host", default="127.0.0.1", help="Address (default: 127.0.0.1, this machine only)."
-)
+@_address_options
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 @click.option("--token-file", metavar="FILE", help="File with the token that clients must send.")
 @click.option("--token", help="The token itself; other users see it in the process list.")
-@click.option(
-    "--allow-host",
-    "allow_hosts",
-    metavar="NAME",
-    multiple=True,
-    help="Another name of the server, for example behind a proxy.",
-)
 def command(
     folders: tuple[str, ...],
     port: int | None,
     host: str,
+    allow_host: tuple[str, ...],
     opens: bool,
     token_file: str | None,
     token: str | None,
-    allow_hosts: tuple[str, ...],
 ) -> None:
     """Follow runs live in the browser, until Ctrl-C.
 
@@ -55,12 +66,12 @@ def command(
     settings = read_settings()
     rules_now()  # says what is wrong with a file before a page is up
     places, follow_links = _places(folders), shared().follow_links
-    server = find_address(
+    server = serving.find_address(
         places,
         port=settings.server_port if port is None else port,
         host=host,
         token=_token(token, token_file, settings),
-        allow_hosts=list(allow_hosts),
+        allow_hosts=allow_host,
         may_move=port is None,
         follow_links=follow_links,
     )
@@ -78,14 +89,12 @@ def command(
         print_address()
         return
     try:
-        serve(places, server, on_ready=print_address, follow_links=follow_links)
+        serving.serve(places, server, on_ready=print_address, follow_links=follow_links)
     except KeyboardInterrupt:
         remark("Stopped.")
 
 
 def _token(token: str | None, token_file: str | None, settings: Settings) -> str | None:
-    if token is not None and token_file is not None:
-        raise UsageError("give --token or --token-file, not both.")
     if token_file is not None:
         return first_line(token_file, "--token-file")
     given = token or settings.server_token
@@ -94,7 +103,7 @@ def _token(token: str | None, token_file: str | None, settings: Settings) -> str
     return first_line(settings.server_token_file, str(settings.sources["server_token_file"]))
 
 
-def _places(folders: Sequence[str]) -> list[Path]:
+def _places(folders: tuple[str, ...]) -> list[Path]:
     if not folders:
         folder = runs_dir()
         if not folder.is_dir():
@@ -107,21 +116,142 @@ def _places(folders: Sequence[str]) -> list[Path]:
     return [Path(path).expanduser() for path in folders]
 
 
-def _say(server: ServerAddress, folders: list[Path]) -> None:
-    from epochal.server.address import is_loopback, own_addresses, url_of
+def _say(server: serving.ServerAddress, folders: list[Path]) -> None:
+    from epochal.server.address import is_loopback
 
     if server.moved_from is not None:
         remark(f"Port {server.moved_from} is in use; using {server.port} instead.")
     remark(f"Serving {', '.join(map(str, folders))} (Ctrl-C stops)")
+    for url in _urls(server):
+        say(url, flush=True)
     if is_loopback(server.host):
-        say(server.url, flush=True)
         where = f"{getpass.getuser()}@{socket.gethostname()}"
         there = f"[{server.host}]" if ":" in server.host else server.host
         tunnel = f"ssh -N -L {server.port}:{there}:{server.port} {where}"
         remark(f"From another machine: {tunnel}, then the same address there.")
-        return
-    is_any = server.host in ("0.0.0.0", "::")
-    hosts = own_addresses() or ["127.0.0.1"] if is_any else [server.host]
-    for address in hosts:
-        say(url_of(address, server.port, token=server.token), flush=True)
-    remark("This address contains the token: everyone who has it can see every run.")
+    else:
+        remark("This address contains the token: everyone who has it can see every run.")
+
+
+def _urls(server: serving.ServerAddress) -> list[str]:
+    """Where a server is found: at each address of this machine if it listens at all of them."""
+    from epochal.server.address import own_addresses, url_of
+
+    if server.host not in ("0.0.0.0", "::"):
+        return [server.url]
+    hosts = own_addresses() or ["127.0.0.1"]
+    return [url_of(host, server.port, token=server.token) for host in hosts]
+
+
+# -- hub serve ------------------------------------------------------------------------------------
+
+
+@cli_command
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@_address_options
+@click.option("--max-size", type=SIZE, help="Store at most so much, such as 500GB.")
+@click.option("--quota", type=SIZE, help="Store at most so much of each token's runs.")
+@click.option("--tls-cert", type=_FILE, help="Serve over TLS with this certificate.")
+@click.option("--tls-key", type=_FILE, help="The key of that certificate.")
+@click.option("--user-header", help="Header in which a proxy names the person it signed in.")
+@click.option("--trust", metavar="ADDRESS", multiple=True, help="Address or network of that proxy.")
+@click.option("--user-role", type=ROLES, default="read", help="What its people may do (read).")
+@click.option("--allow-control", is_flag=True, help="Let the role write stop trainings from here.")
+def serve(
+    folder: Path,
+    port: int | None,
+    host: str,
+    allow_host: tuple[str, ...],
+    max_size: float | None,
+    quota: float | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+    user_header: str | None,
+    trust: tuple[str, ...],
+    user_role: Role,
+    allow_control: bool,
+) -> None:
+    """Receive runs from other machines into DIR and show them live, until Ctrl-C.
+
+    [retention] in DIR/epochal.toml decides which runs go to the trash.
+    """
+    from epochal.hub.ledger import Ledger, only_hub
+    from epochal.hub.limits import Budget
+    from epochal.hub.retention import read_rules
+    from epochal.hub.serving import serve_hub
+
+    tls, proxy = _tls(tls_cert, tls_key), _proxy(user_header, trust, user_role)
+    root = folder.expanduser()
+    root.mkdir(parents=True, exist_ok=True)
+    with only_hub(root), closing(Ledger(root)) as ledger:
+        retention = read_rules(root)
+        server = serving.find_address(
+            [root],
+            port=read_settings().server_port if port is None else port,
+            host=host,
+            allow_hosts=allow_host,
+            may_move=False,
+        )
+        if server.listening is None:
+            raise UsageError(f"a server of this folder is already running at {server.url}.")
+        first = None if ledger.tokens() else ledger.add_token("admin", "admin")
+        try:
+            serve_hub(
+                root,
+                ledger,
+                server,
+                Budget(root, ledger, most=max_size, most_per_writer=quota),
+                proxy=proxy,
+                tls=tls,
+                allow_control=allow_control,
+                retention=retention,
+                tell=lambda line: say(line, flush=True),
+                on_ready=lambda: _greet(root, server, first, is_tls=tls is not None),
+            )
+        except KeyboardInterrupt:
+            remark("Stopped.")
+
+
+def _greet(
+    root: Path, server: serving.ServerAddress, first_token: str | None, *, is_tls: bool
+) -> None:
+    urls = [url.partition("?")[0] for url in _urls(server)]
+    urls = [url.replace("http://", "https://", 1) if is_tls else url for url in urls]
+    remark(f"The hub keeps runs in {root} (Ctrl-C stops)")
+    for url in urls:
+        say(url, flush=True)
+    if first_token is not None:
+        remark("Its first token, for the role admin, is shown only now:")
+        say(first_token, flush=True)
+        remark(f"Its page: {urls[0]}?token={first_token}")
+    remark(f"A token for a machine: epochal hub token add NAME --role write --hub {root}")
+
+
+def _tls(certificate: str | None, key: str | None) -> TlsFiles | None:
+    from epochal.server.process import TlsFiles
+
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise UsageError("--tls-cert and --tls-key belong together.")
+    try:
+        # A key with a password would be asked for at a terminal that a service does not have.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key, password=lambda: "")
+    except ssl.SSLError as error:
+        raise UsageError(f"--tls-cert {certificate}, --tls-key {key}: {_NO_PAIR}.") from error
+    return TlsFiles(certificate, key)
+
+
+def _proxy(header: str | None, trusted: tuple[str, ...], role: Role) -> TrustedProxy | None:
+    from epochal.server.access import TrustedProxy
+
+    if header is None and not trusted:
+        return None
+    if not trusted:
+        raise UsageError("--user-header needs --trust: the address of the proxy that sets it.")
+    try:
+        networks = tuple(ipaddress.ip_network(address, strict=False) for address in trusted)
+    except ValueError as error:
+        raise UsageError(f"--trust: {error}.") from error
+    return TrustedProxy(header, networks, role)

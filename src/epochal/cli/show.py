@@ -13,12 +13,12 @@ import click
 from epochal.cli.command import (
     ERROR,
     chosen_run,
-    cli_command,
-    data_options,
+    data_command,
+    hub_option,
     reading_store,
     run_argument,
 )
-from epochal.cli.output import Line, one_line, say, say_json, say_lines
+from epochal.cli.output import Line, form, one_line, say, say_json, say_lines
 from epochal.cli.table import table, terminal_columns
 from epochal.format import format_duration, plural
 from epochal.store.brief import (
@@ -40,20 +40,20 @@ _LONGEST_NAME = 48
 _OWN_COST = "system/epochal_cpu_pct"
 
 
-@cli_command
+@data_command
 @run_argument
 @click.option("-a", "--all", "with_all", is_flag=True, help="Show everything that is known.")
-@data_options
-def command(run: str | None, with_all: bool, hub: str | None, as_json: bool) -> int:
+@hub_option
+def command(run: str | None, with_all: bool) -> int:
     """Show one run in short: status, progress, main metrics, configuration and findings.
 
     The configuration is what differs from the previous run of the project. --all shows every
     metric, the whole configuration, the hardware and more.
     """
-    with reading_store(hub) as store:
+    with reading_store() as store:
         view = chosen_run(store, run)
         brief = run_brief(store, view)
-        if as_json:
+        if form() == "json":
             say_json(everything(view) if with_all else brief)
         else:
             _print(view, brief, with_all=with_all)

@@ -14,24 +14,18 @@ _PLACES = "Claude Code reads .claude/skills and ~/.claude/skills, other agents .
 
 
 @cli_command
-@click.option(
-    "--install",
-    "folder",
-    metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
-    help=f"Write DIR/epochal/SKILL.md instead. {_PLACES}",
-)
-def command(folder: Path | None) -> None:
+@click.option("--install", metavar="DIR", help=f"Write DIR/epochal/SKILL.md instead. {_PLACES}")
+def command(install: str | None) -> None:
     """Print the page that teaches coding agents to train with Epochal.
 
     \b
     epochal skill --install .claude/skills
     """
     text = PAGE.read_text(encoding="utf-8")
-    if folder is None:
+    if install is None:
         say(text.rstrip("\n"))
         return
-    page = folder.expanduser() / "epochal" / PAGE.name
+    page = Path(install).expanduser() / "epochal" / PAGE.name
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(text, encoding="utf-8")
     remark(f"Wrote {page}. {_PLACES}")

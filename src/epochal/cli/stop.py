@@ -8,18 +8,9 @@ from typing import Any
 
 import click
 
-from epochal.cli.command import (
-    DURATION,
-    chosen_run,
-    cli_command,
-    full_name,
-    json_option,
-    local_store,
-    run_argument,
-    yes_option,
-)
+from epochal.cli.command import DURATION, data_command, full_name, own_run, run_argument, yes_option
 from epochal.cli.hub_transfer import hub_client, id_on_hub
-from epochal.cli.output import agreed, remark, say_json
+from epochal.cli.output import agreed, answer, remark, said_json
 from epochal.errors import UsageError
 from epochal.format import format_duration
 from epochal.journal.process_action import ProcessAction
@@ -53,7 +44,7 @@ def _action(name: ProcessAction, words: str, *more: str) -> Callable[[Any], Any]
     return click.option(f"--{name}", *more, "action", flag_value=name, help=words)
 
 
-@cli_command
+@data_command
 @run_argument
 @_action("interrupt", "Send SIGINT, like Ctrl-C, instead of SIGTERM.")
 @_action("kill", "End it at once; steps since the last checkpoint are lost.")
@@ -63,14 +54,8 @@ def _action(name: ProcessAction, words: str, *more: str) -> Callable[[Any], Any]
 @click.option("--hub", is_flag=False, flag_value="", metavar="[URL]", help=_HUB)
 @click.option("--wait", type=DURATION, default=30.0, help="How long to wait for its end (30s).")
 @yes_option
-@json_option
 def command(
-    run: str | None,
-    action: ProcessAction | None,
-    hub: str | None,
-    wait: float,
-    yes: bool,
-    as_json: bool,
+    run: str | None, action: ProcessAction | None, hub: str | None, wait: float, yes: bool
 ) -> int | None:
     """Stop a training, so that it can save, and wait for its end.
 
@@ -82,16 +67,15 @@ def command(
             raise UsageError("--hub needs a RUN.")
         if action not in CONTROL_ACTIONS:
             raise UsageError(f"--{action} does not work through a hub: only on the run's machine.")
-        return _ask_hub(hub, run, action, wait, as_json=as_json)
-    view = chosen_run(local_store(), run)
+        return _ask_hub(hub, run, action, wait)
+    view = own_run(run)
     name = full_name(view)
     if action == "kill" and not yes and not agreed(f"Kill {name}, without a checkpoint?"):
         remark(f"{name} was not killed.")
         return 1
     sent = send_action(view, action)
-    if not as_json:
-        others = f" {sent.elsewhere} more are on other machines and end with their launcher."
-        remark(f"{name} {_DONE[action]} ({sent.receivers}).{others if sent.elsewhere else ''}")
+    others = f" {sent.elsewhere} more are on other machines and end with their launcher."
+    remark(f"{name} {_DONE[action]} ({sent.receivers}).{others if sent.elsewhere else ''}")
     until = time.monotonic() + wait
     while action in _ENDING and time.monotonic() < until:
         view.refresh()
@@ -102,10 +86,9 @@ def command(
     info, status = view.info, view.info.status
     has_ended = status.state not in LIVE_STATES
     is_done = has_ended or action not in _ENDING or wait == 0
-    if as_json:
-        facts = {"signal": sent.signal, "processes": list(sent.pids), "state": status.state}
-        say_json({"run": info.id, "asked": action, **facts, "ended": has_ended})
-    elif has_ended:
+    facts = {"signal": sent.signal, "processes": list(sent.pids), "state": status.state}
+    said_json({"run": info.id, "asked": action, **facts, "ended": has_ended})
+    if has_ended:
         reason = f" ({status.reason})" if status.reason else ""
         remark(f"It has ended: {status.text}{reason}, step {info.step}.")
     elif not is_done:
@@ -116,19 +99,16 @@ def command(
     return int(not is_done)
 
 
-def _ask_hub(hub: str, run: str, action: ProcessAction, wait: float, *, as_json: bool) -> int:
+def _ask_hub(hub: str, run: str, action: ProcessAction, wait: float) -> int:
     """Leave a request on the hub, and wait for what becomes of it; 1 when it was not done."""
     run_id = id_on_hub(hub, run)
     with hub_client(hub) as client:
         asked = client.ask(run_id, action)
-        if not as_json:
-            remark(f"{client.url} was asked to {action} {run}: its companion fetches that.")
+        remark(f"{client.url} was asked to {action} {run}: its companion fetches that.")
         until = time.monotonic() + wait
         while asked["state"] in ("waiting", "taken") and time.monotonic() < until:
             time.sleep(_ASK_EVERY_S)
             asked = client.asked(run_id, asked["id"]) or asked
-    if as_json:
-        say_json({"run": run_id, "asked": action, **asked})
-    else:
-        remark(_HUB_STATES[asked["state"]].format(asked["outcome"]))
+    done = _HUB_STATES[asked["state"]].format(asked["outcome"])
+    answer({"run": run_id, "asked": action, **asked}, done)
     return int(asked["state"] != "done" and wait > 0)

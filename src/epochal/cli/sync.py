@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from epochal.cli.command import DURATION, cli_command, json_option, own_run, run_argument
-from epochal.cli.output import say, say_json
+from epochal.cli.command import DURATION, data_command, own_run, run_argument
+from epochal.cli.output import said_json, say
 from epochal.errors import UsageError
 from epochal.format import plural
 from epochal.journal.layout import RunFolder
@@ -26,20 +26,14 @@ _KNOWN = KnownSinks.load()
 _OPTIONS = f"An option, stored with the run: {', '.join(_KNOWN.options)}."
 
 
-@cli_command
+@data_command
 @run_argument
 @click.option("--to", help=f"With commas, of {', '.join(_KNOWN.sinks)} (default: of the run).")
 @click.option("--set", "settings", metavar="NAME=VALUE", multiple=True, help=_OPTIONS)
 @click.option("--timeout", type=DURATION, help="Longest time to wait (default: no limit).")
 @click.option("--status", is_flag=True, help="Print what each tracker has, send nothing.")
-@json_option
 def command(
-    run: str | None,
-    to: str | None,
-    settings: tuple[str, ...],
-    timeout: float | None,
-    status: bool,
-    as_json: bool,
+    run: str | None, to: str | None, settings: tuple[str, ...], timeout: float | None, status: bool
 ) -> int:
     """Send what is new in a run to other trackers; the exit code is 1 if something is left."""
     folder = RunFolder(own_run(run).path)
@@ -50,7 +44,7 @@ def command(
             name: replace(progress, behind=Backlog(folder, progress.sent, wants=is_sent).count())
             for name, progress in ledger.progress_by_sink().items()
         }
-        _print(now, as_json=as_json)
+        _print(now)
         return 0
     reporting = _with_settings(ledger.reporting(), settings)
     names = _names(to, reporting)
@@ -65,7 +59,7 @@ def command(
         left = [worker for worker in left if not worker.join(_PAUSE_S / len(left))]
     forwarding.stop()
     after = forwarding.progress_by_sink()
-    _print(after, as_json=as_json)
+    _print(after)
     return int(not all(progress.is_done for progress in after.values()))
 
 
@@ -92,11 +86,10 @@ def _with_settings(reporting: Reporting, settings: tuple[str, ...]) -> Reporting
     return options_from({**reporting.plain(), **given})
 
 
-def _print(progress_by_sink: Mapping[str, SinkProgress], *, as_json: bool) -> None:
-    if as_json:
-        fields = ("phase", "num_sent", "skipped", "rejection", "behind", "error", "state")
-        found = progress_by_sink.items()
-        say_json({name: {field: getattr(one, field) for field in fields} for name, one in found})
+def _print(progress_by_sink: Mapping[str, SinkProgress]) -> None:
+    fields = ("phase", "num_sent", "skipped", "rejection", "behind", "error", "state")
+    found = progress_by_sink.items()
+    if said_json({name: {field: getattr(one, field) for field in fields} for name, one in found}):
         return
     if not progress_by_sink:
         say("The run was never sent to another tracker.")

@@ -8,7 +8,7 @@ import sys
 import unicodedata
 from collections.abc import Sequence
 
-from epochal.cli.output import one_line
+from epochal.cli.output import one_line, say
 
 _GAP = 2
 _PLAIN_COLUMNS = 80
@@ -39,6 +39,17 @@ def table(
         for row, of_row in zip(cells, sizes, strict=True)
     ]
     return "\n".join(lines)
+
+
+def say_table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    shrink: Sequence[int] = (),
+    right: Sequence[int] = (),
+) -> None:
+    """Print a table that fits the terminal."""
+    say(table(header, rows, width=terminal_columns(), shrink=shrink, right=right))
 
 
 def _shrink(widths: list[int], shrink: Sequence[int], width: int) -> None:

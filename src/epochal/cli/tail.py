@@ -8,8 +8,15 @@ from collections.abc import Iterable
 
 import click
 
-from epochal.cli.command import chosen_run, cli_command, data_options, reading_store, run_argument
-from epochal.cli.output import say_json, say_lines
+from epochal.cli.command import (
+    chosen_run,
+    data_command,
+    hub_option,
+    reading_store,
+    run_argument,
+    shared,
+)
+from epochal.cli.output import form, say_json, say_lines
 from epochal.records import Position, Record, moment_of
 from epochal.store.record_text import is_shown, record_line, style_of
 from epochal.store.store import RunView
@@ -21,30 +28,28 @@ _FURTHER = 8
 _Item = tuple[Position, Record]
 
 
-@cli_command
+@data_command
 @run_argument
 @click.option("-n", "--lines", type=click.IntRange(0), default=10, help="Number of records (10).")
 @click.option("-f", "--follow", is_flag=True, help="Print new records until the run ends.")
 @click.option("-a", "--all", "all_kinds", is_flag=True, help="Also print internal records.")
-@data_options
-def command(
-    run: str | None, lines: int, follow: bool, all_kinds: bool, hub: str | None, as_json: bool
-) -> None:
+@hub_option
+def command(run: str | None, lines: int, follow: bool, all_kinds: bool) -> None:
     """Print the latest records of a run, and follow it with -f."""
-    with reading_store(hub) as store:
+    with reading_store() as store:
         view = chosen_run(store, run)
-        _print(_latest(view, lines, all_kinds=all_kinds), as_json=as_json)
+        _print(_latest(view, lines, all_kinds=all_kinds))
         while follow:
             # Asked before reading: what a run writes before it ends is never missed.
             may_go_on = view.info.status.state in ("running", "waiting")
             end = view.end()
             if view.refresh():
                 news = _by_time(view.records(end))
-                _print(_wanted(news, all_kinds=all_kinds), as_json=as_json)
+                _print(_wanted(news, all_kinds=all_kinds))
             elif not may_go_on:
                 break
             else:
-                time.sleep(_PAUSE_S if hub is None else _REMOTE_PAUSE_S)
+                time.sleep(_PAUSE_S if shared().hub is None else _REMOTE_PAUSE_S)
 
 
 def _latest(view: RunView, count: int, *, all_kinds: bool) -> list[_Item]:
@@ -72,8 +77,8 @@ def _by_time(items: Iterable[_Item]) -> list[_Item]:
     return sorted(items, key=lambda item: moment_of(item[1]))
 
 
-def _print(items: Iterable[_Item], *, as_json: bool) -> None:
-    if as_json:
+def _print(items: Iterable[_Item]) -> None:
+    if form() == "json":
         for _, record in items:
             say_json(record)
     else:

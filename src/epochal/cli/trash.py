@@ -11,9 +11,8 @@ import click
 from epochal.cli.command import (
     DURATION,
     SIZE,
-    cli_command,
+    data_command,
     full_name,
-    json_option,
     local_store,
     runs_argument,
     runs_dir,
@@ -21,8 +20,8 @@ from epochal.cli.command import (
     where_option,
     yes_option,
 )
-from epochal.cli.output import agreed, remark, say, say_json
-from epochal.cli.table import table, terminal_columns
+from epochal.cli.output import agreed, answer, remark, said_json
+from epochal.cli.table import say_table
 from epochal.errors import UsageError
 from epochal.format import format_bytes, plural
 from epochal.store.local.store import LocalStore
@@ -33,12 +32,11 @@ from epochal.store.status import format_age
 _NAMED = 10
 
 
-@cli_command
+@data_command
 @runs_argument
 @where_option
 @yes_option
-@json_option
-def rm(runs: tuple[str, ...], where: str | None, yes: bool, as_json: bool) -> int | None:
+def rm(runs: tuple[str, ...], where: str | None, yes: bool) -> int | None:
     """Move runs to the trash; 'epochal manage trash restore' undoes it.
 
     If one of the named runs cannot be deleted, none is.
@@ -62,80 +60,64 @@ def rm(runs: tuple[str, ...], where: str | None, yes: bool, as_json: bool) -> in
             remark("Nothing was deleted.")
             return 1
     moved = [store.remove(view) for view in views]
-    if as_json:
-        removed = {"removed": [one.origin for one in moved], "trash": [one.folder for one in moved]}
-        say_json(removed)
-    elif moved:
+    said_json({"removed": [one.origin for one in moved], "trash": [one.folder for one in moved]})
+    if moved:
         be, them = ("is", moved[0].name) if len(moved) == 1 else ("are", "RUN…")
         remark(f"{what} {be} in the trash; 'epochal manage trash restore {them}' undoes it.")
     return None
 
 
-@cli_command
+@data_command
 @click.argument("action", type=click.Choice(("list", "restore", "empty")), default="list")
 @click.argument("runs", metavar="[RUN]...", nargs=-1)
-@click.option(
-    "--older", type=DURATION, default=0.0, help="Only what was deleted so long ago (30d)."
-)
+@click.option("--older", type=DURATION, default=0.0, help="Only what was deleted so long ago.")
 @yes_option
-@json_option
-def trash(action: str, runs: tuple[str, ...], older: float, yes: bool, as_json: bool) -> int | None:
+def trash(action: str, runs: tuple[str, ...], older: float, yes: bool) -> int | None:
     """List deleted runs, restore some of them, or erase them for ever."""
     store, now = local_store(), time.time()
     if action == "restore":
-        _restore(store, runs, as_json=as_json)
+        _restore(store, runs)
         return None
     found = [store.trash.find(key) for key in runs] if runs else store.trash.runs()
     rows = [(run, folder_bytes(Path(run.folder))) for run in found if run.deleted <= now - older]
     size = sum(bytes_ for _, bytes_ in rows)
     what = f"{plural(len(rows), 'run')} ({format_bytes(size)})"
-    if action == "list" and as_json:
-        say_json([{"run": run, "bytes": bytes_} for run, bytes_ in rows])
-    elif action == "list" and rows:
-        cells = [(run.name, run.project, bytes_, now - run.deleted) for run, bytes_ in rows]
-        _print_table("DELETED AGO", cells)
-    elif action == "list":
-        remark(f"The trash of {runs_dir()} is empty.")
-    elif rows and not yes and not agreed(f"Erase {what} for ever?"):
+    if action == "list":
+        if not rows:
+            answer([], f"The trash of {runs_dir()} is empty.")
+        elif not said_json([{"run": run, "bytes": bytes_} for run, bytes_ in rows]):
+            cells = [(run.name, run.project, bytes_, now - run.deleted) for run, bytes_ in rows]
+            _print_table("DELETED AGO", cells)
+        return None
+    if rows and not yes and not agreed(f"Erase {what} for ever?"):
         remark("Nothing was erased.")
         return 1
-    else:
-        for run, _ in rows:
-            store.trash.erase(run)
-        if as_json:
-            say_json({"erased": [run.origin for run, _ in rows], "bytes": size})
-        else:
-            remark(f"{what} erased." if rows else "There was nothing to erase.")
+    for run, _ in rows:
+        store.trash.erase(run)
+    done = f"{what} erased." if rows else "There was nothing to erase."
+    answer({"erased": [run.origin for run, _ in rows], "bytes": size}, done)
     return None
 
 
-def _restore(store: LocalStore, keys: Sequence[str], *, as_json: bool) -> None:
+def _restore(store: LocalStore, keys: Sequence[str]) -> None:
     if not keys:
         raise UsageError("name the runs to restore: 'epochal manage trash' lists them.")
     found = {run.folder: run for run in map(store.trash.find, keys)}.values()
     restored = [(run, store.trash.restore(run)) for run in found]
-    if as_json:
-        say_json({"restored": [place for _, place in restored]})
-        return
+    said_json({"restored": [place for _, place in restored]})
     for run, place in restored:
         renamed = "" if place == run.origin else f" in {place}, because its folder name is taken"
         remark(f"{run.project}/{run.name} is restored{renamed}.")
 
 
-@cli_command
+@data_command
 @click.option("--older", type=DURATION, help="Runs that wrote nothing for so long, such as 30d.")
 @click.option("--max-size", type=SIZE, help="The oldest runs, until the others fit (50GB).")
 @click.option("--keep-tagged", is_flag=True, help="Keep every run with a tag.")
 @click.option("--where", metavar="QUERY", help="Only runs that a query selects.")
 @click.option("-y", "--yes", is_flag=True, help="Move them to the trash; without it: only list.")
-@json_option
 def prune(
-    older: float | None,
-    max_size: float | None,
-    keep_tagged: bool,
-    where: str | None,
-    yes: bool,
-    as_json: bool,
+    older: float | None, max_size: float | None, keep_tagged: bool, where: str | None, yes: bool
 ) -> None:
     """List the runs that are too old or too large; with --yes move them to the trash.
 
@@ -159,11 +141,10 @@ def prune(
         store.remove(views[folder])
     rows = [(info, usage.by_run[folder]) for folder, info in going.items()]
     what = f"{plural(len(rows), 'run')} ({format_bytes(sum(size for _, size in rows))})"
-    if as_json:
-        say_json({"moved": yes, "runs": [{"run": info, "bytes": size} for info, size in rows]})
-    elif not rows:
-        remark("No run is beyond these limits.")
-    else:
+    data = {"moved": yes, "runs": [{"run": info, "bytes": size} for info, size in rows]}
+    if not rows:
+        answer(data, "No run is beyond these limits.")
+    elif not said_json(data):
         _print_table("AGE", [(i.name, i.project, size, now - _written(i)) for i, size in rows])
         done = "moved to the trash; 'epochal manage trash empty' frees the space"
         remark(f"{what} {done if yes else 'would go to the trash; --yes moves them'}.")
@@ -177,4 +158,4 @@ def _print_table(last: str, rows: Sequence[tuple[str, str, int, float]]) -> None
     """Print names, projects, bytes and ages in seconds."""
     cells = [(name, project, format_bytes(size), format_age(s)) for name, project, size, s in rows]
     header = ("NAME", "PROJECT", "SIZE", last)
-    say(table(header, cells, width=terminal_columns(), shrink=(0, 1), right=(2, 3)))
+    say_table(header, cells, shrink=(0, 1), right=(2, 3))

@@ -11,46 +11,29 @@ from epochal.cli.command import (
     FINDINGS,
     TIMEOUT,
     UNTIL_MET,
-    cli_command,
+    data_command,
     hub_option,
-    json_option,
     reading_store,
     run_argument,
+    shared,
 )
-from epochal.cli.output import hint, say, say_json
+from epochal.cli.output import hint, said_json, say
 from epochal.condition import Condition
 from epochal.store.wait import ON, wait_for_run
 
 _CODES = {"ended": 0, "finding": FINDINGS, "timeout": TIMEOUT, "until": UNTIL_MET}
 _POLL_S, _POLL_HUB_S = 1.0, 5.0
+_UNTIL = "Also end when a metric meets a condition: 'eval/loss < 2', 'acc > 0.9 for 3 points'."
+_ON = "Also end for an open finding of this severity or a higher one (error); 'end' for none."
 
 
-@cli_command
+@data_command
 @run_argument
-@click.option(
-    "--until",
-    metavar="CONDITION",
-    help="Also end when a metric meets a condition: 'eval/loss < 2', 'acc > 0.9 for 3 points'.",
-)
-@click.option(
-    "--on",
-    type=click.Choice(list(ON)),
-    default="error",
-    show_default=True,
-    help="Also end when a finding of this severity or a higher one is open; "
-    "'finding' for any severity, 'end' for none.",
-)
+@click.option("--until", metavar="CONDITION", help=_UNTIL)
+@click.option("--on", type=click.Choice(list(ON)), default="error", help=_ON)
 @click.option("--timeout", type=DURATION, help="Wait at most so long: 90s, 30m, 2h.")
 @hub_option
-@json_option
-def command(
-    run: str | None,
-    until: str | None,
-    on: str,
-    timeout: float | None,
-    hub: str | None,
-    as_json: bool,
-) -> int:
+def command(run: str | None, until: str | None, on: str, timeout: float | None) -> int:
     """Wait until a run ends, and print one line about it.
 
     Without RUN, wait for the newest run. A run that does not exist yet is waited for. The wait also
@@ -67,18 +50,16 @@ def command(
     epochal wait latest --until 'eval/loss < 2' --timeout 2h
     """
     condition = None if until is None else Condition(until)
-    with reading_store(hub) as store:
+    with reading_store() as store:
         waited = wait_for_run(
             store,
             run or "latest",
             until=condition,
             on=on,
             timeout_s=math.inf if timeout is None else timeout,
-            poll_s=_POLL_S if hub is None else _POLL_HUB_S,
+            poll_s=_POLL_S if shared().hub is None else _POLL_HUB_S,
             notice=hint,
         )
-    if as_json:
-        say_json(waited)
-    else:
+    if not said_json(waited):
         say(waited.sentence)
     return _CODES[waited.event]

@@ -28,14 +28,14 @@ _PLAIN_COLUMNS = 100
 @click.option("-c", "--compare", metavar="RUN", multiple=True, type=RUN, help="Draw this run too.")
 @click.option("--once", is_flag=True, help="Print the state once and exit, as in a pipe.")
 @hub_option
-def command(what: str | None, compare: tuple[str, ...], once: bool, hub: str | None) -> int:
+def command(what: str | None, compare: tuple[str, ...], once: bool) -> int:
     """Follow runs live in the terminal; q quits.
 
     Name a run, a folder of runs or a file of another tracker.
     """
     from epochal.tui.state import AppState
 
-    store, key = _opened(what, hub)
+    store, key = _opened(what)
     with store:
         chosen = None if key is None else store.run(key)
         state = AppState(store, chosen=chosen, compared=[store.run(name) for name in compare])
@@ -46,12 +46,11 @@ def command(what: str | None, compare: tuple[str, ...], once: bool, hub: str | N
         return _watch(state)
 
 
-def _opened(what: str | None, hub: str | None) -> tuple[LocalStore | RemoteStore, str | None]:
+def _opened(what: str | None) -> tuple[LocalStore | RemoteStore, str | None]:
     """The runs that are meant, and the one among them that was named."""
     from epochal.store.local.store import open_store
 
-    if is_address(what):
-        what, hub = None, what
+    hub, what = (what, None) if is_address(what) else (shared().hub, what)
     if hub is not None:
         from epochal.store.remote.store import hub_address, open_remote
 

@@ -10,13 +10,12 @@ import click
 from epochal.cli.command import (
     RUN,
     chosen_run,
-    cli_command,
-    json_option,
+    data_command,
     local_store,
     run_argument,
     unfinished_option,
 )
-from epochal.cli.output import one_line, say, say_json
+from epochal.cli.output import one_line, said_json, say
 from epochal.cli.table import terminal_columns
 from epochal.errors import UsageError
 from epochal.format import format_number, plural
@@ -29,14 +28,13 @@ _LEAST_SCORE = 0.1
 _TITLES = {"cause": "WHAT CAN EXPLAIN IT", "symptom": "WHAT SHOWS IT"}
 
 
-@cli_command
+@data_command
 @run_argument
 @click.argument("other", metavar="[OTHER]", required=False, type=RUN)
 @click.option("--against", metavar="QUERY", help="Compare with the runs that a query selects.")
 @click.option("-m", "--metric", metavar="NAME", help="Metric to explain (default: a loss).")
 @click.option("-a", "--all", "with_all", is_flag=True, help="Also show what explains nothing.")
 @unfinished_option
-@json_option
 def command(
     run: str | None,
     other: str | None,
@@ -44,7 +42,6 @@ def command(
     metric: str | None,
     with_all: bool,
     unfinished: bool,
-    as_json: bool,
 ) -> None:
     """Rank the differences between two runs by how well they explain that one is worse.
 
@@ -56,9 +53,7 @@ def command(
     with local_store() as store:
         key = chosen_run(store, run).id
         found = why_in(store, key, other, against=against, metric=metric, unfinished=unfinished)
-    if as_json:
-        say_json(found)
-    else:
+    if not said_json(found):
         say("\n".join(_lines(found, with_all=with_all)))
 
 
