@@ -37,7 +37,7 @@ def command(run: str | None, verify: bool) -> int:
         places = " or ".join(map(str, folders))
         answer([], f"No checkpoints in {places}. epochal.Checkpoints(run, state) saves them.")
     elif not said_json(rows):
-        _print(rows)
+        _print(rows, folders[0])
     return int(any(row["problem"] for row in rows))
 
 
@@ -84,7 +84,7 @@ def _row(folder: Path, name: str, found: Manifest | FormatError, *, verify: bool
     return {**row, "valid": row["problem"] is None}
 
 
-def _print(rows: list[dict[str, Any]]) -> None:
+def _print(rows: list[dict[str, Any]], own: Path) -> None:
     now = time.time()
     places = list(dict.fromkeys(str(Path(row["path"]).parent) for row in rows))
     cells = [
@@ -100,5 +100,6 @@ def _print(rows: list[dict[str, Any]]) -> None:
     ]
     header = ("CHECKPOINT", "CLASS", "METRIC", "SIZE", "AGE", "VALID")
     say_table(header, cells, shrink=(0, 5), right=(2, 3, 4))
+    where = "" if places == [str(own)] else f" in {' and '.join(places)}"
     total = sum(row["bytes"] or 0 for row in rows)
-    remark(f"{format_bytes(total)} in {plural(len(rows), 'checkpoint')} in {' and '.join(places)}.")
+    remark(f"{format_bytes(total)} in {plural(len(rows), 'checkpoint')}{where}.")

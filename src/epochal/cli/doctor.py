@@ -12,7 +12,7 @@ import click
 from epochal.cli.command import FINDINGS, chosen_run, data_command, local_store, run_argument
 from epochal.cli.output import Line, one_line, said_json, say_lines
 from epochal.format import format_reached, plural
-from epochal.health.finding import SEVERITIES, Finding, Severity, evidence_text, is_more_severe
+from epochal.health.finding import SEVERITIES, Finding, Severity, evidence_text
 from epochal.store.brief import diagnosis, findings_of
 from epochal.store.record_text import MARKS, STYLES
 from epochal.store.store import RunView
@@ -38,7 +38,7 @@ def command(run: str | None, severity: Severity, only_open: bool) -> int:
     """
     with local_store() as store:  # closing it keeps the count for lists
         view = chosen_run(store, run)
-        found = [one for one in findings_of(view) if not is_more_severe(severity, one.severity)]
+        found = findings_of(view, severity)
         found = [one for one in found if one.state == "open" or not only_open]
         if not said_json(diagnosis(view, found)):
             say_lines(_report(view, found))

@@ -24,15 +24,14 @@ import psutil
 from epochal.cli.command import FINDINGS, TIMEOUT
 from epochal.errors import EpochalError
 from epochal.format import format_duration
-from epochal.health.finding import Finding
-from epochal.journal import layout
+from epochal.health.finding import Severity
 from epochal.journal.header import part_header, read_identity
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode, now
 from epochal.journal.writer import JournalWriter
 from epochal.run.capture import MAX_CAPTURED_BYTES, Tee
 from epochal.settings.launch import launch_variable, read_announcements
-from epochal.store.finding_counts import latest_findings
+from epochal.store.brief import open_findings
 from epochal.store.local.run import LocalRun
 from epochal.store.local.store import LocalStore
 
@@ -40,7 +39,7 @@ _WRITER = "launcher"
 _FULL = "[epochal] kept output is full; the rest is not kept"
 _END = "the command's output ends with it"
 _NEVER = float("inf")
-_REFRESH_S = 0.2
+_REFRESH_S, _LOOK_S = 0.2, 1.0
 _CHUNK_BYTES = 65536
 # Output may go on when the command itself has ended: processes it left behind hold the pipe.
 _DRAIN_S = 5.0
@@ -107,12 +106,12 @@ class Limits:
 
     ``first_step_s`` is how long its run may take to begin, and that run's first step, before a
     warning; 0 is for ever. ``deadline`` is when it is stopped, as ``time.monotonic`` counts.
-    ``stop_on`` are the severities of findings that stop it, ``grace_s`` is its time to save then.
+    ``stop_on`` is the least severity of findings that stop it, ``grace_s`` its time to save then.
     """
 
     first_step_s: float
     deadline: float
-    stop_on: tuple[str, ...]
+    stop_on: Severity | None
     grace_s: float
 
 
@@ -135,8 +134,8 @@ class Launch:
         self._tell = tell
         self._kept = KeptOutput()
         self._num_seen = 0
-        self._findings_bytes = 0
         self._kill_at = self._late_at = _NEVER
+        self._look_at = 0.0
 
     def __str__(self) -> str:
         if self.code >= 0:
@@ -187,15 +186,6 @@ class Launch:
         self.run.refresh()
         return self.run.info.step is not None or self.run.info.epoch is not None
 
-    def open_findings(self) -> list[Finding]:
-        """The findings that the companion of the run has written and that are still open."""
-        if self.run is None:
-            return []
-        entries = self.run.entries("finding", rank=None)
-        told = ((entry.position.attempt, entry.record) for entry in entries)
-        found = latest_findings(told, attempts=self.run.info.attempts)
-        return [finding for finding in found if finding.state == "open"]
-
     def _find_runs(self, announcements: Path) -> None:
         """Find the runs that the command has started since; the newest is its run."""
         found = read_announcements(announcements)
@@ -203,7 +193,6 @@ class Launch:
             folder = RunFolder(Path(announced.folder))
             self._kept.belongs_to(folder, announced.attempt, keeps=not announced.captures)
             self.run = LocalStore(folder.path).run(str(folder.path))
-            self._findings_bytes = 0
             self._await_step()
         self._num_seen = len(found)
 
@@ -226,27 +215,16 @@ class Launch:
             return
         if moment >= limits.deadline:
             self.stopped, self.why = TIMEOUT, "It reached the timeout."
-        else:
-            for finding in self._new_findings():
-                if finding.severity in limits.stop_on:
-                    why = f"{finding.severity} {finding.rule}: {finding.sentence}"
-                    self.stopped, self.why = FINDINGS, why
+        elif limits.stop_on is not None and self.run is not None and moment >= self._look_at:
+            self._look_at = moment + _LOOK_S
+            self.run.refresh()
+            for finding in open_findings(self.run, limits.stop_on)[:1]:
+                why = f"{finding.severity} {finding.rule}: {finding.sentence}"
+                self.stopped, self.why = FINDINGS, why
         if self.stopped is not None:
             self._report(f"stopping the training. {self.why}")
             self._kill_at = moment + limits.grace_s
             process.terminate()
-
-    def _new_findings(self) -> list[Finding]:
-        """The open findings, if the companion has written something since the last call."""
-        if self.run is None or not self._limits.stop_on:
-            return []
-        paths = RunFolder(self.run.path).journal.glob(f"{layout.FINDINGS}.*")
-        size = sum(path.stat().st_size for path in paths)
-        if size == self._findings_bytes:
-            return []
-        self._findings_bytes = size
-        self.run.refresh()
-        return self.open_findings()
 
     def _report_late(self, pid: int) -> None:
         within = format_duration(self._limits.first_step_s)

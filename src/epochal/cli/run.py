@@ -17,11 +17,12 @@ from epochal.cli.resume import environment_of, restarted
 from epochal.console.messages import Verbosity, enabled
 from epochal.errors import UsageError
 from epochal.format import format_duration, format_number, format_reached, plural
+from epochal.health.finding import Severity
 from epochal.settings.declared import LABELS, RUN_OPTIONS
+from epochal.store.brief import open_findings
 
 _SIGNALLED = 128  # what a shell adds to the number of the signal that ended a command
 _STOPPED = {None: None, 1: "finding", 3: "timeout"}
-_SEVERITIES = {None: (), "error": ("error",), "warning": ("error", "warning")}
 _STOP_ON = click.Choice(("error", "warning"))
 _COUNT = click.IntRange(0)
 
@@ -51,7 +52,7 @@ def _label_options(function: Any) -> Any:
 def command(
     words: tuple[str, ...],
     timeout: float | None,
-    stop_on: str | None,
+    stop_on: Severity | None,
     grace: float,
     first_step: float,
     restarts: int,
@@ -71,7 +72,7 @@ def command(
     limits = Limits(
         first_step_s=first_step,
         deadline=time.monotonic() + (float("inf") if timeout is None else timeout),
-        stop_on=_SEVERITIES[stop_on],
+        stop_on=stop_on,
         grace_s=grace,
     )
     given = [(RUN_OPTIONS[name], value) for name, value in labels.items() if value]
@@ -126,7 +127,7 @@ def _result(ended: Launch) -> dict[str, Any]:
         result |= {"status": info.status.state, "loss": ended.run.latest("loss")}
         result["findings"] = [
             {"severity": one.severity, "rule": one.rule, "sentence": one.sentence}
-            for one in ended.open_findings()
+            for one in open_findings(ended.run)
         ]
     return result
 
@@ -139,6 +140,7 @@ def _sentence(words: tuple[str, ...], ended: Launch) -> str:
             "stopped" if ended.stopped is not None else "failed to start" if ended.code else "ended"
         )
         return f"{shlex.join(words[:3])} {how} ({ended}) after {took} and recorded no run.{why}"
+    found = open_findings(ended.run)
     info, loss = ended.run.info, ended.run.latest("loss")
     how = "was stopped" if ended.stopped is not None else info.status.text
     reached = format_reached(info.step, info.epoch)
@@ -146,10 +148,10 @@ def _sentence(words: tuple[str, ...], ended: Launch) -> str:
     if loss is not None:
         facts.append(f"loss {format_number(loss)}")
     if info.errors is not None:
-        counts = Counter(finding.severity for finding in ended.open_findings())
-        found = [plural(count, f"open {severity}") for severity, count in counts.items()]
-        facts += found or ["no open findings"]
-    see = f" See 'epochal doctor {shlex.quote(_name(ended))}'." if ended.open_findings() else ""
+        counts = Counter(finding.severity for finding in found)
+        texts = [plural(count, f"open {severity}") for severity, count in counts.items()]
+        facts += texts or ["no open findings"]
+    see = f" See 'epochal doctor {shlex.quote(_name(ended))}'." if found else ""
     return f"{_name(ended)} {', '.join([*facts, took])}.{why}{see}"
 
 

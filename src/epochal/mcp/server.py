@@ -117,10 +117,7 @@ class _Tools:
         limit: Limit = 5,
     ) -> Rows:
         """Diagnose a run: its faults, the most severe first, with evidence and what to try."""
-        wanted = {"info": 0, "warning": 1, "error": 2}
-        found = [
-            one for one in findings_of(self._run(run)) if wanted[one.severity] >= wanted[severity]
-        ]
+        found = findings_of(self._run(run), severity)
         rows = [_without(finding.record(), "log", "t", "id") for finding in found[:limit]]
         return Rows(data=_plain(rows), more=len(found) - len(rows))
 

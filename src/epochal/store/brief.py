@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from epochal.health.finding import SEVERITIES, Finding
+from epochal.health.ending import BAD_ENDINGS
+from epochal.health.finding import SEVERITIES, Finding, Severity, is_more_severe
 from epochal.records import Record, finite
 from epochal.series.reduce import Summary
 from epochal.store.answers import Metric
@@ -24,6 +25,7 @@ from epochal.store.row import RunRow
 from epochal.store.store import RunView, Store
 from epochal.values import flat_items
 
+_RECORDS_A_LOOK = 50_000
 _MOST_METRICS = 10
 _MOST_ENTRIES = 12
 _MOST_FINDINGS = 6
@@ -94,7 +96,7 @@ def run_brief(store: Store, view: RunView) -> RunBrief:
     before = previous_run(store, row)
     own = dict(flat_items(view.config)) if before is None else {}
     changed = {} if before is None else _changed(before, view)
-    found = findings_of(view, most=50_000)
+    found = findings_of(view, most=_RECORDS_A_LOOK)
     return RunBrief(
         name=row.name,
         project=row.project,
@@ -190,10 +192,22 @@ def previous_run(store: Store, row: RunRow) -> RunView | None:
     return before[0] if before else None
 
 
-def findings_of(view: RunView, *, most: int | None = None) -> list[Finding]:
-    """The latest version of every finding, the most severe first, then by step."""
+def findings_of(
+    view: RunView, least: Severity = "info", *, most: int | None = None
+) -> list[Finding]:
+    """The latest version of every finding of at least a severity: severe ones first, then by step.
+
+    ``most`` bounds the records that are read for it where no companion watched the run.
+    """
     records = ((entry.position.attempt, entry.record) for entry in view.findings(most=most))
-    return sorted(latest_findings(records, attempts=view.info.attempts), key=_gravity)
+    found = latest_findings(records, attempts=view.info.attempts)
+    return sorted((one for one in found if not is_more_severe(least, one.severity)), key=_gravity)
+
+
+def open_findings(view: RunView, least: Severity = "info") -> list[Finding]:
+    """Those that are open, apart from how the run ended; of a live run, as far as it was read."""
+    found = findings_of(view, least, most=_RECORDS_A_LOOK if view.info.status.is_live else None)
+    return [one for one in found if one.state == "open" and one.rule not in BAD_ENDINGS]
 
 
 def _gravity(finding: Finding) -> tuple[int, bool, float]:

@@ -12,17 +12,14 @@ import msgspec
 from epochal.condition import Condition, ConditionTracker
 from epochal.errors import RunNotFoundError
 from epochal.format import format_duration
-from epochal.health.ending import BAD_ENDINGS
-from epochal.health.finding import SEVERITIES, Finding, Severity
+from epochal.health.finding import Finding, Severity
 from epochal.journal.layout import rank_of_writer
 from epochal.records import finite, scalars_by_name, whole_number
 from epochal.shipping.client import HubError
-from epochal.store.brief import findings_of
+from epochal.store.brief import open_findings
 from epochal.store.lookup import near_names
-from epochal.store.row import RunRow
 from epochal.store.store import RunView, Store
 
-_RECORDS_A_LOOK = 50_000
 Event = Literal["ended", "finding", "until", "timeout"]
 # What a wait may end for besides the end of the run: findings of this severity or a higher one.
 ON: Mapping[str, Severity | None] = {
@@ -98,11 +95,12 @@ def wait_for_run(
     watched = None if until is None else _Watched(view, until, notice)
     while True:
         row = view.info
-        finding = open_finding(view, row, ON[on])
+        least = ON[on]
+        found = [] if least is None else open_findings(view, least)
         event: Event | None = None
         if watched is not None and watched.is_met():
             event = "until"
-        elif finding is not None:
+        elif found:
             event = "finding"
         elif not row.status.is_live:
             event = "ended"
@@ -117,7 +115,7 @@ def wait_for_run(
                 reason=row.status.reason,
                 step=watched.step if event == "until" and watched is not None else row.step,
                 waited_s=round(clock.waited_s, 1),
-                finding=finding if event == "finding" else None,
+                finding=found[0] if event == "finding" else None,
                 values={} if watched is None else watched.tracker.values,
                 errors=row.errors,
                 warnings=row.warnings,
@@ -128,19 +126,6 @@ def wait_for_run(
         except HubError as error:
             if error.is_final:
                 raise
-
-
-def open_finding(view: RunView, row: RunRow, least: Severity | None) -> Finding | None:
-    """The most severe open finding of at least a severity, apart from how the run ended."""
-    if least is None:
-        return None
-    wanted = SEVERITIES[SEVERITIES.index(least) :]
-    found = findings_of(view, most=_RECORDS_A_LOOK if row.status.is_live else None)
-    for finding in found:
-        is_grave = finding.state == "open" and finding.severity in wanted
-        if is_grave and finding.rule not in BAD_ENDINGS:
-            return finding
-    return None
 
 
 class _Clock:
