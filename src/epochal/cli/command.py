@@ -17,10 +17,9 @@ and raises an ``EpochalError`` for whatever a person can put right: ``main`` pri
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import keyword
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from epochal.health.rule_settings import RuleSettings
     from epochal.store.local.run import LocalRun
     from epochal.store.local.store import LocalStore
+    from epochal.store.remote.store import RemoteStore
     from epochal.store.store import RunView, Store
     from epochal.store.unfinished import Unfinished
 
@@ -298,18 +298,23 @@ def rules_now() -> RuleSettings:
     return rule_settings(read_settings())
 
 
-@contextlib.contextmanager
-def reading_store(hub: str | None = None) -> Iterator[Store]:
-    """The store that a command reads: that of ``--hub`` or of ``hub``, else the folder of runs."""
-    hub = shared().hub if hub is None else hub
-    if hub is None:
-        with local_store() as store:
-            yield store
-        return
-    from epochal.store.remote.store import hub_address, open_remote
+def reading_store(
+    hub: str | None = None, place: str | Path | None = None
+) -> LocalStore | RemoteStore:
+    """The store that a command reads: that of a hub, else a place on the disk, else our folder.
 
-    with open_remote(hub_address(hub), rules=rules_now()) as remote:
-        yield remote
+    ``--hub`` names the hub where ``hub`` does not. The place may belong to another tracker.
+    """
+    from epochal.store.local.store import open_store
+
+    hub = shared().hub if hub is None else hub
+    if hub is not None:
+        from epochal.store.remote.store import hub_address, open_remote
+
+        return open_remote(hub_address(hub), rules=rules_now())
+    if place is not None:
+        return open_store(place, follow_links=shared().follow_links, rules=rules_now())
+    return local_store()
 
 
 def chosen_run(store: Store, key: str | None) -> RunView:
@@ -379,7 +384,10 @@ def check_own(view: LocalRun) -> RunFolder:
 
 def unfinished_text(found: Unfinished) -> str:
     """The sentence about unfinished runs, and how to include them; empty without any."""
-    if not found.left_out:
-        return found.sentence
+    return f"{found.sentence}{unfinished_hint(found)}"
+
+
+def unfinished_hint(found: Unfinished) -> str:
+    """How to include unfinished runs; empty without any."""
     them = "it" if len(found.runs) == 1 else "them"
-    return f"{found.sentence} Use --unfinished to include {them}."
+    return f" Use --unfinished to include {them}." if found.left_out else ""

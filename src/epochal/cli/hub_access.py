@@ -24,6 +24,7 @@ from epochal.cli.output import answer, hint, said_json, say
 from epochal.cli.table import table, terminal_columns
 from epochal.errors import UsageError
 from epochal.format import plural
+from epochal.store.words import format_moment
 
 if TYPE_CHECKING:
     from epochal.hub.ledger import Ledger
@@ -67,20 +68,18 @@ def token(action: str, name: str | None, hub: Path, role: Role, projects: tuple[
 
 
 def _list_tokens(ledger: Ledger) -> None:
-    tokens = ledger.tokens()
-    if said_json(tokens):
-        return
     cells = [
         (
             one.name,
             one.role,
             "all" if one.projects is None else ", ".join(sorted(one.projects)),
-            _clock(one.created),
+            format_moment(one.created),
             "revoked" if one.revoked else "",
         )
-        for one in tokens
+        for one in ledger.tokens()
     ]
-    say(table(("NAME", "ROLE", "PROJECTS", "CREATED", ""), cells))
+    if not said_json(ledger.tokens()):
+        say(table(("NAME", "ROLE", "PROJECTS", "CREATED", ""), cells))
 
 
 @data_command
@@ -111,7 +110,7 @@ def share(
         ids = {view.id: check_own(view) for view in views if runs or not view.outline().hidden}
         until = time.time() + days * _DAY_S
         link_token = links.make(list(ids), until=until)
-        ledger.note(_user(), "share", details=f"until {_clock(until)}: {', '.join(ids)}")
+        ledger.note(_user(), "share", details=f"until {format_moment(until)}: {', '.join(ids)}")
     try:
         page = urlsplit(url)
     except ValueError as error:
@@ -135,7 +134,9 @@ def audit(hub: Path, lines: int) -> None:
         answer([], f"Nobody has changed anything on the hub of {hub} yet.")
     elif not said_json(rows):
         header = ("time", "who", "what", "run", "details")
-        cells = [(_clock(row["t"]), *(row[name] or "" for name in header[1:])) for row in rows]
+        cells = [
+            (format_moment(row["t"]), *(row[name] or "" for name in header[1:])) for row in rows
+        ]
         # In a pipe or a file nothing of the log is cut off.
         width = terminal_columns() if sys.stdout.isatty() else None
         say(table([name.upper() for name in header], cells, width=width, shrink=(2, 4)))
@@ -145,10 +146,6 @@ def _ledger(hub: Path) -> Ledger:
     from epochal.hub.ledger import Ledger
 
     return Ledger(hub)
-
-
-def _clock(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 def _user() -> str:

@@ -8,7 +8,6 @@ import math
 import re
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,6 @@ from epochal.cli.command import (
     hub_option,
     local_store,
     reading_store,
-    rules_now,
     runs_dir,
     shared,
 )
@@ -32,7 +30,6 @@ from epochal.format import UNKNOWN, format_number, plural
 from epochal.query import Field
 from epochal.store.answers import LIVE_STATES
 from epochal.store.columns import RunTable, parse_columns, run_table
-from epochal.store.local.store import open_store
 from epochal.store.lookup import is_address
 from epochal.store.row import RunRow
 from epochal.store.selection import FIELDS, fields_in
@@ -97,7 +94,7 @@ def command(
     # The token of a link is not printed.
     where = str(folder or runs_dir()) if hub is None else hub.partition("?")[0] or "the hub"
     nothing = _nothing(where, query, is_project=is_project, is_here=hub is None)
-    with _store(folder, hub) as store:
+    with reading_store(hub, folder) as store:
         if projects:
             _list_projects(store, limit, nothing)
             return
@@ -133,12 +130,6 @@ def _fields(
     said = {*_SAID, *map(str, usual)}
     extra = [field for field in fields_in(query, sort) if str(field) not in said]
     return [*usual, *extra] if for_programs else [*usual[:-2], *extra, *usual[-2:]]
-
-
-def _store(folder: Path | None, hub: str | None) -> AbstractContextManager[Store]:
-    if folder is None:
-        return reading_store(hub)
-    return open_store(folder, follow_links=shared().follow_links, rules=rules_now())
 
 
 def _folder(query: str) -> Path | None:

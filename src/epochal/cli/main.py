@@ -103,12 +103,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 argv, "epochal", standalone_mode=False, obj=Shared(), max_content_width=100
             )
         sys.stdout.flush()
-    except click.UsageError as error:
-        where = error.ctx.command_path if error.ctx is not None else "epochal"
-        complain(f"epochal: {error.format_message()} (see '{where} --help')")
-        return ERROR
     except click.ClickException as error:
-        complain(f"epochal: {error.format_message()}")
+        context = getattr(error, "ctx", None)
+        see = f" (see '{context.command_path} --help')" if context is not None else ""
+        complain(f"epochal: {error.format_message()}{see}")
         return ERROR
     except (BrokenPipeError, SystemExit):  # click exits when a pipe is closed
         # The reader has seen enough. Nothing may be flushed into the closed pipe at exit.

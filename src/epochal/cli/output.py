@@ -12,7 +12,7 @@ they are shown escaped, ``\\x1b``. Our own colours are spans of a line, painted 
     remark(text)     a remark about the data, on stdout; ``--quiet`` and ``--json`` silence it
     hint(text)       the same on stderr, beside one value that scripts take from stdout
     complain(text)   a problem, on stderr
-    agreed(question) ask for yes or no on stderr
+    confirm(question, yes=…) ask on stderr, and end the command without agreement
 
 A lint rule keeps ``print`` out of the other files of this folder.
 """
@@ -145,10 +145,13 @@ def complain(text: str, *, style: str = "") -> None:
         print(visible(text), file=sys.stderr, flush=True)
 
 
-def agreed(question: str) -> bool:
-    """Ask on stderr; whether the answer is yes."""
-    print(f"{visible(question)} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask on stderr, unless ``yes``; without agreement the command ends with exit code 1."""
+    if not yes:
+        print(f"{visible(question)} [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            remark("Nothing was changed.")
+            click.get_current_context().exit(1)
 
 
 class VisibleStream:

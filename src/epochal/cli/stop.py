@@ -10,12 +10,11 @@ import click
 
 from epochal.cli.command import DURATION, data_command, full_name, own_run, run_argument, yes_option
 from epochal.cli.hub_transfer import hub_client, id_on_hub
-from epochal.cli.output import agreed, answer, remark, said_json
+from epochal.cli.output import answer, confirm, remark, said_json
 from epochal.errors import UsageError
 from epochal.format import format_duration
 from epochal.journal.process_action import ProcessAction
 from epochal.shipping.protocol import CONTROL_ACTIONS
-from epochal.store.answers import LIVE_STATES
 from epochal.store.process_action import send_action
 
 _REFRESH_S = 0.1
@@ -70,21 +69,20 @@ def command(
         return _ask_hub(hub, run, action, wait)
     view = own_run(run)
     name = full_name(view)
-    if action == "kill" and not yes and not agreed(f"Kill {name}, without a checkpoint?"):
-        remark(f"{name} was not killed.")
-        return 1
+    if action == "kill":
+        confirm(f"Kill {name}, without a checkpoint?", yes=yes)
     sent = send_action(view, action)
     others = f" {sent.elsewhere} more are on other machines and end with their launcher."
     remark(f"{name} {_DONE[action]} ({sent.receivers}).{others if sent.elsewhere else ''}")
     until = time.monotonic() + wait
     while action in _ENDING and time.monotonic() < until:
         view.refresh()
-        if view.info.status.state not in LIVE_STATES:
+        if not view.info.status.is_live:
             break
         time.sleep(_REFRESH_S)
     view.refresh()  # a process writes how it ended before it is gone
     info, status = view.info, view.info.status
-    has_ended = status.state not in LIVE_STATES
+    has_ended = not status.is_live
     is_done = has_ended or action not in _ENDING or wait == 0
     facts = {"signal": sent.signal, "processes": list(sent.pids), "state": status.state}
     said_json({"run": info.id, "asked": action, **facts, "ended": has_ended})

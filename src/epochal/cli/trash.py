@@ -20,7 +20,7 @@ from epochal.cli.command import (
     where_option,
     yes_option,
 )
-from epochal.cli.output import agreed, answer, remark, said_json
+from epochal.cli.output import answer, confirm, remark, said_json
 from epochal.cli.table import say_table
 from epochal.errors import UsageError
 from epochal.format import format_bytes, plural
@@ -36,7 +36,7 @@ _NAMED = 10
 @runs_argument
 @where_option
 @yes_option
-def rm(runs: tuple[str, ...], where: str | None, yes: bool) -> int | None:
+def rm(runs: tuple[str, ...], where: str | None, yes: bool) -> None:
     """Move runs to the trash; 'epochal manage trash restore' undoes it.
 
     If one of the named runs cannot be deleted, none is.
@@ -56,15 +56,12 @@ def rm(runs: tuple[str, ...], where: str | None, yes: bool) -> int | None:
         shown = [*names[:_NAMED], f"and {len(names) - _NAMED:,} more"][: len(names)]
         for name in shown if len(names) > 1 else ():
             remark(f"  {name}")
-        if not agreed(f"Move {what} to the trash?"):
-            remark("Nothing was deleted.")
-            return 1
+        confirm(f"Move {what} to the trash?", yes=yes)
     moved = [store.remove(view) for view in views]
     said_json({"removed": [one.origin for one in moved], "trash": [one.folder for one in moved]})
     if moved:
         be, them = ("is", moved[0].name) if len(moved) == 1 else ("are", "RUN…")
         remark(f"{what} {be} in the trash; 'epochal manage trash restore {them}' undoes it.")
-    return None
 
 
 @data_command
@@ -72,12 +69,12 @@ def rm(runs: tuple[str, ...], where: str | None, yes: bool) -> int | None:
 @click.argument("runs", metavar="[RUN]...", nargs=-1)
 @click.option("--older", type=DURATION, default=0.0, help="Only what was deleted so long ago.")
 @yes_option
-def trash(action: str, runs: tuple[str, ...], older: float, yes: bool) -> int | None:
+def trash(action: str, runs: tuple[str, ...], older: float, yes: bool) -> None:
     """List deleted runs, restore some of them, or erase them for ever."""
     store, now = local_store(), time.time()
     if action == "restore":
         _restore(store, runs)
-        return None
+        return
     found = [store.trash.find(key) for key in runs] if runs else store.trash.runs()
     rows = [(run, folder_bytes(Path(run.folder))) for run in found if run.deleted <= now - older]
     size = sum(bytes_ for _, bytes_ in rows)
@@ -88,15 +85,12 @@ def trash(action: str, runs: tuple[str, ...], older: float, yes: bool) -> int | 
         elif not said_json([{"run": run, "bytes": bytes_} for run, bytes_ in rows]):
             cells = [(run.name, run.project, bytes_, now - run.deleted) for run, bytes_ in rows]
             _print_table("DELETED AGO", cells)
-        return None
-    if rows and not yes and not agreed(f"Erase {what} for ever?"):
-        remark("Nothing was erased.")
-        return 1
+        return
+    confirm(f"Erase {what} for ever?", yes=yes or not rows)
     for run, _ in rows:
         store.trash.erase(run)
     done = f"{what} erased." if rows else "There was nothing to erase."
     answer({"erased": [run.origin for run, _ in rows], "bytes": size}, done)
-    return None
 
 
 def _restore(store: LocalStore, keys: Sequence[str]) -> None:

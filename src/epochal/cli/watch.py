@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from epochal.cli.command import ERROR, RUN, cli_command, hub_option, local_store, rules_now, shared
+from epochal.cli.command import ERROR, RUN, cli_command, hub_option, reading_store, shared
 from epochal.cli.output import say_lines
 from epochal.store.lookup import is_address
 
 if TYPE_CHECKING:
-    from epochal.store.local.store import LocalStore
-    from epochal.store.remote.store import RemoteStore
     from epochal.tui.state import AppState
 
 _PLAIN_COLUMNS = 100
@@ -35,8 +33,10 @@ def command(what: str | None, compare: tuple[str, ...], once: bool) -> int:
     """
     from epochal.tui.state import AppState
 
-    store, key = _opened(what)
-    with store:
+    hub, key = (what, None) if is_address(what) else (None, what)
+    place = key if key is not None and Path(key).expanduser().exists() else None
+    with reading_store(hub, place) as store:
+        key = None if place is not None and shared().hub is None else key
         chosen = None if key is None else store.run(key)
         state = AppState(store, chosen=chosen, compared=[store.run(name) for name in compare])
         # Keys come from stdin, what is shown on the screen goes through stderr.
@@ -44,20 +44,6 @@ def command(what: str | None, compare: tuple[str, ...], once: bool) -> int:
         if once or not all(stream.isatty() for stream in streams):
             return _print_once(state)
         return _watch(state)
-
-
-def _opened(what: str | None) -> tuple[LocalStore | RemoteStore, str | None]:
-    """The runs that are meant, and the one among them that was named."""
-    from epochal.store.local.store import open_store
-
-    hub, what = (what, None) if is_address(what) else (shared().hub, what)
-    if hub is not None:
-        from epochal.store.remote.store import hub_address, open_remote
-
-        return open_remote(hub_address(hub), rules=rules_now()), what
-    if what is None or not Path(what).expanduser().exists():
-        return local_store(), what
-    return open_store(what, follow_links=shared().follow_links, rules=rules_now()), None
 
 
 def _print_once(state: AppState) -> int:

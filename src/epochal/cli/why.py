@@ -13,6 +13,7 @@ from epochal.cli.command import (
     data_command,
     local_store,
     run_argument,
+    unfinished_hint,
     unfinished_option,
 )
 from epochal.cli.output import one_line, said_json, say
@@ -59,9 +60,7 @@ def command(
 
 def _lines(found: Why, *, with_all: bool) -> Iterator[str]:
     width = terminal_columns()
-    them = "it" if len(found.unfinished.runs) == 1 else "them"
-    hint = f" Use --unfinished to include {them}." if found.unfinished.left_out else ""
-    yield from textwrap.wrap(f"{found.sentence}{hint}", width)
+    yield from textwrap.wrap(f"{found.sentence}{unfinished_hint(found.unfinished)}", width)
     yield ""
     names = [one_line(side.name) for side in (found.left, found.right)]
     longest = max(map(len, names))

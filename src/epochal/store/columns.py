@@ -26,7 +26,7 @@ from epochal.store.finding_counts import FindingCounts
 from epochal.store.lookup import near_names
 from epochal.store.metrics import NOT_THERE
 from epochal.store.row import RunRow
-from epochal.store.selection import FIELDS, field_reading, metric_name, search_text_of
+from epochal.store.selection import FIELDS, field_reading, metric_name
 from epochal.store.status import format_age
 from epochal.store.store import RunView
 from epochal.store.words import format_value, most_severe_text, progress_text
@@ -170,10 +170,6 @@ class _Subject:
             return None
         counts = (row.errors, row.warnings, row.open_errors, row.open_warnings)
         return FindingCounts(*(count or 0 for count in counts))
-
-    @property
-    def search_text(self) -> str:
-        return search_text_of(self.row, self.id)
 
     def metric(self, name: str) -> Metric | None:
         return None if self.row.is_partial else self.view.metric(name)
