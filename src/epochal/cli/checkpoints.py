@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from epochal.cli.command import data_command, own_run, run_argument
+from epochal.cli import options
+from epochal.cli.command import data_command, own_run
 from epochal.cli.output import answer, remark, said_json
 from epochal.cli.table import say_table
 from epochal.errors import FormatError
@@ -22,7 +23,7 @@ _FIELDS = ("step", "epoch", "metric", "saved", "run_id", "attempt", "world_size"
 
 
 @data_command
-@run_argument
+@options.run
 @click.option("--verify", is_flag=True, help="Read every byte and compare the checksums.")
 def command(run: str | None, verify: bool) -> int:
     """List the checkpoints of a run; the exit code is 1 if one of them is damaged."""

@@ -1,10 +1,10 @@
-"""What every command shares: its options, its arguments, and the stores it reads.
+"""What every command shares: how it is made, and the stores it reads; see ``options`` too.
 
 A command is a module of this folder with a ``command``, and a line in ``main.COMMANDS``::
 
     @data_command
-    @run_argument
-    @hub_option
+    @options.run
+    @options.hub
     def command(run: str | None) -> int | None:
         \"\"\"Show one run in short.\"\"\"
         with reading_store() as store:
@@ -33,7 +33,6 @@ from epochal.console.messages import Verbosity, set_verbosity
 from epochal.errors import EpochalError, MissingPackageError, UsageError
 from epochal.journal.layout import RunFolder
 from epochal.settings import cache_folder, export_verbosity, nearest, read_settings
-from epochal.settings.kinds import read_age, read_size
 
 if TYPE_CHECKING:
     from epochal.health.rule_settings import RuleSettings
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
 
 # Exit codes; 0 is fine or ended.
 FINDINGS, ERROR, TIMEOUT, UNTIL_MET = 1, 2, 3, 4
-
-_COMPLETED_RUNS = 200
 
 
 # -- commands and groups --------------------------------------------------------------------------
@@ -68,7 +65,8 @@ def shared() -> Shared:
     return found
 
 
-def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+def keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """Keep the value of an option in ``Shared``."""
     options = context.find_object(Shared)
     if value not in (None, False) and options is not None and parameter.name is not None:
         setattr(options, parameter.name, value)
@@ -87,8 +85,8 @@ def _set_verbosity(context: click.Context, parameter: click.Parameter, value: in
 def _shared_options() -> list[click.Parameter]:
     option = partial(click.Option, expose_value=False)
     return [
-        option(["--dir"], metavar="DIR", callback=_keep, help="Folder of runs (setting: dir)."),
-        option(["--follow-links"], is_flag=True, callback=_keep, help="Follow links out of it."),
+        option(["--dir"], metavar="DIR", callback=keep, help="Folder of runs (setting: dir)."),
+        option(["--follow-links"], is_flag=True, callback=keep, help="Follow links out of it."),
         option(["-v", "--verbose"], count=True, callback=_set_verbosity, help="Print more (-vvv)."),
         option(["-q", "--quiet"], is_flag=True, callback=_set_verbosity, help="Print errors only."),
     ]
@@ -110,7 +108,7 @@ def cli_command(function: Callable[..., Any]) -> Command:
 
 def data_command(function: Callable[..., Any]) -> Command:
     """Make a command that prints data, as JSON with ``--json``; see ``output.form``."""
-    option = click.Option(["--json"], help="Print JSON for programs.", **_FORM)
+    option = click.Option(["--json"], help="Print JSON for programs.", **FORM_FLAG)
     return click.command(cls=Command, options=[option])(function)
 
 
@@ -119,7 +117,7 @@ def _keep_form(context: click.Context, parameter: click.Parameter, value: bool) 
         choose_form(context, str(parameter.name))
 
 
-_FORM: dict[str, Any] = {"is_flag": True, "expose_value": False, "callback": _keep_form}
+FORM_FLAG: dict[str, Any] = {"is_flag": True, "expose_value": False, "callback": _keep_form}
 
 
 class Group(click.Group, Command):
@@ -197,78 +195,6 @@ class Group(click.Group, Command):
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
-# -- arguments and options ------------------------------------------------------------------------
-
-
-class RunType(click.ParamType):  # type: ignore[type-arg] # older versions take no argument
-    """A run, by name, path or id; shells complete the names."""
-
-    name = "run"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """The names of runs that begin with what was typed; the newest first."""
-        try:
-            with _store(ctx.find_object(Shared) or Shared()) as store:
-                rows = [run.outline() for run in store.known_runs().runs[:_COMPLETED_RUNS]]
-        except (EpochalError, OSError):
-            return []
-        keys = (f"{row.project}/{row.name}" if "/" in incomplete else row.name for row in rows)
-        names = dict.fromkeys(("latest", *keys))
-        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
-
-
-class Amount(click.ParamType):  # type: ignore[type-arg]
-    """A number with a unit, such as ``30m`` or ``50GB``."""
-
-    def __init__(self, name: str, read: Callable[[str], float]) -> None:
-        self.name = name
-        self._read = read
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Read a text; what is a number already stays."""
-        if not isinstance(value, str):
-            return float(value)
-        try:
-            return self._read(value)
-        except ValueError as error:
-            self.fail(f"{value!r} {error}.", param, ctx)
-
-
-DURATION = Amount("duration", read_age)
-SIZE = Amount("size", read_size)
-RUN = RunType()
-
-run_argument = click.argument("run", metavar="[RUN]", required=False, type=RUN)
-runs_argument = click.argument("runs", metavar="[RUN]...", nargs=-1, type=RUN)
-metrics_option = click.option(
-    "-m", "--metric", "metrics", multiple=True, help="A metric, by its name or its end."
-)
-csv_option = click.option("--csv", help="Print CSV.", **_FORM)
-where_option = click.option(
-    "--where", metavar="QUERY", help="The runs of a query, in place of RUN: 'val/acc < 0.1'."
-)
-unfinished_option = click.option("--unfinished", is_flag=True, help="Include unfinished runs.")
-yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-hub_option = click.option(
-    "--hub",
-    is_flag=False,
-    flag_value="",
-    metavar="[URL]",
-    expose_value=False,
-    callback=_keep,
-    help="Read the runs of a hub or a server (without URL: the setting hub.url).",
-)
-
-
-def comma_list(text: str | None) -> list[str] | None:
-    """The words of an option that commas separate; None where it is not given."""
-    return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
-
-
 # -- stores and runs ------------------------------------------------------------------------------
 
 
@@ -279,10 +205,11 @@ def runs_dir() -> Path:
 
 def local_store(folder: Path | None = None) -> LocalStore:
     """The store over the folder of runs, or over another folder."""
-    return _store(shared(), folder)
+    return store_of(shared(), folder)
 
 
-def _store(options: Shared, folder: Path | None = None) -> LocalStore:
+def store_of(options: Shared, folder: Path | None = None) -> LocalStore:
+    """The store of these options."""
     from epochal.store.local.store import LocalStore
 
     where = folder or Path(options.dir or read_settings().dir)

@@ -8,16 +8,8 @@ from typing import Any
 
 import click
 
-from epochal.cli.command import (
-    csv_option,
-    data_command,
-    full_name,
-    hub_option,
-    metrics_option,
-    named_runs,
-    reading_store,
-    runs_argument,
-)
+from epochal.cli import options
+from epochal.cli.command import data_command, full_name, named_runs, reading_store
 from epochal.cli.group_tables import group_options, print_groups
 from epochal.cli.output import form, remark, say, say_json
 from epochal.cli.table import table, terminal_columns
@@ -33,13 +25,13 @@ _LEGEND = f"{_MARK} ended as no number, or far above its best."
 
 
 @data_command
-@runs_argument
-@metrics_option
+@options.runs
+@options.metrics
 @click.option("-a", "--all", "with_all", is_flag=True, help="Show every metric and setting.")
 @click.option("--where", metavar="QUERY", help="Only runs that match: 'config.lr < 3e-4'.")
 @group_options
-@csv_option
-@hub_option
+@options.csv
+@options.hub
 def command(
     runs: tuple[str, ...],
     metrics: tuple[str, ...],

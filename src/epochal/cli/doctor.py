@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from epochal.cli.command import FINDINGS, chosen_run, data_command, local_store, run_argument
+from epochal.cli import options
+from epochal.cli.command import FINDINGS, chosen_run, data_command, local_store
 from epochal.cli.output import Line, one_line, said_json, say_lines
 from epochal.format import format_reached, plural
 from epochal.health.finding import SEVERITIES, Finding, Severity, evidence_text
@@ -28,7 +29,7 @@ _EXTREMES = (
 
 
 @data_command
-@run_argument
+@options.run
 @click.option("--severity", type=_SEVERITY, default="info", help="The lowest severity to show.")
 @click.option("--open", "only_open", is_flag=True, help="Open findings only.")
 def command(run: str | None, severity: Severity, only_open: bool) -> int:

@@ -12,14 +12,8 @@ from typing import Any, TextIO, cast
 import click
 
 from epochal.atomic_file import new_text_file
-from epochal.cli.command import (
-    chosen_run,
-    data_command,
-    hub_option,
-    named_runs,
-    reading_store,
-    runs_argument,
-)
+from epochal.cli import options
+from epochal.cli.command import chosen_run, data_command, named_runs, reading_store
 from epochal.cli.output import VisibleStream, answer
 from epochal.errors import UsageError
 from epochal.exports.export import BINARY, FORMATS, Rows, export_named
@@ -32,11 +26,11 @@ _FORMAT = "Format (default: by the suffix of FILE, else html)."
 
 
 @data_command
-@runs_argument
+@options.runs
 @click.option("--format", "form", type=click.Choice([*FORMATS, *BINARY]), help=_FORMAT)
 @click.option("-o", "--output", metavar="FILE", help="A file, - for stdout, or a folder for files.")
 @click.option("--rows", type=click.Choice(("epoch", "step")), help="Rows of csv and parquet.")
-@hub_option
+@options.hub
 def command(runs: tuple[str, ...], form: str | None, output: str | None, rows: Rows | None) -> None:
     """Write runs as a file: 'epochal export RUN' makes RUN.html, one file that you can share.
 

@@ -7,17 +7,8 @@ from pathlib import Path
 import click
 
 from epochal.atomic_file import new_text_file
-from epochal.cli.command import (
-    chosen_run,
-    cli_command,
-    comma_list,
-    hub_option,
-    metrics_option,
-    named_runs,
-    reading_store,
-    runs_argument,
-    unfinished_option,
-)
+from epochal.cli import options
+from epochal.cli.command import chosen_run, cli_command, named_runs, reading_store
 from epochal.cli.output import hint, remark
 from epochal.errors import UsageError
 from epochal.exports.figure import FORMATS, read_panel, write_figure
@@ -27,8 +18,8 @@ from epochal.series.smooth import parse_smoothing
 
 
 @cli_command
-@runs_argument
-@metrics_option
+@options.runs
+@options.metrics
 @click.option("--group-by", metavar="KEYS", help="Draw means and 95 % intervals of groups: lr.")
 @click.option("--log", "is_log", is_flag=True, help="Use a logarithmic y axis.")
 @click.option(
@@ -39,8 +30,8 @@ from epochal.series.smooth import parse_smoothing
     help="Smooth as the page does: 0.9 (the default), gaussian:12, mean:20, time-ema:0.9.",
 )
 @click.option("-o", "--output", metavar="FILE", help="A .pdf, .svg or .png (default: METRIC.pdf).")
-@unfinished_option
-@hub_option
+@options.unfinished
+@options.hub
 def command(
     runs: tuple[str, ...],
     metrics: tuple[str, ...],
@@ -67,7 +58,7 @@ def command(
     with reading_store() as store:
         views = named_runs(store, runs) if runs else [chosen_run(store, None)]
         views = list({view.id: view for view in views}.values())
-        keys = comma_list(group_by)
+        keys = options.comma_list(group_by)
         panels = [
             read_panel(views, metric, group_by=keys, smoothing=smoothing, unfinished=unfinished)
             for metric in dict.fromkeys(metrics)

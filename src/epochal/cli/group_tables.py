@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
-from epochal.cli.command import comma_list, unfinished_option, unfinished_text
+from epochal.cli import options
+from epochal.cli.command import unfinished_text
 from epochal.cli.output import form, hint, said_json, say, say_csv, say_json, say_rows
 from epochal.cli.table import table, terminal_columns
 from epochal.errors import UsageError
@@ -44,7 +45,7 @@ _OPTIONS = (
     ),
     click.option("--at", type=float, metavar="STEP", help="Count the value at this step instead."),
     click.option("--steps", is_flag=True, help="Numbers at each step, with --csv or --json."),
-    unfinished_option,
+    options.unfinished,
 )
 
 
@@ -75,7 +76,7 @@ def print_groups(
         if not said_json(found):
             say("\n\n".join(_importance_blocks(found)))
         return
-    by, but = comma_list(group_by), comma_list(all_but)
+    by, but = options.comma_list(group_by), options.comma_list(all_but)
     groups = groups_of(runs, by=by, by_all_but=but, unfinished=unfinished)
     if not groups.grouping.members:
         raise UsageError("there is no run to group.")

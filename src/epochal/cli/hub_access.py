@@ -11,15 +11,8 @@ from urllib.parse import urlsplit
 
 import click
 
-from epochal.cli.command import (
-    check_own,
-    data_command,
-    local_store,
-    named_runs,
-    runs_argument,
-    selected_runs,
-    where_option,
-)
+from epochal.cli import options
+from epochal.cli.command import check_own, data_command, local_store, named_runs, selected_runs
 from epochal.cli.output import answer, hint, said_json, say
 from epochal.cli.table import table, terminal_columns
 from epochal.errors import UsageError
@@ -83,8 +76,8 @@ def _list_tokens(ledger: Ledger) -> None:
 
 
 @data_command
-@runs_argument
-@where_option
+@options.runs
+@options.where
 @_hub_option
 @click.option("--url", default="", help="Address of the hub, or of its page as you see it.")
 @click.option("--days", type=click.FloatRange(0, 3650, min_open=True), default=30.0)

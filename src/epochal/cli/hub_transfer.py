@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import click
 
+from epochal.cli import options
 from epochal.cli.command import (
-    RUN,
     check_own,
     cli_command,
     local_store,
@@ -32,7 +32,7 @@ _ADDRESS = "Address of the hub (default: the setting hub.url)."
 
 
 @cli_command
-@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=RUN)
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=options.RUN)
 @click.option("--to", "hub", metavar="URL", help=_ADDRESS)
 @click.option("--watch", is_flag=True, help="Go on sending what is written, until Ctrl-C.")
 def push(runs: tuple[str, ...], hub: str | None, watch: bool) -> int:

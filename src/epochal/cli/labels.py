@@ -7,15 +7,8 @@ from dataclasses import replace
 
 import click
 
-from epochal.cli.command import (
-    RUN,
-    data_command,
-    full_name,
-    local_store,
-    runs_argument,
-    selected_runs,
-    where_option,
-)
+from epochal.cli import options
+from epochal.cli.command import data_command, full_name, local_store, selected_runs
 from epochal.cli.output import answer, form, one_line, remark, say, say_json
 from epochal.errors import UsageError
 from epochal.store.label_edits import tag_edit
@@ -25,10 +18,10 @@ _Words = tuple[str, ...]
 
 
 @data_command
-@click.argument("words", metavar="[RUN] [TAG]...", nargs=-1, type=RUN)
+@click.argument("words", metavar="[RUN] [TAG]...", nargs=-1, type=options.RUN)
 @click.option("-a", "--add", metavar="TAG", multiple=True, help="Add a tag to every RUN.")
 @click.option("-r", "--remove", metavar="TAG", multiple=True, help="Remove a tag.")
-@where_option
+@options.where
 def tag(words: _Words, add: _Words, remove: _Words, where: str | None) -> None:
     """Add tags to a run, or remove them; without TAG, print the tags.
 
@@ -60,9 +53,9 @@ def tag(words: _Words, add: _Words, remove: _Words, where: str | None) -> None:
 
 
 @data_command
-@click.argument("words", metavar="[RUN] [TEXT]...", nargs=-1, type=RUN)
+@click.argument("words", metavar="[RUN] [TEXT]...", nargs=-1, type=options.RUN)
 @click.option("-t", "--text", help="The new note of every RUN.")
-@where_option
+@options.where
 def note(words: _Words, text: str | None, where: str | None) -> None:
     """Write the note of a run; '' removes it. Without TEXT, print the note.
 
@@ -85,7 +78,7 @@ def note(words: _Words, text: str | None, where: str | None) -> None:
 
 
 @data_command
-@click.argument("run", type=RUN)
+@click.argument("run", type=options.RUN)
 @click.argument("name")
 def rename(run: str, name: str) -> None:
     """Show a run under another name; an empty NAME restores the original one.
@@ -99,8 +92,8 @@ def rename(run: str, name: str) -> None:
 
 
 @data_command
-@runs_argument
-@where_option
+@options.runs
+@options.where
 @click.option("--undo", is_flag=True, help="Show the runs again.")
 def hide(runs: _Words, where: str | None, undo: bool) -> None:
     """Leave runs out of lists, or show them again; the runs themselves do not change."""

@@ -13,16 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from epochal.cli.command import (
-    comma_list,
-    csv_option,
-    data_command,
-    hub_option,
-    local_store,
-    reading_store,
-    runs_dir,
-    shared,
-)
+from epochal.cli import options
+from epochal.cli.command import data_command, local_store, reading_store, runs_dir, shared
 from epochal.cli.output import complain, form, hint, remark, said_json, say, say_lines, say_rows
 from epochal.cli.table import say_table, table, terminal_columns
 from epochal.errors import UsageError
@@ -60,8 +52,8 @@ _CAPITALS = frozenset(("loss", *FIELDS))
 @click.option("-n", "--limit", type=click.IntRange(0), metavar="N", help="At most so many runs.")
 @click.option("-a", "--all", "with_hidden", is_flag=True, help="Also list hidden runs.")
 @click.option("--projects", is_flag=True, help="List projects instead of runs.")
-@csv_option
-@hub_option
+@options.csv
+@options.hub
 def command(
     query: str | None,
     columns: str | None,
@@ -103,7 +95,7 @@ def command(
         known = store.known_runs(budget_s=_PATIENCE_S) if is_plain else None
         views = store.runs(selection, order=sort) if known is None else known.runs
         shown = (view for view in views if with_hidden or not view.outline().hidden)
-        chosen = comma_list(columns)
+        chosen = options.comma_list(columns)
         fields = _fields(chosen, selection, sort, for_programs=for_programs)
         until = time.monotonic() + _PATIENCE_S if is_plain else math.inf
         found = run_table(itertools.islice(shown, limit), fields, until=until)

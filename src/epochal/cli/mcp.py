@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from epochal.cli.command import cli_command, hub_option, reading_store
+from epochal.cli import options
+from epochal.cli.command import cli_command, reading_store
 from epochal.errors import MissingPackageError
 
 
 @cli_command
-@hub_option
+@options.hub
 def command() -> None:
     """Answer questions of coding agents over the Model Context Protocol.
 

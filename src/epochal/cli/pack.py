@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 import click
 
-from epochal.cli.command import check_own, data_command, full_name, local_store, runs_argument
+from epochal.cli import options
+from epochal.cli.command import check_own, data_command, full_name, local_store
 from epochal.cli.output import complain, remark, said_json
 from epochal.errors import EpochalError, UsageError
 from epochal.format import format_bytes, plural
@@ -37,7 +38,7 @@ class Packed:
 
 
 @data_command
-@runs_argument
+@options.runs
 @click.option("--all", "every", is_flag=True, help="Pack every run.")
 def command(runs: tuple[str, ...], every: bool) -> int:
     """Seal the finished parts of runs, so that they are small and fast to read.

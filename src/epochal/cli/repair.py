@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from epochal.cli.command import RUN, data_command, own_run, runs_dir
+from epochal.cli import options
+from epochal.cli.command import data_command, own_run, runs_dir
 from epochal.cli.output import one_line, remark, said_json, say
 from epochal.errors import EpochalError, FormatError, UsageError
 from epochal.format import plural
@@ -31,7 +32,7 @@ class Repaired:
 
 
 @data_command
-@click.argument("run", metavar="[RUN]", required=False, type=RUN)
+@click.argument("run", metavar="[RUN]", required=False, type=options.RUN)
 @click.option("--all", "every", is_flag=True, help="Every run of the folder, or of a hub's folder.")
 @click.option("-n", "--dry-run", is_flag=True, help="Report, change nothing.")
 def command(run: str | None, every: bool, dry_run: bool) -> int:

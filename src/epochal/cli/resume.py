@@ -14,8 +14,9 @@ from typing import Any
 
 import click
 
+from epochal.cli import options
 from epochal.cli.checkpoints import checkpoint_folders, newest_checkpoint
-from epochal.cli.command import data_command, own_run, run_argument
+from epochal.cli.command import data_command, own_run
 from epochal.cli.output import one_line, remark, said_json, say
 from epochal.errors import EpochalError, UsageError
 from epochal.format import plural
@@ -45,7 +46,7 @@ _SECRETS = (
 
 
 @data_command
-@run_argument
+@options.run
 @click.option("--run", "start", is_flag=True, help="Run the command.")
 @click.option("--args", "more", default="", help="Arguments that replace the program's own.")
 def command(run: str | None, start: bool, more: str) -> None:

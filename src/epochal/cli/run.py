@@ -10,8 +10,9 @@ from typing import Any
 
 import click
 
-from epochal.cli.command import DURATION, data_command, shared
+from epochal.cli.command import data_command, shared
 from epochal.cli.launch import Launch, Limits
+from epochal.cli.options import DURATION
 from epochal.cli.output import complain, form, say, say_json
 from epochal.cli.resume import environment_of, restarted
 from epochal.console.messages import Verbosity, enabled
@@ -44,11 +45,11 @@ def _label_options(function: Any) -> Any:
 @click.argument("words", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
 @click.option("--timeout", type=DURATION, help="Stop the training after so long, such as 30m.")
 @click.option("--stop-on", type=_STOP_ON, help="Stop it when a rule finds an error, or a warning.")
-@click.option("--grace", type=DURATION, default=30.0, help="Time to save when stopped (30s).")
+@click.option("--grace", type=DURATION, default="30s", help="Time to save when stopped (30s).")
 @_label_options
-@click.option("--first-step", type=DURATION, default=600.0, help="Warn without one then (10m).")
+@click.option("--first-step", type=DURATION, default="10m", help="Warn without a step then (10m).")
 @click.option("--restarts", type=_COUNT, default=0, help="Resume so often after a crash (0).")
-@click.option("--restart-wait", type=DURATION, default=5.0, help="Wait before a restart (5s).")
+@click.option("--restart-wait", type=DURATION, default="5s", help="Wait before a restart (5s).")
 def command(
     words: tuple[str, ...],
     timeout: float | None,

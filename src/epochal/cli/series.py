@@ -7,7 +7,8 @@ from importlib.util import find_spec
 
 import click
 
-from epochal.cli.command import chosen_run, csv_option, data_command, hub_option, reading_store
+from epochal.cli import options
+from epochal.cli.command import chosen_run, data_command, reading_store
 from epochal.cli.output import form, say, say_csv, say_json, say_lines
 from epochal.cli.table import terminal_columns
 from epochal.format import plural
@@ -20,9 +21,9 @@ _WIDEST = 120
 
 @data_command
 @click.argument("words", metavar="[RUN] METRIC...", nargs=-1, required=True)
-@click.option("-p", "--points", type=click.IntRange(5), default=40, help="At most so many (40).")
-@csv_option
-@hub_option
+@click.option("-p", "--points", type=click.IntRange(4), default=40, help="At most so many (40).")
+@options.csv
+@options.hub
 def command(words: tuple[str, ...], points: int) -> None:
     """Print one metric of a run: its first, last, smallest and largest value.
 

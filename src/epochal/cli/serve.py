@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from epochal import serving
-from epochal.cli.command import SIZE, cli_command, rules_now, runs_dir, shared
+from epochal.cli import options
+from epochal.cli.command import cli_command, rules_now, runs_dir, shared
 from epochal.cli.hub_access import ROLES
 from epochal.cli.output import remark, say
 from epochal.errors import UsageError
@@ -149,8 +150,8 @@ def _urls(server: serving.ServerAddress) -> list[str]:
 @cli_command
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @_address_options
-@click.option("--max-size", type=SIZE, help="Store at most so much, such as 500GB.")
-@click.option("--quota", type=SIZE, help="Store at most so much of each token's runs.")
+@click.option("--max-size", type=options.SIZE, help="Store at most so much, such as 500GB.")
+@click.option("--quota", type=options.SIZE, help="Store at most so much of each token's runs.")
 @click.option("--tls-cert", type=_FILE, help="Serve over TLS with this certificate.")
 @click.option("--tls-key", type=_FILE, help="The key of that certificate.")
 @click.option("--user-header", help="Header in which a proxy names the person it signed in.")

@@ -10,14 +10,8 @@ from typing import Any
 
 import click
 
-from epochal.cli.command import (
-    ERROR,
-    chosen_run,
-    data_command,
-    hub_option,
-    reading_store,
-    run_argument,
-)
+from epochal.cli import options
+from epochal.cli.command import ERROR, chosen_run, data_command, reading_store
 from epochal.cli.output import Line, form, one_line, say, say_json, say_lines
 from epochal.cli.table import table, terminal_columns
 from epochal.format import format_duration, plural
@@ -41,9 +35,9 @@ _OWN_COST = "system/epochal_cpu_pct"
 
 
 @data_command
-@run_argument
+@options.run
 @click.option("-a", "--all", "with_all", is_flag=True, help="Show everything that is known.")
-@hub_option
+@options.hub
 def command(run: str | None, with_all: bool) -> int:
     """Show one run in short: status, progress, main metrics, configuration and findings.
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from epochal.cli.command import DURATION, data_command, full_name, own_run, run_argument, yes_option
+from epochal.cli import options
+from epochal.cli.command import data_command, full_name, own_run
 from epochal.cli.hub_transfer import hub_client, id_on_hub
 from epochal.cli.output import answer, confirm, remark, said_json
 from epochal.errors import UsageError
@@ -44,15 +45,17 @@ def _action(name: ProcessAction, words: str, *more: str) -> Callable[[Any], Any]
 
 
 @data_command
-@run_argument
+@options.run
 @_action("interrupt", "Send SIGINT, like Ctrl-C, instead of SIGTERM.")
 @_action("kill", "End it at once; steps since the last checkpoint are lost.")
 @_action("suspend", "Suspend it; it keeps its memory.", "--pause")
 @_action("continue", "Continue a suspended training.")
 @_action("checkpoint", "Ask it to save a checkpoint after its step, and go on.")
 @click.option("--hub", is_flag=False, flag_value="", metavar="[URL]", help=_HUB)
-@click.option("--wait", type=DURATION, default=30.0, help="How long to wait for its end (30s).")
-@yes_option
+@click.option(
+    "--wait", type=options.DURATION, default="30s", help="Wait so long for its end (30s)."
+)
+@options.yes
 def command(
     run: str | None, action: ProcessAction | None, hub: str | None, wait: float, yes: bool
 ) -> int | None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from epochal.cli.command import DURATION, data_command, own_run, run_argument
+from epochal.cli import options
+from epochal.cli.command import data_command, own_run
 from epochal.cli.output import said_json, say
 from epochal.errors import UsageError
 from epochal.format import plural
@@ -27,10 +28,10 @@ _OPTIONS = f"An option, stored with the run: {', '.join(_KNOWN.options)}."
 
 
 @data_command
-@run_argument
+@options.run
 @click.option("--to", help=f"With commas, of {', '.join(_KNOWN.sinks)} (default: of the run).")
 @click.option("--set", "settings", metavar="NAME=VALUE", multiple=True, help=_OPTIONS)
-@click.option("--timeout", type=DURATION, help="Longest time to wait (default: no limit).")
+@click.option("--timeout", type=options.DURATION, help="Longest time to wait (default: no limit).")
 @click.option("--status", is_flag=True, help="Print what each tracker has, send nothing.")
 def command(
     run: str | None, to: str | None, settings: tuple[str, ...], timeout: float | None, status: bool

@@ -8,14 +8,8 @@ from collections.abc import Iterable
 
 import click
 
-from epochal.cli.command import (
-    chosen_run,
-    data_command,
-    hub_option,
-    reading_store,
-    run_argument,
-    shared,
-)
+from epochal.cli import options
+from epochal.cli.command import chosen_run, data_command, reading_store, shared
 from epochal.cli.output import form, say_json, say_lines
 from epochal.records import Position, Record, moment_of
 from epochal.store.record_text import is_shown, record_line, style_of
@@ -29,11 +23,11 @@ _Item = tuple[Position, Record]
 
 
 @data_command
-@run_argument
+@options.run
 @click.option("-n", "--lines", type=click.IntRange(0), default=10, help="Number of records (10).")
 @click.option("-f", "--follow", is_flag=True, help="Print new records until the run ends.")
 @click.option("-a", "--all", "all_kinds", is_flag=True, help="Also print internal records.")
-@hub_option
+@options.hub
 def command(run: str | None, lines: int, follow: bool, all_kinds: bool) -> None:
     """Print the latest records of a run, and follow it with -f."""
     with reading_store() as store:

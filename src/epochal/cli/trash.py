@@ -8,18 +8,8 @@ from pathlib import Path
 
 import click
 
-from epochal.cli.command import (
-    DURATION,
-    SIZE,
-    data_command,
-    full_name,
-    local_store,
-    runs_argument,
-    runs_dir,
-    selected_runs,
-    where_option,
-    yes_option,
-)
+from epochal.cli import options
+from epochal.cli.command import data_command, full_name, local_store, runs_dir, selected_runs
 from epochal.cli.output import answer, confirm, remark, said_json
 from epochal.cli.table import say_table
 from epochal.errors import UsageError
@@ -33,9 +23,9 @@ _NAMED = 10
 
 
 @data_command
-@runs_argument
-@where_option
-@yes_option
+@options.runs
+@options.where
+@options.yes
 def rm(runs: tuple[str, ...], where: str | None, yes: bool) -> None:
     """Move runs to the trash; 'epochal manage trash restore' undoes it.
 
@@ -67,8 +57,10 @@ def rm(runs: tuple[str, ...], where: str | None, yes: bool) -> None:
 @data_command
 @click.argument("action", type=click.Choice(("list", "restore", "empty")), default="list")
 @click.argument("runs", metavar="[RUN]...", nargs=-1)
-@click.option("--older", type=DURATION, default=0.0, help="Only what was deleted so long ago.")
-@yes_option
+@click.option(
+    "--older", type=options.DURATION, default="0s", help="Only what was deleted so long ago."
+)
+@options.yes
 def trash(action: str, runs: tuple[str, ...], older: float, yes: bool) -> None:
     """List deleted runs, restore some of them, or erase them for ever."""
     store, now = local_store(), time.time()
@@ -105,8 +97,10 @@ def _restore(store: LocalStore, keys: Sequence[str]) -> None:
 
 
 @data_command
-@click.option("--older", type=DURATION, help="Runs that wrote nothing for so long, such as 30d.")
-@click.option("--max-size", type=SIZE, help="The oldest runs, until the others fit (50GB).")
+@click.option(
+    "--older", type=options.DURATION, help="Runs that wrote nothing for so long, such as 30d."
+)
+@click.option("--max-size", type=options.SIZE, help="The oldest runs, until the others fit (50GB).")
 @click.option("--keep-tagged", is_flag=True, help="Keep every run with a tag.")
 @click.option("--where", metavar="QUERY", help="Only runs that a query selects.")
 @click.option("-y", "--yes", is_flag=True, help="Move them to the trash; without it: only list.")

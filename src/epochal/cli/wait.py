@@ -6,17 +6,8 @@ import math
 
 import click
 
-from epochal.cli.command import (
-    DURATION,
-    FINDINGS,
-    TIMEOUT,
-    UNTIL_MET,
-    data_command,
-    hub_option,
-    reading_store,
-    run_argument,
-    shared,
-)
+from epochal.cli import options
+from epochal.cli.command import FINDINGS, TIMEOUT, UNTIL_MET, data_command, reading_store, shared
 from epochal.cli.output import hint, said_json, say
 from epochal.condition import Condition
 from epochal.store.wait import ON, wait_for_run
@@ -28,11 +19,11 @@ _ON = "Also end for an open finding of this severity or a higher one (error); 'e
 
 
 @data_command
-@run_argument
+@options.run
 @click.option("--until", metavar="CONDITION", help=_UNTIL)
 @click.option("--on", type=click.Choice(list(ON)), default="error", help=_ON)
-@click.option("--timeout", type=DURATION, help="Wait at most so long: 90s, 30m, 2h.")
-@hub_option
+@click.option("--timeout", type=options.DURATION, help="Wait at most so long: 90s, 30m, 2h.")
+@options.hub
 def command(run: str | None, until: str | None, on: str, timeout: float | None) -> int:
     """Wait until a run ends, and print one line about it.
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from epochal.cli.command import ERROR, RUN, cli_command, hub_option, reading_store, shared
+from epochal.cli import options
+from epochal.cli.command import ERROR, cli_command, reading_store, shared
 from epochal.cli.output import say_lines
 from epochal.store.lookup import is_address
 
@@ -22,10 +23,12 @@ _PLAIN_COLUMNS = 100
 
 
 @cli_command
-@click.argument("what", metavar="[RUN|DIR]", required=False, type=RUN)
-@click.option("-c", "--compare", metavar="RUN", multiple=True, type=RUN, help="Draw this run too.")
+@click.argument("what", metavar="[RUN|DIR]", required=False, type=options.RUN)
+@click.option(
+    "-c", "--compare", metavar="RUN", multiple=True, type=options.RUN, help="Draw this run too."
+)
 @click.option("--once", is_flag=True, help="Print the state once and exit, as in a pipe.")
-@hub_option
+@options.hub
 def command(what: str | None, compare: tuple[str, ...], once: bool) -> int:
     """Follow runs live in the terminal; q quits.
 

@@ -7,15 +7,8 @@ from collections.abc import Iterator
 
 import click
 
-from epochal.cli.command import (
-    RUN,
-    chosen_run,
-    data_command,
-    local_store,
-    run_argument,
-    unfinished_hint,
-    unfinished_option,
-)
+from epochal.cli import options
+from epochal.cli.command import chosen_run, data_command, local_store, unfinished_hint
 from epochal.cli.output import one_line, said_json, say
 from epochal.cli.table import terminal_columns
 from epochal.errors import UsageError
@@ -30,12 +23,12 @@ _TITLES = {"cause": "WHAT CAN EXPLAIN IT", "symptom": "WHAT SHOWS IT"}
 
 
 @data_command
-@run_argument
-@click.argument("other", metavar="[OTHER]", required=False, type=RUN)
+@options.run
+@click.argument("other", metavar="[OTHER]", required=False, type=options.RUN)
 @click.option("--against", metavar="QUERY", help="Compare with the runs that a query selects.")
 @click.option("-m", "--metric", metavar="NAME", help="Metric to explain (default: a loss).")
 @click.option("-a", "--all", "with_all", is_flag=True, help="Also show what explains nothing.")
-@unfinished_option
+@options.unfinished
 def command(
     run: str | None,
     other: str | None,
