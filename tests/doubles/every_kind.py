@@ -21,11 +21,11 @@ from epochal.journal.process import process_identity
 from epochal.journal.writer import JournalWriter
 from epochal.media.files import blob_record, store_blob
 from epochal.media.image import encode_png
+from epochal.provenance import describe_process
 from epochal.records import FORMAT_VERSION, Record
 from epochal.run import typed
 from epochal.run.accepted import strict_values
 from epochal.run.histogram import histogram_record
-from epochal.run.provenance import describe_process
 from tests.doubles import every_kind_scenario as scenario
 from tests.doubles.every_kind_scenario import FIRST, SECOND, Attempt, Step
 

@@ -143,6 +143,6 @@ def _ledger(hub: Path) -> Ledger:
 
 def _user() -> str:
     """Who changes a hub with a command, as its audit log names them."""
-    from epochal.run.provenance import user_name
+    from epochal.provenance import user_name
 
     return f"{user_name() or 'someone'} (command line)"

@@ -21,8 +21,8 @@ from epochal.cli.output import one_line, remark, said_json, say
 from epochal.errors import EpochalError, UsageError
 from epochal.format import plural
 from epochal.journal.layout import slugify
+from epochal.provenance import describe_git
 from epochal.redact import REDACTED
-from epochal.run.provenance import describe_git
 from epochal.store.local.run import LocalRun
 from epochal.store.process_action import processes_of
 from epochal.torch.checkpoint.manifest import ABSENT, Drift, Manifest, config_drift, problem_of

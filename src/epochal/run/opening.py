@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from epochal import provenance
 from epochal.console.messages import Verbosity
 from epochal.console.printer import Console
 from epochal.format import format_path, format_reached
@@ -31,7 +32,7 @@ from epochal.journal.process import liveness, process_identity
 from epochal.journal.writer import JournalWriter
 from epochal.media.files import store_blob
 from epochal.records import FORMAT_VERSION
-from epochal.run import provenance, ranks
+from epochal.run import ranks
 from epochal.run.companion import SINKS_FILE
 from epochal.run.current import OPEN_RUNS
 from epochal.run.progress_estimator import Totals

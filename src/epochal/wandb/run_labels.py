@@ -9,7 +9,7 @@ from typing import Any
 
 from epochal.errors import EpochalError
 from epochal.journal.layout import read_json
-from epochal.run.provenance import user_name
+from epochal.provenance import user_name
 from epochal.run.run import Run as EpochalRun
 from epochal.run.run import recorder_of
 from epochal.wandb.notices import ExplainsMissingMembers

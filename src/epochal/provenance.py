@@ -15,9 +15,13 @@ _MAX_PATCH_BYTES = 1024 * 1024
 
 def describe_process() -> dict[str, Any]:
     """Command line, folder, user-visible machine facts and Python."""
+    try:
+        cwd = os.getcwd()
+    except OSError:  # it was deleted
+        cwd = None
     return {
         "command": _command(),
-        "cwd": _cwd(),
+        "cwd": cwd,
         "python": platform.python_version(),
         "platform": _platform(),
         "cpu_count": os.cpu_count(),
@@ -98,10 +102,3 @@ def _git(folder: Path, *arguments: str) -> bytes | None:
     except (OSError, subprocess.TimeoutExpired):
         return None  # no git here, or a repository too large to wait for
     return done.stdout if done.returncode == 0 else None
-
-
-def _cwd() -> str | None:
-    try:
-        return os.getcwd()
-    except OSError:
-        return None
