@@ -8,7 +8,7 @@ from epochal.sinks.forward import Forwarder
 from epochal.sinks.ledger import Ledger
 from epochal.sinks.members.json_log import JsonLogOptions
 from epochal.sinks.sink import NUMBERS, Entry
-from epochal.sinks.skipped import sentences
+from epochal.sinks.unsent import sentences
 from tests.sinks.doubles import Failing, Memory, MemorySink, into
 from tests.sinks.journal_files import metrics, run_folder, write
 

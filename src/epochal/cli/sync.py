@@ -18,7 +18,7 @@ from epochal.journal.layout import RunFolder
 from epochal.sinks.backlog import Backlog, is_sent
 from epochal.sinks.ledger import Ledger, SinkProgress
 from epochal.sinks.reporting import KnownSinks, Reporting, options_from
-from epochal.sinks.skipped import sentences
+from epochal.sinks.unsent import sentences
 from epochal.sinks.worker import Forwarding
 
 _TRIES = 3

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from epochal.companion.own_journal import OwnJournal
-from epochal.errors import EpochalError, FormatError
+from epochal.errors import EpochalError
 from epochal.guard import Guard
-from epochal.journal.layout import RunFolder, read_json
+from epochal.journal.layout import RunFolder
 from epochal.journal.process import liveness, process_identity
+from epochal.sinks.unsent import sink_states
 
 if TYPE_CHECKING:
     from epochal.sinks.worker import Forwarding
@@ -46,7 +47,7 @@ class Relay:
             return
         if self._failure is not None:
             return
-        wanted, sinks = _kept(self._folder)
+        wanted, sinks = sink_states(self._folder)
         if wanted and not any(_is_held(sinks.get(name)) for name in wanted):
             self._begin()
 
@@ -68,7 +69,7 @@ class Relay:
     def left(self) -> str | None:
         """Which sinks have not been given everything, and why."""
         if self._forwarding is None:
-            wanted, _ = _kept(self._folder)
+            wanted, _ = sink_states(self._folder)
             why = self._failure or "another process was sending"
             return f"not sent to {', '.join(wanted)}: {why}" if wanted else None
         unsent = self._forwarding.unsent()
@@ -87,17 +88,6 @@ class Relay:
             return
         forwarding.start()
         self._forwarding = forwarding
-
-
-def _kept(folder: RunFolder) -> tuple[list[str], dict[str, Any]]:
-    """The names of the run's sinks and the state of each, as far as they can be read."""
-    try:
-        kept = read_json(folder.path / "sinks.json")
-    except (OSError, FormatError):
-        return [], {}
-    wanted, sinks = kept.get("report_to"), kept.get("sinks")
-    names = [str(name) for name in wanted] if isinstance(wanted, list) else []
-    return names, sinks if isinstance(sinks, dict) else {}
 
 
 def _is_held(progress: Any) -> bool:

@@ -15,19 +15,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from epochal.errors import FormatError
-from epochal.journal.layout import TELEMETRY, PartName, RunFolder, node_name, rank_writer, read_json
+from epochal.journal.layout import TELEMETRY, node_name, rank_writer
 from epochal.journal.line import encode_json
 from epochal.journal.process import process_identity
+from epochal.records import Record
 from epochal.run.findings_reporter import FindingsReporter
+from epochal.run.own_records import OwnRecords
 from epochal.run.recorder import Recorder
 from epochal.settings import Settings, child_environment, settings_environment
 from epochal.settings.launch import Launch
-from epochal.sinks.skipped import sentences
+from epochal.sinks.unsent import sentences, sink_states, unsent
 
-SINKS_FILE = "sinks.json"
 _PAUSE_S = 0.02
 # A hub that comes and goes is not reported all day.
 _MOST_NOTICES = 3
@@ -148,7 +147,7 @@ class CompanionProcess:
             if is_over or all(one.is_hopeless for one in left) or not deadline.left_s():
                 break
             deadline.sleep(_PAUSE_S)
-        for name, stored in _sinks(recorder.folder)[1].items():
+        for name, stored in sink_states(recorder.folder)[1].items():
             counts, rejection = stored.get("skipped") or {}, stored.get("rejection") or ""
             for sentence in sentences(name, counts, rejection):
                 recorder.console.notice(sentence)
@@ -176,43 +175,6 @@ def _line() -> tuple[socket.socket | None, socket.socket | None]:
     return None, None
 
 
-# -- sinks ----------------------------------------------------------------------------------------
-
-
-class Unsent(msgspec.Struct, frozen=True):
-    """A sink that does not have every record; ``is_hopeless`` if waiting will not help."""
-
-    name: str
-    why: str
-    is_hopeless: bool = False
-
-
-def unsent(folder: RunFolder, *, sender: int | None) -> list[Unsent]:
-    """Return the sinks that are not done; ``sender`` is the process that sends."""
-    found: list[Unsent] = []
-    names, sinks = _sinks(folder)
-    for name in names:
-        stored = sinks.get(name) or {}
-        phase, behind = stored.get("phase"), stored.get("behind")
-        # What an earlier attempt's companion has left behind says nothing about this one.
-        if (stored.get("owner") or {}).get("pid") != sender:
-            found.append(Unsent(name, "not begun"))
-        elif phase != "closed":
-            progress = f"{behind} records behind" if behind else "not closed yet"
-            why = str(stored.get("error") or progress)
-            found.append(Unsent(name, why, is_hopeless=phase == "stopped"))
-    return found
-
-
-def _sinks(folder: RunFolder) -> tuple[list[str], Mapping[str, Any]]:
-    """Return the sinks that a run is forwarded to, and what is known of each."""
-    try:
-        kept = read_json(folder.path / SINKS_FILE)
-    except (OSError, FormatError):
-        return [], {}  # nothing is forwarded
-    return kept.get("report_to") or [], kept.get("sinks") or {}
-
-
 # -- the hub --------------------------------------------------------------------------------------
 
 
@@ -224,12 +186,9 @@ class HubReporter:
     """
 
     def __init__(self, recorder: Recorder, hub: str, *, node: str) -> None:
-        from epochal.journal.reader import PartReader  # few runs have a hub
-
         self._recorder = recorder
         self._hub = hub.partition("?")[0].rstrip("/")  # a link has its token behind that
-        name = PartName(f"{TELEMETRY}{node}", recorder.attempt, 0)
-        self._reader = PartReader(recorder.folder.part_path(name), name)
+        self._records = OwnRecords(writer=f"{TELEMETRY}{node}")
         self._printed: set[str] = set()
 
     def begin(self) -> None:
@@ -242,21 +201,16 @@ class HubReporter:
         """Print each new reason once."""
         if len(self._printed) >= _MOST_NOTICES:
             return
-        try:
-            records = [record for _, record in self._reader.read()]
-        except (OSError, FormatError):  # not made yet, or sealed
-            records = []
+        recorder, records = self._recorder, list[Record]()
+        with contextlib.suppress(OSError, FormatError):
+            for _, block in self._records.read(recorder, attempt=recorder.attempt):
+                records += block
         for record in records:
             reason = str(record.get("reason"))
             if record.get("name") == "hub-failed" and reason not in self._printed:
                 self._printed.add(reason)
-                self._recorder.console.notice(
+                recorder.console.notice(
                     f"the run is not sent to its hub at the moment: {reason} It is recorded here."
                     " What its companion cannot send until the end,"
-                    f" 'epochal hub push {self._recorder.folder.path}' sends later."
+                    f" 'epochal hub push {recorder.folder.path}' sends later."
                 )
-        # A companion that was restarted writes the next part.
-        following = self._reader.name._replace(part=self._reader.name.part + 1)
-        path = self._recorder.folder.part_path(following)
-        if path.exists():
-            self._reader = type(self._reader)(path, following)

@@ -33,15 +33,59 @@ from epochal.journal.writer import JournalWriter
 from epochal.media.files import store_blob
 from epochal.records import FORMAT_VERSION
 from epochal.run import ranks
-from epochal.run.companion import SINKS_FILE
 from epochal.run.current import OPEN_RUNS
 from epochal.run.progress_estimator import Totals
 from epochal.run.recorder import Recorder
 from epochal.run.request import Request
 from epochal.run.resume import find_resumable, last_epoch_of, last_step_of, resumed_identity
 from epochal.run.run import Run, recorder_of
-from epochal.settings import Settings
-from epochal.settings.launch import Launch, read_parent_run
+from epochal.settings import LABELS
+from epochal.settings.launch import read_parent_run
+from epochal.settings.toml_file import shown_path
+from epochal.sinks.unsent import SINKS_FILE
+
+
+def open_run(request: Request) -> Run:
+    """Open the requested run as rank 0, as another rank, or switched off."""
+    launch = request.launch
+    if not request.settings.enabled:
+        nowhere = ranks.RankRendezvous(RunFolder(Path(os.devnull)), 1)
+        return _open_file(request, {**_labels(request), "id": "off"}, nowhere, writer="")
+    if launch.rank == 0:
+        return _start_rank_zero(request)
+    if request.folder is not None:
+        meeting = _opened_by_rank_zero(RunFolder(request.folder), launch.launch_id)
+        return _start_rank_zero(request) if meeting is None else _join(request, meeting)
+    meeting = ranks.find(request.root, _launch_id(request))
+    return _wait_aside(request) if meeting is None else _join(request, meeting)
+
+
+def join_parent(request: Request) -> Run | None:
+    """In a process started by ``multiprocessing``: the parent's run, in a file of its own."""
+    current = OPEN_RUNS.current
+    if current is not None and not recorder_of(current).is_of_this_process:
+        return current  # forked: the writer has already turned to a file of its own
+    if multiprocessing.parent_process() is None:
+        return None
+    parent = read_parent_run()
+    if parent is None or not Path(parent.folder).is_dir():
+        return None
+    folder, silent = RunFolder(Path(parent.folder)), Console(verbosity=Verbosity.QUIET)
+    return _open_file(
+        msgspec.structs.replace(request, console=silent, totals=Totals()),
+        read_json(folder.identity),
+        ranks.RankRendezvous(folder, parent.attempt),
+        writer=f"child-{os.getpid()}",
+        rank=-1,
+    )
+
+
+def _labels(request: Request) -> dict[str, Any]:
+    settings = request.settings
+    owner = settings.owner or provenance.user_name()
+    own = {"name": request.name, "owner": owner, "config": request.config}
+    return {**{label: getattr(settings, label) for label in LABELS}, **own}
+
 
 # -- rank 0 ---------------------------------------------------------------------------------------
 

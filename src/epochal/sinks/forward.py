@@ -9,7 +9,6 @@ from dataclasses import replace
 from epochal.errors import EpochalError, FormatError
 from epochal.guard import attempt, describe
 from epochal.journal.layout import RunFolder, read_json
-from epochal.sinks import skipped
 from epochal.sinks.backlog import Backlog, Stream, is_sent
 from epochal.sinks.ledger import HEARTBEAT_S, Ledger, Phase, SinkProgress
 from epochal.sinks.registry import make_sink
@@ -23,6 +22,7 @@ from epochal.sinks.sink import (
     SinkOptions,
     is_held,
 )
+from epochal.sinks.unsent import Reason, counted
 
 BATCH_RECORDS = 2000
 # How often a batch is sent of which the target accepts nothing, before its records are skipped.
@@ -221,9 +221,9 @@ class _HandedOver:
             self.rejection = self.rejection or describe(error)
             self._skip(entry, "rejected")
 
-    def _skip(self, entry: Entry, reason: skipped.Reason) -> None:
+    def _skip(self, entry: Entry, reason: Reason) -> None:
         self.num_skipped += 1
-        self.skipped = skipped.counted(self.skipped, reason, entry.content)
+        self.skipped = counted(self.skipped, reason, entry.content)
 
 
 def _words(error: BaseException) -> str:

@@ -28,7 +28,7 @@ from epochal.journal.process import liveness, process_identity
 from epochal.sinks.backlog import RecordIndex
 from epochal.sinks.reporting import Reporting, options_from
 from epochal.sinks.sink import SinkBusyError
-from epochal.sinks.skipped import Counts
+from epochal.sinks.unsent import SINKS_FILE, Counts
 
 # A process on another machine cannot be looked at: it counts as alive while its entry is young.
 HEARTBEAT_S = 20.0
@@ -66,7 +66,7 @@ class Ledger:
     """Reads and writes the ``sinks.json`` of one run; used by any number of threads."""
 
     def __init__(self, folder: RunFolder) -> None:
-        self.path = folder.path / "sinks.json"
+        self.path = folder.path / SINKS_FILE
         self._lock = threading.Lock()
 
     def reporting(self) -> Reporting:

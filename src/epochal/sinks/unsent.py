@@ -1,13 +1,20 @@
-"""What a sink did not send: counted by what it is and why, and the sentences that report it.
+"""What of a run was not sent to its sinks: records still to come, and records that were skipped.
 
-``sinks.json`` stores the counts as ``{reason: {noun: count}}``.
+Skipped records are counted by what they are and why; ``sinks.json`` stores the counts as
+``{reason: {noun: count}}``. The training process reads that file here, and loads no sink.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
+import msgspec
+
+from epochal.errors import FormatError
+from epochal.journal.layout import RunFolder, read_json
+
+SINKS_FILE = "sinks.json"
 Reason = Literal["not held", "file missing", "rejected"]
 Counts = dict[str, dict[str, int]]
 
@@ -57,3 +64,39 @@ def sentences(sink: str, counts: Mapping[str, Mapping[str, int]], rejection: str
         words = " and ".join([", ".join(listed[:-1]), listed[-1]] if listed[1:] else listed)
         said.append(f"{words} {'were' if several else 'was'} not sent: {why}.")
     return said
+
+
+class Unsent(msgspec.Struct, frozen=True):
+    """A sink that does not have every record; ``is_hopeless`` if waiting will not help."""
+
+    name: str
+    why: str
+    is_hopeless: bool = False
+
+
+def unsent(folder: RunFolder, *, sender: int | None) -> list[Unsent]:
+    """Return the sinks that are not done; ``sender`` is the process that sends."""
+    found: list[Unsent] = []
+    names, sinks = sink_states(folder)
+    for name in names:
+        stored = sinks.get(name) or {}
+        phase, behind = stored.get("phase"), stored.get("behind")
+        # What an earlier attempt's companion has left behind says nothing about this one.
+        if (stored.get("owner") or {}).get("pid") != sender:
+            found.append(Unsent(name, "not begun"))
+        elif phase != "closed":
+            progress = f"{behind} records behind" if behind else "not closed yet"
+            why = str(stored.get("error") or progress)
+            found.append(Unsent(name, why, is_hopeless=phase == "stopped"))
+    return found
+
+
+def sink_states(folder: RunFolder) -> tuple[list[str], dict[str, Any]]:
+    """Return the sinks of a run and the state of each, as far as they can be read."""
+    try:
+        kept = read_json(folder.path / SINKS_FILE)
+    except (OSError, FormatError):
+        return [], {}
+    wanted, sinks = kept.get("report_to"), kept.get("sinks")
+    names = [str(name) for name in wanted] if isinstance(wanted, list) else []
+    return names, sinks if isinstance(sinks, dict) else {}
