@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.run.notebook import calling_cell
+from epochal.console.cell import calling_cell
 from tests.doubles.journals import of_kind
 from tests.doubles.kernels import Kernel
 

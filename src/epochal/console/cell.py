@@ -1,4 +1,4 @@
-"""The output of a notebook cell that trains: displays of plain HTML that are redrawn in place.
+"""Cells of a notebook: which one runs, and its output, displays of plain HTML redrawn in place.
 
 Each run has a display, all loops share one. When the cell has ended, however it ended, each is
 drawn once more without anything that would no longer be true.
@@ -6,9 +6,12 @@ drawn once more without anything that would no longer be true.
 
 from __future__ import annotations
 
+import linecache
 import os
 import sys
 from typing import Any, ClassVar, Protocol
+
+import msgspec
 
 from epochal.console.progress import Progress, lay_out
 from epochal.console.stream import write_line
@@ -26,6 +29,46 @@ def kernel_shell() -> Any:
     find = getattr(ipython, "get_ipython", None)  # None while IPython itself is being imported
     shell = None if find is None or os.getpid() != _PROCESS else find()
     return None if getattr(shell, "kernel", None) is None else shell
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """A cell of a notebook and one execution of it.
+
+    ``key`` is the id that the notebook gave the cell or, where it gives none, the cell's source.
+    """
+
+    key: str
+    execution: str
+
+    def is_rerun_of(self, other: Cell | None) -> bool:
+        """Whether this is a later execution of the same cell."""
+        return other is not None and self.key == other.key and self.execution != other.execution
+
+
+def calling_cell() -> Cell | None:
+    """The cell whose execution the caller is part of; None outside of IPython."""
+    if "IPython" not in sys.modules:
+        return None
+    return Guard().run("notebook cell", _find_cell)  # IPython's objects differ between versions
+
+
+def _find_cell() -> Cell | None:
+    shell: Any = sys.modules["IPython"].get_ipython()
+    file, frame = "", None if shell is None else sys._getframe()
+    while frame is not None:  # to the outermost cell on the stack
+        if frame.f_globals is shell.user_ns and frame.f_code.co_name == "<module>":
+            file = frame.f_code.co_filename
+        frame = frame.f_back
+    if not file:
+        return None
+    get_parent = getattr(shell, "get_parent", None)  # the request of a kernel; a terminal has none
+    request: Any = get_parent() if get_parent is not None else None
+    request = request if isinstance(request, dict) else {}
+    source = "".join(linecache.getlines(file))
+    return Cell(
+        key=str(request.get("metadata", {}).get("cellId") or source or file),
+        execution=str(request.get("header", {}).get("msg_id") or shell.execution_count),
+    )
 
 
 class Section(Protocol):

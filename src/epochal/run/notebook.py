@@ -1,4 +1,4 @@
-"""A run in a notebook: which cell opened it, and what the cell shows of it.
+"""What a notebook cell shows of a run.
 
 While a cell trains, its display has a progress bar and a chart of the loss. Both are drawn from the
 run's own journal, where the console would print a line, at most twice a second. When the run or the
@@ -7,22 +7,18 @@ cell ends, the display becomes a summary. It is plain HTML: a saved notebook sho
 
 from __future__ import annotations
 
-import linecache
 import math
 import shlex
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Mapping
-from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from epochal.console.cell import INTERVAL_S, CellOutput
 from epochal.format import format_clock, format_count, format_duration, format_number
-from epochal.guard import Guard
 from epochal.invocation import invocation
 from epochal.journal.line import now as unix_now
 from epochal.records import GUESSED_ROLE, Record, numbers_of
@@ -39,53 +35,6 @@ _MANY = 32
 _MOST_LINES = 5
 _MOST_NOTES = 10
 _MOST_METRICS = 6
-
-
-class Cell(msgspec.Struct, frozen=True):
-    """A cell of a notebook and one execution of it.
-
-    ``key`` is the id that the notebook gave the cell or, where it gives none, the cell's source.
-    """
-
-    key: str
-    execution: str
-
-    def is_rerun_of(self, other: Cell | None) -> bool:
-        """Whether this is a later execution of the same cell."""
-        return other is not None and self.key == other.key and self.execution != other.execution
-
-
-def calling_cell() -> Cell | None:
-    """The cell whose execution the caller is part of; None outside of IPython."""
-    if "IPython" not in sys.modules:
-        return None
-    return Guard().run("notebook cell", _find_cell)  # IPython's objects differ between versions
-
-
-def _find_cell() -> Cell | None:
-    shell: Any = sys.modules["IPython"].get_ipython()
-    file = None if shell is None else _cell_file(shell.user_ns)
-    if file is None:
-        return None
-    get_parent = getattr(shell, "get_parent", None)  # the request of a kernel; a terminal has none
-    request: Any = get_parent() if get_parent is not None else None
-    request = request if isinstance(request, dict) else {}
-    source = "".join(linecache.getlines(file))
-    return Cell(
-        key=str(request.get("metadata", {}).get("cellId") or source or file),
-        execution=str(request.get("header", {}).get("msg_id") or shell.execution_count),
-    )
-
-
-def _cell_file(namespace: dict[str, Any]) -> str | None:
-    """The file name under which the outermost cell on the stack was compiled."""
-    found = None
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        if frame.f_globals is namespace and frame.f_code.co_name == "<module>":
-            found = frame.f_code.co_filename
-        frame = frame.f_back
-    return found
 
 
 class _Curve(msgspec.Struct):

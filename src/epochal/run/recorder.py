@@ -28,9 +28,9 @@ import threading
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from epochal.console.cell import kernel_shell
+from epochal.console.cell import Cell, kernel_shell
 from epochal.console.messages import Verbosity
 from epochal.console.printer import Console
 from epochal.errors import RunFinishedError, ValueTypeError
@@ -57,9 +57,6 @@ from epochal.run.speed_limit import SpeedLimit
 from epochal.run.summary import RunSummary
 from epochal.settings import Settings
 from epochal.values import plain_json
-
-if TYPE_CHECKING:
-    from epochal.run.notebook import Cell
 
 Append = Callable[[bytes, float], None]
 # After a fault in showing metrics the next try is so much later.

@@ -38,6 +38,9 @@ from epochal.sinks.reporting import (
 )
 from epochal.values import plain_json
 
+_TOTALS = ("total_steps", "total_tokens", "num_epochs")
+_NO_SETTINGS = ("config", "rules", "id", "fork_from", "resume_step", *_TOTALS)
+
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """The checked arguments of ``init``: the settings with arguments over them, and the rest.
@@ -55,10 +58,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     redactor: Redactor
     rules: Mapping[str, Any]
     totals: Totals
-    id: str | None = None
-    fork_from: str | None = None
-    resume_step: int | None = None
-    folder: Path | None = None
+    id: str | None
+    fork_from: str | None
+    resume_step: int | None
+    folder: Path | None
 
     @property
     def root(self) -> Path:
@@ -66,37 +69,32 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return Path(self.settings.dir).expanduser().absolute()
 
 
-def checked_request(
-    options: Mapping[str, Any],
-    *,
-    config: Any = None,
-    rules: Any = (),
-    planned: Mapping[str, Any] | None = None,
-    resume_step: Any = None,
-    **others: Any,
-) -> Request:
-    """Return the request; raise for the first argument that is not valid.
+def checked_request(arguments: Mapping[str, Any], folder: Path | None = None) -> Request:
+    """Return the request of ``init``'s arguments; raise for the first one that is not valid.
 
-    ``options`` are the settings of the run and the options of sinks; None is one not given.
+    None is an argument that was not given.
     """
-    _check_names(options.keys() - RUN_OPTIONS.keys())
-    given = {name: value for name, value in options.items() if value is not None}
-    entries = config_entries(config)
-    if isinstance(config, (str, os.PathLike)):
+    given = {name: value for name, value in arguments.items() if value is not None}
+    own = {name: given.pop(name, None) for name in _NO_SETTINGS}
+    _check_names(given.keys() - RUN_OPTIONS.keys())
+    entries = config_entries(own["config"])
+    if isinstance(own["config"], (str, os.PathLike)):
         in_file, entries = split_options(entries)
         if "verbosity" in entries:
             in_file["verbosity"] = entries.pop("verbosity")
         given = {**in_file, **given}
+    if isinstance(given.get("resume"), bool):
+        given["resume"] = "allow" if given["resume"] else "never"
     verbosity = given.pop("verbosity", None)
     console = given.pop("console") if isinstance(given.get("console"), Console) else None
-    own = {name: given.pop(name) for name in RUN_OPTIONS if name in given}
-    settings, launch = with_arguments(read_settings(), own), read_launch()
+    options = {name: given.pop(name) for name in RUN_OPTIONS if name in given}
+    settings, launch = with_arguments(read_settings(), options), read_launch()
     if console is None:
         level = verbosity if settings.console and launch.rank == 0 else Verbosity.QUIET
         console = Console(verbosity=level, min_interval_s=settings.line_every_s)
-    settings = _with_conditions(settings, rules)
+    settings = _with_conditions(settings, own["rules"])
     for name in ("id", "fork_from"):
-        text = others.get(name)
+        text = own[name]
         if text is not None and not (isinstance(text, str) and text.strip()):
             raise UsageError(f"{name}={text!r} is not a text, or is empty.")
     return Request(
@@ -108,9 +106,11 @@ def checked_request(
         console=console,
         redactor=Redactor(settings.redact or (), is_on=settings.redact is not False),
         rules=_checked_rules(settings),
-        totals=Totals(*(_number(name, value) for name, value in (planned or {}).items())),
-        resume_step=_number("resume_step", resume_step, whole=True),
-        **others,
+        totals=Totals(*(_number(name, own[name]) for name in _TOTALS)),
+        id=own["id"],
+        fork_from=own["fork_from"],
+        resume_step=_number("resume_step", own["resume_step"], whole=True),
+        folder=folder,
     )
 
 
@@ -133,10 +133,7 @@ def _check_names(names: set[str]) -> None:
         return
     known = KnownSinks.load().option_names
     for name in sorted(names.difference(known)):
-        from epochal.run.start import init  # which imports this module
-
-        arguments = ("project", "name", *(init.__kwdefaults__ or ()), *RUN_OPTIONS, *known)
-        near = difflib.get_close_matches(name, arguments, n=1)
+        near = difflib.get_close_matches(name, (*_NO_SETTINGS, *RUN_OPTIONS, *known), n=1)
         if name in BY_NAME:
             hint = ": it is a setting, but not one of a run. Set it in epochal.toml instead."
         elif near:
@@ -148,7 +145,7 @@ def _check_names(names: set[str]) -> None:
 
 def _with_conditions(settings: Settings, rules: Any) -> Settings:
     """Return the settings with the ``rules`` of ``init`` behind the conditions of the file."""
-    more = listed(rules)
+    more = listed(rules or ())
     if not more:
         return settings
     known = settings.rules.get("conditions")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from epochal.console.cell import Cell, calling_cell
 from epochal.run.capture import Capture
 from epochal.run.companion import start_companion
 from epochal.run.current import OPEN_RUNS
@@ -18,9 +18,6 @@ from epochal.run.request import Request, checked_request
 from epochal.run.run import Run, recorder_of
 from epochal.settings import read_settings
 from epochal.settings.launch import Announcement, announce_launched
-
-if TYPE_CHECKING:
-    from epochal.run.notebook import Cell
 
 Resume = Literal["never", "allow", "must", "latest"]
 
@@ -95,36 +92,16 @@ def init(
         OSError: The folder of the run cannot be created. After that, faults of the outside world,
             such as a full disk, do not raise an error.
     """
-    options = {
-        "project": project,
-        "name": name,
-        "dir": dir,
-        "tags": tags,
-        "notes": notes,
-        "group": group,
-        "job_type": job_type,
-        "resume": {True: "allow", False: "never"}[resume] if isinstance(resume, bool) else resume,
-        "report_to": report_to,
-        "alerts": alerts,
-    }
-    planned = {"total_steps": total_steps, "total_tokens": total_tokens, "num_epochs": num_epochs}
-    request = checked_request(
-        {**options, **settings},
-        config=config,
-        rules=rules,
-        planned=planned,
-        id=id,
-        fork_from=fork_from,
-        resume_step=resume_step,
-    )
+    arguments = locals()
+    request = checked_request({**arguments.pop("settings"), **arguments})
     joined = join_parent(request) if request.settings.enabled else None
     if joined is not None:
         recorder_of(joined).values.strict = request.settings.strict
         if joined not in OPEN_RUNS:
             OPEN_RUNS.add(joined)
         return joined
-    cell = _calling_cell()
-    _finish_rerun(cell)
+    if (cell := calling_cell()) is not None:
+        _finish_rerun(cell)
     return _start(request, cell)
 
 
@@ -137,11 +114,8 @@ def init_in(folder: Path, *, resume_step: int | None = None, **options: Any) -> 
     parent = folder.parent
     is_root = parent == Path(read_settings().dir).expanduser().absolute()
     names = {"project": None if is_root else parent.name or None, "name": folder.name or None}
-    request = checked_request(
-        {"dir": parent, "console": False, "resume": "allow", **names, **options},
-        resume_step=resume_step,
-        folder=folder,
-    )
+    fixed = {"dir": parent, "console": False, "resume": "allow", "resume_step": resume_step}
+    request = checked_request({**fixed, **names, **options}, folder)
     run = _start(request)
     recorder = recorder_of(run)
     if resume_step is None:
@@ -180,20 +154,11 @@ def _announce(recorder: Recorder, *, captures: bool) -> None:
         recorder.console.notice(f"the command that started this run cannot be notified: {error}")
 
 
-def _calling_cell() -> Cell | None:
-    """The cell of a notebook whose execution this is; None elsewhere."""
-    if "IPython" not in sys.modules:
-        return None
-    from epochal.run.notebook import calling_cell  # which loads what shows pages
-
-    return calling_cell()
-
-
-def _finish_rerun(cell: Cell | None) -> None:
+def _finish_rerun(cell: Cell) -> None:
     """Finish the run that an earlier execution of the same notebook cell opened."""
-    for run in OPEN_RUNS if cell is not None else ():
+    for run in OPEN_RUNS:
         recorder = recorder_of(run)
-        if recorder.is_of_this_process and cell is not None and cell.is_rerun_of(recorder.cell):
+        if recorder.is_of_this_process and cell.is_rerun_of(recorder.cell):
             recorder.console.notice(
                 f"run {run.name!r} is finished: its notebook cell is run again."
             )

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from epochal.console.cell import calling_cell
 from epochal.errors import RunNotFoundError
 from epochal.journal.layout import read_json, run_folders, slugify
-from epochal.run.notebook import calling_cell
 from epochal.run.run import Run as EpochalRun
 from epochal.run.run import recorder_of
 from epochal.run.start import init as start_run
