@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from epochal.errors import UsageError
-from epochal.run.pages import serve_in_background
 from epochal.server.address import PortTakenError, folders_digest, names_of
 from epochal.serving import find_address
 from tests.conftest import StartRun
@@ -99,16 +98,6 @@ def test_open_streams_do_not_keep_it_from_stopping(tmp_path: Path) -> None:
             assert process.wait(120) in (0, -signal.SIGTERM)
 
 
-def test_beside_a_training(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    url = serve_in_background(tmp_path, 0)
-    assert url is not None
-    assert url in capfd.readouterr().out
-    pid = health(port_of(url))["pid"]
-    assert isinstance(pid, int)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-
-
 def test_a_run_serves_an_address_that_opens_on_it(
     start_run: StartRun, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -123,11 +112,27 @@ def test_a_run_serves_an_address_that_opens_on_it(
     os.kill(pid, signal.SIGKILL)
 
 
-def test_failing_to_start_is_a_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert serve_in_background(tmp_path, 700_000) is None
-    said = capfd.readouterr().err
-    assert said.startswith("The live page could not be started: port=700000")
-    assert "Traceback" not in said
+@pytest.mark.parametrize(
+    ("variable", "text", "why"),
+    [
+        ("EPOCHAL_GRACE", "soon", "EPOCHAL_GRACE"),
+        ("PYTHONHOME", "/nowhere", "it ended, or was not ready within"),
+    ],
+)
+def test_failing_to_start_is_a_sentence(
+    start_run: StartRun,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    variable: str,
+    text: str,
+    why: str,
+) -> None:
+    run = start_run()
+    monkeypatch.setenv(variable, text)
+    assert run.serve() is None
+    printed = capfd.readouterr().err
+    assert printed.startswith(f"epochal: the live page could not be started: {why}")
+    assert "Traceback" not in printed
 
 
 @pytest.mark.parametrize("port", ["x", -1, 65536, True])

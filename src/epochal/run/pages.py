@@ -7,12 +7,11 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from epochal.console.messages import error, msg
+from epochal.console.messages import msg
 from epochal.errors import ValueTypeError
 from epochal.journal.archive_request import (
     WAIT_S,
@@ -44,23 +43,66 @@ def serve(recorder: Recorder, port: int | None = None) -> str | None:
 
     Raises ``UsageError`` for a port that there cannot be.
     """
-    check_port(port)
-    if not recorder.is_recorded:
-        return None
-    folder, run_id = recorder.folder.path.parent.parent, str(recorder.identity["id"])
-    same = {} if recorder.settings is None else file_environment(recorder.settings)
-    url = recorder.guard.run("live page", serve_in_background, folder, port, run_id, same)
-    recorder.page_url = None if url is None else PageAddress(url)
+    if port is not None and not (type(port) is int and 0 <= port <= 65535):
+        raise ValueTypeError(
+            f"port must be a whole number from 0 to 65535, as in serve(6060), got {port!r}."
+        )
+    if recorder.is_recorded:
+        recorder.page_url = recorder.guard.run("live page", _serve, recorder, port)
     return recorder.page_url
 
 
-def check_port(port: object) -> None:
-    """Refuse what is neither None nor a port."""
-    if port is None or (type(port) is int and 0 <= port <= 65535):
-        return
-    raise ValueTypeError(
-        f"port must be a whole number from 0 to 65535, as in serve(6060), got {port!r}."
-    )
+def _serve(recorder: Recorder, port: int | None) -> PageAddress | None:
+    """Start a server process and return its address; on failure print why and return None.
+
+    The server goes on for a minute after this process ends, so that pages see how it ended.
+    """
+    command = [
+        *(sys.executable, "-m", "epochal.serving", str(recorder.folder.path.parent.parent)),
+        *("--parent", str(os.getpid()), "--linger", str(LINGER_S)),
+        *(() if port is None else ("--port", str(port))),
+    ]
+    same = {} if recorder.settings is None else file_environment(recorder.settings)
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **same},
+            start_new_session=True,  # Ctrl-C is meant for the training
+        )
+        answer = _first_line(process)
+    except OSError as failure:
+        answer = {"error": f"{failure}."}
+    if "url" not in answer:
+        recorder.console.notice(f"the live page could not be started: {answer['error']}")
+        return None
+    process.returncode = 0  # it outlives this process: nobody waits for it
+    if "note" in answer:
+        msg("%s", answer["note"])
+    url = f"{answer['url']}#run={quote(str(recorder.identity['id']), safe='')}"
+    msg("%s", f"Live page: {url}")
+    return PageAddress(url)
+
+
+def _first_line(process: subprocess.Popen[bytes]) -> dict[str, str]:
+    """Return what the server printed first; its ``error`` is why there is no ``url``."""
+    assert process.stdout is not None
+    # Reading a pipe has no time limit of its own on every platform.
+    limit = threading.Timer(READY_WITHIN_S, process.kill)
+    limit.start()
+    try:
+        with process.stdout as pipe:
+            answer: dict[str, str] = json.loads(pipe.readline())
+    except ValueError:
+        process.kill()
+        answer = {"error": f"it ended, or was not ready within {READY_WITHIN_S:.0f} s."}
+    finally:
+        limit.cancel()
+    if "url" not in answer:
+        process.wait()
+    return answer
 
 
 def save_html(recorder: Recorder, path: Path) -> None:
@@ -89,69 +131,3 @@ def _write_archives(recorder: Recorder, status: str = "finished") -> None:
             recorder.console.line(f"epochal: {archive.sentence}")
         else:
             recorder.console.notice(archive.sentence)
-
-
-def serve_in_background(
-    folder: str | Path,
-    port: int | None = None,
-    run_id: str | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> str | None:
-    """Start a server process and return its address; on failure print why and return None.
-
-    The address opens the page on the run of ``run_id``, else on the one that the page chooses. The
-    server goes on for a minute after this process ends, so that pages see how it ended.
-    ``environment`` is added to this process's own.
-    """
-    command = [
-        *(sys.executable, "-m", "epochal.serving", str(Path(folder).absolute())),
-        *("--parent", str(os.getpid()), "--linger", str(LINGER_S)),
-        *(() if port is None else ("--port", str(port))),
-    ]
-    try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, **(environment or {})},
-            start_new_session=True,  # Ctrl-C is meant for the training
-        )
-    except OSError as failure:
-        error("%s", f"The live page could not be started: {failure}.")
-        return None
-    said = _first_line(process)
-    url = said.get("url")
-    if url is None:
-        process.kill()
-        process.wait()
-        error("%s", f"The live page could not be started: {said['error']}")
-        return None
-    process.returncode = 0  # it outlives this process: nobody waits for it
-    if said.get("note"):
-        msg("%s", said["note"])
-    if run_id is not None:
-        url += f"#run={quote(run_id, safe='')}"
-    msg("%s", f"Live page: {url}")
-    return url
-
-
-def _first_line(process: subprocess.Popen[bytes]) -> dict[str, str]:
-    """Return what the server printed first; its ``error`` is why there is no ``url``."""
-    pipe = process.stdout
-    assert pipe is not None
-    lines: list[bytes] = []
-    # A thread, because a pipe cannot be waited for with a limit on every platform.
-    reading = threading.Thread(target=lambda: lines.append(pipe.readline()), daemon=True)
-    reading.start()
-    reading.join(READY_WITHIN_S)
-    silence = "it ended before it was ready"
-    if reading.is_alive():
-        silence = f"it printed nothing within {READY_WITHIN_S:.0f} s"
-        process.kill()
-        reading.join()
-    pipe.close()
-    try:
-        return {"error": silence, **json.loads(b"".join(lines))}
-    except (TypeError, ValueError):
-        return {"error": silence}
