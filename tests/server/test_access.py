@@ -185,11 +185,10 @@ def test_a_page_elsewhere_cannot_ask(
         {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"},
         {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"},
         {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"},
-        {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
     ],
 )
 @pytest.mark.parametrize("path", ["/", "/api/runs"])
-def test_the_page_programs_links_and_frames_may_ask(
+def test_the_page_programs_and_links_may_ask(
     server: Server, path: str, headers: dict[str, str]
 ) -> None:
     assert server.ask(path, headers=headers).status == 200
@@ -240,24 +239,9 @@ def test_the_policy_names_the_page_s_own_scripts() -> None:
     assert len(page.style_hashes) == 1
 
 
-def framing(hosts: frozenset[str]) -> list[str]:
-    policy = content_security_policy(Page(b"", is_built=True), hosts=hosts)
-    (rule,) = [rule for rule in policy.split("; ") if rule.startswith("frame-ancestors ")]
-    return rule.split(" ")[1:]
-
-
-def test_notebooks_of_the_server_s_own_hosts_may_frame_the_page() -> None:
-    frames = framing(frozenset({"127.0.0.1", "::1", "lab.example.org"}))
-    assert frames[0] == "'self'"
-    for host in ("127.0.0.1", "lab.example.org"):
-        assert f"http://{host}:*" in frames
-        assert f"https://{host}:*" in frames
-    assert {"vscode-webview:", "vscode-file:"} <= {*frames}
-
-
 def test_no_other_site_may_frame_the_page() -> None:
-    frames = framing(frozenset({"a; script-src *", "*", "::1", ""}))
-    assert frames == ["'self'", "vscode-webview:", "vscode-file:"]
+    policy = content_security_policy(Page(b"", is_built=True))
+    assert policy.endswith("; frame-ancestors 'self'")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ A page of another site must not reach a server on this machine. A name of its ow
 this machine (DNS rebinding), so the Host header is checked. It could send a change without reading
 the response, so changes must come from this origin. It could cause load with requests whose
 responses the browser withholds, so cross-origin requests are refused too, also from other ports of
-this machine. Navigations (links, notebook frames) are allowed. Programs that are not browsers send
+this machine. Navigations (links) are allowed. Programs that are not browsers send
 no origin headers and are allowed.
 """
 
@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-import re
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from functools import lru_cache, partial
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Literal, cast
@@ -30,8 +29,6 @@ from epochal.server.responses import error_response
 from epochal.server.token_page import is_shown_to_a_person, token_page
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-# Hosts that a policy can name; it cannot express an IPv6 address.
-_FRAMING_HOST = re.compile(r"[a-z0-9_.-]+")
 _MAX_USER = 100
 # A name has at most 253 characters, and a port follows.
 _MAX_HOST = 300
@@ -171,7 +168,7 @@ class AccessMiddleware:
     def __init__(self, app: ASGIApp, *, access: Access, page: Page) -> None:
         self._app = app
         self._access = access
-        policy = content_security_policy(page, hosts=access.hosts)
+        policy = content_security_policy(page)
         self._headers = (
             (b"content-security-policy", policy.encode()),
             (b"cross-origin-opener-policy", b"same-origin"),
@@ -271,11 +268,8 @@ def has_access(scope: Scope) -> bool:
     return find_again is None or find_again() is not None
 
 
-def content_security_policy(page: Page, *, hosts: Iterable[str] = LOOPBACK) -> str:
-    """The page may run its own scripts and styles and send requests to this server.
-
-    Pages of this server's hosts, at any port, may show it in a frame.
-    """
+def content_security_policy(page: Page) -> str:
+    """The page may run its own scripts and styles and send requests to this server."""
     scripts = " ".join(f"'{one}'" for one in page.script_hashes) or "'none'"
     styles = " ".join(f"'{one}'" for one in page.style_hashes) or "'none'"
     return "; ".join(
@@ -292,20 +286,9 @@ def content_security_policy(page: Page, *, hosts: Iterable[str] = LOOPBACK) -> s
             "worker-src 'self' blob:",
             "base-uri 'none'",
             "form-action 'none'",
-            f"frame-ancestors {' '.join(_frames(hosts))}",
+            "frame-ancestors 'self'",
         )
     )
-
-
-def _frames(hosts: Iterable[str]) -> Iterator[str]:
-    """Origins that may frame the page: notebooks on these hosts, and desktop editors."""
-    yield "'self'"
-    for host in sorted(hosts):
-        if _FRAMING_HOST.fullmatch(host):
-            yield f"http://{host}:*"
-            yield f"https://{host}:*"
-    # No web site has these schemes: only the editor itself loads them.
-    yield from ("vscode-webview:", "vscode-file:")
 
 
 def host_name(host: str) -> str:
