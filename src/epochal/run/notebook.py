@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from epochal.run.recorder import Recorder
 
 _KINDS = frozenset({"metrics", "step", "eval", "epoch"})
-_MANY = 32
 _MOST_LINES = 5
 _MOST_NOTES = 10
 _MOST_METRICS = 6
@@ -194,37 +193,17 @@ class RunCard:
         for _, records in self._records.read(self._recorder, attempt=self._recorder.attempt):
             if self._started is None and records:
                 self._started = records[0].get("t")
-            plain = [r for r in records if r["log"] == "metrics" and "nonfinite" not in r]
-            names = plain[0]["m"].keys() if plain else set()
-            many = [record for record in plain if record["m"].keys() == names]
-            if len(many) > _MANY:
-                self._take_many(many)
-                taken = set(map(id, many[:-1]))
-                records = [record for record in records if id(record) not in taken]
             for record in records:
                 if record["log"] in _KINDS:
                     self._take(record)
                 elif record["log"] == "finish":
                     self._ended = record
 
-    def _take_many(self, records: list[Record]) -> None:
-        """Take the extremes of many records with the same metrics: a fast loop logs thousands."""
-        self._take(records[0])  # makes the curves
-        size = len(records) // _MANY + 1
-        for curve in self._shown_curves:
-            if curve.name in records[0]["m"]:
-                points = [(record["m"][curve.name], record["step"]) for record in records]
-                for start in range(0, len(points), size):
-                    part = points[start : start + size]
-                    for value, step in {min(part), max(part)}:
-                        curve.add(step, value)
-
     def _take(self, record: Record) -> None:
-        kind = record["log"]
+        kind, own = record["log"], record.get("m") or {}
         axis = "epoch" if kind == "epoch" else "step"
         x = record.get(axis, 0)
         is_plain = kind == "metrics" and "nonfinite" not in record
-        own = record.get("m") or {}
         values: Mapping[str, float] = own if is_plain else dict(numbers_of(record))
         self._has_news = True
         if kind != "eval":
@@ -237,8 +216,9 @@ class RunCard:
             if name in own or role is not None:
                 self._last[name] = value
             role = role if role in ("loss", "eval_loss") else "other"
-            curve = self._curves.setdefault(role, _Curve(name, axis))
-            if (curve.name, curve.axis) == (name, axis):
+            if (curve := self._curves.get(role)) is None:
+                curve = self._curves[role] = _Curve(name, axis)
+            if curve.name == name and curve.axis == axis:
                 curve.add(x, value)
 
 
