@@ -130,7 +130,7 @@ def _unreadable(folder: RunFolder) -> Iterator[str]:
 def _missing(folder: RunFolder) -> Iterator[str]:
     """Parts that must have been there: those of a writer are numbered from 0."""
     there: dict[tuple[str, int], set[int]] = {}
-    for name in (*folder.parts(), *folder.sealed_parts()):
+    for name in folder.all_parts():
         there.setdefault((name.writer, name.attempt), set()).add(name.part)
     for (writer, attempt), parts in there.items():
         for part in sorted(set(range(max(parts))) - parts):

@@ -16,7 +16,6 @@ from epochal.companion.config import CompanionConfig
 from epochal.companion.own_journal import OwnJournal
 from epochal.errors import FormatError
 from epochal.guard import Guard
-from epochal.health import diagnosis
 from epochal.health.engine import RULE_BUDGET_S
 from epochal.health.finding import Finding, dedup_key
 from epochal.health.rule_settings import rules_of
@@ -51,14 +50,8 @@ class Diagnosis:
         self._config = config
         self._journal = OwnJournal(config, name=FINDINGS)
         self._follower = Follower(config.folder)
-        rules = rules_of(config.folder)
-        self._findings = diagnosis.Diagnosis(
-            config=_run_config(config),
-            silenced=rules.silenced,
-            thresholds=rules.thresholds,
-            rules=rules.chosen,
-            guard=self._guard,
-            rule_budget_s=budget_s,
+        self._findings = rules_of(config.folder).diagnosis(
+            config=_run_config(config), guard=self._guard, rule_budget_s=budget_s
         )
         self.callbacks: dict[str, Callable[..., object]] = {
             "on_finding": on_finding,

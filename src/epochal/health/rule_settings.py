@@ -24,7 +24,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from epochal.condition import Condition
 from epochal.errors import FormatError, UsageError
@@ -34,6 +34,9 @@ from epochal.health.rule import Rule
 from epochal.health.thresholds import declared, with_values
 from epochal.journal.layout import RunFolder, read_json
 from epochal.settings import Located, Settings, mistake, nearest, read_settings
+
+if TYPE_CHECKING:
+    from epochal.health.diagnosis import Diagnosis
 
 Threshold = int | float | tuple[float, ...] | list[dict[str, str]]
 SILENCE = "silence"
@@ -59,6 +62,13 @@ class RuleSettings:
     def chosen(self) -> tuple[type[Rule], ...] | None:
         """The rules to evaluate: None for all that there are."""
         return None if self.enabled else ()
+
+    def diagnosis(self, **more: Any) -> Diagnosis:
+        """A diagnosis with these settings; ``more`` are other arguments of ``Diagnosis``."""
+        from epochal.health.diagnosis import Diagnosis
+
+        of_rules = {"silenced": self.silenced, "thresholds": self.thresholds, "rules": self.chosen}
+        return Diagnosis(**of_rules, **more)
 
     def record(self) -> dict[str, Any]:
         """What ``run.json`` keeps: the same table as ``[rules]``."""

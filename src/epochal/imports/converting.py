@@ -163,7 +163,7 @@ class ConvertedRun:
     def _build(self) -> str:
         """Convert all of the original; its parts have numbers that no earlier build has."""
         self.run.rewind()
-        parts = (*self.folder.parts(), *self.folder.sealed_parts())
+        parts = self.folder.all_parts()
         first = max((part.part + 1 for part in parts), default=0)
         with staged_folder(self.folder.path.parent) as staged:
             self._copy = RunCopy(staged, self.run, project=self._copy.project, first_part=first)

@@ -130,9 +130,14 @@ class RunFolder(msgspec.Struct, frozen=True):
         """Every sealed part there is, in the same order."""
         return _part_names(self.segments, ".parquet")
 
+    def all_parts(self) -> list[PartName]:
+        """Every part there is, sealed or not, in the same order."""
+        # The journal first: a part goes from there to the segments, never back.
+        return sorted({*self.parts(), *self.sealed_parts()})
+
     def last_attempt(self) -> int:
         """The highest attempt any writer has, 0 when nothing was written."""
-        return max((n.attempt for n in (*self.parts(), *self.sealed_parts())), default=0)
+        return max((name.attempt for name in self.all_parts()), default=0)
 
 
 def node_name(host: str) -> str:

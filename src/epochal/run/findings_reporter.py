@@ -95,18 +95,11 @@ class FindingsReporter:
 
         They run in a thread. What a rule that hangs would find, the companion and readers find.
         """
-        from epochal.health.diagnosis import Diagnosis
         from epochal.health.rule_settings import rules_of
 
         recorder, found = self._recorder, list["Finding"]()
         rules = rules_of(recorder.folder)
-        diagnosis = Diagnosis(
-            config=recorder.config,
-            silenced=rules.silenced,
-            thresholds=rules.thresholds,
-            rules=rules.chosen,
-            guard=recorder.guard,
-        )
+        diagnosis = rules.diagnosis(config=recorder.config, guard=recorder.guard)
         budget_s = max(_LEAST_HANGS_S, min(_HANGS_S, recorder.ending.deadline.left_s()))
         recorder.guard.bounded("diagnosis", self._diagnose, diagnosis, found, budget_s=budget_s)
         self._show(found)

@@ -83,7 +83,7 @@ class Parent:
         """Write the parts of rank 0 first, then of the others, and the blobs that they name."""
         copy.journal.mkdir()
         numbers: Counter[str] = Counter()
-        for part in sorted(_parts(self.folder), key=lambda part: part.writer != LOOP):
+        for part in sorted(self.folder.all_parts(), key=lambda part: part.writer != LOOP):
             rank = rank_of_writer(part.writer)
             if rank is None and not part.writer.startswith("child-"):
                 continue  # telemetry and findings are not part of the history
@@ -125,10 +125,6 @@ def _copy_blob(name: str, folder: RunFolder, copy: RunFolder) -> None:
             os.link(source, target)  # blobs are never changed
         except OSError:
             shutil.copyfile(source, target)
-
-
-def _parts(folder: RunFolder) -> list[PartName]:
-    return sorted({*folder.parts(), *folder.sealed_parts()})
 
 
 def start_fork(run: Run, name: str | None, step: int | None, arguments: Mapping[str, Any]) -> Run:
@@ -184,7 +180,7 @@ def _scan(folder: RunFolder) -> tuple[dict[str, Any], Takeovers]:
     """The options that rank 0 set after the start, and where each attempt took over."""
     options: dict[str, Any] = {}
     takeovers: Takeovers = {"step": {}, "epoch": {}}
-    for part in (part for part in _parts(folder) if part.writer == LOOP):
+    for part in (part for part in folder.all_parts() if part.writer == LOOP):
         for record in part_records(folder, part, "option", "resume", "epoch"):
             if record["log"] == "option":
                 options[str(record.get("name"))] = record.get("value")

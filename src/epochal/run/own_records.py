@@ -34,7 +34,7 @@ class OwnRecords:
         if not recorder.is_recorded:
             return
         writer = self._writer or rank_writer(rank)
-        for name in sorted({*folder.parts(), *folder.sealed_parts()}, key=_by_attempt):
+        for name in sorted(folder.all_parts(), key=_by_attempt):
             is_own = name.writer == writer or (writer == LOOP and name.writer.startswith(_CHILD))
             if is_own and attempt in (None, name.attempt):
                 for block in self._new_blocks(folder, name):

@@ -120,7 +120,7 @@ def part_records(folder: RunFolder, part: PartName, *kinds: str) -> Iterator[Rec
 
 def _parts(folder: RunFolder, before_attempt: int) -> list[PartName]:
     """The parts of earlier attempts of rank 0, the newest first."""
-    names = sorted({*folder.parts(), *folder.sealed_parts()}, reverse=True)
+    names = reversed(folder.all_parts())
     return [name for name in names if name.writer == LOOP and 0 < name.attempt < before_attempt]
 
 

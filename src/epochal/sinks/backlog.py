@@ -86,10 +86,9 @@ class Backlog:
 
     def _parts_ahead(self) -> list[PartName]:
         """The parts there are in either form that are not yet behind."""
-        unsealed = self._folder.parts()  # first: a part goes from here to there, never back
         return [
             name
-            for name in sorted({*unsealed, *self._folder.sealed_parts()})
+            for name in self._folder.all_parts()
             if self._wants(name.writer)
             and (name.attempt, name.part) >= self.places.get(name.writer, _START)[:2]
         ]

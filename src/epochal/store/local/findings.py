@@ -146,16 +146,8 @@ class _Attempt:
     def __init__(
         self, number: int, config: dict[str, object], rules: RuleSettings, guard: Guard
     ) -> None:
-        from epochal.health import diagnosis
-
         self._number = number
-        self.rules = diagnosis.Diagnosis(
-            config=config,
-            silenced=rules.silenced,
-            thresholds=rules.thresholds,
-            rules=rules.chosen,
-            guard=guard,
-        )
+        self.rules = rules.diagnosis(config=config, guard=guard)
         self._next: dict[tuple[str, int], int] = {}
 
     def read_on(self, parts: Sequence[Part], *, most: int | None) -> bool:

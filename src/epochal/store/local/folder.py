@@ -304,7 +304,7 @@ class FolderSource:
         return [*self._files.problems, *self._parts.problems]
 
     def _without_rank_zero(self) -> str:
-        ranks = orphaned_ranks((*self.folder.parts(), *self.folder.sealed_parts()))
+        ranks = orphaned_ranks(self.folder.all_parts())
         one = len(ranks) == 1
         who = f"rank{'' if one else 's'} {', '.join(map(str, ranks))}"
         return (
