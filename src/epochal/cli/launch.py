@@ -22,6 +22,7 @@ from typing import IO, Any, TextIO
 import psutil
 
 from epochal.cli.command import FINDINGS, TIMEOUT
+from epochal.console.capture import MAX_CAPTURED_BYTES, Tee
 from epochal.errors import EpochalError
 from epochal.format import format_duration
 from epochal.health.finding import Severity
@@ -29,7 +30,6 @@ from epochal.journal.header import part_header, read_identity
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode, now
 from epochal.journal.writer import JournalWriter
-from epochal.run.capture import MAX_CAPTURED_BYTES, Tee
 from epochal.settings.launch import launch_variable, read_announcements
 from epochal.store.brief import open_findings
 from epochal.store.local.run import LocalRun

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from epochal.console.capture import Capture
 from epochal.console.cell import Cell, calling_cell
-from epochal.run.capture import Capture
 from epochal.run.companion import start_companion
 from epochal.run.current import OPEN_RUNS
 from epochal.run.exit_hooks import EXIT_HOOKS

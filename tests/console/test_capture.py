@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from epochal.run.capture import Capture
+from epochal.console.capture import Capture
 from epochal.run.run import recorder_of
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
