@@ -22,6 +22,7 @@ from epochal.journal.layout import (
     PartName,
     RunFolder,
     create_run_folder,
+    rank_of_writer,
     rank_writer,
     read_json,
     slugify,
@@ -47,17 +48,20 @@ from epochal.sinks.unsent import SINKS_FILE
 
 def open_run(request: Request) -> Run:
     """Open the requested run as rank 0, as another rank, or switched off."""
-    launch = request.launch
+    rank, folder = request.launch.rank, request.folder
     if not request.settings.enabled:
         nowhere = ranks.RankRendezvous(RunFolder(Path(os.devnull)), 1)
-        return _open_file(request, {**_labels(request), "id": "off"}, nowhere, writer="")
-    if launch.rank == 0:
+        return _open_file(request, {**_labels(request), "id": "off"}, nowhere)
+    if rank == 0:
         return _start_rank_zero(request)
-    if request.folder is not None:
-        meeting = _opened_by_rank_zero(RunFolder(request.folder), launch.launch_id)
-        return _start_rank_zero(request) if meeting is None else _join(request, meeting)
-    meeting = ranks.find(request.root, _launch_id(request))
-    return _wait_aside(request) if meeting is None else _join(request, meeting)
+    if folder is None:
+        meeting = ranks.find(request.root, request.launch_id)
+    else:
+        meeting = _opened_by_rank_zero(RunFolder(folder), request.launch.launch_id)
+    if meeting is not None:
+        identity = read_json(meeting.folder.identity)
+        return _open_file(request, identity, meeting, rank_writer(rank))
+    return _wait_aside(request) if folder is None else _start_rank_zero(request)
 
 
 def join_parent(request: Request) -> Run | None:
@@ -76,7 +80,6 @@ def join_parent(request: Request) -> Run | None:
         read_json(folder.identity),
         ranks.RankRendezvous(folder, parent.attempt),
         writer=f"child-{os.getpid()}",
-        rank=-1,
     )
 
 
@@ -116,10 +119,10 @@ def _start_rank_zero(request: Request) -> Run:
         write_json(path, kept)
     last_step = last_step_of(folder, identity, before_attempt=attempt)
     meeting = ranks.RankRendezvous(folder, attempt, last_step)
-    run = _open_file(request, identity, meeting, writer=LOOP, resume_step=request.resume_step)
+    run = _open_file(request, identity, meeting)
     if launch.world_size > 1 and request.folder is None:
         meeting = ranks.RankRendezvous(folder, run.attempt, run.step)
-        ranks.publish(request.root, _launch_id(request), meeting)
+        ranks.publish(request.root, request.launch_id, meeting)
     _greet(recorder_of(run), request.resume_step, last_step)
     request.redactor.notice(request.console.notice)
     return run
@@ -186,39 +189,17 @@ def _greet(recorder: Recorder, request: Request, last_step: int) -> None:
 # -- other ranks ----------------------------------------------------------------------------------
 
 
-# -- other ranks, children, nothing ---------------------------------------------------------------
-
-
-def start_other_rank(request: Request, launch: Launch) -> Run:
-    """Join the folder of rank 0; write to a pending folder if there is none in time."""
-    launch_id = _launch_id(launch, request)
-    meeting = ranks.find(request.root, launch_id)
-    if meeting is None:
-        return _wait_aside(request, launch, launch_id)
-    return _open_run(
-        {**_wait_for_identity(meeting.folder), **process_identity()},
-        meeting.folder,
-        writer=rank_writer(launch.rank),
-        attempt=meeting.attempt,
-        rank=launch.rank,
-        console=request.console,
-        totals=request.totals,
-        last_step=meeting.last_step,
-        redactor=request.redactor,
-    )
-
-
-def join_rank_zero(request: Request, launch: Launch) -> Run | None:
-    """Join the requested folder as another rank; None if rank 0 has not opened it."""
-    folder = RunFolder(request.run_folder or request.root)
-    if launch.rank == 0 or not folder.identity.exists():
+def _opened_by_rank_zero(folder: RunFolder, launch_id: str | None) -> ranks.RankRendezvous | None:
+    """The run in a folder, if rank 0 of the same launch has opened it."""
+    known = read_json(folder.identity) if folder.identity.exists() else None
+    if known is None or known.get("launch_id") != launch_id or liveness(known) == "dead":
         return None
     return ranks.RankRendezvous(folder, max(1, folder.last_attempt()))
 
 
 def _wait_aside(request: Request) -> Run:
     """Write to a pending folder, and move to that of rank 0 at the end if there is one then."""
-    rank, launch_id = request.launch.rank, _launch_id(request)
+    rank, launch_id = request.launch.rank, request.launch_id
     pending = ranks.pending_dir(request.root, launch_id)
     request.console.notice(
         f"rank {rank} found no run of rank 0 within {ranks.WAIT_S:.0f} s. It writes to"
@@ -230,9 +211,7 @@ def _wait_aside(request: Request) -> Run:
         request,
         {**_labels(request), "id": launch_id},
         ranks.RankRendezvous(pending, 1, last_step),
-        writer=rank_writer(rank),
-        rank=rank,
-        has_config=True,  # nobody else writes it should rank 0 never appear
+        rank_writer(rank),
     )
     recorder = recorder_of(run)
 
@@ -245,24 +224,13 @@ def _wait_aside(request: Request) -> Run:
     return run
 
 
-def _launch_id(request: Request) -> str:
-    return request.launch.launch_id or slugify(f"{request.settings.project}-{request.name}")
-
-
 # -- opening --------------------------------------------------------------------------------------
 
 
 def _open_file(
-    request: Request,
-    identity: dict[str, Any],
-    meeting: ranks.RankRendezvous,
-    *,
-    writer: str,
-    rank: int = 0,
-    resume_step: int | None = None,
-    has_config: bool = False,
+    request: Request, identity: dict[str, Any], meeting: ranks.RankRendezvous, writer: str = LOOP
 ) -> Run:
-    """Open the journal of one writer in a run's folder; without a writer nothing is written."""
+    """Open the journal of one writer in a run's folder; a run that is switched off has none."""
     identity, folder = {**identity, **process_identity()}, meeting.folder
     recorded = request.redactor.identity(identity)
 
@@ -272,13 +240,13 @@ def _open_file(
                 write_json(folder.identity, recorded)
 
     def header(part: PartName) -> bytes:
-        is_child = part.writer.startswith("child-")  # which has no rank of its own
-        has_fields = part.part == 0 and (has_config or part.writer == LOOP)
-        fields: dict[str, Any] = {"config": recorded.get("config") or {}} if has_fields else {}
-        return part_header(part, identity=recorded, rank=-1 if is_child else rank, **fields)
+        # Rank 0 writes the configuration, and a rank that has not found rank 0.
+        has_config = part.part == 0 and (part.writer == LOOP or not folder.identity.exists())
+        fields: dict[str, Any] = {"config": recorded.get("config") or {}} if has_config else {}
+        return part_header(part, identity=recorded, rank=_rank_of(part.writer), **fields)
 
     journal, attempt = None, meeting.attempt
-    if writer:
+    if request.settings.enabled:
         journal = JournalWriter(
             folder,
             writer=writer,
@@ -295,10 +263,16 @@ def _open_file(
         writer=journal,
         console=request.console,
         totals=request.totals,
-        rank=rank,
+        rank=_rank_of(writer),
         attempt=attempt,
         last_step=meeting.last_step,
-        resume_step=resume_step,
+        resume_step=request.resume_step,
         redactor=request.redactor,
     )
     return Run(recorder)
+
+
+def _rank_of(writer: str) -> int:
+    """The rank of a writer, -1 for a child process."""
+    rank = rank_of_writer(writer)
+    return -1 if rank is None else rank

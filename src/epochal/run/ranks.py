@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -32,21 +33,24 @@ class RankRendezvous(msgspec.Struct, frozen=True):
     last_step: int = -1
 
 
+class _Published(msgspec.Struct):
+    """What rank 0 publishes: its folder below the root, when, and which process it is."""
+
+    folder: str
+    attempt: int
+    t: float
+    by: dict[str, Any]
+    last_step: int = -1
+
+
 def publish(root: Path, launch_id: str, meeting: RankRendezvous) -> None:
     """Publish to the other ranks of a launch where to write."""
     path = _published(root, launch_id)
     path.parent.mkdir(parents=True, exist_ok=True)
-    relative = meeting.folder.path.relative_to(root)
-    write_json(
-        path,
-        {
-            "folder": relative.as_posix(),
-            "attempt": meeting.attempt,
-            "last_step": meeting.last_step,
-            "t": time.time(),
-            "by": process_identity(),
-        },
-    )
+    folder, now = meeting.folder.path.relative_to(root).as_posix(), time.time()
+    by = process_identity()
+    published = _Published(folder, meeting.attempt, now, by, meeting.last_step)
+    write_json(path, msgspec.structs.asdict(published))
 
 
 def find(root: Path, launch_id: str, *, wait_s: float = WAIT_S) -> RankRendezvous | None:
@@ -61,15 +65,13 @@ def find(root: Path, launch_id: str, *, wait_s: float = WAIT_S) -> RankRendezvou
 
 def _look(root: Path, launch_id: str) -> RankRendezvous | None:
     try:
-        told = read_json(_published(root, launch_id))
-        folder = RunFolder(root / str(told["folder"]))
-        meeting = RankRendezvous(folder, int(told["attempt"]), int(told.get("last_step", -1)))
-        published_at, seen = float(told["t"]), liveness(told["by"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        found = msgspec.convert(read_json(_published(root, launch_id)), _Published)
+    except (FileNotFoundError, ValueError, msgspec.ValidationError):
         return None  # nothing yet, or nothing that this version wrote
-    if seen == "dead" or (seen == "unknown" and time.time() - published_at > _STALE_AFTER_S):
+    seen = liveness(found.by)
+    if seen == "dead" or (seen == "unknown" and time.time() - found.t > _STALE_AFTER_S):
         return None
-    return meeting
+    return RankRendezvous(RunFolder(root / found.folder), found.attempt, found.last_step)
 
 
 def pending_dir(root: Path, launch_id: str) -> RunFolder:

@@ -16,6 +16,7 @@ import msgspec
 from epochal.console.messages import Verbosity
 from epochal.console.printer import Console
 from epochal.errors import UsageError, ValueTypeError
+from epochal.journal.layout import slugify
 from epochal.redact import Redactor
 from epochal.run.progress_estimator import Totals
 from epochal.settings import (
@@ -67,6 +68,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     def root(self) -> Path:
         """The folder of projects."""
         return Path(self.settings.dir).expanduser().absolute()
+
+    @property
+    def launch_id(self) -> str:
+        """What the ranks of a launch have in common: its id, else project and name of the run."""
+        return self.launch.launch_id or slugify(f"{self.settings.project}-{self.name}")
 
 
 def checked_request(arguments: Mapping[str, Any], folder: Path | None = None) -> Request:
