@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 RANK = """
 import pathlib, sys, time
 import epochal
-from epochal.run import ranks
+from epochal.journal import ranks
 ranks.find.__kwdefaults__["wait_s"] = 0.0  # a shared disk would have it by now
 run = epochal.init("p", "many", dir=sys.argv[1], console=False, companion=True)
 for step in range(30):

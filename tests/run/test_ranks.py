@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from epochal.journal import ranks
 from epochal.journal.layout import RunFolder
 from epochal.journal.process import process_identity
-from epochal.run import ranks
 from epochal.store.local.store import LocalStore
 from tests.doubles.journals import of_kind, records, steps
 from tests.doubles.scripts import run_folder, run_script, start_script
@@ -127,7 +127,7 @@ def test_a_launch_file_that_is_rubbish_is_waited_over(tmp_path: Path, content: s
 
 def test_a_rank_without_rank_0_writes_aside_and_moves_over_later(tmp_path: Path) -> None:
     alone = """
-    from epochal.run import ranks
+    from epochal.journal import ranks
     ranks.find.__kwdefaults__["wait_s"] = 0.1
     run = start()
     run.log({"a": 1}, step=1)
@@ -151,7 +151,7 @@ def test_a_rank_without_rank_0_writes_aside_and_moves_over_later(tmp_path: Path)
 
 
 ALONE = """
-from epochal.run import ranks
+from epochal.journal import ranks
 from epochal.store.local.store import LocalStore
 ranks.find.__kwdefaults__["wait_s"] = 0.1
 run = start(config={"lr": 0.1})

@@ -31,7 +31,8 @@ from epochal.journal.layout import (
 )
 from epochal.journal.line import encode
 from epochal.records import axis_of, moment_of, whole_number
-from epochal.run.resume import last_step_of, newest_run, part_records
+from epochal.run.resume import last_step_of, newest_run
+from epochal.segments.parts import part_records
 
 if TYPE_CHECKING:
     from epochal.run.run import Run

@@ -15,7 +15,8 @@ import msgspec
 from epochal import provenance
 from epochal.console.messages import Verbosity
 from epochal.console.printer import Console
-from epochal.format import format_path, format_reached
+from epochal.format import format_reached
+from epochal.journal import ranks
 from epochal.journal.header import part_header
 from epochal.journal.layout import (
     LOOP,
@@ -33,7 +34,6 @@ from epochal.journal.process import liveness, process_identity
 from epochal.journal.writer import JournalWriter
 from epochal.media.files import store_blob
 from epochal.records import FORMAT_VERSION
-from epochal.run import ranks
 from epochal.run.current import OPEN_RUNS
 from epochal.run.progress_estimator import Totals
 from epochal.run.recorder import Recorder

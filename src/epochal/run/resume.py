@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,10 @@ from epochal.errors import RunNotFoundError, UsageError
 from epochal.journal.header import read_identity
 from epochal.journal.layout import LOOP, PartName, RunFolder, read_json, run_folders, slugify
 from epochal.journal.process import liveness
-from epochal.journal.reader import read_part
-from epochal.journal.tail import last_step_in
-from epochal.records import Record
 from epochal.run.current import OPEN_RUNS
 from epochal.run.request import Request
 from epochal.run.run import recorder_of
+from epochal.segments.parts import last_step_of_part, part_records
 
 
 def find_resumable(request: Request) -> RunFolder | None:
@@ -85,11 +83,7 @@ def last_step_of(folder: RunFolder, identity: Mapping[str, Any], *, before_attem
     Of a fork that has logged none, it is the step that it was forked after.
     """
     for name in _parts(folder, before_attempt):
-        try:
-            step = last_step_in(folder.part_path(name))
-        except FileNotFoundError:
-            step = _sealed_step(folder, name)
-        if step is not None:
+        if (step := last_step_of_part(folder, name)) is not None:
             return step
     fork = identity.get("fork")
     return int(fork["step"]) if isinstance(fork, dict) else -1
@@ -104,30 +98,7 @@ def last_epoch_of(folder: RunFolder, *, before_attempt: int) -> int | None:
     return None
 
 
-def part_records(folder: RunFolder, part: PartName, *kinds: str) -> Iterator[Record]:
-    """The records of a part, of some kinds or of all, whether it is sealed or not."""
-    try:
-        for _, record in read_part(folder.part_path(part), part):
-            if not kinds or record["log"] in kinds:
-                yield record
-    except FileNotFoundError:
-        from epochal.segments.read import Segment  # loads pyarrow, for sealed parts only
-
-        with Segment(folder.sealed_path(part)) as segment:
-            records = segment.entries(*kinds) if kinds else segment.records()
-            yield from (record for _, record in records)
-
-
 def _parts(folder: RunFolder, before_attempt: int) -> list[PartName]:
     """The parts of earlier attempts of rank 0, the newest first."""
     names = reversed(folder.all_parts())
     return [name for name in names if name.writer == LOOP and 0 < name.attempt < before_attempt]
-
-
-def _sealed_step(folder: RunFolder, name: PartName) -> int | None:
-    from epochal.segments.read import Segment
-
-    with Segment(folder.sealed_path(name)) as segment:
-        extents = segment.footer.extents
-    steps = [extents[kind].step for kind in ("metrics", "step") if kind in extents]
-    return max((step for step in steps if step is not None), default=None)

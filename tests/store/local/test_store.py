@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from epochal.errors import UsageError
+from epochal.journal import ranks
 from epochal.journal.layout import write_json
 from epochal.store.answers import Labels
 from epochal.store.local.load import load_run
@@ -114,7 +115,7 @@ def test_what_a_rank_wrote_aside_belongs_to_its_run(tmp_path: Path) -> None:
     journal = Journal(tmp_path).metrics(1, a=1, attempt=2)
     aside = Journal(tmp_path, "launch-7", project=".launch", identity=False)
     aside.metrics(1, a=5, writer="rank-0001")
-    write_json(tmp_path / ".launch" / "launch-7.json", {"folder": "p/x", "attempt": 2})
+    ranks.publish(tmp_path, "launch-7", ranks.RankRendezvous(journal.folder, 2))
     store = LocalStore(tmp_path)
     (run,) = store.runs()
     assert run.series("a", rank=1).values.tolist() == [5]

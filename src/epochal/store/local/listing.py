@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from epochal.errors import FormatError
 from epochal.imports.foreign import is_tracker_file
 from epochal.journal.layout import (
     LAUNCH_FOLDER,
@@ -27,8 +26,8 @@ from epochal.journal.layout import (
     parse_part_name,
     rank_of_writer,
     rank_writer,
-    read_json,
 )
+from epochal.journal.ranks import Published
 from epochal.journal.search_bounds import SearchBounds
 
 _JOURNAL, _SEALED = ".jsonl", ".parquet"
@@ -387,12 +386,9 @@ def asides_below(runs_root: Path) -> dict[Path, list[Aside]]:
         folder = RunFolder(path.with_suffix(""))
         if not folder.journal.is_dir():
             continue
-        try:
-            told = read_json(path)
-            run, attempt = runs_root / str(told["folder"]), int(told["attempt"])
-        except (OSError, FormatError, KeyError, TypeError, ValueError):
-            continue
-        found.setdefault(run, []).append(Aside(folder, attempt))
+        if (published := Published.read(path)) is not None:
+            aside = Aside(folder, published.attempt)
+            found.setdefault(runs_root / published.folder, []).append(aside)
     return found
 
 

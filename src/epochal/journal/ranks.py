@@ -33,7 +33,7 @@ class RankRendezvous(msgspec.Struct, frozen=True):
     last_step: int = -1
 
 
-class _Published(msgspec.Struct):
+class Published(msgspec.Struct, frozen=True):
     """What rank 0 publishes: its folder below the root, when, and which process it is."""
 
     folder: str
@@ -42,14 +42,22 @@ class _Published(msgspec.Struct):
     by: dict[str, Any]
     last_step: int = -1
 
+    @classmethod
+    def read(cls, path: Path) -> Published | None:
+        """What a file contains; None if there is nothing yet, or nothing that rank 0 wrote."""
+        try:
+            return msgspec.convert(read_json(path), cls)
+        except (OSError, ValueError, msgspec.ValidationError):
+            return None
+
 
 def publish(root: Path, launch_id: str, meeting: RankRendezvous) -> None:
     """Publish to the other ranks of a launch where to write."""
     path = _published(root, launch_id)
     path.parent.mkdir(parents=True, exist_ok=True)
-    folder, now = meeting.folder.path.relative_to(root).as_posix(), time.time()
+    folder = meeting.folder.path.relative_to(root).as_posix()
     by = process_identity()
-    published = _Published(folder, meeting.attempt, now, by, meeting.last_step)
+    published = Published(folder, meeting.attempt, time.time(), by, meeting.last_step)
     write_json(path, msgspec.structs.asdict(published))
 
 
@@ -64,12 +72,10 @@ def find(root: Path, launch_id: str, *, wait_s: float = WAIT_S) -> RankRendezvou
 
 
 def _look(root: Path, launch_id: str) -> RankRendezvous | None:
-    try:
-        found = msgspec.convert(read_json(_published(root, launch_id)), _Published)
-    except (FileNotFoundError, ValueError, msgspec.ValidationError):
-        return None  # nothing yet, or nothing that this version wrote
-    seen = liveness(found.by)
-    if seen == "dead" or (seen == "unknown" and time.time() - found.t > _STALE_AFTER_S):
+    found = Published.read(_published(root, launch_id))
+    if found is None or (seen := liveness(found.by)) == "dead":
+        return None
+    if seen == "unknown" and time.time() - found.t > _STALE_AFTER_S:
         return None
     return RankRendezvous(RunFolder(root / found.folder), found.attempt, found.last_step)
 
