@@ -67,8 +67,8 @@ class RuleSettings:
         """A diagnosis with these settings; ``more`` are other arguments of ``Diagnosis``."""
         from epochal.health.diagnosis import Diagnosis
 
-        of_rules = {"silenced": self.silenced, "thresholds": self.thresholds, "rules": self.chosen}
-        return Diagnosis(**of_rules, **more)
+        own: dict[str, Any] = {"silenced": self.silenced, "thresholds": self.thresholds}
+        return Diagnosis(**own, rules=self.chosen, **more)
 
     def record(self) -> dict[str, Any]:
         """What ``run.json`` keeps: the same table as ``[rules]``."""
