@@ -37,11 +37,11 @@ class RunConfig(Entries):
             super().__setitem__(key, watched(value, self._recorder.check_open, record))
 
     def __setitem__(self, key: str, value: Any) -> None:
-        self._record({key: value})
+        record_config(self._recorder, {key: value})
 
     def update(self, *others: Any, **values: Any) -> None:
         """Set several entries; one record each."""
-        self._record(dict(*others, **values))
+        record_config(self._recorder, dict(*others, **values))
 
     def setdefault(self, key: str, default: Any = None) -> Any:
         """The value of a key, set to a default where there is none."""
@@ -59,9 +59,6 @@ class RunConfig(Entries):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (self.copy(),)
-
-    def _record(self, values: Mapping[str, Any]) -> None:
-        record_config(self._recorder, values)
 
     def _record_entry(self, key: str, value: Any) -> None:
         _write_options(self._recorder, {key: value})

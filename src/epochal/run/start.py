@@ -13,7 +13,6 @@ from epochal.run.companion import start_companion
 from epochal.run.current import OPEN_RUNS
 from epochal.run.exit_hooks import EXIT_HOOKS
 from epochal.run.opening import join_parent, open_run
-from epochal.run.recorder import Recorder
 from epochal.run.request import Request, checked_request
 from epochal.run.run import Run, recorder_of
 from epochal.settings import read_settings
@@ -137,21 +136,15 @@ def _start(request: Request, cell: Cell | None = None) -> Run:
     OPEN_RUNS.add(run, is_current=request.folder is None)
     EXIT_HOOKS.add(ending)
     if recorder.is_recorded and recorder.rank == 0:
-        _announce(recorder, captures=settings.capture)
+        folder, captures = str(recorder.folder.path), settings.capture
+        announced = Announcement(folder, recorder.attempt, captures=captures)
+        recorder.guard.run("launch file", announce_launched, announced)
     if settings.capture:
         keep = recorder.guard.wrap("captured output", recorder.keep_output)
         ending.on_end.add(Capture(keep).stop)
     if recorder.is_recorded and settings.companion:
         start_companion(recorder, request.launch, settings=settings)
     return run
-
-
-def _announce(recorder: Recorder, *, captures: bool) -> None:
-    folder = str(recorder.folder.path)
-    try:
-        announce_launched(Announcement(folder, recorder.attempt, captures=captures))
-    except OSError as error:
-        recorder.console.notice(f"the command that started this run cannot be notified: {error}")
 
 
 def _finish_rerun(cell: Cell) -> None:
