@@ -133,7 +133,7 @@ def test_a_segment_and_a_blob_that_a_hub_receives(original: Path, run: Run) -> N
 def pack(folder: Path) -> int:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("epochal.cli.pack.WORTH_SEALING_BYTES", 0)
-        return main(["--dir", str(folder / "runs"), "--quiet", "pack", "--all"])
+        return main(["--dir", str(folder / "runs"), "--quiet", "manage", "pack", "--all"])
 
 
 def test_a_run_that_is_sealed(original: Path, run: Run) -> None:
