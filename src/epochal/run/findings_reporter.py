@@ -19,7 +19,6 @@ from epochal.run.own_records import OwnRecords
 from epochal.run.recorder import Recorder
 
 if TYPE_CHECKING:
-    from epochal.health.diagnosis import Diagnosis
     from epochal.health.finding import Finding
 
 _SHOWN = ("error", "warning")
@@ -98,21 +97,22 @@ class FindingsReporter:
         from epochal.health.rule_settings import rules_of
 
         recorder, found = self._recorder, list["Finding"]()
+        deadline = recorder.ending.deadline
         rules = rules_of(recorder.folder)
         diagnosis = rules.diagnosis(config=recorder.config, guard=recorder.guard)
-        budget_s = max(_LEAST_HANGS_S, min(_HANGS_S, recorder.ending.deadline.left_s()))
-        recorder.guard.bounded("diagnosis", self._diagnose, diagnosis, found, budget_s=budget_s)
-        self._show(found)
 
-    def _diagnose(self, diagnosis: Diagnosis, found: list[Finding]) -> None:
-        deadline = self._recorder.ending.deadline
-        keep_s = max(0.0, deadline.left_s() - _DIAGNOSE_FOR_S)
-        for _, records in OwnRecords().read(self._recorder, attempt=self._recorder.attempt):
-            for record in records:
-                found.extend(diagnosis.feed(record))
-                if deadline.left_s() <= keep_s:
-                    return
-        found.extend(diagnosis.close())
+        def diagnose() -> None:
+            keep_s = max(0.0, deadline.left_s() - _DIAGNOSE_FOR_S)  # loading the rules is over
+            for _, records in OwnRecords().read(recorder, attempt=recorder.attempt):
+                for record in records:
+                    found.extend(diagnosis.feed(record))
+                    if deadline.left_s() <= keep_s:
+                        return
+            found.extend(diagnosis.close())
+
+        budget_s = max(_LEAST_HANGS_S, min(_HANGS_S, deadline.left_s()))
+        recorder.guard.bounded("diagnosis", diagnose, budget_s=budget_s)
+        self._show(found)
 
     def _show(self, findings: Iterable[Finding | None]) -> None:
         """Print each error and warning when it is found, once."""
