@@ -120,6 +120,20 @@ def _keep_form(context: click.Context, parameter: click.Parameter, value: bool) 
 FORM_FLAG: dict[str, Any] = {"is_flag": True, "expose_value": False, "callback": _keep_form}
 
 
+# What people type who know another program.
+_OTHER_WORDS = {
+    "delete": "rm",
+    "help": "--help",
+    "info": "show",
+    "init": "run",
+    "list": "ls",
+    "logs": "tail",
+    "plot": "figure",
+    "ui": "serve",
+    "undo": "manage trash restore",
+}
+
+
 class Group(click.Group, Command):
     """Commands in sections; the module of a command is imported when the command is used.
 
@@ -174,7 +188,9 @@ class Group(click.Group, Command):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that the arguments name; suggest one for a misspelt name."""
         if args[0] not in self.summaries and not args[0].startswith("-"):
-            ctx.fail(f"there is no command {args[0]!r}; {nearest(args[0], self.summaries)}")
+            meant = _OTHER_WORDS.get(args[0])
+            near = nearest(args[0], self.summaries) if meant is None else f"did you mean {meant}?"
+            ctx.fail(f"there is no command {args[0]!r}; {near}")
         return super().resolve_command(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -10,6 +10,7 @@ import click
 
 from epochal.cli import options
 from epochal.cli.command import (
+    ERROR,
     check_own,
     cli_command,
     local_store,
@@ -38,7 +39,7 @@ _ADDRESS = "Address of the hub (default: the setting hub.url)."
 def push(runs: tuple[str, ...], hub: str | None, watch: bool) -> int:
     """Send runs to a hub, from where the last push stopped. RUN may be a project.
 
-    The exit code is 1 if a run could not be sent.
+    The exit code is 2 if a run could not be sent.
     """
     removed: set[str] = set()
     with hub_client(hub) as client:
@@ -47,7 +48,7 @@ def push(runs: tuple[str, ...], hub: str | None, watch: bool) -> int:
             for view in named_runs(local_store(), runs):
                 num_failed += not _push(view, client, removed, watch=watch)
             if not watch:
-                return int(num_failed > 0)
+                return ERROR if num_failed else 0
             if num_failed:
                 remark("What could not be sent is tried again.")
             time.sleep(_REFRESH_S)

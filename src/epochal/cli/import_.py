@@ -7,7 +7,7 @@ from functools import partial
 
 import click
 
-from epochal.cli.command import data_command, runs_dir, shared
+from epochal.cli.command import ERROR, data_command, runs_dir, shared
 from epochal.cli.output import complain, remark, said_json, say
 from epochal.errors import FormatError, InternalError, UsageError
 from epochal.guard import Guard
@@ -26,7 +26,7 @@ def command(sources: tuple[str, ...], project: str | None, name: str | None, dry
     """Copy runs of other trackers into the folder of runs.
 
     SOURCE is a TensorBoard or W&B folder, an mlflow.db or the http://… of an MLflow server, an Aim
-    repository, a Trackio .db, a training.json, .csv or .jsonl. The exit code is 1 if a file is
+    repository, a Trackio .db, a training.json, .csv or .jsonl. The exit code is 2 if a file is
     damaged.
     """
     found = [(source, run) for path in sources for source, run in _runs_in(path)]
@@ -50,7 +50,7 @@ def command(sources: tuple[str, ...], project: str | None, name: str | None, dry
             complain(f"epochal: {problem}")
         remark(_line(copied))
     said_json([{**asdict(copied), "folder": str(copied.folder)} for copied in copies])
-    return int(num_damaged > 0)
+    return ERROR if num_damaged else 0
 
 
 def _runs_in(path: str) -> list[tuple[Source, SourceRun]]:

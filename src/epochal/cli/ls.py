@@ -49,7 +49,7 @@ _CAPITALS = frozenset(("loss", *FIELDS))
 @click.argument("query", metavar="[QUERY|PROJECT|DIR]", required=False)
 @click.option("-c", "--columns", metavar="FIELDS", help="Columns: loss,best.acc,config.lr,notes.")
 @click.option("-s", "--sort", metavar="FIELDS", help="Sort by fields; - descends: -val/acc,name.")
-@click.option("-n", "--limit", type=click.IntRange(0), metavar="N", help="At most so many runs.")
+@click.option("-n", "--limit", type=click.IntRange(0), metavar="N", help="List at most N runs.")
 @click.option("-a", "--all", "with_hidden", is_flag=True, help="Also list hidden runs.")
 @click.option("--projects", is_flag=True, help="List projects instead of runs.")
 @options.csv

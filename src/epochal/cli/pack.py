@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import click
 
 from epochal.cli import options
-from epochal.cli.command import check_own, data_command, full_name, local_store
+from epochal.cli.command import ERROR, check_own, data_command, full_name, local_store
 from epochal.cli.output import complain, remark, said_json
 from epochal.errors import EpochalError, UsageError
 from epochal.format import format_bytes, plural
@@ -43,7 +43,7 @@ class Packed:
 def command(runs: tuple[str, ...], every: bool) -> int:
     """Seal the finished parts of runs, so that they are small and fast to read.
 
-    The exit code is 1 if a part could not be sealed.
+    The exit code is 2 if a part could not be sealed.
     """
     if bool(runs) == every:
         raise UsageError("pack takes runs, or --all.")
@@ -52,7 +52,7 @@ def command(runs: tuple[str, ...], every: bool) -> int:
     found = [_pack(view) for view in {view.place: view for view in chosen}.values()]
     for packed in () if said_json(found) else found:
         _report(packed)
-    return int(any(packed.problems for packed in found))
+    return ERROR if any(packed.problems for packed in found) else 0
 
 
 def _pack(view: LocalRun) -> Packed:

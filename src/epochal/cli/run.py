@@ -21,6 +21,7 @@ from epochal.format import format_duration, format_number, format_reached, plura
 from epochal.health.finding import Severity
 from epochal.settings.declared import LABELS, RUN_OPTIONS
 from epochal.store.brief import open_findings
+from epochal.store.local.run import LocalRun
 
 _SIGNALLED = 128  # what a shell adds to the number of the signal that ended a command
 _STOPPED = {None: None, 1: "finding", 3: "timeout"}
@@ -43,11 +44,13 @@ def _label_options(function: Any) -> Any:
 
 @data_command
 @click.argument("words", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
-@click.option("--timeout", type=DURATION, help="Stop the training after so long, such as 30m.")
+@click.option("--timeout", type=DURATION, help="Stop the training after this time, such as 30m.")
 @click.option("--stop-on", type=_STOP_ON, help="Stop it when a rule finds an error, or a warning.")
 @click.option("--grace", type=DURATION, default="30s", help="Time to save when stopped (30s).")
 @_label_options
-@click.option("--first-step", type=DURATION, default="10m", help="Warn without a step then (10m).")
+@click.option(
+    "--first-step", type=DURATION, default="10m", help="Warn if no step comes by then (10m)."
+)
 @click.option("--restarts", type=_COUNT, default=0, help="Resume so often after a crash (0).")
 @click.option("--restart-wait", type=DURATION, default="5s", help="Wait before a restart (5s).")
 def command(
@@ -100,7 +103,18 @@ def command(
         again = f" It is not restarted: {why_not}." if restarts and ended.code != 0 else ""
         is_bad = ended.stopped is not None or code != 0
         _tell(f"{_sentence(words, ended)}{again}", style="bad" if is_bad else "")
+    if labels["name"] and ended.run is not None and not _is_named(ended.run, labels["name"]):
+        _tell("The script names its run itself, so --name was not used.")
     return code if ended.stopped is None else ended.stopped
+
+
+# Options of the program need no -- before it.
+command.allow_interspersed_args = False
+
+
+def _is_named(run: LocalRun, name: str) -> bool:
+    """Whether a run has a name, or the name with a number because it was taken."""
+    return run.info.name == name or run.info.name.rpartition("-")[0] == name
 
 
 def _why_not_again(ended: Launch, left: int) -> str:
@@ -140,7 +154,7 @@ def _sentence(words: tuple[str, ...], ended: Launch) -> str:
         how = (
             "stopped" if ended.stopped is not None else "failed to start" if ended.code else "ended"
         )
-        return f"{shlex.join(words[:3])} {how} ({ended}) after {took} and recorded no run.{why}"
+        return f"{shlex.join(words)} {how} ({ended}) after {took} and recorded no run.{why}"
     found = open_findings(ended.run)
     info, loss = ended.run.info, ended.run.latest("loss")
     how = "was stopped" if ended.stopped is not None else info.status.text
@@ -150,7 +164,8 @@ def _sentence(words: tuple[str, ...], ended: Launch) -> str:
         facts.append(f"loss {format_number(loss)}")
     if info.errors is not None:
         counts = Counter(finding.severity for finding in found)
-        texts = [plural(count, f"open {severity}") for severity, count in counts.items()]
+        words_of = {"info": "note"}
+        texts = [plural(n, f"open {words_of.get(one, one)}") for one, n in counts.items()]
         facts += texts or ["no open findings"]
     see = f" See 'epochal doctor {shlex.quote(_name(ended))}'." if found else ""
     return f"{_name(ended)} {', '.join([*facts, took])}.{why}{see}"

@@ -13,6 +13,7 @@ from epochal.cli.output import form, say, say_csv, say_json, say_lines
 from epochal.cli.table import terminal_columns
 from epochal.format import plural
 from epochal.series.series import Series
+from epochal.store.metrics import in_order, is_detail
 from epochal.store.points import SeriesPoints, read_series, series_points
 from epochal.store.words import format_value
 
@@ -45,6 +46,18 @@ def command(words: tuple[str, ...], points: int) -> None:
         else:
             for one in found:
                 _print(one, read_series(view, one.metric), points)
+
+
+def _check_no_run(store: Store, words: Sequence[str]) -> None:
+    """Raise ``UsageError`` if the only word is not a metric, but a run."""
+    try:
+        metrics = [one.name for one in in_order(store.run(words[0]).metrics())]
+        metrics = [name for name in metrics if not is_detail(name)]
+    except EpochalError:
+        return
+    if len(words) == 1:
+        names = ", ".join(metrics[:_NAMED])
+        raise UsageError(f"{words[0]!r} is a run: name a metric of it as well, such as {names}.")
 
 
 def _print(found: SeriesPoints, series: Series, points: int) -> None:

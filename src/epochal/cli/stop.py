@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from epochal.cli import options
-from epochal.cli.command import data_command, full_name, own_run
+from epochal.cli.command import ERROR, data_command, full_name, own_run
 from epochal.cli.hub_transfer import hub_client, id_on_hub
 from epochal.cli.output import answer, confirm, remark, said_json
 from epochal.errors import UsageError
@@ -53,7 +53,7 @@ def _action(name: ProcessAction, words: str, *more: str) -> Callable[[Any], Any]
 @_action("checkpoint", "Ask it to save a checkpoint after its step, and go on.")
 @click.option("--hub", is_flag=False, flag_value="", metavar="[URL]", help=_HUB)
 @click.option(
-    "--wait", type=options.DURATION, default="30s", help="Wait so long for its end (30s)."
+    "--wait", type=options.DURATION, default="30s", help="How long to wait for its end (30s)."
 )
 @options.yes
 def command(
@@ -61,7 +61,7 @@ def command(
 ) -> int | None:
     """Stop a training, so that it can save, and wait for its end.
 
-    The exit code is 1 if it is still running then.
+    The exit code is 2 if it is still running then.
     """
     action = action or "stop"
     if hub is not None:
@@ -97,7 +97,7 @@ def command(
             f"It is still running after {format_duration(wait)}: it ends when its step is done and"
             " saved. --kill does not wait for that."
         )
-    return int(not is_done)
+    return 0 if is_done else ERROR
 
 
 def _ask_hub(hub: str, run: str, action: ProcessAction, wait: float) -> int:
@@ -112,4 +112,4 @@ def _ask_hub(hub: str, run: str, action: ProcessAction, wait: float) -> int:
             asked = client.asked(run_id, asked["id"]) or asked
     done = _HUB_STATES[asked["state"]].format(asked["outcome"])
     answer({"run": run_id, "asked": action, **asked}, done)
-    return int(asked["state"] != "done" and wait > 0)
+    return ERROR if asked["state"] != "done" and wait > 0 else 0

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from epochal.cli import options
-from epochal.cli.command import data_command, own_run
+from epochal.cli.command import ERROR, data_command, own_run
 from epochal.cli.output import said_json, say
 from epochal.errors import UsageError
 from epochal.format import plural
@@ -36,7 +36,7 @@ _OPTIONS = f"An option, stored with the run: {', '.join(_KNOWN.options)}."
 def command(
     run: str | None, to: str | None, settings: tuple[str, ...], timeout: float | None, status: bool
 ) -> int:
-    """Send what is new in a run to other trackers; the exit code is 1 if something is left."""
+    """Send what is new in a run to other trackers; the exit code is 2 if something is left."""
     folder = RunFolder(own_run(run).path)
     ledger = Ledger(folder)
     if status:
@@ -61,7 +61,7 @@ def command(
     forwarding.stop()
     after = forwarding.progress_by_sink()
     _print(after)
-    return int(not all(progress.is_done for progress in after.values()))
+    return 0 if all(progress.is_done for progress in after.values()) else ERROR
 
 
 def _names(to: str | None, reporting: Reporting) -> tuple[str, ...]:

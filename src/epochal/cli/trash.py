@@ -58,7 +58,7 @@ def rm(runs: tuple[str, ...], where: str | None, yes: bool) -> None:
 @click.argument("action", type=click.Choice(("list", "restore", "empty")), default="list")
 @click.argument("runs", metavar="[RUN]...", nargs=-1)
 @click.option(
-    "--older", type=options.DURATION, default="0s", help="Only what was deleted so long ago."
+    "--older", type=options.DURATION, default="0s", help="Only runs deleted longer ago, as 30d."
 )
 @options.yes
 def trash(action: str, runs: tuple[str, ...], older: float, yes: bool) -> None:
@@ -98,7 +98,7 @@ def _restore(store: LocalStore, keys: Sequence[str]) -> None:
 
 @data_command
 @click.option(
-    "--older", type=options.DURATION, help="Runs that wrote nothing for so long, such as 30d."
+    "--older", type=options.DURATION, help="Runs without news for this time, such as 30d."
 )
 @click.option("--max-size", type=options.SIZE, help="The oldest runs, until the others fit (50GB).")
 @click.option("--keep-tagged", is_flag=True, help="Keep every run with a tag.")

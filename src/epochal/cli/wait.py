@@ -22,7 +22,7 @@ _ON = "Also end for an open finding of this severity or a higher one (error); 'e
 @options.run
 @click.option("--until", metavar="CONDITION", help=_UNTIL)
 @click.option("--on", type=click.Choice(list(ON)), default="error", help=_ON)
-@click.option("--timeout", type=options.DURATION, help="Wait at most so long: 90s, 30m, 2h.")
+@click.option("--timeout", type=options.DURATION, help="The longest time to wait: 90s, 30m, 2h.")
 @options.hub
 def command(run: str | None, until: str | None, on: str, timeout: float | None) -> int:
     """Wait until a run ends, and print one line about it.
