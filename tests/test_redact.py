@@ -281,7 +281,7 @@ def test_resuming_asks_for_the_secret_and_takes_it(
     Journal(tmp_path, command=command, cwd=str(tmp_path)).finish("failed")
     assert main(["resume", "x", "--dir", str(tmp_path)]) == 0
     assert "secrets were not recorded" in capsys.readouterr().out
-    assert main(["resume", "x", "--run", "--dir", str(tmp_path)]) == 2
+    assert main(["resume", "x", "--run", "-y", "--dir", str(tmp_path)]) == 2
     assert "--args" in capsys.readouterr().err
     given = f"--args=--password {SECRET}"
     assert main(["resume", "x", "--json", given, "--dir", str(tmp_path)]) == 0

@@ -237,7 +237,7 @@ def test_rm_refuses_a_running_run(tmp_path: Path, capsys: Capture) -> None:
     assert journal.folder.path.exists()
 
 
-@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), ("", 1)])
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 2), ("", 2)])
 def test_rm_asks(answer: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal(tmp_path).finish()
     monkeypatch.setattr(sys, "stdin", io.StringIO(answer))

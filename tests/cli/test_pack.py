@@ -42,7 +42,7 @@ def test_packing_again_does_nothing(tmp_path: Path, capsys: Capture) -> None:
 def test_pack_says_what_could_not_be_sealed(tmp_path: Path, capsys: Capture) -> None:
     journal = Journal(tmp_path).metrics(1, a=1).finish()
     journal.folder.segments.write_text("a file where the folder should be")
-    assert main(["manage", "pack", "x", "--dir", str(tmp_path), "--json"]) == 1
+    assert main(["manage", "pack", "x", "--dir", str(tmp_path), "--json"]) == 2
     (packed,) = json.loads(capsys.readouterr().out)
     assert (packed["parts"], packed["left"], len(packed["problems"])) == (0, 1, 1)
     assert journal.path().exists()

@@ -100,7 +100,7 @@ def test_killing_is_asked_about(
 ) -> None:
     with training(tmp_path) as process:
         monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
-        assert main(["stop", "run", "--kill", "--dir", str(tmp_path)]) == 1
+        assert main(["stop", "run", "--kill", "--dir", str(tmp_path)]) == 2
         assert process.poll() is None
         assert main(["stop", "run", "--kill", "-y", "--dir", str(tmp_path)]) == 0
         assert process.wait(timeout=120) == -9

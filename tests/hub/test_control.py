@@ -125,7 +125,7 @@ def test_a_training_is_suspended_continued_and_stopped_from_elsewhere(
         assert main([*stop, "--continue", "--wait", "60s"]) == 0
         wait_until(lambda: LocalStore(runs).run("run").status.text == "running")
         # Without Checkpoints the signal would end the training: it is not sent.
-        assert main([*stop, "--checkpoint", "--wait", "60s"]) == 1
+        assert main([*stop, "--checkpoint", "--wait", "60s"]) == 2
         assert "has no Checkpoints" in capsys.readouterr().out
         assert process.poll() is None
         assert main([*stop, "--wait", "60s"]) == 0
@@ -161,7 +161,7 @@ def test_a_training_that_does_not_allow_it_is_left_alone(
     controlling: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with shipped_training(controlling, tmp_path / "runs", monkeypatch) as process:
-        assert main(["stop", "run", "--hub", controlling.url, "--wait", "4s"]) == 1
+        assert main(["stop", "run", "--hub", controlling.url, "--wait", "4s"]) == 2
         assert process.poll() is None
     run_id = id_of(controlling, "run")
     found = controlling.client().get_json(f"/api/runs/{run_id}/control")

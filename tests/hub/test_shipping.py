@@ -138,7 +138,7 @@ def test_a_hub_that_has_sealed_a_part_gets_all_of_it(
     seal_part(there, name, into=there.segments)
     there.part_path(name).unlink()
     # The hub lacks half of the records, and the sender has no segment yet: it says so.
-    assert main(push) == 1
+    assert main(push) == 2
     said = capsys.readouterr()
     assert "with 501 records, and this folder has 1,001" in said.err
     assert "has everything" not in said.out
@@ -155,7 +155,7 @@ def test_a_hub_does_not_seal_what_it_receives(
 ) -> None:
     folder = record(tmp_path / "runs")
     ship_now(folder, hub.client())
-    assert main(["--dir", str(hub.root), "manage", "pack", "--all"]) == 1
+    assert main(["--dir", str(hub.root), "manage", "pack", "--all"]) == 2
     assert "Pack the run where it was recorded" in capsys.readouterr().err
     assert journal(RunFolder(hub.root / "p" / "a")) == journal(folder)
 

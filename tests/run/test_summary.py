@@ -155,8 +155,8 @@ def test_views_show_what_was_set(recorded: Path, capsys: pytest.CaptureFixture[s
     assert " 0.5000 " in capsys.readouterr().out
     assert main(["--dir", str(root), "show", "one"]) == 0
     shown = capsys.readouterr().out
-    assert "summary\n  best" in shown
     assert "test.acc" in shown
+    assert "SUMMARY\n  note  good" in shown
     out = io.StringIO()
     lines.write([view], out)
     records = [json.loads(line) for line in out.getvalue().splitlines()]

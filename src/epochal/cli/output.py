@@ -146,12 +146,12 @@ def complain(text: str, *, style: str = "") -> None:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask on stderr, unless ``yes``; without agreement the command ends with exit code 1."""
+    """Ask on stderr, unless ``yes``; without agreement the command ends with exit code 2."""
     if not yes:
         print(f"{visible(question)} [y/N] ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             remark("Nothing was changed.")
-            click.get_current_context().exit(1)
+            click.get_current_context().exit(2)
 
 
 class VisibleStream:

@@ -17,7 +17,7 @@ import click
 from epochal.cli import options
 from epochal.cli.checkpoints import checkpoint_folders, newest_checkpoint
 from epochal.cli.command import data_command, own_run
-from epochal.cli.output import one_line, remark, said_json, say
+from epochal.cli.output import confirm, one_line, remark, said_json, say
 from epochal.errors import EpochalError, UsageError
 from epochal.format import plural
 from epochal.journal.layout import slugify
@@ -49,7 +49,8 @@ _SECRETS = (
 @options.run
 @click.option("--run", "start", is_flag=True, help="Run the command.")
 @click.option("--args", "more", default="", help="Arguments that replace the program's own.")
-def command(run: str | None, start: bool, more: str) -> None:
+@options.yes
+def command(run: str | None, start: bool, more: str, yes: bool) -> None:
     """Print the command that continues a run, or run it. --quiet prints the command alone.
 
     \b
@@ -76,6 +77,8 @@ def command(run: str | None, start: bool, more: str) -> None:
         remark("")
         say(plan["shell"])
     if start:
+        question = "Its steps are recorded again from the beginning. Run it?"
+        confirm(question, yes=yes or plan["checkpoint"] is not None)
         _become(plan)
 
 

@@ -66,7 +66,7 @@ def _print(view: RunView, brief: RunBrief, *, with_all: bool) -> None:
     since = "" if brief.previous is None or with_all else f" (changed since {brief.previous})"
     parts = {
         "METRICS": _every_metric(view) if with_all else _metrics(brief),
-        "SUMMARY": _entries(info.summary) if with_all else "",
+        "SUMMARY": _entries(info.summary if with_all else brief.summary),
         f"CONFIG{since}": _entries(info.config) if with_all else _config(brief),
     }
     for title, text in parts.items():

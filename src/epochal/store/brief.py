@@ -61,7 +61,8 @@ class RunBrief(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``changed`` has the configuration that differs from the run ``previous``, the newest one of the
     project before this: each entry with its value there and here. Without such a run, ``config``
-    has the whole configuration. The ``more_…`` count what was left out.
+    has the whole configuration. ``summary`` has the texts that the program set; numbers are among
+    the metrics. The ``more_…`` count what was left out.
     """
 
     name: str
@@ -80,6 +81,7 @@ class RunBrief(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     problem: str | None = None
     metrics: list[BriefMetric] = []
     more_metrics: int = 0
+    summary: Mapping[str, str] = {}
     previous: str | None = None
     changed: Mapping[str, list[Any]] = {}
     config: Mapping[str, Any] = {}
@@ -97,6 +99,8 @@ def run_brief(store: Store, view: RunView) -> RunBrief:
     own = dict(flat_items(view.config)) if before is None else {}
     changed = {} if before is None else _changed(before, view)
     found = findings_of(view, most=_RECORDS_A_LOOK)
+    values = flat_items(row.summary)
+    texts = {name: text for name, text in values if isinstance(text, str) and name not in every}
     return RunBrief(
         name=row.name,
         project=row.project,
@@ -114,6 +118,10 @@ def run_brief(store: Store, view: RunView) -> RunBrief:
         problem=row.problem,
         metrics=[_metric(view, metric) for metric in metrics[:_MOST_METRICS]],
         more_metrics=len(every) - len(metrics[:_MOST_METRICS]),
+        summary={
+            name: _short(text) or ""
+            for name, text in itertools.islice(texts.items(), _MOST_ENTRIES)
+        },
         previous=None if before is None else before.outline().name,
         changed=dict(itertools.islice(changed.items(), _MOST_ENTRIES)),
         config=dict(itertools.islice(own.items(), _MOST_ENTRIES)),

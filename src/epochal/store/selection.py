@@ -251,7 +251,7 @@ class _Compiler:
             if root == "config":
                 return lambda run: dig(run.row.config, names)
             return _best(".".join(names)) if root == "best" else _statistic(names)
-        if root in _NESTED:
+        if root in _NESTED and root != "best":  # a program may set a value of that name
             example = {"config": "config.lr"}.get(root, f"{root}.loss")
             q.fail(f"expected a name after {root}, such as {example}", self._text, node.column)
         if root in _PLAIN:
