@@ -100,7 +100,7 @@ class Overfitting(Rule):
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check the newest evaluations beside the training loss."""
         curve, train = context.updated_curves.get("eval_loss"), context.curves.get("loss")
-        if curve is None or train is None or not train.count:
+        if curve is None or train is None or train.start is None:
             return ()
         now = _Eval(*curve.points[-1], train.recent_level(_TRAIN_POINTS[train.axis]))
         self._evals = self._evals[::2] if len(self._evals) > 512 else self._evals
@@ -111,7 +111,7 @@ class Overfitting(Rule):
         words = {"since": curve.at(best.at), "when": curve.at(now.at)}
         message, first = "rises", best.at
         if self._rises(best, now, curve):
-            if train.start and best.loss > self.thresholds.unlearned * train.start > 0:
+            if best.loss > self.thresholds.unlearned * train.start > 0:
                 message = "unrelated"
         else:
             message, first = "memorised", self._evals[0].at
