@@ -76,38 +76,17 @@ def epochs_text(info: RunRow, *, between: str = "/") -> str | None:
     return f"{info.epoch}{between}{info.num_epochs}"
 
 
-def findings_text(info: RunRow) -> str | None:
-    """The number of findings, ``2 errors, 1 warning (resolved)``; None if no rules ran."""
-    if info.errors is None:
-        return None
-    found = ", ".join(text for text in _counts(info) if text) or "none"
-    if not info.is_partly_watched:
-        return found
-    return f"{found} so far; 'epochal doctor' looks at what nobody watched"
-
-
 def most_severe_text(info: RunRow) -> str | None:
-    """The same in short: the errors, or the warnings where there are no errors.
+    """The errors, or the warnings where there are no errors; None if no rules ran.
 
-    A ``+`` behind it says that an attempt was not watched to its end.
+    A ``+`` behind it means that an attempt was not watched to its end.
     """
     if info.errors is None:
         return None
-    found = next((text for text in _counts(info) if text), "none")
-    return f"{found} +" if info.is_partly_watched else found
-
-
-def _counts(info: RunRow) -> tuple[str, str]:
-    return (
-        _counted(info.errors or 0, info.open_errors or 0, "error"),
-        _counted(info.warnings or 0, info.open_warnings or 0, "warning"),
-    )
-
-
-def _counted(number: int, num_open: int, word: str) -> str:
+    number, num_open, word = info.errors, info.open_errors or 0, "error"
     if not number:
-        return ""
-    words = plural(number, word)
-    if num_open == number:
-        return words
-    return f"{words} ({num_open} open)" if num_open else f"{words} (resolved)"
+        number, num_open, word = info.warnings or 0, info.open_warnings or 0, "warning"
+    found = plural(number, word) if number else "none"
+    if num_open != number:
+        found += f" ({num_open} open)" if num_open else " (resolved)"
+    return f"{found} +" if info.is_partly_watched else found
