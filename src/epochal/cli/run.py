@@ -49,9 +49,9 @@ def _label_options(function: Any) -> Any:
 @click.option("--grace", type=DURATION, default="30s", help="Time to save when stopped (30s).")
 @_label_options
 @click.option(
-    "--first-step", type=DURATION, default="10m", help="Warn if no step comes by then (10m)."
+    "--first-step", type=DURATION, default="10m", help="Warn if no step was logged by then (10m)."
 )
-@click.option("--restarts", type=_COUNT, default=0, help="Resume so often after a crash (0).")
+@click.option("--restarts", type=_COUNT, metavar="N", default=0, help="Resume at most N times.")
 @click.option("--restart-wait", type=DURATION, default="5s", help="Wait before a restart (5s).")
 def command(
     words: tuple[str, ...],
