@@ -217,10 +217,12 @@ class Launch:
             self.stopped, self.why = TIMEOUT, "It reached the timeout."
         elif limits.stop_on is not None and self.run is not None and moment >= self._look_at:
             self._look_at = moment + _LOOK_S
-            self.run.refresh()
-            for finding in open_findings(self.run, limits.stop_on)[:1]:
-                why = f"{finding.severity} {finding.rule}: {finding.sentence}"
-                self.stopped, self.why = FINDINGS, why
+            # A run that cannot be read, as one that somebody deletes, stops nothing.
+            with contextlib.suppress(EpochalError, OSError):
+                self.run.refresh()
+                for finding in open_findings(self.run, limits.stop_on)[:1]:
+                    why = f"{finding.severity} {finding.rule}: {finding.sentence}"
+                    self.stopped, self.why = FINDINGS, why
         if self.stopped is not None:
             self._report(f"stopping the training. {self.why}")
             self._kill_at = moment + limits.grace_s

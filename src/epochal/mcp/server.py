@@ -125,7 +125,7 @@ class _Tools:
         self,
         metric: Annotated[str, Field(description="a name, its end, or a role such as eval_loss")],
         run: Run = "latest",
-        points: Annotated[int, Field(ge=4, le=1000, description="at most so many points")] = 20,
+        points: Annotated[int, Field(ge=5, le=1000, description="at most so many points")] = 20,
     ) -> Facts:
         """Read one metric of a run: its extremes are exact, and among the points."""
         return Facts(data=_plain(series_points(self._run(run), metric, points)))
