@@ -53,6 +53,7 @@ def test_nothing_is_allocated_and_nothing_waits(start_run: StartRun) -> None:
     run = start_run()
     model, optimizer = trained()
     watch_memory(model, run, every=1)
+    model(torch.ones(8, 1024, device="cuda")).square().mean().backward()
     before = torch.cuda.memory_allocated()
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
@@ -77,5 +78,5 @@ def test_a_real_out_of_memory_error_is_explained_without_allocating(start_run: S
     assert event.get("report") is None
     assert event["allocated"] == before <= event["reserved"]
     text = of_kind(run.dir, "text")[0]["text"]
-    assert "[Memory of cuda:0" in text
+    assert "[Out of memory on cuda:0]" in text
     assert "optimizer" in text
