@@ -62,6 +62,7 @@ def test_nothing_is_allocated_and_nothing_waits(start_run: StartRun) -> None:
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert torch.cuda.memory_allocated() == before
+    run.finish()
     assert of_kind(run.dir, "allocator")[0]["id"] == torch.cuda.current_device()
 
 
