@@ -38,7 +38,7 @@ def test_a_wheel_in_an_empty_environment_records_and_reads_a_run(tmp_path: Path)
     listing = run(
         str(tmp_path / "env" / "bin" / "epochal"), "--dir", str(tmp_path / "runs"), "ls", "--json"
     )
-    assert {one["info"]["name"] for one in json.loads(listing)} == {"one", "two"}
+    assert {one["name"] for one in json.loads(listing)} == {"one", "two"}
 
 
 def run(*command: str) -> str:

@@ -27,7 +27,7 @@ from epochal.cli.main import main
 skew_s, real = float(sys.argv[3]), time.time
 time.time = lambda: real() + skew_s
 Budget.__init__.__kwdefaults__["reserve"] = 0
-sys.exit(main(["hub", sys.argv[1], "--port", sys.argv[2], *sys.argv[4:]]))
+sys.exit(main(["hub", "serve", sys.argv[1], "--port", sys.argv[2], *sys.argv[4:]]))
 """
 
 

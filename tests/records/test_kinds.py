@@ -51,6 +51,7 @@ def test_the_fields_of_the_golden_folder_are_declared() -> None:
 def test_every_event_that_the_program_writes_is_declared() -> None:
     text = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py"))
     called = re.findall(r'(?:run|journal|self|_kept|recorder)\.event\(\s*"([a-z-]+)"', text)
+    called += re.findall(r'_kept\.add\(\s*"event", name="([a-z-]+)"', text)
     built = re.findall(r'"log": "event",[^}]*?"name": "([a-z-]+)"', text)
     assert {"internal-error", "hardware", "exit", "alert"} <= set(called)
     assert "records-lost" in built

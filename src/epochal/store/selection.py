@@ -136,9 +136,12 @@ def parse_groups(text: str) -> Callable[[Sequence[S]], list[tuple[tuple[Any, ...
     Groups and the runs in them keep the order of the runs. A run that does not have a field has
     None there; lists and objects count as the text that shows them.
     """
+    fields = [q.parse_field(part.strip()) for part in text.split(",")]
     readings = [_reading(part.strip()) for part in text.split(",")]
 
     def grouped(runs: Sequence[S]) -> list[tuple[tuple[Any, ...], list[S]]]:
+        if runs:
+            check_fields(None, fields, runs)
         found: dict[tuple[Any, ...], tuple[tuple[Any, ...], list[S]]] = {}
         for run in runs:
             values = tuple(_group_value(reading(run)) for reading in readings)

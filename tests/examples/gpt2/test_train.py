@@ -166,7 +166,7 @@ def test_killed_under_epochal_run_it_goes_on_by_itself(
     whole: Path, tmp_path: Path, cadence: int
 ) -> None:
     words = command(tmp_path, run_name="run", checkpoint_freq=cadence, eval_freq=cadence)
-    launcher = [sys.executable, "-m", "epochal", "run", "--restarts", "1", "--restart-wait", "0"]
+    launcher = [sys.executable, "-m", "epochal", "run", "--restarts", "1", "--restart-wait", "0s"]
     with subprocess.Popen(
         [*launcher, "--dir", str(tmp_path / "runs"), "--", *words],
         env=environment(tmp_path),

@@ -62,7 +62,7 @@ def test_each_condition_has_its_own_finding_severity_and_message() -> None:
         ("error", "Too {low}."),
         ("info", "The condition 'acc < 0.5 and lr > 1' is met: acc is 0.1 and lr is 2 at step 2."),
     ]
-    assert found[1].evidence["lr"] == 2.0
+    assert found[1].evidence["value"] == "acc is 0.1 and lr is 2"
 
 
 @pytest.mark.parametrize(

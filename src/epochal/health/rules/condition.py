@@ -10,7 +10,7 @@ import msgspec
 from epochal.condition import Condition, ConditionTracker
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
-from epochal.health.rule import Rule, Verdict
+from epochal.health.rule import Message, Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
 
 if TYPE_CHECKING:
@@ -34,8 +34,9 @@ class ConditionMet(Rule):
     healthy = "None of your conditions is met."
     reports = {
         "warning": "A condition of `[[rules.conditions]]` or `init(rules=[…])` is met. You may set "
-        "another severity. The finding closes after 3 points that do not meet the condition."
+        "another severity. The finding closes after some points that do not meet the condition."
     }
+    messages = {"met": Message("warning", "{sentence}", "{advice}")}
     kinds = frozenset()
     every_rank = False
     wants_extremes = True
@@ -65,7 +66,7 @@ class ConditionMet(Rule):
             found = ((name, self._value(name, observation, context)) for name in condition.metrics)
             is_met = tracker.update({name: value for name, value in found if value is not None})
             if is_met:
-                yield _met(setting, tracker.values, observation.step)
+                yield self._met(setting, tracker.values, observation.step)
             elif is_met is not None:
                 yield Verdict(setting.when, False)
 
@@ -91,18 +92,21 @@ class ConditionMet(Rule):
         position = observation.record.get(name) if name in ("step", "epoch") else None
         return position if isinstance(position, (int, float)) else None
 
-
-def _met(setting: ConditionSetting, values: Mapping[str, float], step: int | None) -> Verdict:
-    at = {} if step is None else {"step": step}
-    named = {"value": next(iter(values.values()))} if len(values) == 1 else values
-    parts = [f"{name} is {value:.5g}" for name, value in values.items() if name != "step"]
-    where = "" if step is None else f"at step {step:,}"
-    known = " ".join([" and ".join(parts), where]).strip()
-    sentence = f"The condition {setting.when!r} is met: {known}."
-    return Verdict(
-        setting.when,
-        True,
-        setting.severity,
-        setting.message or sentence,
-        evidence={"condition": setting.when, **named, **at},
-    )
+    def _met(
+        self, setting: ConditionSetting, values: Mapping[str, float], step: int | None
+    ) -> Verdict:
+        at = {} if step is None else {"step": step}
+        parts = [f"{name} is {value:.5g}" for name, value in values.items() if name != "step"]
+        value = next(iter(values.values())) if len(values) == 1 else " and ".join(parts)
+        where = "" if step is None else f"at step {step:,}"
+        known = " ".join([" and ".join(parts), where]).strip()
+        sentence = setting.message or f"The condition {setting.when!r} is met: {known}."
+        return self.found(
+            "met",
+            setting.when,
+            severity=setting.severity,
+            words={"sentence": sentence, "advice": ""},
+            condition=setting.when,
+            value=value,
+            **at,
+        )

@@ -100,7 +100,7 @@ class Overfitting(Rule):
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check the newest evaluations beside the training loss."""
         curve, train = context.updated_curves.get("eval_loss"), context.curves.get("loss")
-        if curve is None or train is None or train.start is None:
+        if curve is None or train is None or not train.count or train.start is None:
             return ()
         now = _Eval(*curve.points[-1], train.recent_level(_TRAIN_POINTS[train.axis]))
         self._evals = self._evals[::2] if len(self._evals) > 512 else self._evals
