@@ -1,4 +1,4 @@
-"""The one format of numbers, durations, bytes, counts and paths in everything that people read.
+"""The one format of numbers, durations, bytes and counts in everything that people read.
 
 Sizes have IEC names, because they are counted by 1024: KiB, MiB, GiB. Two texts keep ``GB`` for
 ``1024**3``, because others read them by that name: the VRAM part of an epoch line and the summary
@@ -7,7 +7,6 @@ of a resource sample. The sizes of RAM and GPUs in the line about the hardware a
 """
 
 import math
-import os
 
 from epochal.values import as_float
 
@@ -131,15 +130,6 @@ def format_tps(tokens_per_second: float) -> str:
         return f"{'-':>5} "
     plain = f"{tokens_per_second:5.1f}"
     return f"{plain} " if float(plain) < 1000 else f"{tokens_per_second / 1000:5.1f}k"
-
-
-def format_path(path: str | os.PathLike[str]) -> str:
-    """Return a path relative to the working folder, unless it is outside of that."""
-    try:
-        relative = os.path.relpath(path)
-    except (OSError, ValueError):  # the working folder is gone, or on another drive
-        return str(path)
-    return str(path) if relative.startswith(os.pardir) else relative
 
 
 def _scaled(amount: float, *, base: int, units: tuple[str, ...]) -> tuple[str, str]:

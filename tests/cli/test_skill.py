@@ -48,7 +48,7 @@ def test_every_command_runs(tmp_path: Path) -> None:
         )
         codes[command] = done.returncode
         assert done.returncode in (0, 1, 4), f"{command}\n{done.stdout}{done.stderr}"
-        assert done.stdout, command
+        assert done.stdout or done.stderr, command
         assert len(done.stdout) < 4000, command
     assert {code for command, code in codes.items() if "epochal run" in command} == {0}
     assert [code for command, code in codes.items() if "--until" in command] == [4, 1]

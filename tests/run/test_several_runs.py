@@ -61,12 +61,6 @@ def test_runs_may_finish_in_any_order(start_run: StartRun) -> None:
     assert list(OPEN_RUNS) == [runs[0]]
 
 
-def test_previous_runs_are_finished_when_that_is_asked_for(start_run: StartRun) -> None:
-    first, second = start_run("first"), start_run("second")
-    third = start_run("third", reinit="finish_previous")
-    assert [run.state for run in (first, second, third)] == ["finished", "finished", "open"]
-
-
 def test_a_run_that_this_process_resumes_is_finished_first(
     start_run: StartRun, capsys: pytest.CaptureFixture[str]
 ) -> None:

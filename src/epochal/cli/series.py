@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 import click
 
 from epochal.cli import options
 from epochal.cli.command import chosen_run, data_command, reading_store
-from epochal.cli.output import form, say, say_csv, say_json, say_lines
+from epochal.cli.output import form, hint, say, say_csv, say_json, say_lines
 from epochal.cli.table import terminal_columns
+from epochal.errors import EpochalError, MetricNotFoundError, UsageError
 from epochal.format import plural
 from epochal.series.series import Series
 from epochal.store.metrics import in_order, is_detail
 from epochal.store.points import SeriesPoints, read_series, series_points
+from epochal.store.store import Store
 from epochal.store.words import format_value
 
 _WIDEST = 120
+_NAMED = 5
 
 
 @data_command
 @click.argument("words", metavar="[RUN] METRIC...", nargs=-1, required=True)
-@click.option("-p", "--points", type=click.IntRange(4), default=40, help="At most so many (40).")
+@click.option(
+    "-p",
+    "--points",
+    type=click.IntRange(5),
+    default=40,
+    help="Print at most this many points (40).",
+)
 @options.csv
 @options.hub
 def command(words: tuple[str, ...], points: int) -> None:
-    """Print one metric of a run: its first, last, smallest and largest value.
+    """Print metrics of a run: the course, and the first, last, smallest and largest value.
 
     With one argument it is a metric of the newest run. --csv and --json print points at equal
     distances and the exact extremes.
@@ -38,11 +48,18 @@ def command(words: tuple[str, ...], points: int) -> None:
     key, metrics = (None, words) if len(words) == 1 else (words[0], words[1:])
     with reading_store() as store:
         view = chosen_run(store, key)
-        found = [series_points(view, metric, points) for metric in metrics]
+        try:
+            found = [series_points(view, metric, points) for metric in metrics]
+        except MetricNotFoundError:
+            _check_no_run(store, words)
+            raise
         if form() == "json":
             say_json(found[0] if len(found) == 1 else found)
         elif form() == "csv":
             say_csv([row for one in found for row in one.rows()])
+            for one in found:
+                if one.count > len(one.steps):
+                    hint(f"{len(one.steps)} of {one.count:,} points of {one.metric}: see --points.")
         else:
             for one in found:
                 _print(one, read_series(view, one.metric), points)

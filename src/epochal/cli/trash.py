@@ -14,6 +14,7 @@ from epochal.cli.output import answer, confirm, remark, said_json
 from epochal.cli.table import say_table
 from epochal.errors import UsageError
 from epochal.format import format_bytes, plural
+from epochal.store.local.disk_usage import disk_usage, folder_bytes
 from epochal.store.local.store import LocalStore
 from epochal.store.local.trash import check_removable, is_removable
 from epochal.store.row import RunRow

@@ -38,23 +38,9 @@ class RunAlerts:
             console.message("%s", text, level=shown)
 
     def send(self, title: Any, text: Any, *, level: Any, wait_s: Any) -> bool:
-        """Record an alert and print it; False where it would be repeated too soon."""
-        record = self._record(title, text, level=level, wait_s=wait_s)
-        if record is None:
-            return False
-        self._recorder.write(record)
-        words = f"alert: {record['title']}" + (f": {record['text']}" if record["text"] else "")
-        console = self._recorder.console
-        if record["level"] == "info":
-            console.message("%s", words, level=Verbosity.NORMAL)
-        else:
-            console.notice(words)
-        return True
-
-    def _record(self, title: Any, text: Any, *, level: Any, wait_s: Any) -> Record | None:
-        """The ``alert`` event; None where the same title was sent within ``wait_s`` seconds."""
-        call, values = self._recorder.call("event"), self._recorder.values
-        title = call.text(title, name="title") or ""
+        """Record an alert and print it; False where the same title was sent too recently."""
+        recorder, values = self._recorder, self._recorder.values
+        title = recorder.call("event").text(title, name="title") or ""
         if not title.strip():
             values.drop("title=", title, "an alert needs a title.", then="It is sent as 'alert'.")
             title = "alert"

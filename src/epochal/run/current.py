@@ -133,19 +133,7 @@ def current_values() -> ValuePolicy:
 def guard_of(run: object = None) -> Guard:
     """The guard of a run; by default of the current one, or of a process without an open run."""
     known = run if isinstance(run, Run) else OPEN_RUNS.current
-    return _OUTSIDE.guard if known is None else recorder_of(known).guard
-
-
-class _Outside:
-    """Values that are recorded while there is no run, such as those of a graph; and faults."""
-
-    def __init__(self) -> None:
-        self._policy = ValuePolicy(lambda sentence, *_, **__: error("epochal: %s", sentence))
-        self.guard = Guard(_print_fault)
-
-    def policy(self) -> ValuePolicy:
-        self._policy.strict = read_variable("strict")
-        return self._policy
+    return _GUARD if known is None else recorder_of(known).guard
 
 
 def _print_fault(fault: Fault) -> None:

@@ -14,9 +14,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epochal.format import format_path
 from epochal.run.callbacks import Callbacks
-from epochal.run.exit_hooks import EXIT_HOOKS, describe_error, describe_trace
+from epochal.run.exit_hooks import EXIT_HOOKS, end_with_error
+from epochal.settings.toml_file import shown_path
 
 if TYPE_CHECKING:
     from epochal.run.recorder import Recorder
@@ -140,10 +140,10 @@ class Ending:
                 "the beginning again."
             )
         else:
-            text += f"Its newest checkpoint is {format_path(self.checkpoint)}.\n"
+            text += f"Its newest checkpoint is {shown_path(Path(self.checkpoint))}.\n"
             text += self._how_to_continue()
         if status == "interrupted" and not hasattr(sys, "ps1"):
-            EXIT_HOOKS.call_at_exit(lambda: recorder.console.line(text))
+            EXIT_HOOKS.print_last(lambda: recorder.console.line(text))
         else:
             recorder.console.line(text)
 

@@ -31,12 +31,15 @@ class ExitHooks:
     def __init__(self) -> None:
         self._runs: list[Ending] = []
         self._links: list[_ExceptionLink | _SignalLink] = []
+        self._is_registered = False
+        self._last_words: list[Callable[[], object]] = []
 
     def add(self, run: Ending) -> None:
         """Call the hooks of a run until it closes."""
         run.on_close.add(lambda: self._remove(run))
-        if not self._runs:
+        if not self._is_registered:
             atexit.register(self._at_exit)
+            self._is_registered = True
         self._runs.append(run)
         # Also for a later run: the program may have replaced a hook since.
         if not isinstance(sys.excepthook, _ExceptionLink):
@@ -55,41 +58,26 @@ class ExitHooks:
             self._runs.remove(run)
         if self._runs:
             return
-        if not self._last_calls:
-            atexit.unregister(self._at_exit)
         self._links = [link for link in reversed(self._links) if not link.remove()][::-1]
 
-    def end_all(self, status: str, *, reason: str, details: str | None = None) -> None:
-        """Finish every open run: first the last record of each, then what may take a while."""
-        runs = self._own_runs()
-        with ExitStack() as stack:  # last in, first out; whatever one of them raises
-            for run in runs:
-                stack.callback(run.settle)
-            for run in runs:
-                stack.callback(run.on_exit, status, reason=reason, details=details)
-
-    def call_at_exit(self, call: Callable[[], object]) -> None:
-        """Call a function when the process ends, after Python has printed a traceback."""
-        self._last_calls.append(call)
-        atexit.unregister(self._at_exit)
-        atexit.register(self._at_exit)
-
-    def _own_runs(self) -> list[HookedRun]:
+    def _own_runs(self) -> list[Ending]:
         return [run for run in self._runs if run.is_of_this_process]
+
+    def print_last(self, print_words: Callable[[], object]) -> None:
+        """Print something when the process ends, below a traceback that Python prints."""
+        self._last_words.append(print_words)
 
     def _at_exit(self) -> None:
         error = _unhandled_error()
-        with ExitStack() as stack:
-            stack.callback(self._make_last_calls)
+        try:
             if error is None:
-                self.end_all("finished", reason="the process ended")
+                end_runs(self._own_runs(), "finished", "the process ended")
             else:
                 self._on_exception(error)
-
-    def _make_last_calls(self) -> None:
-        while self._last_calls:
-            self._last_calls.pop(0)()
-        _keep_exit_code(_unhandled_error())
+        finally:
+            for print_words in self._last_words:
+                print_words()
+            _keep_exit_code(error)
 
     def _on_exception(self, error: BaseException) -> None:
         end_with_error(self._own_runs(), error)

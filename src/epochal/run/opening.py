@@ -172,13 +172,15 @@ def _describe_git(folder: RunFolder) -> dict[str, Any] | None:
     return facts
 
 
-def _greet(recorder: Recorder, request: Request, last_step: int) -> None:
-    where, name = format_path(recorder.folder.path), recorder.name
-    if recorder.attempt > 1:
-        recorder.console.line(
-            f"epochal: run {name!r} resumed as attempt {recorder.attempt} in {where}"
-            f" ({_where_from(recorder, request.resume_step, last_step)})"
-        )
+def _greet(recorder: Recorder, resume_step: int | None, last_step: int) -> None:
+    """Print where the run is recorded, and how far it had come if it is resumed or forked."""
+    where, name, attempt = shown_path(recorder.folder.path), recorder.name, recorder.attempt
+    if attempt > 1:
+        epoch = last_epoch_of(recorder.folder, before_attempt=attempt) if last_step < 0 else None
+        reached = format_reached(None if last_step < 0 else last_step, epoch)
+        words = f"it had reached {reached}" if reached else "it had logged no step"
+        words += "" if resume_step is None else f", and continues at step {resume_step:,}"
+        greeting = f"run {name!r} resumed as attempt {attempt} in {where} ({words})"
     else:
         fork = recorder.identity.get("fork")
         since = f", forked from {fork['name']!r} after step {fork['step']:,}" if fork else ""

@@ -16,7 +16,7 @@ from epochal.errors import ValueTypeError
 from epochal.journal.line import now
 from epochal.records import Record, numbers_of
 from epochal.run.own_records import OwnRecords
-from epochal.run.watched import plain, watched
+from epochal.run.watched import Attributes, plain, watched
 from epochal.values import as_float, plain_json
 
 if TYPE_CHECKING:
@@ -26,17 +26,11 @@ if TYPE_CHECKING:
 class RunSummary(Attributes, MutableMapping[str, Any]):
     """What ``run.summary`` returns: a mapping, and its entries as attributes."""
 
-    _recorder: Recorder
-    _journal: _LastValues
-    _set: dict[str, Any]
-
     def __init__(self, recorder: Recorder) -> None:
-        vars(self).update(
-            _recorder=recorder,
-            _journal=_LastValues(),
-            # What this process set; a run that is switched off has no journal to read it from.
-            _set={},
-        )
+        self._recorder = recorder
+        self._journal = _LastValues()
+        # What this process set; a run that is switched off has no journal to read it from.
+        self._set: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
         return self._set[name] if name in self._set else self._read()[name]

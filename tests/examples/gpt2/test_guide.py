@@ -17,6 +17,7 @@ import torch.distributed as dist
 from epochal.cli.main import main as epochal_command
 from epochal.sinks.tags import RoleTags
 from flags import PRESETS, Flags
+from sample import main as write_text
 from tests.doubles.command_lines import understood
 from tests.examples.gpt2.trainings import SCRIPT, SMALL, environment, run_here
 
