@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -95,18 +95,12 @@ class ConditionMet(Rule):
     def _met(
         self, setting: ConditionSetting, values: Mapping[str, float], step: int | None
     ) -> Verdict:
-        at = {} if step is None else {"step": step}
         parts = [f"{name} is {value:.5g}" for name, value in values.items() if name != "step"]
         value = next(iter(values.values())) if len(values) == 1 else " and ".join(parts)
         where = "" if step is None else f"at step {step:,}"
         known = " ".join([" and ".join(parts), where]).strip()
         sentence = setting.message or f"The condition {setting.when!r} is met: {known}."
-        return self.found(
-            "met",
-            setting.when,
-            severity=setting.severity,
-            words={"sentence": sentence, "advice": ""},
-            condition=setting.when,
-            value=value,
-            **at,
-        )
+        evidence: dict[str, Any] = {"condition": setting.when, "value": value}
+        evidence |= {} if step is None else {"step": step}
+        words = {"sentence": sentence, "advice": ""}
+        return self.found("met", setting.when, severity=setting.severity, words=words, **evidence)
