@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +21,6 @@ for step in range({steps}):
     while step == {steps} // 2 and time.monotonic() < begin + 0.6:
         time.sleep(0.01)
 """
-
-
-@pytest.fixture(scope="module")
-def shared_kernel() -> Iterator[Kernel]:
-    kernel = Kernel()
-    kernel.run("import epochal, epochal.run.current")
-    yield kernel
-    kernel.close()
-
-
-@pytest.fixture
-def kernel(shared_kernel: Kernel) -> Iterator[Kernel]:
-    yield shared_kernel
-    shared_kernel.run("for run in epochal.run.current.OPEN_RUNS: run.finish()")
 
 
 def begin(folder: Path, name: str = "shown", more: str = "") -> str:

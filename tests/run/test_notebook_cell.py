@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,20 +12,6 @@ from tests.doubles.kernels import Kernel
 
 OPEN = "run = epochal.init('tests', {name!r}, dir={folder!r}, console=False)"
 NAMES = "[run.name for run in epochal.run.current.OPEN_RUNS]"
-
-
-@pytest.fixture(scope="module")
-def shared_kernel() -> Iterator[Kernel]:
-    kernel = Kernel()
-    kernel.run("import epochal, epochal.run.current")
-    yield kernel
-    kernel.close()
-
-
-@pytest.fixture
-def kernel(shared_kernel: Kernel) -> Iterator[Kernel]:
-    yield shared_kernel
-    shared_kernel.run("for run in epochal.run.current.OPEN_RUNS: run.finish()")
 
 
 def open_runs(kernel: Kernel) -> str:

@@ -39,7 +39,7 @@ _USUAL = ("status", "step", "loss", "score", "errors", "warnings", "tags", "note
 _READ_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 
 Run = Annotated[str, Field(description="name, project/name, id, 'latest' or 'latest:PROJECT'")]
-Limit = Annotated[int, Field(ge=1, le=200, description="at most so many")]
+Limit = Annotated[int, Field(ge=1, le=200, description="the most entries to return")]
 
 
 class Rows(BaseModel):
@@ -125,7 +125,7 @@ class _Tools:
         self,
         metric: Annotated[str, Field(description="a name, its end, or a role such as eval_loss")],
         run: Run = "latest",
-        points: Annotated[int, Field(ge=5, le=1000, description="at most so many points")] = 20,
+        points: Annotated[int, Field(ge=5, le=1000, description="the most points to return")] = 20,
     ) -> Facts:
         """Read one metric of a run: its extremes are exact, and among the points."""
         return Facts(data=_plain(series_points(self._run(run), metric, points)))
