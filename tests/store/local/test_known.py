@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from epochal.store.answers import Labels
+from epochal.store.local.listed import ListedRun
 from epochal.store.local.store import LocalStore
 from tests.store.journals import Journal, settle
 
@@ -146,3 +150,21 @@ def test_a_filter_by_a_summary_of_the_index_lists_no_folder(tmp_path: Path) -> N
         known = store.known_runs(query, budget_s=60)
         assert len(known.runs) == 2
         assert all(run.source.signature is None for run in store.runs())
+
+
+def test_runs_that_another_thread_reads_while_a_list_is_made_are_pending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many(tmp_path, 130)
+    listed = LocalStore._listed
+
+    def listed_then_read(store: LocalStore, *args: Any) -> list[ListedRun]:
+        found = listed(store, *args)
+        read_all(store)
+        return found
+
+    with LocalStore(tmp_path) as store:
+        monkeypatch.setattr(LocalStore, "_listed", listed_then_read)
+        first = store.known_runs(budget_s=0)
+        assert len(first.runs) + first.pending >= 130 > len(first.runs)
+        assert store.known_runs(budget_s=0).pending == 0

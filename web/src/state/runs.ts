@@ -271,9 +271,11 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     for (let at = 0; at < wanted.length; at += IDS_AT_ONCE) {
       const ids = wanted.slice(at, at + IDS_AT_ONCE);
       void source.runs({ query: `id in [${ids.map(quoted).join(", ")}]`, choice: { ids }, limit: ids.length, withConfig: true, summaries: HEADLINES }).then((list) => {
-        const known = new Set(list.rows.map(({ id }) => id));
-        unknown.value = new Set([...unknown.peek(), ...ids.filter((id) => !known.has(id))]);
         merge(list.rows);
+        const left = ids.filter((id) => !rows.peek().has(id));
+        // A run that the server has not read yet comes with a later answer.
+        if (left.length > 0 && (list.pending ?? 0) > 0) setTimeout(() => (unknown.value = new Set(unknown.peek())), RELOAD_MS);
+        else unknown.value = new Set([...unknown.peek(), ...left]);
       }, () => undefined);
     }
   });

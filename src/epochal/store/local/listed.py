@@ -67,8 +67,8 @@ class Entry:
 
     @property
     def is_read(self) -> bool:
-        """Whether its full row is known."""
-        return self.is_current and self.level == 2
+        """Whether its full row is known, and an id by which a list shows it."""
+        return self.is_current and self.level == 2 and self.id is not None
 
 
 @dataclass(slots=True)

@@ -141,6 +141,8 @@ class LocalStore:
         group_by = None if group is None else parse_groups(group)
         self._scan_once()
         self._read_first(time.monotonic() + budget_s)
+        # Counted before the list is made: other threads go on reading meanwhile.
+        num_unread = len(self._unread())
         budget = Budget(time.monotonic() + budget_s)
         found = select.of(self._listed(select.condition, budget), self._held.guard.select)
         if budget.unread:
@@ -150,8 +152,7 @@ class LocalStore:
         listed = [entry for entry in self._entries.values() if entry.level]
         return KnownRuns(
             self._lazy(found),
-            # A run may have been read in full after this list had to leave it out.
-            max(len(self._unread()) + len(self._tails_left), len(budget.unread)),
+            max(num_unread + len(self._tails_left), len(budget.unread)),
             [(values, self._lazy(some)) for values, some in groups],
             stored=len(listed),
             projects=sorted({name for index in self._indexes for name in index.projects()}),
@@ -162,8 +163,9 @@ class LocalStore:
         """Every project in one row, from what is known after about so many seconds."""
         self._scan_once()
         self._read_first(time.monotonic() + budget_s)
+        num_unread = len(self._unread())
         members = [run.member for run in self._listed(None, Budget())]
-        return project_list(members, pending=len(self._unread()))
+        return project_list(members, pending=num_unread)
 
     def read_on(self, budget_s: float, *, only_small: bool = False) -> tuple[Set[str], int]:
         """Read full rows for so many seconds; which runs were read, and how many are left."""
