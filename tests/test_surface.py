@@ -19,9 +19,9 @@ import epochal.health
 import epochal.torch
 
 ROOT = """
-Checkpoints EarlyStopping EpochMetrics EpochRecord EpochalError FlowBuilder Graph
+Audio Checkpoints EarlyStopping EpochMetrics EpochRecord EpochalError FlowBuilder Graph
 LogVerbosity LostTime Monitor RankMetrics Retention Run RunFinishedError RunNotFoundError
-SummaryWriter
+Html Image Markdown SummaryWriter Table Video
 TrainingRunLogger TrainingState Trend TrendGroup UsageError __version__ current_run
 explain_phases finish init load
 log open speed_of_light track watch watch_data watch_memory watch_moe
@@ -47,7 +47,7 @@ uniform_bias xavier_normal xavier_uniform
 
 RUN = """
 alert attempt config define dir event finish flush fork id log log_abs_maxes log_allocator
-log_dataset log_epoch log_eval log_gpu_model log_gpu_state log_graph log_image log_moe_stats
+log_dataset log_epoch log_eval log_gpu_model log_gpu_state log_graph log_moe_stats
 log_sol_estimate log_step message name on_finish phase project rank save_html section serve state
 step summary write
 """.split()

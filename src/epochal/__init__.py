@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from epochal.console.messages import LogVerbosity
     from epochal.errors import EpochalError, RunFinishedError, RunNotFoundError, UsageError
     from epochal.integrations.summary_writer import SummaryWriter
+    from epochal.media.types import Audio, Html, Image, Markdown, Table, Video
     from epochal.monitor import EpochMetrics, EpochRecord, Monitor, RankMetrics
     from epochal.reading import load
     from epochal.reading import open as open  # noqa: A004 (epochal.open reads like it does)
@@ -49,6 +50,7 @@ _HOMES = {
         "epochal.console.messages": "LogVerbosity",
         "epochal.errors": "EpochalError RunFinishedError RunNotFoundError UsageError",
         "epochal.integrations.summary_writer": "SummaryWriter",
+        "epochal.media.types": "Audio Html Image Markdown Table Video",
         "epochal.monitor": "EpochMetrics EpochRecord Monitor RankMetrics",
         "epochal.reading": "load open",
         "epochal.run.current": "current_run finish log",
@@ -78,6 +80,7 @@ _PACKAGES = ("console", "health", "torch")
 
 # `open` is left out: `from epochal import *` would replace the builtin.
 __all__ = [
+    "Audio",
     "Checkpoints",
     "EarlyStopping",
     "EpochMetrics",
@@ -85,8 +88,11 @@ __all__ = [
     "EpochalError",
     "FlowBuilder",
     "Graph",
+    "Html",
+    "Image",
     "LogVerbosity",
     "LostTime",
+    "Markdown",
     "Monitor",
     "RankMetrics",
     "Retention",
@@ -94,11 +100,13 @@ __all__ = [
     "RunFinishedError",
     "RunNotFoundError",
     "SummaryWriter",
+    "Table",
     "TrainingRunLogger",
     "TrainingState",
     "Trend",
     "TrendGroup",
     "UsageError",
+    "Video",
     "__version__",
     "current_run",
     "explain_phases",

@@ -109,7 +109,6 @@ class TrainingRunLogger:
     log_allocator = _of_run(Run.log_allocator)
     log_dataset = _of_run(Run.log_dataset)
     log_abs_maxes = _of_run(Run.log_abs_maxes)
-    log_image = _of_run(Run.log_image)
     log_graph = _of_run(Run.log_graph)
     event = _of_run(Run.event)
     message = _of_run(Run.message)

@@ -37,8 +37,8 @@ class Array(Protocol):
 Scalar: TypeAlias = SupportsFloat
 # What they take for many.
 Values: TypeAlias = "Array | Sequence[Scalar | Array | Sequence[Any]]"
-# What they take as metrics: numbers; texts and arrays, which become records of their own; nested.
-Metrics: TypeAlias = "Mapping[str, Scalar | str | Values | Metrics]"
+# What they take as metrics: numbers; texts, arrays and samples, which have records of their own.
+Metrics: TypeAlias = Mapping[str, Any]
 
 # How deep configuration values may be nested, and how many are kept.
 _DEEPEST = 20
@@ -55,7 +55,7 @@ _SINGLE = struct.Struct("<f")  # with a byte order it refuses what does not fit
 
 _ADVICE: dict[type, str] = {
     str: "run.log({name: text}) records a text",
-    bytes: "log_image takes encoded images",
+    bytes: "epochal.Image takes encoded images",
     list: "run.log({name: values}) records many numbers",
     tuple: "run.log({name: values}) records many numbers",
     type(None): "leave the metric out when there is no value",
@@ -240,6 +240,14 @@ def flat_items(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
             yield from flat_items(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
+
+
+def shown_text(value: Any) -> str:
+    """Return any value as text; a value without one is named by its type."""
+    if isinstance(value, str):
+        return str.__str__(value)  # a plain one, also of NumPy's texts and of enumerations
+    text = attempt(str, value)[0]
+    return f"<{type(value).__name__}>" if text is None else text
 
 
 def plain_json(value: Any) -> Any:

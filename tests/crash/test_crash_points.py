@@ -19,6 +19,7 @@ from epochal.errors import EpochalError
 from epochal.hub.ledger import Ledger
 from epochal.hub.serving import HubStore
 from epochal.journal.layout import RunFolder, create_run_folder
+from epochal.media.types import Image
 from epochal.run.fork import find_parent
 from epochal.run.run import Run
 from epochal.shipping.client import HubError
@@ -119,7 +120,7 @@ def test_lines_that_a_hub_receives(original: Path, run: Run, is_known: bool) -> 
 
 def test_a_segment_and_a_blob_that_a_hub_receives(original: Path, run: Run) -> None:
     push_again(original)
-    run.log_image("picture", np.zeros((8, 8), np.uint8), step=5)
+    run.log({"picture": Image(np.zeros((8, 8), np.uint8))}, 5)
     run.finish()
     expected = found(original / "runs")
     assert pack(original) == 0
@@ -154,7 +155,7 @@ def test_a_run_that_is_sealed(original: Path, run: Run) -> None:
 
 
 def test_a_run_that_is_forked(original: Path, run: Run) -> None:
-    run.log_image("picture", b"\x89PNG\r\n\x1a\npixels", step=2)
+    run.log({"picture": Image(b"\x89PNG\r\n\x1a\npixels")}, 2)
     run.finish()
 
     def fork(folder: Path, child: Child) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from epochal.media.types import Image
 from epochal.run.run import Run, recorder_of
 from tests.conftest import StartRun
 from tests.doubles.journals import descriptor_of, of_kind, records, steps
@@ -91,7 +92,7 @@ def test_a_full_disk_at_the_start_is_an_error_that_says_so(
 
 def test_images_on_a_full_disk_are_said_to_be_lost(small_disk: Path, start_run: StartRun) -> None:
     run = start_run(dir=small_disk)
-    run.log_image("picture", b"\x89PNG\r\n\x1a\n" + bytes(300_000), 3)
+    run.log({"picture": Image(b"\x89PNG\r\n\x1a\n" + bytes(300_000))}, 3)
     run.finish()
     (event,) = of_kind(run.dir, "event")
     assert event["name"] == "blob-lost"
@@ -154,7 +155,7 @@ def test_a_folder_that_may_not_change_any_more_keeps_the_open_file_growing(
     log_some(run, 0, 10)
     forbid(run.dir, (run.dir / "journal"))
     log_some(run, 10, 20)
-    run.log_image("picture", b"GIF89a", 20)
+    run.log({"picture": Image(b"GIF89a")}, 20)
     run.finish()
     assert steps(run.dir) == list(range(20))
     assert of_kind(run.dir, "event")[0]["name"] == "blob-lost"

@@ -19,8 +19,9 @@ from epochal.journal.layout import LOOP, PartName, RunFolder, create_run_folder,
 from epochal.journal.line import encode, now
 from epochal.journal.process import process_identity
 from epochal.journal.writer import JournalWriter
+from epochal.media.encode import encode_png
 from epochal.media.files import blob_record, store_blob
-from epochal.media.image import encode_png
+from epochal.media.pixels import pixels_of
 from epochal.provenance import describe_process
 from epochal.records import FORMAT_VERSION, Record
 from epochal.run import typed
@@ -288,7 +289,7 @@ def _occasional(
     yield {"log": "abs-maxes", "t": at, "step": step, "values": maxes}
     yield {"log": "text", "t": at, "step": step, "name": "sample", "text": _sample(step)}
     pixels = rng.integers(0, 256, size=(24, 32, 3), dtype=np.uint8)
-    data = encode_png(pixels)
+    data = encode_png(pixels_of(pixels))
     record = blob_record("noise", data, t=at, step=step, media_type="image/png")
     store_blob(writer.folder, record["file"], data)
     yield {**record, "caption": 'made up, "noise"'}

@@ -18,6 +18,7 @@ from epochal.cli.main import main
 from epochal.errors import MetricNotFoundError, RunNotFoundError
 from epochal.hub.ledger import Ledger, only_hub
 from epochal.journal.layout import RunFolder
+from epochal.media.types import Image
 from epochal.segments.seal import seal_part
 from epochal.shipping.client import HubError
 from epochal.shipping.fetching import fetch_run
@@ -33,7 +34,7 @@ def record(folder: Path, name: str = "a", *, project: str = "p", steps: int = 50
     run = epochal.init(project, name, dir=folder, companion=False, console=False)
     for step in range(steps):
         run.log({"loss": 1 / (step + 1)}, step=step)
-    run.log_image("picture", np.zeros((8, 8), np.uint8), step=1)
+    run.log({"picture": Image(np.zeros((8, 8), np.uint8))}, 1)
     run.finish()
     return RunFolder(run.dir)
 

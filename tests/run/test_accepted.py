@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import epochal
 from epochal.errors import RunFinishedError, UsageError, ValueTypeError
+from epochal.media.types import Image
 from epochal.run.accepted import MAX_NAMES
 from epochal.run.current import OPEN_RUNS
 from epochal.run.run import Run, recorder_of
@@ -399,8 +400,8 @@ FIELDS: dict[str, tuple[str, Call]] = {
     "event": ("event", lambda run, v: run.event("saved", path=v, ok=1)),
     "message": ("message", lambda run, v: run.message(v)),
     "config.update": ("option", lambda run, v: run.config.update({"a": v, "b": 1})),
-    "log_image step": ("blob", lambda run, v: run.log_image("a", b"GIF89a", v)),
-    "log_image caption": ("blob", lambda run, v: run.log_image("a", b"GIF89a", 1, caption=v)),
+    "image step": ("blob", lambda run, v: run.log({"a": Image(b"GIF89a")}, v)),
+    "image caption": ("blob", lambda run, v: run.log({"a": Image(b"GIF89a", caption=v)}, 1)),
     "write": ("custom", lambda run, v: run.write({"log": "custom", "t": 1.0, "x": v})),
 }
 
@@ -412,8 +413,7 @@ def _timed(run: Run, name: Any) -> None:
 
 
 WHOLES: dict[str, Call] = {
-    "log_image": lambda run, v: run.log_image("picture", v),
-    "log_image name": lambda run, v: run.log_image(v, b"GIF89a"),
+    "image": lambda run, v: run.log({"picture": Image(v)}),
     "log_graph": lambda run, v: run.log_graph(v),
     "log_gpu_state": lambda run, v: run.log_gpu_state(1, v, clock=1500),
     "log_sol_estimate": lambda run, v: run.log_sol_estimate(
@@ -495,7 +495,7 @@ STRICT: dict[str, Call] = {
     "log_moe_stats": lambda run, v: run.log_moe_stats(1, 0.1, router_entropy=v),
     "log_gpu_state": lambda run, v: run.log_gpu_state(1, 0, power=v),
     "log_abs_maxes": lambda run, v: run.log_abs_maxes(1, {"w": v}),
-    "log_image": lambda run, v: run.log_image("w", v),
+    "image": lambda run, v: run.log({"w": Image(v)}),
     "log_graph": lambda run, v: run.log_graph(v),
     "log_allocator": lambda run, v: run.log_allocator({"w": v}),
 }

@@ -15,6 +15,7 @@ from epochal.cli.main import main
 from epochal.errors import FormatError, RunNotFoundError, UsageError
 from epochal.exports import lines, table
 from epochal.journal.layout import PartName, RunFolder, read_json
+from epochal.media.types import Image
 from epochal.segments.seal import seal_part
 from epochal.server.rows import run_row
 from epochal.store.local.load import load_run
@@ -35,7 +36,7 @@ def parent(start_run: StartRun) -> Path:
                 time.sleep(0.005)
         run.log({"sample": "before"}, step=2)
         run.log({"sample": "after"}, step=8)
-        run.log_image("picture", b"\x89PNG\r\n\x1a\nparent", step=3)
+        run.log({"picture": Image(b"\x89PNG\r\n\x1a\nparent")}, 3)
         run.summary["best"] = 1
         run.message("words of the parent")
     return run.dir

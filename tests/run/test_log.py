@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from epochal.errors import RunFinishedError, UsageError, ValueTypeError
+from epochal.media.types import Image
 from epochal.records import scalars_of
 from epochal.run.run import Run
 from tests.doubles.journals import of_kind, records, steps
@@ -196,7 +197,7 @@ def test_a_name_must_be_a_text_that_is_not_empty(strict_run: Run, metrics: Any) 
     [
         (None, "None, not a number; leave the metric out"),
         ((), "a tuple, not a number; run.log"),
-        (b"x", "a bytes, not a number; log_image"),
+        (b"x", "a bytes, not a number; epochal.Image"),
         (np.zeros(0), "holds 0 values"),
         (1j, "a complex, not a number"),
         (timedelta(1), "a timedelta, not a number"),
@@ -228,7 +229,7 @@ def test_logging_after_the_end_raises_and_says_what_to_do(run: Run) -> None:
         lambda: run.log({"a": 1}),
         lambda: run.log({"a": "b"}),
         lambda: run.message("a"),
-        lambda: run.log_image("a", b"GIF89a"),
+        lambda: run.log({"a": Image(b"GIF89a")}),
         lambda: run.event("a"),
     ]
     for call in calls:

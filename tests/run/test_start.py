@@ -15,6 +15,7 @@ import pytest
 
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.journal.layout import RunFolder
+from epochal.media.types import Image
 from epochal.run import current
 from epochal.run.run import Run, recorder_of
 from epochal.run.start import init
@@ -156,7 +157,7 @@ def test_a_run_that_is_off_checks_its_arguments_and_writes_nothing(
     run = start_run(config={"lr": 1})
     run.log({"a": 1}, step=3)
     run.log({"a": "b"})
-    run.log_image("a", b"GIF89a")
+    run.log({"a": Image(b"GIF89a")})
     run.flush()
     run.log({"a": None})  # type: ignore[dict-item]
     recorder_of(run).values.strict = True

@@ -39,7 +39,6 @@ RECORDING: dict[str, tuple[str, Callable[[Run], object]]] = {
     "log_allocator": ("allocator", lambda run: run.log_allocator({"weights": 10})),
     "log_dataset": ("dataset", lambda run: run.log_dataset("train", files=1, tokens=10)),
     "log_abs_maxes": ("abs-maxes", lambda run: run.log_abs_maxes(5, {"w": 1.0})),
-    "log_image": ("blob", lambda run: run.log_image("i", PNG)),
     "log_graph": ("graph", lambda run: run.log_graph("<svg/>")),
     "event": ("event", lambda run: run.event("restarted")),
     "alert": ("event", lambda run: run.alert("loss", "it is high")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from epochal.media.types import Image
 from epochal.run.run import Run, recorder_of
 
 MIB = 1024 * 1024
@@ -27,5 +28,5 @@ def log_every_kind(run: Run) -> None:
     run.log({"odd name: ä/b": 1.0, "nan": float("nan")}, step=2)
     recorder_of(run).write_histogram("weights/wte", np.arange(10.0), 2, bins=5)
     run.log({"sample": "Hello <b>&</b>"}, step=2)
-    run.log_image("noise", np.zeros((4, 6, 3), dtype=np.uint8), step=2)
+    run.log({"noise": Image(np.zeros((4, 6, 3), dtype=np.uint8))}, 2)
     run.finish()

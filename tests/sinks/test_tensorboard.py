@@ -16,6 +16,7 @@ import numpy as np
 
 from epochal.imports.tfevents_file import find_frames
 from epochal.journal.layout import RunFolder
+from epochal.media.types import Image
 from epochal.run.run import Run, recorder_of
 from epochal.sinks.reporting import options_from
 from epochal.sinks.worker import Forwarding
@@ -157,7 +158,7 @@ def test_histogram_keeps_its_counts_and_edges(start_run: StartRun) -> None:
 def test_texts_and_images(start_run: StartRun) -> None:
     run = start_run()
     run.log({"sample": "Hello, **I** am\na model 🚂"}, step=3)
-    run.log_image("noise", np.zeros((4, 6, 3), dtype=np.uint8), step=3)
+    run.log({"noise": Image(np.zeros((4, 6, 3), dtype=np.uint8))}, 3)
     found = accumulated(send(run))
     assert found["texts"] == {
         "Generated_Samples/text/text_summary": ["Hello, **I** am\na model 🚂"]

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import epochal
+from epochal.media.types import Image
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
 
@@ -22,7 +23,7 @@ def test_numbers_tensors_arrays_and_nested_metrics_are_accepted(start_run: Start
     run.log_eval(4, 0.1, 100, 5.0, loss.item(), metrics={"accuracy": loss})
     run.log({"weights": torch.ones(10)}, step=4)
     run.log({"all": list(model.parameters())}, step=4)
-    run.log_image("pixels", np.zeros((3, 3)))
+    run.log({"pixels": Image(np.zeros((3, 3)))})
     run.log_moe_stats(4, epochal.torch.moe_stats(torch.zeros(3, 4), top_k=2))
     run.log_abs_maxes(4, {"w": torch.ones(())})
     run.log_allocator(epochal.torch.memory_segments(model))

@@ -33,6 +33,7 @@ from epochal.companion.own_journal import (
 )
 from epochal.companion.parent import ParentWatch, Waker
 from epochal.companion.relay import Relay
+from epochal.companion.samples import SampleEncoding
 from epochal.companion.sealing import LOOK_EVERY_S, Sealing
 from epochal.companion.task_loop import TASK_BUDGET_S, TaskLoop
 from epochal.companion.telemetry_journal import Telemetry, own_processes
@@ -76,6 +77,7 @@ class Companion:
         self._crash_evidence = self.guard.run("evidence", CrashEvidence.beside, config)
         self._durable = Durable(config.folder)
         self._sealing = Sealing(config.folder, attempt=config.attempt)
+        self._samples = SampleEncoding(config.folder)
         self.relay = Relay(config.folder, self.journal, guard=self.guard)
         self._alerts = self._open_alerts()
         self._shipping = self._open_shipping()
@@ -122,6 +124,7 @@ class Companion:
         tasks.every(HEARTBEAT_LOOK_S, "heartbeat", self.journal.beat, budget_s=_DISK_S)
         if self._config.is_main:
             tasks.every(LOOK_EVERY_S, "sealing", self._sealing.look)
+            tasks.every(_LOOK_EVERY_S, "samples", self._samples.look, budget_s=_DISK_S)
             tasks.every(_LOOK_EVERY_S, "sinks", self.relay.look)
             tasks.every(_LOOK_EVERY_S, "diagnosis", self._diagnosis.look)
             tasks.every(_LOOK_EVERY_S, "alerts", self._alerts.look)
@@ -204,7 +207,7 @@ class Companion:
         """The final jobs of a run, in order."""
         if not self._config.is_main:
             return {} if self._shipping is None else {"hub": self._shipping}
-        jobs: dict[str, ending.LastJob] = {"diagnosis": self._diagnosis}
+        jobs: dict[str, ending.LastJob] = {"samples": self._samples, "diagnosis": self._diagnosis}
         # A run that finished writes its archive itself, before it says goodbye.
         archive = self.guard.run("job archive", ArchiveJob, self._config.folder)
         if how == "vanished" and archive is not None:

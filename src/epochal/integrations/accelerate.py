@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from epochal.integrations.framework import callback, open_run, require
+from epochal.media.types import Image
 from epochal.run.run import Run
 
 require("accelerate", "epochal.integrations.accelerate")
@@ -70,7 +71,7 @@ class EpochalTracker(GeneralTracker):  # type: ignore[misc]
         for name, images in values.items():
             for index, image in enumerate(images):
                 known = name if index == 0 else f"{name}/{index}"
-                run.log_image(known, image, step, caption=caption)
+                run.log({known: Image(image, caption=caption)}, step)
 
     @on_main_process  # type: ignore[untyped-decorator]
     @callback

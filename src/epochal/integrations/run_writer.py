@@ -100,9 +100,10 @@ class RunWriter:
 
     def keep_png(self, tag: str, pixels: Any, global_step: Any, walltime: float | None) -> None:
         """Store pixels as an image of the run."""
-        from epochal.media.image import encode_png
+        from epochal.media.encode import encode_png
+        from epochal.media.pixels import pixels_of
 
-        self.keep(tag, encode_png(pixels), "image/png", global_step, walltime)
+        self.keep(tag, encode_png(pixels_of(pixels)), "image/png", global_step, walltime)
 
     def keep(
         self,

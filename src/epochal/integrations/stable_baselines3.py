@@ -12,6 +12,7 @@ import numpy as np
 
 from epochal.integrations.framework import TrainingRun, callback, require
 from epochal.integrations.tensorboard_values import figure_pixels, image_pixels
+from epochal.media import types
 from epochal.run.run import Run, recorder_of
 
 require("stable_baselines3", "epochal.integrations.stable_baselines3")
@@ -46,11 +47,11 @@ class EpochalOutput(KVWriter):  # type: ignore[misc]
                 numbers.update(value.metric_dict)
             elif isinstance(value, Figure):
                 pixels = figure_pixels(value.figure, close=value.close)
-                self.run.log_image(name, image_pixels(pixels, "CHW"), step)
+                self.run.log({name: types.Image(image_pixels(pixels, "CHW"))}, step)
             elif isinstance(value, Image):
                 is_path = isinstance(value.image, str)
                 image = value.image if is_path else image_pixels(value.image, value.dataformats)
-                self.run.log_image(name, image, step)
+                self.run.log({name: types.Image(image)}, step)
             elif isinstance(value, Video):
                 recorder_of(self.run).console.notice("videos of Stable-Baselines3 are not kept.")
             else:

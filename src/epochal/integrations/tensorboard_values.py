@@ -19,8 +19,9 @@ import numpy.typing as npt
 
 from epochal.errors import MissingPackageError
 from epochal.journal.line import encode_json
+from epochal.media.encode import encode_png
 from epochal.media.files import PR_CURVE_COLUMNS
-from epochal.media.image import encode_png
+from epochal.media.pixels import pixels_of
 
 Array = npt.NDArray[Any]
 Pixels = npt.NDArray[np.uint8]
@@ -320,4 +321,4 @@ def _sprite(images: Any) -> bytes:
     arranged = grid(images, math.ceil(images.shape[0] ** 0.5)).transpose(1, 2, 0)
     square = np.zeros((arranged.shape[1], arranged.shape[1], 3))
     square[: arranged.shape[0]] = arranged
-    return encode_png((square * 255).clip(0, 255).astype(np.uint8))
+    return encode_png(pixels_of((square * 255).clip(0, 255).astype(np.uint8)))

@@ -1,1 +1,1 @@
-"""Files that a run keeps beside its journal: what they are, and how pictures are encoded."""
+"""Samples: pictures, tables, sounds, videos and files that a run keeps beside its journal."""

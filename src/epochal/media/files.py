@@ -1,11 +1,24 @@
-"""What kind of file some bytes are, and the name under which a run keeps them."""
+"""The files of samples: their media types, their names, and how a run stores and reads them.
+
+A file is named after its content, so equal content is stored once. Pixels are stored as they are,
+in ``NAME.raw``; the companion encodes them to ``NAME`` and removes the raw file. Whoever reads a
+file that is not encoded yet encodes it in memory.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
-from epochal.atomic_file import replaced_file
 from epochal.journal.layout import RunFolder, is_patch
+from epochal.journal.regular_file import read_regular
+from epochal.media.encode import Pixels, encode, read_raw, write_raw
 from epochal.records import Record
 
 _SIGNATURES = {
@@ -16,6 +29,9 @@ _SIGNATURES = {
     b"OggS": "audio/ogg",
     b"fLaC": "audio/flac",
     b"ID3": "audio/mpeg",
+    b"\xff\xfb": "audio/mpeg",
+    b"\xff\xf3": "audio/mpeg",
+    b"\x1aE\xdf\xa3": "video/webm",
 }
 _SUFFIXES = {
     "image/png": ".png",
@@ -24,6 +40,7 @@ _SUFFIXES = {
     "image/bmp": ".bmp",
     "image/webp": ".webp",
     "image/svg+xml": ".svg",
+    "image/avif": ".avif",
     "audio/wav": ".wav",
     "audio/ogg": ".ogg",
     "audio/flac": ".flac",
@@ -31,6 +48,7 @@ _SUFFIXES = {
     "video/mp4": ".mp4",
     "application/json": ".json",
     "application/vnd.epochal.table+json": ".table.json",
+    "application/vnd.plotly.v1+json": ".plotly.json",
     "text/html": ".html",
     "video/webm": ".webm",
     "video/ogg": ".ogv",
@@ -41,6 +59,8 @@ _SUFFIXES = {
     "text/tab-separated-values": ".tsv",
 }
 UNKNOWN = "application/octet-stream"
+PLOTLY = "application/vnd.plotly.v1+json"
+RAW = ".raw"
 # Columns and rows, which the page shows as a table.
 TABLE = "application/vnd.epochal.table+json"
 # The columns of a table that is a precision-recall curve, as ``add_pr_curve`` records it.
@@ -51,6 +71,8 @@ def media_type_of(data: bytes, *, otherwise: str = UNKNOWN) -> str:
     """The media type that the first bytes show."""
     if data.startswith(b"RIFF"):
         return {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(data[8:12], otherwise)
+    if data[4:8] == b"ftyp":
+        return "image/avif" if data[8:12] == b"avif" else "video/mp4"
     return next((kind for sign, kind in _SIGNATURES.items() if data.startswith(sign)), otherwise)
 
 
@@ -64,27 +86,93 @@ def media_type_of_name(name: str) -> str:
     return {"audio/x-wav": "audio/wav"}.get(kind, kind)
 
 
+def blob_name(media_type: str, *data: bytes | memoryview) -> str:
+    """The name of a file with this content."""
+    digest = hashlib.blake2b(digest_size=16)
+    for piece in data:
+        digest.update(piece)
+    return digest.hexdigest() + _SUFFIXES.get(media_type, ".bin")
+
+
 def blob_record(name: str, data: bytes, *, t: float, step: int, media_type: str) -> Record:
-    """The record that names some bytes by what they are, so that equal ones are kept once."""
-    digest = hashlib.sha256(data).hexdigest()[:32]
-    return {
-        "log": "blob",
-        "t": t,
-        "step": step,
-        "name": name,
-        "file": digest + _SUFFIXES.get(media_type, ".bin"),
-        "media_type": media_type,
-        "bytes": len(data),
-    }
+    """The record of a file that holds these bytes."""
+    file = blob_name(media_type, data)
+    about = {"file": file, "media_type": media_type, "bytes": len(data)}
+    return {"log": "blob", "t": t, "step": step, "name": name, **about}
 
 
-def store_blob(folder: RunFolder, file_name: str, data: bytes) -> None:
-    """Write a blob once, under a name that says what it holds; raises OSError when it cannot."""
-    path = folder.blobs / file_name
+def files_of(record: Mapping[str, Any]) -> dict[str, str]:
+    """Every file that a record names, masks and pictures in cells included, by media type."""
+    files: dict[str, str] = {}
+    if isinstance(file := record.get("file"), str):
+        files[file] = str(record.get("media_type"))
+    masks = record.get("masks")
+    for mask in masks if isinstance(masks, list) else ():
+        if isinstance(mask, dict) and isinstance(mask.get("file"), str):
+            files[mask["file"]] = "image/png"
+    others = record.get("files")
+    for name in others if isinstance(others, list) else ():
+        if isinstance(name, str):
+            files[name] = media_type_of_name(name)
+    return files
+
+
+def store_blob(folder: RunFolder, file: str, data: bytes | memoryview) -> None:
+    """Write a file once, under a name that says what it holds; raises OSError when it cannot."""
+    _write_once(folder.blobs / file, data, mode=0o600 if is_patch(file) else 0o644)
+
+
+def store_pixels(folder: RunFolder, pixels: Pixels) -> str:
+    """Write pixels as they are, and return the name of the file that they become."""
+    raw = write_raw(pixels)
+    file = blob_name(pixels.media_type, *raw)
+    if not (folder.blobs / file).exists():
+        _write_once(folder.blobs / f"{file}{RAW}", *raw)
+    return file
+
+
+def blob_bytes(folder: RunFolder, file: str) -> bytes:
+    """The content of a file, encoded now if it is still raw; raises OSError for one that is not."""
+    path = folder.blobs / file
+    with contextlib.suppress(FileNotFoundError):
+        return read_regular(path)
+    with contextlib.suppress(FileNotFoundError):
+        return encode(read_raw(read_regular(folder.blobs / f"{file}{RAW}")))
+    return read_regular(path)  # it was encoded meanwhile
+
+
+def encode_pending(folder: RunFolder, *, budget_s: float | None = None) -> bool:
+    """Encode the files that are still raw, for so many seconds; True if none is left."""
+    until = None if budget_s is None else time.monotonic() + budget_s
+    for name in _raw_files(folder.blobs):
+        if until is not None and time.monotonic() > until:
+            return False
+        raw = folder.blobs / name
+        with contextlib.suppress(FileNotFoundError):  # another process was quicker
+            data = encode(read_raw(raw.read_bytes()))
+            store_blob(folder, name.removesuffix(RAW), data)
+            raw.unlink()
+    return True
+
+
+def _raw_files(folder: Path) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(folder) if name.endswith(RAW))
+    except FileNotFoundError:
+        return []
+
+
+def _write_once(path: Path, *data: bytes | memoryview, mode: int = 0o644) -> None:
     if path.exists():
         return
-    folder.blobs.mkdir(parents=True, exist_ok=True)
-    with replaced_file(path) as temporary:
-        if is_patch(file_name):
-            temporary.touch(0o600)
-        temporary.write_bytes(data)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+    try:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+            for piece in data:
+                file.write(piece)
+        os.replace(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise

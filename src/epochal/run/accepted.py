@@ -1,8 +1,9 @@
 """Reads the values of calls: records what it can, and notes the rest instead of raising.
 
-Among metrics a text becomes a ``text`` record, and an array or a list of numbers a ``histogram``.
-None and anything else is left out. The first such value of each name is printed and recorded as the
-event ``value-dropped``; all are counted. ``strict`` raises instead, for tests.
+Among metrics a text becomes a ``text`` record, an array or a list of numbers a ``histogram``, and a
+picture, a figure or a table a sample. None and anything else is left out. The first such value of
+each name is printed and recorded as the event ``value-dropped``; all are counted. ``strict`` raises
+instead, for tests.
 
 A :class:`ValuePolicy` belongs to a run and counts; a :class:`CallValues` reads one call.
 """
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 from epochal.console.stream import printable
 from epochal.errors import EpochalError, UsageError, ValueTypeError
 from epochal.guard import attempt, describe
+from epochal.media.types import may_be_sample
 from epochal.records import Field
 from epochal.values import (
     MOST_BITS,
@@ -227,14 +229,6 @@ def strict_values() -> CallValues:
     return CallValues(ValuePolicy(lambda *_, **__: None, strict=True))
 
 
-def shown_text(value: Any) -> str:
-    """Return any value as text; a value without one is named by its type."""
-    if isinstance(value, str):
-        return str.__str__(value)  # a plain one, also of NumPy's texts and of enumerations
-    text = attempt(str, value)[0]
-    return f"<{type(value).__name__}>" if text is None else text
-
-
 def finite_float(value: Any, *, name: str) -> float:
     """A number that must be finite and not negative, such as a duration."""
     number = plain_float(value, name=name)
@@ -250,7 +244,9 @@ def _own_text(value: Any) -> str | None:
 
 
 def _is_sample(value: Any) -> bool:
-    """Whether a value is a text or many values, which have records of their own."""
+    """Whether a value is a text, a sample or many values, which have records of their own."""
     if isinstance(value, (str, list, tuple, range, array)):
         return isinstance(value, str) or len(value) > 0
+    if may_be_sample(value):
+        return True
     return hasattr(value, "__array__") and element_count(value) != 0

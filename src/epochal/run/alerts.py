@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from epochal.console.messages import Verbosity
 from epochal.journal.line import now
-from epochal.run.accepted import shown_text
-from epochal.values import plain_float
+from epochal.values import plain_float, shown_text
 
 if TYPE_CHECKING:
     from epochal.run.recorder import Recorder

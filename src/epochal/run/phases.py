@@ -28,8 +28,8 @@ from epochal.errors import ValueTypeError
 from epochal.guard import guarded
 from epochal.journal.line import now
 from epochal.records import Record
-from epochal.run.accepted import shown_text
 from epochal.torch_hooks import torch_hooks
+from epochal.values import shown_text
 
 if TYPE_CHECKING:
     from epochal.run.recorder import Recorder

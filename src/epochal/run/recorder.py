@@ -22,6 +22,7 @@ Other parts of Epochal (companion, ``epochal.torch``, ``Monitor``) use the recor
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import threading
@@ -33,17 +34,16 @@ from typing import Any
 from epochal.console.cell import Cell, kernel_shell
 from epochal.console.messages import Verbosity
 from epochal.console.printer import Console
-from epochal.errors import RunFinishedError, ValueTypeError
+from epochal.errors import RunFinishedError, UsageError, ValueTypeError
 from epochal.guard import Fault, Guard, attempt
 from epochal.journal.fork import call_in_children
 from epochal.journal.layout import RunFolder, write_json
 from epochal.journal.line import decode, decode_json, encode, now
 from epochal.journal.writer import JournalWriter
-from epochal.media.files import blob_record, store_blob
-from epochal.media.image import encode_image
+from epochal.media.types import Sample, sample_of
 from epochal.records import KINDS, Record, axis_of
 from epochal.redact import Redactor
-from epochal.run.accepted import CallValues, ValuePolicy, shown_text
+from epochal.run.accepted import CallValues, ValuePolicy
 from epochal.run.alerts import RunAlerts
 from epochal.run.callbacks import Callbacks
 from epochal.run.config import RunConfig
@@ -53,12 +53,17 @@ from epochal.run.histogram import histogram_record, with_distribution
 from epochal.run.pending_values import PendingValues
 from epochal.run.phases import Phases
 from epochal.run.progress_estimator import ProgressEstimator, Totals
+from epochal.run.samples import OverBudgetError, SampleStore
 from epochal.run.speed_limit import SpeedLimit
 from epochal.run.summary import RunSummary
 from epochal.settings import Settings
 from epochal.values import plain_json
 
 Append = Callable[[bytes, float], None]
+# An array with two sides as long as this has the shape of a picture.
+_LEAST_PICTURE = 8
+# What a disk raises, not what reading a user's file does.
+_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES})
 # After a fault in showing metrics the next try is so much later.
 _SHOW_AGAIN_S = 10.0
 
@@ -106,6 +111,7 @@ class Recorder:
         self.attempt = attempt
         self.guard = console.guard = Guard(report=self._report_fault)
         self.values = ValuePolicy(self._report)
+        self.samples = SampleStore(self, self._report)
         self.epoch = 0
         self.cell: Cell | None = None
         self.page_url: str | None = None
@@ -329,13 +335,38 @@ class Recorder:
         self.write({"log": "message", "t": now(), "level": stream, "text": line})
 
     def write_samples(self, call: CallValues, step: int | None) -> None:
-        """Append the texts and arrays among the metrics of a call."""
+        """Append the texts, samples and arrays among the metrics of a call."""
         for name, value in call.samples:
             at = self.sample_step(step)
             if isinstance(value, str):
                 self.write_text(name, str.__str__(value), at)
+            elif (found := self.values.read(name, sample_of, value)) is not None:
+                self.write_sample(name, found, at)
             else:
                 self.write_histogram(name, value, at)
+                self._hint_at_picture(name, value)
+
+    def write_sample(
+        self, name: str, sample: Sample | list[Sample], step: int, *, t: float | None = None
+    ) -> None:
+        """Store a sample, or a list of them, and append the records; what cannot be is noted."""
+        if self._writer is None:
+            return
+        several = sample if isinstance(sample, list) else [sample]
+        for index, one in enumerate(several):
+            record, error = attempt(one.record, self.samples)
+            if isinstance(error, OverBudgetError):
+                self.values.drop("(samples)", one, error, then="")
+            elif isinstance(error, OSError) and error.errno in _DISK_ERRORS:
+                lost = f"sample {name!r} could not be stored: {error}"
+                self._report(lost, "blob-lost", name_of=name, reason=str(error))
+            elif error is not None:
+                named = f"{name!r}: {error}" if isinstance(error, UsageError) else error
+                self.values.drop(name, one, named)
+            elif record is not None:
+                place = {"index": index} if isinstance(sample, list) else {}
+                at = now() if t is None else t
+                self.write({"log": "", "t": at, "step": step, "name": name, **record, **place})
 
     def write_text(self, name: str, text: str, step: int) -> None:
         """Append a text."""
@@ -346,25 +377,19 @@ class Recorder:
         made = partial(histogram_record, now(), name=name, step=step, bins=bins)
         self.write(self.values.read(name, lambda many: made(values=many), values))
 
-    def write_image(self, name: str, image: Any, step: int, *, caption: str | None) -> None:
-        """Store an image beside the journal and append the record that names it."""
-        if self._writer is None:
-            return
-        encoded = self.values.read(name, encode_image, image, name=name)
-        if encoded is None:
-            return
-        record = blob_record(name, encoded[0], t=now(), step=step, media_type=encoded[1])
-        try:
-            store_blob(self.folder, record["file"], encoded[0])
-        except OSError as error:
-            lost = f"image {name!r} could not be stored: {error}"
-            self._report(lost, "blob-lost", name_of=name, reason=str(error))
-            return
-        self.write(record if caption is None else {**record, "caption": shown_text(caption)})
+    def _hint_at_picture(self, name: str, value: Any) -> None:
+        shape = tuple(getattr(value, "shape", ()))
+        has_channels = len(shape) == 3 and (shape[0] in (1, 3) or shape[2] in (1, 3, 4))
+        if has_channels and sorted(shape)[1] >= _LEAST_PICTURE:
+            self.console.notice(
+                f"{name!r} has the shape of a picture, and the distribution of its values is"
+                " recorded. Log epochal.Image(array) to see the picture."
+            )
 
     def flush(self) -> None:
         """Wait until everything logged so far is on the disk itself."""
         self._pending.flush()
+        self.samples.sync()
         if self._writer is not None:
             self._writer.sync()
 

@@ -175,13 +175,16 @@ class Run:
         """Append metrics at a step, by default the last one + 1; nested dicts flatten with dots.
 
         Values may be Python or numpy numbers or 0-d torch tensors; one on a GPU is not waited for.
-        A text becomes a ``text`` record, and an array or a list of numbers a ``histogram``; of more
-        than a million values some are counted, evenly. None and anything else is left out, which is
-        reported once for each name; ``init(strict=True)`` raises instead.
+        A text is recorded as text, and an array or a list of numbers as a histogram. Pictures,
+        figures, tables and the like are recorded as samples: PIL images, figures of Matplotlib and
+        Plotly, lists of dicts, data frames, and ``epochal.Image``, ``Audio``, ``Video``, ``Table``,
+        ``Html`` and ``Markdown``. Anything else is skipped and reported once for each name;
+        ``init(strict=True)`` raises instead.
 
         Example:
             run.log({"loss": 0.5, "val": {"accuracy": 0.8}})
             run.log({"sample": "Once upon a time", "weights": [0.1, -0.2, 0.3]}, step=10)
+            run.log({"answers": [{"prompt": "2 + 2", "answer": "4", "reward": 1.0}]}, step=10)
         """
         # The hot path. It works on the recorder's attributes itself, because a call of a method
         # costs a tenth of this one. A dict of plain finite numbers, which nearly every call has,
@@ -433,19 +436,6 @@ class Run:
         typed.write(self._recorder, "abs-maxes", "step", step, own)
 
     # -- samples ----------------------------------------------------------------------------------
-
-    def log_image(
-        self, name: str, image: Any, step: Value = None, *, caption: str | None = None
-    ) -> None:
-        """Append an image: an array (H×W, H×W×C, C×H×W), a PIL image, encoded bytes or a path.
-
-        Example:
-            run.log_image("digit", [[0.0, 0.5], [0.5, 1.0]], step=3, caption="a small one")
-        """
-        known = self._recorder.call("blob").name(name)
-        if known is not None:
-            at = self._recorder.sample_step(step)
-            self._recorder.write_image(known, image, at, caption=caption)
 
     def log_graph(self, /, svg: str, *, name: str = "model", **facts: Any) -> None:
         """Append a picture of a model as SVG text, with facts such as its hash.

@@ -131,6 +131,7 @@ def _start(request: Request, cell: Cell | None = None) -> Run:
     recorder = recorder_of(run)
     recorder.cell, recorder.settings = cell, settings
     recorder.values.strict = settings.strict
+    recorder.samples.budget_bytes = int(settings.samples_gb * 1e9)
     ending = recorder.ending
     ending.wait_s = settings.finish_wait_s
     OPEN_RUNS.add(run, is_current=request.folder is None)

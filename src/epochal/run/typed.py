@@ -15,8 +15,8 @@ from epochal.errors import UsageError, ValueTypeError
 from epochal.guard import attempt
 from epochal.journal.line import now
 from epochal.records import ALLOCATOR_PLACES, KINDS, Field, Kind, Record
-from epochal.run.accepted import CallValues, shown_text
-from epochal.values import single
+from epochal.run.accepted import CallValues
+from epochal.values import shown_text, single
 
 if TYPE_CHECKING:
     from epochal.run.recorder import Recorder

@@ -130,6 +130,12 @@ class RunOptions:
         "How long `finish()` waits in total for callbacks, forwarding and findings.",
         variable=None,
     )
+    samples_gb: float = _setting(
+        2.0,
+        kinds.gigabytes(),
+        "How many gigabytes the samples and files of a run may take. You are warned at 80 %, and"
+        " further samples are skipped and counted.",
+    )
     telemetry_every_s: float | None = _setting(
         None,
         kinds.seconds(1, 3600),  # GPUs are read once a second; nobody has use for less than hourly

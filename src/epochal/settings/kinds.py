@@ -16,7 +16,6 @@ import msgspec
 
 FALSE = frozenset({"0", "false", "no", "off"})
 TRUE = frozenset({"1", "true", "yes", "on"})
-_NOT_A_TIME = "is not a time: use seconds, 0 or more."
 VERBOSITIES = ("quiet", "normal", "verbose", "debug", "trace")
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)")
 _AGES = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
@@ -58,24 +57,34 @@ def choice(*names: str) -> Kind:
 
 def seconds(least: float = 0.0, most: float = math.inf) -> Kind:
     """A time in seconds."""
+    return _measured("seconds", "a time", least, most)
+
+
+def gigabytes() -> Kind:
+    """A size in gigabytes."""
+    return _measured("gigabytes", "a size", 0.0, math.inf)
+
+
+def _measured(unit: str, what: str, least: float, most: float) -> Kind:
+    wrong = f"is not {what}: use {unit}, 0 or more."
 
     def read(value: Any) -> float:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not is_number or not 0 <= value < math.inf:
-            raise ValueError(_NOT_A_TIME)
+            raise ValueError(wrong)
         if not least <= value <= most:
-            raise ValueError(f"is out of range: use {least:g} to {most:g} seconds.")
+            raise ValueError(f"is out of range: use {least:g} to {most:g} {unit}.")
         return float(value)
 
     def read_text(text: str) -> float:
         try:
             value = float(text)
         except ValueError:
-            raise ValueError(_NOT_A_TIME) from None
+            raise ValueError(wrong) from None
         return read(value)
 
     bounds = f", {least:g} to {most:g}" if most < math.inf else ""
-    return Kind(accepts=f"seconds{bounds}", from_text=read_text, checked=read, to_text=repr)
+    return Kind(accepts=f"{unit}{bounds}", from_text=read_text, checked=read, to_text=repr)
 
 
 def whole_number(least: int, most: int) -> Kind:

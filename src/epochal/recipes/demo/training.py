@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from epochal.console.messages import Verbosity
+from epochal.media.types import Image
 from epochal.monitor import Monitor
 from epochal.recipes.demo import text as demo_text
 from epochal.recipes.demo.model import Adam, Codes, Model, Parameters, Shape, clip
@@ -252,7 +253,8 @@ class Trainer:
 
     def _picture(self, run: Run, *, step: int) -> None:
         weights = self.model.parameters["hidden.weight"]
-        run.log_image("hidden.weight", colour_matrix(weights.T), step, caption="blue < 0 < red")
+        picture = Image(colour_matrix(weights.T), caption="blue < 0 < red")
+        run.log({"hidden.weight": picture}, step)
 
 
 def learning_rate(step: int, *, plan: Plan, num_steps: int) -> float:

@@ -1,4 +1,4 @@
-"""Kinds besides numbers: distributions, texts, files, pictures."""
+"""Kinds besides numbers: distributions, texts, samples, files, graphs."""
 
 from __future__ import annotations
 
@@ -22,23 +22,80 @@ HISTOGRAM = Kind(
         Field("sampled_from", "count", meaning="of how many values these were taken evenly"),
     ),
 )
-TEXT = Kind("text", "step", "a text", (Field("name", "text"), Field("text", "text")))
-BLOB = Kind(
-    "blob",
+TEXT = Kind(
+    "text",
     "step",
-    "a file in `blobs/`, such as an image",
+    "a text",
     (
         Field("name", "text"),
-        Field("file", "text", meaning="its name in `blobs/`"),
-        Field(
-            "media_type",
-            "text",
-            meaning="`application/vnd.epochal.table+json`: `columns`, and rows in `data`",
-        ),
-        Field("bytes", "count", "bytes"),
+        Field("text", "text"),
+        Field("format", "text", meaning="`markdown`, or absent for plain text"),
         Field("caption", "text"),
     ),
 )
+_FILE = (
+    Field("name", "text"),
+    Field("file", "text", meaning="its name in `blobs/`; `NAME.raw` has pixels to be encoded"),
+    Field(
+        "media_type",
+        "text",
+        meaning="`application/vnd.epochal.table+json`: `columns`, and rows in `data`",
+    ),
+    Field("bytes", "count", "bytes", meaning="absent where pixels were not encoded yet"),
+    Field("caption", "text"),
+)
+BLOB = Kind(
+    "blob",
+    "step",
+    "a sample that is a file in `blobs/`, such as a picture or a table",
+    (
+        *_FILE,
+        Field("index", "count", meaning="its place in a list that was logged under one name"),
+        Field("width", "count", "pixels"),
+        Field("height", "count", "pixels"),
+        Field("frames", "count", meaning="of a video that is an animated picture"),
+        Field("rows", "count", meaning="of a table"),
+        Field(
+            "boxes",
+            "list",
+            meaning="drawn over a picture; edges are shares of its width and height",
+            fields=(
+                Field("group", "text"),
+                Field("label", "text"),
+                Field("score"),
+                Field("x0"),
+                Field("y0"),
+                Field("x1"),
+                Field("y1"),
+            ),
+        ),
+        Field(
+            "masks",
+            "list",
+            meaning="grey pictures of class numbers that belong to a picture",
+            fields=(
+                Field("group", "text"),
+                Field("file", "text"),
+                Field("labels", "object", meaning="names of classes by their numbers"),
+            ),
+        ),
+        Field(
+            "chart",
+            "object",
+            meaning="how to draw a table; all but kind and title are names of columns",
+            fields=(
+                Field("kind", "text", choices=("line", "scatter", "bar", "histogram", "matrix")),
+                Field("x", "text"),
+                Field("y", "text"),
+                Field("color", "text"),
+                Field("value", "text"),
+                Field("title", "text"),
+            ),
+        ),
+        Field("files", "list", meaning="names of further files, such as pictures in cells"),
+    ),
+)
+FILE = Kind("file", "step", "a file that the user keeps with the run", _FILE)
 GRAPH = Kind(
     "graph",
     "none",
@@ -59,4 +116,4 @@ GRAPH = Kind(
     ),
 )
 
-SAMPLES = (HISTOGRAM, TEXT, BLOB, GRAPH)
+SAMPLES = (HISTOGRAM, TEXT, BLOB, FILE, GRAPH)

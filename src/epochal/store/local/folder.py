@@ -13,8 +13,8 @@ from epochal.errors import FormatError, UsageError
 from epochal.imports.converting import ConvertedRun
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.reader import NewerFormatError, ShorterFileError
-from epochal.journal.regular_file import read_regular
 from epochal.journal.search_bounds import SearchBounds
+from epochal.media.files import blob_bytes
 from epochal.store.answers import Labels, LabelsEdit, Machine
 from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.listing import (
@@ -366,7 +366,7 @@ class FolderSource:
             raise UsageError(f"blob {file!r} is not a file.")
         if not self._bounds.allows(path):
             raise UsageError(f"blob {file!r} lies outside of the searched folder.")
-        return read_regular(path)
+        return blob_bytes(self.folder, file)
 
     def machines(self) -> Sequence[Machine]:
         """The newest readings of the companions."""

@@ -77,9 +77,10 @@ def _encoded(value: Any, mode: str | None, file_type: str | None) -> tuple[bytes
         return _saved(value if mode is None else value.convert(mode), file_type)
     pixels = _pixels(value)
     if mode is None and file_type in (None, "png"):
-        from epochal.media.image import encode_png
+        from epochal.media.encode import encode_png
+        from epochal.media.pixels import pixels_of
 
-        return encode_png(pixels), "image/png"
+        return encode_png(pixels_of(pixels)), "image/png"
     from PIL import Image as pillow  # noqa: N813
 
     grey = pixels[..., 0] if pixels.ndim == 3 and pixels.shape[-1] == 1 else pixels
